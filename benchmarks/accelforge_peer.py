@@ -68,10 +68,10 @@ def rows(seconds: float, sweep_rate: float, swept: str) -> tuple[dict[str, Row],
     except NotInstalled as fault:
         name = f"AccelForge {VERSION}: not installed ({fault})"
         return {k: rate(v, None, name) for k, v in values.items()}, []
-    found = differences(peer)
-    agree = f"{len(found)} counts differ" if found else "all counts equal"
+    result = differences(peer)
+    agree = f"{len(result)} counts differ" if result else "all counts equal"
     name = f"AccelForge {VERSION}, the same mapping at {len(POINTS)} points, {agree}"
-    return {k: rate(v, 1 / peer.seconds, name) for k, v in values.items()}, found
+    return {k: rate(v, 1 / peer.seconds, name) for k, v in values.items()}, result
 
 
 def candidates() -> Iterator[str]:
@@ -139,33 +139,33 @@ def measure() -> Peer:
         fault = run(python, HERE / "accelforge_points.py", SPEC, points, out, seconds=300)
         if fault:
             raise NotInstalled(f"it does not run: {fault}")
-        found = json.loads(out.read_text(encoding="utf-8"))
-    return Peer(found["seconds"], tuple(found["counts"]))
+        result = json.loads(out.read_text(encoding="utf-8"))
+    return Peer(result["seconds"], tuple(result["counts"]))
 
 
 def ours(point: dict[str, int]) -> Counts:
     """What polymodel counts at one point, named as AccelForge names it."""
     report = pm.evaluate(spec(**point))
-    found: Counts = {}
+    result: Counts = {}
     for row in report.accesses.to_dict("records"):
         where = f"{row['einsum']} {row['component']} {row['tensor']}"
-        found |= {f"{where} read": row["read_bits"], f"{where} write": row["write_bits"]}
+        result |= {f"{where} read": row["read_bits"], f"{where} write": row["write_bits"]}
     for row in report.summary.to_dict("records"):
         if row["einsum"] == "total":
-            found |= {"energy": row["energy_J"], "latency": row["latency_s"]}
+            result |= {"energy": row["energy_J"], "latency": row["latency_s"]}
         else:
-            found[f"{row['einsum']} MAC None compute"] = row["operations"]
-    return found
+            result[f"{row['einsum']} MAC None compute"] = row["operations"]
+    return result
 
 
 def differences(peer: Peer) -> list[str]:
     """Where the tools disagree: bits and operations to the last one, sums of floats to a millionth."""
-    found = []
+    result = []
     for point, theirs in zip(POINTS, peer.counts, strict=True):
         mine = ours(point)
         for name in sorted({*mine, *theirs}):
             a, b = mine.get(name, 0), theirs.get(name, 0)
             loose = 1e-6 if name in ("energy", "latency") else 0.0
             if not math.isclose(a, b, rel_tol=loose):
-                found.append(f"{name} at {point}: polymodel {a}, AccelForge {b}")
-    return found
+                result.append(f"{name} at {point}: polymodel {a}, AccelForge {b}")
+    return result

@@ -39,11 +39,11 @@ def searched(path, objectives, mapper) -> dict:
         metrics |= Metrics[name.upper()]
     spec.mapper.metrics = spec.mapper.info_metrics = metrics
     wall, cpu = time.perf_counter(), time.process_time()
-    found = map_workload_to_arch(spec, print_progress=False, eval_in_detail=False)
+    result = map_workload_to_arch(spec, print_progress=False, eval_in_detail=False)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     columns = [f"Total<SEP>{name}" for name in objectives]
-    values = [[float(v) for v in row] for row in found.data[columns].to_numpy()]
-    return {"wall": wall, "cpu": cpu, "size": int(found.total_mappings), "values": values}
+    values = [[float(v) for v in row] for row in result.data[columns].to_numpy()]
+    return {"wall": wall, "cpu": cpu, "size": int(result.total_mappings), "values": values}
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def closed() -> dict[str, Row]:
     exact = best(lambda: pm.evaluate_problem(layer, engine="exact"))
 
     def opened() -> object:
-        found = report_of(layer, tiles=True)
-        return [found.table(name).frame() for name in TABLES]
+        result = report_of(layer, tiles=True)
+        return [result.table(name).frame() for name in TABLES]
 
     def slowest_cell() -> float:
         slowest = 0.0

@@ -15,16 +15,16 @@ MANY = 1_000_000
 
 def compiled(spec: pm.Spec, sizes: dict[str, int]) -> dict[str, Row]:
     """A spec whose open symbols are tile sizes of up to `sizes`: one point, and a million drawn ones."""
-    found, pick = pm.compile(spec), np.random.default_rng(1)
+    result, pick = pm.compile(spec), np.random.default_rng(1)
     many = {n: pick.integers(1, most + 1, MANY) for n, most in sizes.items()}
     one = {n: most // 3 for n, most in sizes.items()}
     each = shortest(lambda: pm.evaluate(spec.bind(**one)), 10)
     return {
         "compiled matmul, one point": milliseconds(
-            shortest(lambda: found.arrays(one), 50), each, "bind and evaluate"
+            shortest(lambda: result.arrays(one), 50), each, "bind and evaluate"
         ),
         "compiled matmul, a million drawn points": rate(
-            MANY / shortest(lambda: found.arrays(many), 3), 1 / each, "bind and evaluate, one by one"
+            MANY / shortest(lambda: result.arrays(many), 3), 1 / each, "bind and evaluate, one by one"
         ),
     }
 

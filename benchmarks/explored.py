@@ -99,17 +99,17 @@ LAYERS = (
 
 
 def case_of(name: str) -> Case:
-    found: Case = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
-    return found
+    result: Case = yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return result
 
 
 def limits(case: Case) -> pm.Limits:
     """The case's settings of the peer's mapper as ours. ValueError for those that are not understood."""
     outcome = Outcome(case["name"])
-    found = limits_of(case, outcome)
+    result = limits_of(case, outcome)
     if outcome.mismatches:
         raise ValueError(f"{case['name']}: {'; '.join(outcome.mismatches)}")
-    return found
+    return result
 
 
 def explored(forget: Callable[[], None], long: bool) -> tuple[dict[str, Row], list[str]]:
@@ -206,8 +206,8 @@ def searched_by_peer(
         fault = run(python, HERE / "accelforge_search.py", given, out, *specs, seconds=seconds)
         if fault:
             raise NotInstalled(f"it does not run: {fault}")
-        found = json.loads(out.read_text(encoding="utf-8"))
-    return tuple(Ran(one["cpu"], one["wall"], tuple(map(tuple, one["values"]))) for one in found)
+        result = json.loads(out.read_text(encoding="utf-8"))
+    return tuple(Ran(one["cpu"], one["wall"], tuple(map(tuple, one["values"]))) for one in result)
 
 
 def beating(mine: Ran, theirs: Ran, close: float = CLOSE) -> list[tuple[float, ...]]:
@@ -250,12 +250,12 @@ def component(given: Case) -> Case:
     if given["type"] not in COMPONENT:
         raise ValueError(f"component {given['name']} has a type that the benchmark does not write")
     understood(given["name"], given, COMPONENT[given["type"]].split())
-    found: Case = {"name": given["name"], "area": 0, "leak_power": 0}
+    result: Case = {"name": given["name"], "area": 0, "leak_power": 0}
     if given["type"] == "compute":
         action = {"name": "compute", "energy": given["energy_per_op"], "throughput": given["ops_per_cycle"]}
-        return {**found, "actions": [action]}
+        return {**result, "actions": [action]}
     return {
-        **found,
+        **result,
         "size": given["size_bits"],
         "tensors": {"keep": given["must_hold"], "may_keep": given["may_hold"]},
         "actions": [

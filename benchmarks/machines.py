@@ -60,15 +60,15 @@ def network() -> pm.Spec:
     """ResNet-18 from ONNX on that machine: 32 Einsums, 19 of them unlike each other."""
     graph = resnet((2, 2, 2, 2), deep=False)
     with TemporaryDirectory() as folder:
-        found = import_onnx(graph, bits=8, padding="stored").save(Path(folder) / "resnet_18.yaml")
-        return pm.load(found, machine())
+        result = import_onnx(graph, bits=8, padding="stored").save(Path(folder) / "resnet_18.yaml")
+        return pm.load(result, machine())
 
 
 def spent(spec: pm.Spec, sizes: list[int], **options: Any) -> tuple[float, pm.Codesign]:
     """CPU seconds of a co-design over these sizes of the buffer, and its answer."""
     start = time.process_time()
-    found = pm.codesign(spec, {"KIB": sizes}, objectives=ENERGY, **options)
-    return time.process_time() - start, found
+    result = pm.codesign(spec, {"KIB": sizes}, objectives=ENERGY, **options)
+    return time.process_time() - start, result
 
 
 def points(found: pm.Codesign) -> Array:
@@ -81,14 +81,14 @@ Values = tuple[int, ...]
 
 def looped(spec: pm.Spec, hardware: dict[str, list[int]]) -> dict[Values, Ran]:
     """Our search of each machine after the other: CPU seconds, and energy and latency of its points."""
-    found = {}
+    result = {}
     for values in product(*hardware.values()):
         bound = spec.bind(**dict(zip(hardware, values, strict=True)))
         start, wall = time.process_time(), time.perf_counter()
         front = pm.explore(bound, objectives=ENERGY[:2])
         spent = time.process_time() - start, time.perf_counter() - wall
-        found[values] = Ran(*spent, tuple(p.values for p in front))
-    return found
+        result[values] = Ran(*spent, tuple(p.values for p in front))
+    return result
 
 
 def looped_by_peer(spec: pm.Spec, hardware: dict[str, list[int]]) -> dict[Values, Ran]:

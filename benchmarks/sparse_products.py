@@ -40,8 +40,8 @@ def graph(entries: int, skew: int) -> pm.SparseTensor:
 def cpu(action: Callable[[], object]) -> tuple[float, object]:
     """Processor time and result of one call: these take long, and their first call is like the others."""
     begun = time.process_time()
-    found = action()
-    return time.process_time() - begun, found
+    result = action()
+    return time.process_time() - begun, result
 
 
 def moved(
@@ -73,7 +73,7 @@ def counted(spec: TeaalSpec, a: pm.SparseTensor, b: pm.SparseTensor, values: boo
 def products(entries: int = 800_000) -> dict[str, Row]:
     """Counts, traffic and values."""
     sliced, cached = read_teaal(SLICED), read_teaal((HERE / "gustavson.yaml").read_text(encoding="utf-8"))
-    found: dict[str, Row] = {}
+    result: dict[str, Row] = {}
     for skew, valued in ((69, False), (62, True)):
         a = graph(entries, skew)
         b = a.renamed("B", ("K", "J"))
@@ -84,16 +84,16 @@ def products(entries: int = 800_000) -> dict[str, Row]:
         size = f"A x A, {a.nnz:,} nonzeros, {multiplies_of(a) / 1e6:,.0f} M multiplies"
         peer_name = "SciPy's product"
         if valued:
-            found[f"{size}, with values"] = cpu_seconds(counted(sliced, a, b, True, nnz), peer, peer_name)
+            result[f"{size}, with values"] = cpu_seconds(counted(sliced, a, b, True, nnz), peer, peer_name)
             continue
-        found[f"{size}, counts and times"] = cpu_seconds(counted(sliced, a, b, False, nnz), peer, peer_name)
+        result[f"{size}, counts and times"] = cpu_seconds(counted(sliced, a, b, False, nnz), peer, peer_name)
         lru, optimal = moved(cached, a, b, "lru"), moved(cached, a, b, "optimal")
-        found[f"{size}, traffic with an LRU cache"] = cpu_seconds(lru, peer, peer_name)
-        found[f"{size}, traffic with an optimal cache"] = cpu_seconds(optimal, peer, peer_name)
+        result[f"{size}, traffic with an LRU cache"] = cpu_seconds(lru, peer, peer_name)
+        result[f"{size}, traffic with an optimal cache"] = cpu_seconds(optimal, peer, peer_name)
         dense = np.ones((ROWS, WIDE))
         wide = pm.SparseTensor.from_dense("B", ("K", "J"), dense)
         peer, product = cpu(lambda matrix=matrix, dense=dense: matrix @ dense)
         took = counted(sliced, a, wide, False, int(np.count_nonzero(product)))
         name = f"SpMM, {a.nnz:,} nonzeros, {WIDE} columns stamped in time, counts and times"
-        found[name] = cpu_seconds(took, peer, "SciPy's product with an array")
-    return found
+        result[name] = cpu_seconds(took, peer, "SciPy's product with an array")
+    return result

@@ -71,7 +71,7 @@ def one_by_one(spec: pm.Spec, symbols: dict[str, list[int]], points: int = 40) -
 
 def sparse_sweeps(grids: Sequence[tuple[int, str]] = ((64, "divisors"), (20, "all sizes"))) -> dict[str, Row]:
     """Divisors of every rank on two levels; and all tile sizes of a smaller matmul, most of them uneven."""
-    found: dict[str, Row] = {}
+    result: dict[str, Row] = {}
     for extent, kind in grids:
         spec = matmul(extent)
         values = [d for d in range(1, extent + 1) if kind != "divisors" or extent % d == 0]
@@ -80,5 +80,5 @@ def sparse_sweeps(grids: Sequence[tuple[int, str]] = ((64, "divisors"), (20, "al
         if sweep.notes:
             raise AssertionError(f"points were evaluated one by one: {sweep.notes}")
         name = f"sweep a sparse matmul of {extent}, three levels, {kind}, {sweep.evaluated:.2g} points"
-        found[name] = rate(sweep.rate, one_by_one(spec, symbols), "evaluate and sparsify in a loop")
-    return found
+        result[name] = rate(sweep.rate, one_by_one(spec, symbols), "evaluate and sparsify in a loop")
+    return result

@@ -151,11 +151,11 @@ def spaces() -> dict[str, tuple[pm.Spec, Sizes]]:
 
 def tied() -> dict[str, Row]:
     """Points per second of one core, tables included: of a front, and of every point."""
-    found = {}
+    result = {}
     for name, (one, tiles) in spaces().items():
         for prune, said in ((None, ""), (False, ", every point")):
             start = time.process_time()
             swept = pm.sweep(one, tiles, objectives=("energy", "latency"), prune=prune)
             spent = time.process_time() - start
-            found[f"{name}, {swept.points:.2g} points{said}"] = rate(swept.points / spent, BEFORE, SAID)
-    return found
+            result[f"{name}, {swept.points:.2g} points{said}"] = rate(swept.points / spent, BEFORE, SAID)
+    return result

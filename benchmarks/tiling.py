@@ -61,8 +61,8 @@ def process(nonzeros: int, tiler: str) -> dict[str, float]:
     done = subprocess.run(
         command, cwd=Path(__file__).resolve().parent.parent, check=True, capture_output=True, text=True
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def large(nonzeros: int, tiler: str) -> dict[str, float]:

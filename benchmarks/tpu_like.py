@@ -113,25 +113,25 @@ def component(given: Component, spec: pm.Spec, limits: pm.Limits) -> Fields:
     rounded = any(a.bits_per_action for a in given.actions)
     if given.kind == "toll" or given.buffering == "single" or given.fill_drain_latency or rounded:
         raise ValueError(f"component {given.name} has what the benchmark does not write")
-    found: Fields = {"name": given.name}
+    result: Fields = {"name": given.name}
     if given.spatial:
-        found["spatial"] = [fanout(given, dim, spec.workload, limits) for dim in given.spatial]
+        result["spatial"] = [fanout(given, dim, spec.workload, limits) for dim in given.spatial]
     if given.kind == "container":
-        return found
-    found |= {"area": 0, "leak_power": given.leak_power}
-    found["actions"] = [
+        return result
+    result |= {"area": 0, "leak_power": given.leak_power}
+    result["actions"] = [
         {"name": a.name, "energy": a.energy, "throughput": finite(a.throughput)} for a in given.actions
     ]
     if given.kind == "compute":
-        return {**found, "enabled": f"len(on_{given.name}) > 0"}
+        return {**result, "enabled": f"len(on_{given.name}) > 0"}
     keep, backing = rule(given.keep), spec.arch.components[0].name
     if limits.exchange and given.name in limits.exchange:
         keep = f"({keep}) | ~{backing}.tensors"  # handed on here, or in the backing storage
     if given.ports == "separate":
-        found["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
+        result["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
     may_keep = "All" if given.may_keep is None else given.may_keep.text
-    found["tensors"] = {"keep": keep, "may_keep": may_keep}
-    return {**found, "size": finite(given.size_bits), "skip_initial_output_write": not given.read_first}
+    result["tensors"] = {"keep": keep, "may_keep": may_keep}
+    return {**result, "size": finite(given.size_bits), "skip_initial_output_write": not given.read_first}
 
 
 def fanout(given: Component, dim: FanoutDim, workload: Cascade, limits: pm.Limits) -> Fields:
@@ -148,12 +148,12 @@ def fanout(given: Component, dim: FanoutDim, workload: Cascade, limits: pm.Limit
         raise ValueError(f"fanout {given.name}.{dim.name} is counted otherwise by the peer")
     least = {(c, d): share for c, d, share in limits.min_utilisation}
     shared = "All" if dim.may_reuse is None else dim.may_reuse.text
-    found: Fields = {"name": dim.name, "fanout": dim.fanout, "may_reuse": shared}
+    result: Fields = {"name": dim.name, "fanout": dim.fanout, "may_reuse": shared}
     if shared not in ("All", "Nothing"):
-        found["reuse"] = shared
+        result["reuse"] = shared
     if reduced == {False}:
-        found["loop_bounds"] = [{"expression": "~output.rank_variables", "operator": "==", "value": 1}]
-    return {**found, "min_usage": least.get((given.name, dim.name), 0)}
+        result["loop_bounds"] = [{"expression": "~output.rank_variables", "operator": "==", "value": 1}]
+    return {**result, "min_usage": least.get((given.name, dim.name), 0)}
 
 
 def rule(given: TensorRule | None) -> str:

@@ -118,8 +118,8 @@ class Operator:
     @property
     def form(self) -> Form:
         """The function of arrays; of NumPy's, the ufunc itself."""
-        found: Form = getattr(np, self.computes) if isinstance(self.computes, str) else self.computes
-        return found
+        result: Form = getattr(np, self.computes) if isinstance(self.computes, str) else self.computes
+        return result
 
     def takes(self, operands: int) -> bool:
         """Whether it stands before so many operands in a formula."""
@@ -129,10 +129,10 @@ class Operator:
         """The operator of its operands, from the left."""
         if self.arity == 1:
             return np.asarray(self.form(operands[0]))
-        found = operands[0]
+        result = operands[0]
         for other in operands[1:]:
-            found = self.form(found, other)
-        return found
+            result = self.form(result, other)
+        return result
 
 
 def _erf(x: Array) -> Array:

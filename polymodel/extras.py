@@ -41,12 +41,12 @@ class _Missing:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name in EXTRAS and _asked_by_polymodel():
+        if name in EXTRAS and _imported_by_polymodel():
             raise PackageFault(f"{name} is not installed; it is for {EXTRAS[name][1]}", command_for(name))
         return None
 
 
-def _asked_by_polymodel() -> bool:
+def _imported_by_polymodel() -> bool:
     """Whether the module that imports is one of this package: others may do without."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib._bootstrap"):

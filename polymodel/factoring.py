@@ -23,20 +23,20 @@ def prime_factors(size: int) -> dict[int, int]:
 
 @lru_cache(maxsize=4096)
 def _factors(size: int) -> tuple[tuple[int, int], ...]:
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for p in range(2, min(_TRIED, isqrt(max(size, 0)) + 1)):
         while size % p == 0:
-            found[p] = found.get(p, 0) + 1
+            result[p] = result.get(p, 0) + 1
             size //= p
     waiting = [size] if size > 1 else []
     while waiting:
         n = waiting.pop()
         if n < _TRIED * _TRIED or _is_prime(n):
-            found[n] = found.get(n, 0) + 1
+            result[n] = result.get(n, 0) + 1
         else:
             d = _part(n)
             waiting += [d, n // d]
-    return tuple(sorted(found.items()))
+    return tuple(sorted(result.items()))
 
 
 def divisor_count(size: int) -> int:
@@ -51,10 +51,10 @@ def divisors(size: int, most: int = MOST) -> tuple[int, ...]:
     if count > most:
         raise Refused(f"{size} has {count:,} divisors, more than {most:,}", "give the sizes to look at")
     charge(_EACH * count, f"listing the divisors of {size}")
-    found = [1]
+    result = [1]
     for p, e in prime_factors(size).items():
-        found = [d * p**k for d in found for k in range(e + 1)]
-    return tuple(sorted(found))
+        result = [d * p**k for d in result for k in range(e + 1)]
+    return tuple(sorted(result))
 
 
 def _is_prime(n: int) -> bool:

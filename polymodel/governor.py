@@ -239,7 +239,7 @@ class Governor:
         """Raises TimeUp or MemoryUp where a limit is passed."""
         if time.monotonic() > self.end:
             raise _time_up(self.seconds, doing)
-        if self.bytes < inf and held() - self.base > self.bytes:
+        if self.bytes < inf and resident_bytes() - self.base > self.bytes:
             raise _memory_up(self.bytes, doing)
 
 
@@ -268,7 +268,7 @@ def charge(size: float, doing: str, remedy: str = "", most: float = HELD) -> Non
     """Raises MemoryUp before `size` bytes are taken for which the limit has no room; without one, if that is
     more than `most`."""
     now = _current.get()
-    room = now.bytes - (held() - now.base) if now.bytes < inf else most
+    room = now.bytes - (resident_bytes() - now.base) if now.bytes < inf else most
     if size > room:
         raise _memory_up(now.bytes if now.bytes < inf else most, doing, size, remedy)
 
@@ -376,7 +376,7 @@ def bytes_of(value: object, name: str = "memory") -> float:
     raise SpecError([Diagnostic(f"{name}={value!r} is not an amount of memory", "write e.g. 500MB or 2GB")])
 
 
-def held() -> int:
+def resident_bytes() -> int:
     """Bytes of memory that this process holds now; where that cannot be read, the most it ever held."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
@@ -410,7 +410,7 @@ def _governed(
     if seconds == inf and size == inf:
         yield
         return
-    base = held() if size < inf else 0
+    base = resident_bytes() if size < inf else 0
     mine = Governor(start + seconds, seconds if told is None else told, max(size, LEAST_MEMORY), base)
     if outer.end <= mine.end:
         mine.end, mine.seconds = outer.end, outer.seconds

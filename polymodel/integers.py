@@ -33,9 +33,9 @@ else:
         def __getattr__(self, name):
             import numpy
 
-            found = getattr(numpy, name)
-            setattr(self, name, found)
-            return found
+            result = getattr(numpy, name)
+            setattr(self, name, result)
+            return result
 
     np = _LoadedLater()
 
@@ -72,10 +72,10 @@ def linear(constant: int, terms: Iterable[tuple[int, NDArray[Any]]], count: int)
     """A constant and multiples of columns of `count` integers, in Python integers where int64 may not do."""
     listed = [(k, column) for k, column in terms if k]
     held = dtype_of(abs(constant) + sum(abs(k) * max(largest(column), 1) for k, column in listed))
-    found = np.full(count, constant, dtype=held)
+    result = np.full(count, constant, dtype=held)
     for k, column in listed:
-        found = found + k * column.astype(held, copy=False)
-    return found
+        result = result + k * column.astype(held, copy=False)
+    return result
 
 
 def summed(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -109,9 +109,9 @@ def floats(values: Any) -> NDArray[np.float64]:
 def in_order(values: Any) -> NDArray[np.float64]:
     """Numbers as float64 in the same order: themselves, or ranks of those too wide for it."""
     exact = np.asarray(values, dtype=object)
-    found = exact.astype(np.float64)
-    if not (np.abs(found) >= TOLD_APART).any() or not is_whole(exact.tolist()):
-        return found
+    result = exact.astype(np.float64)
+    if not (np.abs(result) >= TOLD_APART).any() or not is_whole(exact.tolist()):
+        return result
     return np.unique(exact, return_inverse=True)[1].reshape(exact.shape).astype(np.float64)
 
 
@@ -133,9 +133,9 @@ def from_text(values: NDArray[Any]) -> NDArray[Any]:
     """What `as_text` was given. ValueError for text that is not a number."""
     if values.dtype != object:
         return values
-    found = np.empty(len(values), object)
-    found[:] = [int(v) if v.lstrip("-").isdecimal() else float(v) for v in values.tolist()]
-    return found
+    result = np.empty(len(values), object)
+    result[:] = [int(v) if v.lstrip("-").isdecimal() else float(v) for v in values.tolist()]
+    return result
 
 
 def _narrow(row: NDArray[Any]) -> NDArray[Any]:

@@ -142,7 +142,7 @@ Term = tuple[float, str]  # a weight and the objective that it stands before
 @lru_cache(maxsize=4096)
 def terms_of(name: str) -> tuple[Term, ...]:
     """The terms of a weighted sum (`2*energy + latency`); any other text is a term of weight 1 itself."""
-    found: list[Term] = []
+    result: list[Term] = []
     at = 0
     while at < len(name):
         term = _TERM.match(name, at)
@@ -151,13 +151,13 @@ def terms_of(name: str) -> tuple[Term, ...]:
         weight = float(term[1] or term[3] or 1)
         if not 0 < weight < inf:
             return ((1.0, name),)
-        found.append((weight, term[2]))
+        result.append((weight, term[2]))
         at = term.end()
         if at < len(name):
             if name[at] != "+" or at + 1 == len(name):
                 return ((1.0, name),)
             at += 1
-    return tuple(found) or ((1.0, name),)
+    return tuple(result) or ((1.0, name),)
 
 
 def summed(terms: Iterable[Term]) -> str:
@@ -280,7 +280,7 @@ def read_objectives(
 ) -> tuple[tuple[str, ...], tuple[Unknown, ...]]:
     """The objectives that are meant, each once, and every name that means none."""
     dense, sparse = (known_names(memories, tolls, on) for on in (False, True))
-    found, unknown = [], []
+    result, unknown = [], []
     for i, name in enumerate(names):
         meant = canonical(written(name))
         known = sparse if on_sparse_data(meant) else dense
@@ -288,10 +288,10 @@ def read_objectives(
             known = addable(known)
         wrong = next((n for _, n in terms_of(meant) if n not in known), None)
         if wrong is None:
-            found.append(meant)
+            result.append(meant)
         else:
             unknown.append(Unknown(i, wrong if is_sum(meant) else written(name), known))
-    return tuple(dict.fromkeys(found)), tuple(unknown)
+    return tuple(dict.fromkeys(result)), tuple(unknown)
 
 
 def addable(known: Iterable[str]) -> tuple[str, ...]:

@@ -33,8 +33,8 @@ def rows_of(record: R, which: Array) -> R:
     """Some rows of a dataclass of columns: each of its arrays has one entry per row along its last axis."""
     one: Any = record
     columns = ((f.name, getattr(one, f.name)) for f in fields(one))
-    found: R = replace(one, **{n: c[..., which] for n, c in columns if isinstance(c, np.ndarray)})
-    return found
+    result: R = replace(one, **{n: c[..., which] for n, c in columns if isinstance(c, np.ndarray)})
+    return result
 
 
 def undominated(figures: Figures, groups: Array | None = None) -> Array:

@@ -400,8 +400,8 @@ class Engine(Protocol):
 
 def pipelines_of(problem: Problem) -> tuple[PipelineSplit, ...]:
     """The pipelines of the mapping, outer ones first; Refused for what docs/semantics.md leaves out."""
-    found = pipelines(problem.tree)
-    if not found:
+    result = pipelines(problem.tree)
+    if not result:
         return ()
     idle = [e.name for e in problem.cascade.einsums if e.is_copy]
     for p, unit, one, other in shared_units(problem.tree, idle):
@@ -410,10 +410,10 @@ def pipelines_of(problem: Problem) -> tuple[PipelineSplit, ...]:
             f"on {unit}",
             f"let {other} execute on another compute unit, or write Sequential",
         )
-    for p in found:
+    for p in result:
         _refuse_instances(problem, p)
-    _refuse_components(problem, found)
-    return found
+    _refuse_components(problem, result)
+    return result
 
 
 def _refuse_instances(problem: Problem, p: PipelineSplit) -> None:

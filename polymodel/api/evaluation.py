@@ -44,8 +44,8 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     if faults:
         raise SpecError(faults)
     problem = Problem(bound.workload, bound.arch, bound.mapping)
-    found = _counted(problem, _engine(engine), bound.template, bound.names)
-    return replace(found, folder=bound.data_folder, spec=bound)
+    result = _counted(problem, _engine(engine), bound.template, bound.names)
+    return replace(result, folder=bound.data_folder, spec=bound)
 
 
 def closed_forms(
@@ -76,8 +76,8 @@ def closed_forms(
     problem = Problem(spec.workload, spec.arch, tree)
     if spec.mapping is not None and not unbound_symbols(spec.mapping):
         require_legal(replace(problem, tree=spec.mapping))
-    found = symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
-    return replace(found, sources=files_of(spec))
+    result = symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
+    return replace(result, sources=files_of(spec))
 
 
 # Divisible by every number up to 16: sizes that follow from it (heads, groups) are whole.
@@ -133,8 +133,8 @@ def _counted(
     start = perf_counter()
     live = any(c.allocation == "live" for c in problem.hierarchy.components)
     analysis = chosen.analyse(problem, live=live)
-    found = costs(problem, analysis)
-    return Report(problem, analysis, found, chosen, perf_counter() - start, template, names or {})
+    result = costs(problem, analysis)
+    return Report(problem, analysis, result, chosen, perf_counter() - start, template, names or {})
 
 
 class Auto:

@@ -81,8 +81,8 @@ def tile_matmul(
             best = tiles_of_shape(product, shape, asked, chosen == "overbooked")
             return MatmulTiling(product, asked, best, (best,), known)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
-    found = search(product, asked, strategies, overbook)
-    return MatmulTiling(product, asked, found.best, found.candidates, (*known, *found.notes))
+    result = search(product, asked, strategies, overbook)
+    return MatmulTiling(product, asked, result.best, result.candidates, (*known, *result.notes))
 
 
 def _strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:

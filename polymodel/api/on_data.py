@@ -62,8 +62,8 @@ def execute(
         partitioners=partitioners,
     )
     again = carry is not None or until is not None
-    found = execute_generations(once, teaal, tensors, carry or {}, until) if again else once(tensors)
-    return replace(found, sources=_files(spec))
+    result = execute_generations(once, teaal, tensors, carry or {}, until) if again else once(tensors)
+    return replace(result, sources=_files(spec))
 
 
 def traffic(

@@ -67,11 +67,11 @@ def operand(
         matrix = source.tocoo()
         ranks = "IJKLMN"[: len(matrix.shape)] if names is None else names
         coords = np.array(matrix.coords) if hasattr(matrix, "coords") else np.array([matrix.row, matrix.col])
-        found = SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data)
+        result = SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data)
         held = int(np.count_nonzero(matrix.data))
-        merged = (held - found.nnz, "duplicate", "summed or cancelled")
+        merged = (held - result.nnz, "duplicate", "summed or cancelled")
         done = _done((int(matrix.data.size) - held, "explicit zero", "removed"), merged)
-        return found, ((f"{name}: {done}",) if done else ())
+        return result, ((f"{name}: {done}",) if done else ())
     if isinstance(source, np.ndarray | list | tuple):
         ranks = tuple("IJKLMN"[: np.ndim(source)] if names is None else names)
         return coerce_tensor(name, ranks, source), ()

@@ -54,7 +54,7 @@ def predict(
     from polymodel.sparse.density import unfit
     from polymodel.sparse.files import read_file
 
-    found: list[Prediction] = []
+    result: list[Prediction] = []
     warned: list[str] = []
     faults: list[SpecError] = []
     if not sources:
@@ -71,7 +71,7 @@ def predict(
                 file = read_file(source, ranks=ranks)
                 tensor = file.tensor
                 warned += [f"{tensor.name}: {note}" for note in file.notes]
-            found += predictions(tensor, tiles=tiles, slices=slices)
+            result += predictions(tensor, tiles=tiles, slices=slices)
         except SpecError as error:
             faults.append(error)
             continue
@@ -82,4 +82,4 @@ def predict(
         warned += [f"{tensor.name}: {told}"] if told else []
     if faults:
         raise SpecError(list(dict.fromkeys(d for e in faults for d in e.diagnostics)))
-    return Predictions(tuple(found), tuple(warned))
+    return Predictions(tuple(result), tuple(warned))

@@ -83,10 +83,10 @@ def tile(
     task = TilingTask(pattern, action, rule, launch or Launch(), objective, compat is not None)
     if task.compat and tiler == "best":
         tiler, more = PUBLISHED, (*more, f"Tiler-Swift has no best: this is its {PUBLISHED}")
-    found = task.rival(tiler)
-    assert found.costs is not None
-    assert found.seconds is not None
-    return Tiling(first, second or Rolled(), task, found.costs, tiler, found.seconds, (*remarks, *more))
+    result = task.rival(tiler)
+    assert result.costs is not None
+    assert result.seconds is not None
+    return Tiling(first, second or Rolled(), task, result.costs, tiler, result.seconds, (*remarks, *more))
 
 
 def tune_tiling(
@@ -120,8 +120,8 @@ def tune_tiling(
     first, told = operand(a, "A", names)
     second, more = second_operand(b, names)
     pattern = pattern_of(first, second, ranks)
-    found = tune(pattern, action, rule, objective, launch, ending)
-    return Tuning(first, second or Rolled(), pattern, found, (*told, *more))
+    result = tune(pattern, action, rule, objective, launch, ending)
+    return Tuning(first, second or Rolled(), pattern, result, (*told, *more))
 
 
 def estimate_tiling(
@@ -160,18 +160,18 @@ def estimate_tiling(
     else:
         tensor, told = operand(source, "A", names)
         known = fitted(tensor, models)
-    found, refused = _foretold(tensor, known, action, rule, _tilers_named(tilers), second, launch)
-    return TilingEstimates(tuple(found), action, rule, (*told, *refused))
+    result, refused = _foretold(tensor, known, action, rule, _tilers_named(tilers), second, launch)
+    return TilingEstimates(tuple(result), action, rule, (*told, *refused))
 
 
 def _tilers_named(tilers: Sequence[str] | None) -> tuple[str, ...]:
     """The tilers asked for; a single name is one too."""
     if tilers is None:
         return TILERS
-    found = (tilers,) if isinstance(tilers, str) else several(tilers)
-    if not found:
+    result = (tilers,) if isinstance(tilers, str) else several(tilers)
+    if not result:
         raise SpecError([Diagnostic("no tiler is named", f"leave tilers out for {', '.join(TILERS)}")])
-    return found
+    return result
 
 
 def estimate_shape(
@@ -204,7 +204,7 @@ def _foretold(
     """All estimates, and why some of them are missing. Refused if all are."""
     told: list[str] = []
     made = dict(_tiled(tensor, op, fit, tilers, second, launch, told)) if tensor is not None else {}
-    found: list[Foretold] = []
+    result: list[Foretold] = []
     refused: list[Refused] = []
     left: dict[tuple[str, str], list[str]] = {}  # model and reason: tilers
     for name, model in models.items():
@@ -216,12 +216,12 @@ def _foretold(
                 left.setdefault((name, refusal.message), []).append(tiler)
                 continue
             shape = " x ".join(str(s) for s in model.shape)
-            found.append(Foretold(tensor.name if tensor else shape, name, told_by, made.get(tiler)))
-    if not found:
+            result.append(Foretold(tensor.name if tensor else shape, name, told_by, made.get(tiler)))
+    if not result:
         raise refused[0]
     for (name, why), tilers_left in left.items():
         told.append(f"not estimated ({name}): {', '.join(tilers_left)}: {why}")
-    return found, told
+    return result, told
 
 
 def _tiled(
@@ -288,5 +288,5 @@ def tiler_swift_comparison(
         remedy = "bars are told apart by names: give each once, under a name of its own"
         raise SpecError([Diagnostic(f"the matrix {name} is given more than once", remedy) for name in twice])
     patterns = [pattern_of(tensor, Rolled(5)) for tensor, _ in read]
-    found = compared(patterns, capacity, launch)
-    return TilerSwift(found, capacity, tuple(note for _, told in read for note in told))
+    result = compared(patterns, capacity, launch)
+    return TilerSwift(result, capacity, tuple(note for _, told in read for note in told))

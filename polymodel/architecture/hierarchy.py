@@ -420,22 +420,22 @@ _FREE = "not given, so 0"
 
 def facts(c: Component) -> tuple[str, ...]:
     """Capacity, actions, leakage and area of one component, one line each."""
-    found = []
+    result = []
     if c.stores:
         size = "unbounded" if math.isinf(c.size_bits) else engineering(c.size_bits, "bit")
-        found.append(size + (" (live)" if c.allocation == "live" else ""))
+        result.append(size + (" (live)" if c.allocation == "live" else ""))
     for a in c.actions:
         unit = "operation" if c.computes else "bit"
         short, factor = in_units(unit)
         per = "action" if a.bits_per_action else short
         joules = a.energy if a.bits_per_action else a.energy / factor
         speed = "" if math.isinf(a.throughput) else f", {engineering(a.throughput, unit)}/s"
-        found.append(f"{a.name} {engineering(joules, 'J')}/{per}{speed}")
+        result.append(f"{a.name} {engineering(joules, 'J')}/{per}{speed}")
     if c.leak_power:
-        found.append(f"leaks {engineering(c.leak_power, 'W')}")
+        result.append(f"leaks {engineering(c.leak_power, 'W')}")
     if c.area:
-        found.append(engineering(c.area, "m^2"))
-    return tuple(found)
+        result.append(engineering(c.area, "m^2"))
+    return tuple(result)
 
 
 def hierarchy_text(hierarchy: Hierarchy) -> str:
@@ -477,45 +477,45 @@ def sources_text(hierarchy: Hierarchy) -> str:
 
 def _dim_text(d: FanoutDim) -> str:
     """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: what a dimension has beyond its fanout."""
-    found = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
+    result = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
     if d.broadcast_partials:
-        found.append("partial sums go to all")
+        result.append("partial sums go to all")
     if d.multicast == "identical":
-        found.append("overlapping tiles are not shared")
+        result.append("overlapping tiles are not shared")
     if d.link is not None:
         speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
         short, factor = in_units("bit")
         joules = engineering(d.link.energy_per_bit_hop / factor, "J")
-        found.append(f"{d.link.topology}, {joules}/{short} per hop{speed}")
-    return "; ".join(found)
+        result.append(f"{d.link.topology}, {joules}/{short} per hop{speed}")
+    return "; ".join(result)
 
 
 def _rules(c: Component) -> tuple[str, ...]:
     """`keeps ~Intermediates`, `ports separate`: what differs from a component that says nothing."""
-    found = [] if c.keep is None else [f"keeps {c.keep.text}"]
-    found += [] if c.may_keep is None else [f"may keep {c.may_keep.text}"]
-    found += ["partial sums are read first"] if c.read_first else []
-    found += ["ports separate"] if c.ports == "separate" else []
-    found += ["buffering single"] if c.buffering == "single" else []
-    found += [f"{a.name}: {a.bits_per_action} b per action" for a in c.actions if a.bits_per_action]
+    result = [] if c.keep is None else [f"keeps {c.keep.text}"]
+    result += [] if c.may_keep is None else [f"may keep {c.may_keep.text}"]
+    result += ["partial sums are read first"] if c.read_first else []
+    result += ["ports separate"] if c.ports == "separate" else []
+    result += ["buffering single"] if c.buffering == "single" else []
+    result += [f"{a.name}: {a.bits_per_action} b per action" for a in c.actions if a.bits_per_action]
     if c.fill_drain_latency:
-        found.append(f"fill and drain {engineering(c.fill_drain_latency, 's')}")
-    found += [] if c.clock is None else [f"clock {engineering(c.clock, 'Hz')}"]
-    return tuple(found)
+        result.append(f"fill and drain {engineering(c.fill_drain_latency, 's')}")
+    result += [] if c.clock is None else [f"clock {engineering(c.clock, 'Hz')}"]
+    return tuple(result)
 
 
 def sparse_text(rules: SparseRules) -> str:
     """`A in CSR; skip B on A; two_finger of A, B`."""
-    found = [f"{tensor} in {_written(form)}" for tensor, form in rules.formats]
+    result = [f"{tensor} in {_written(form)}" for tensor, form in rules.formats]
     for action in rules.actions:
         for _, targets, leaders in action.by_einsum:
             if leaders:
-                found.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
-    found += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
-    found += [f"{t} moves densely" for t in rules.dense_outputs]
-    found += [f"tiles fit with probability {rules.fit:g}"] if isinstance(rules.fit, float) else []
-    found += ["the fullest tiles fit"] if rules.fit == "worst" else []
-    return "; ".join(dict.fromkeys(found))
+                result.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
+    result += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
+    result += [f"{t} moves densely" for t in rules.dense_outputs]
+    result += [f"tiles fit with probability {rules.fit:g}"] if isinstance(rules.fit, float) else []
+    result += ["the fullest tiles fit"] if rules.fit == "worst" else []
+    return "; ".join(dict.fromkeys(result))
 
 
 def tiles_text(rules: TileRules, c: Component) -> str:
@@ -528,12 +528,12 @@ def tiles_text(rules: TileRules, c: Component) -> str:
     # The width is asked for only where nothing says it.
     room = f"{capacity_of(rules, c.size_bits, c.buffering, widest=1)} {fit}" if known else fit
     cycles = f"{rules.config_add} (add), {rules.config_multiply} (multiply) cycles"
-    found = f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
+    result = f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
     p = rules.product
     if p == ProductRules():
-        return found
+        return result
     tile = "" if p.tile is None else f" {' x '.join(map(str, p.tile))}"
-    return f"{found}; products by {p.strategy}{tile} ({p.objective})"
+    return f"{result}; products by {p.strategy}{tile} ({p.objective})"
 
 
 def uncut_text(nodes: Iterable[object]) -> tuple[str, ...]:

@@ -65,26 +65,26 @@ class Rules:
         if text is None:
             return None
         tree = parse_set(text)
-        found: list[tuple[str, frozenset[str]]] = []
+        result: list[tuple[str, frozenset[str]]] = []
         keep = path[0] == "arch" and path[-1] == "keep"
         for scope in self.scopes:
             try:
                 if keep:
-                    found.append((scope.einsum, self._kept(component, scope)))
+                    result.append((scope.einsum, self._keep_set(component, scope)))
                 else:
-                    found.append((scope.einsum, tensor_set(tree, self._with_components(scope))))
+                    result.append((scope.einsum, tensor_set(tree, self._with_components(scope))))
             except TextFault as fault:
                 self.faults.text(path, fault)
                 break
-        return TensorRule(text, tuple(found))
+        return TensorRule(text, tuple(result))
 
     def _with_components(self, scope: SetScope) -> SetScope:
         def component(name: str) -> frozenset[str] | None:
-            return self._kept(name, scope) if name in self.keeps else None
+            return self._keep_set(name, scope) if name in self.keeps else None
 
         return replace(scope, component=component, component_names=tuple(self.keeps))
 
-    def _kept(self, component: str, scope: SetScope) -> frozenset[str]:
+    def _keep_set(self, component: str, scope: SetScope) -> frozenset[str]:
         key = (component, scope.einsum)
         if key in self.known:
             return self.known[key]
@@ -166,7 +166,7 @@ def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
 def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
     memory = node if isinstance(node, Memory) else _STORES
     size = numbers.positive(memory.size, (*path, "size"), "size")
-    answer = _asked(node, path, numbers, folder, size)
+    answer = _model_answer(node, path, numbers, folder, size)
     area, area_origin = _quantity(node, "area", node.area, answer, path, numbers)
     leak, _ = _quantity(node, "leak_power", node.leak_power, answer, path, numbers)
     moving = node if isinstance(node, Moving) else _MOVES
@@ -210,12 +210,12 @@ def _quantity(
 def _actions(node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> tuple[ActionCost, ...]:
     if not isinstance(node, Acting):
         return ()
-    found = [_action(a, node, answer, (*path, "actions", j), numbers) for j, a in enumerate(node.actions)]
+    result = [_action(a, node, answer, (*path, "actions", j), numbers) for j, a in enumerate(node.actions)]
     named = {a.name for a in node.actions}
     for name in KINDS[kind_of(node)].actions:
         if answer is not None and name not in named and name in answer.values:
-            found.append(ActionCost(name, answer.values[name], provenance=answer.provenance[name]))
-    return tuple(found)
+            result.append(ActionCost(name, answer.values[name], provenance=answer.provenance[name]))
+    return tuple(result)
 
 
 def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numbers: Numbers) -> ActionCost:
@@ -238,7 +238,7 @@ def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numb
     )
 
 
-def _asked(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> Answered:
+def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> Answered:
     """What the energy model of a component says; None without one, or where it cannot be asked."""
     model = node.energy_model
     if model is None:
@@ -291,15 +291,15 @@ def _numbers_in(table: Mapping[str, object], path: Path, numbers: Numbers) -> di
     """A table of parts, with its expressions worked out; what names something stays."""
     from polymodel.spec.energy import NAMES
 
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for key, given in table.items():
         if isinstance(given, Mapping):
-            found[key] = _numbers_in(given, (*path, key), numbers)
+            result[key] = _numbers_in(given, (*path, key), numbers)
         elif key in NAMES or not isinstance(given, (str, int, float)):
-            found[key] = given
+            result[key] = given
         else:
-            found[key] = numbers.at_least_zero(given, (*path, key), key)
-    return found
+            result[key] = numbers.at_least_zero(given, (*path, key), key)
+    return result
 
 
 def _place_of(model: EnergyModel, where: Path) -> Path:
@@ -360,11 +360,11 @@ def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
         what = f"{shown(given)} does not say when a tile fits"
         numbers.faults.add(path, what, "write expected, worst or {probability: 0.9}")
         return "expected"
-    found = numbers.positive(share, (*path, "probability"), "probability", finite=True)
-    if found > 1:
+    result = numbers.positive(share, (*path, "probability"), "probability", finite=True)
+    if result > 1:
         remedy = "write a number above 0 and at most 1"
-        numbers.faults.add((*path, "probability"), f"{found:g} is not a probability", remedy)
-    return min(found, 1.0)
+        numbers.faults.add((*path, "probability"), f"{result:g} is not a probability", remedy)
+    return min(result, 1.0)
 
 
 def _dense_outputs(
@@ -374,30 +374,30 @@ def _dense_outputs(
     at = (*path, "dense_outputs")
     if compute and section.dense_outputs:
         faults.add(at, "a compute unit stores no outputs", "say it at the memories that hold them")
-    before, found = len(faults), dict[str, None]()
+    before, result = len(faults), dict[str, None]()
     for number, scope in enumerate(rules.scopes):
         members = _union(section.dense_outputs, number, at, rules)
         outputs = tensor_set(parse_set("Outputs"), scope)
-        found |= dict.fromkeys(_ordered(members & outputs, scope))
-    if section.dense_outputs and rules.scopes and not found and len(faults) == before:
+        result |= dict.fromkeys(_ordered(members & outputs, scope))
+    if section.dense_outputs and rules.scopes and not result and len(faults) == before:
         what = f"no Einsum computes any of {', '.join(section.dense_outputs)}"
         faults.add(at, what, "name outputs, or Outputs for all")
-    return tuple(found)
+    return tuple(result)
 
 
 def _formats(section: SparseSection, path: Path, rules: Rules, faults: Faults) -> tuple[tuple[str, Any], ...]:
     """Tensor by tensor; `Other` is all that no other key names."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for key, value in sorted(section.format.items(), key=lambda item: item[0].strip() == "Other"):
-        for tensor in _covered(key, (*path, key), rules, faults, frozenset(found)):
-            if tensor in found and found[tensor] != value:
+        for tensor in _covered(key, (*path, key), rules, faults, frozenset(result)):
+            if tensor in result and result[tensor] != value:
                 what = f"`{keys[tensor]}` and `{key}` give {tensor} different formats"
                 remedy = "use Other for the tensors that no other key names"
                 faults.add((*path, key), what, remedy, key=True)
-            found.setdefault(tensor, value)
+            result.setdefault(tensor, value)
             keys.setdefault(tensor, key)
-    return tuple(found.items())
+    return tuple(result.items())
 
 
 def _covered(key: str, path: Path, rules: Rules, faults: Faults, taken: frozenset[str]) -> tuple[str, ...]:
@@ -431,26 +431,26 @@ def _sparse_action(
     if compute != operation:
         return SparseOptimization(word, ())
     before = len(faults)
-    found = []
+    result = []
     for number, scope in enumerate(rules.scopes):
         targets = () if operation else _union(texts, number, (*path, word), rules)
         leaders = _union(spec.on or ("Inputs",), number, (*path, "on"), rules)
         if leaders and (targets or operation):
-            found.append((scope.einsum, _ordered(targets, scope), _ordered(leaders, scope)))
-    if rules.scopes and not found and len(faults) == before:
+            result.append((scope.einsum, _ordered(targets, scope), _ordered(leaders, scope)))
+    if rules.scopes and not result and len(faults) == before:
         what = f"no Einsum has both {', '.join(texts)} and {', '.join(spec.on)}"
         faults.add((*path, "on"), what, "name tensors of one Einsum")
-    return SparseOptimization(word, tuple(found))
+    return SparseOptimization(word, tuple(result))
 
 
 def _union(texts: tuple[str, ...], number: int, path: Path, rules: Rules) -> frozenset[str]:
     """The tensors that any of the expressions gives in one Einsum."""
-    found: set[str] = set()
+    result: set[str] = set()
     for i, text in enumerate(texts):
         rule = rules.rule("", text, (*path, i) if len(texts) > 1 else path)
         if rule is not None and number < len(rule.by_einsum):
-            found |= rule.by_einsum[number][1]
-    return frozenset(found)
+            result |= rule.by_einsum[number][1]
+    return frozenset(result)
 
 
 def _ordered(tensors: frozenset[str] | tuple[str, ...], scope: SetScope) -> tuple[str, ...]:
@@ -532,16 +532,16 @@ def _whole(
     if given is None:
         return None
     name = what or str(path[-1])
-    found = numbers.whole(given, path, name)
-    if found > MOST_CAPACITY:
-        numbers.faults.add(path, f"{name} {found:g} is more than 2^62", "write a smaller number")
-    return found
+    result = numbers.whole(given, path, name)
+    if result > MOST_CAPACITY:
+        numbers.faults.add(path, f"{name} {result:g} is more than 2^62", "write a smaller number")
+    return result
 
 
 def _cycles(given: int | float | str, path: Path, numbers: Numbers) -> int:
-    found = numbers.at_least_zero(given, path, "cycles")
-    if found != int(found):
-        numbers.faults.add(path, f"{found:g} is not a whole number of cycles", "write 0, 1, 2, ...")
-    elif found > MOST_CYCLES:
-        numbers.faults.add(path, f"{found:g} cycles are more than 10^9", "write a smaller number")
-    return int(found)
+    result = numbers.at_least_zero(given, path, "cycles")
+    if result != int(result):
+        numbers.faults.add(path, f"{result:g} is not a whole number of cycles", "write 0, 1, 2, ...")
+    elif result > MOST_CYCLES:
+        numbers.faults.add(path, f"{result:g} cycles are more than 10^9", "write a smaller number")
+    return int(result)

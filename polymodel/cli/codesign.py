@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     layers = _networks(options) if options.network else load_spec(options)
     check_targets(options)
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
-    found = codesign(
+    result = codesign(
         layers,
         named_values(options.hardware, "--hardware") or None,
         objectives=options.objective,
@@ -112,13 +112,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         resume=not options.no_resume,
     )
     bar.finish()
-    text = _text(found, options.format)
+    text = _text(result, options.format)
     if options.out:
-        saved = found.save(options.out)
+        saved = result.save(options.out)
         mappings = "point-I-layer-J.yaml for each point and layer"
         tell(f"saved {len(saved)} files in {options.out}: tables, and {mappings}\n")
-    write_page(found, options)
-    return text, FINE if len(found) else INFEASIBLE
+    write_page(result, options)
+    return text, FINE if len(result) else INFEASIBLE
 
 
 def _networks(options: argparse.Namespace) -> dict[str, Spec]:
@@ -139,7 +139,7 @@ def _weights(texts: list[str]) -> dict[str, float]:
     """Weights by network. SpecError for what is no number."""
     from polymodel.spec.numbers import plain_number
 
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     faults = []
     for name, text in pairs(texts, "--weight", words=False).items():
         number = plain_number(text)
@@ -147,10 +147,10 @@ def _weights(texts: list[str]) -> dict[str, float]:
             what = f"--weight {name}={text}: {text} is not a number"
             faults.append(Diagnostic(what, f"write e.g. --weight {name}=3"))
         else:
-            found[name] = number
+            result[name] = number
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def _text(found: Codesign, style: str) -> str:

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         options.topology, options.throughput, options.energy_per_bit_hop, _shape(options.shape)
     )
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
-    found = distribute(
+    result = distribute(
         spec,
         _counts("chips", options.chips),
         split=_names(options.split),
@@ -96,12 +96,12 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     )
     bar.finish()
     if options.out:
-        tell(f"saved {len(found.to_csv(options.out))} tables in {options.out}\n")
-    write_page(found, options)
-    code = FINE if any(not piece.reason for count in found.counts for piece in count.pieces) else INFEASIBLE
+        tell(f"saved {len(result.to_csv(options.out))} tables in {options.out}\n")
+    write_page(result, options)
+    code = FINE if any(not piece.reason for count in result.counts for piece in count.pieces) else INFEASIBLE
     if options.format == "table":
-        return f"{found}\n", code
-    table = found.table("chips")
+        return f"{result}\n", code
+    table = result.table("chips")
     return table_json(table) if options.format == "json" else table.to_csv(), code
 
 

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     bar = ExploreProgress(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
     try:
         with bar.ticking():
-            found = explore(
+            result = explore(
                 spec,
                 objectives=options.objective,
                 limits=options.limit,
@@ -85,20 +85,20 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             )
     except SpecError as error:
         raise SpecError([_of_option(d, options) for d in error.diagnostics]) from error
-    text = _text(found, options.format)
+    text = _text(result, options.format)
     if options.out:
-        saved = found.save(options.out)
+        saved = result.save(options.out)
         told = f"saved {len(saved)} files in {options.out}: the front, and mapping-N.yaml for each point\n"
         if options.format == "table":
             text += told
         else:
             tell(told)
-    write_page(found, options)
-    if found.interrupted:
+    write_page(result, options)
+    if result.interrupted:
         return text, INTERRUPTED
-    if not len(found) and not found.complete:
+    if not len(result) and not result.complete:
         return text, REFUSED  # time or memory is over: nothing is known of what fits
-    return text, FINE if len(found) else INFEASIBLE
+    return text, FINE if len(result) else INFEASIBLE
 
 
 def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:

@@ -40,10 +40,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The files, joined on stdout or one by one in a folder; they have been read again and compared."""
-    found = _files(options.tool, load_spec(options), options.allow)
+    result = _files(options.tool, load_spec(options), options.allow)
     if options.out is None:
-        return "\n".join(found.values()), FINE
-    return "".join(f"wrote {path}\n" for path in _written(options.out, found)), FINE
+        return "\n".join(result.values()), FINE
+    return "".join(f"wrote {path}\n" for path in _written(options.out, result)), FINE
 
 
 def _files(tool: str, spec: Spec, allow: list[str]) -> dict[str, str]:
@@ -60,11 +60,11 @@ def _files(tool: str, spec: Spec, allow: list[str]) -> dict[str, str]:
 def _written(folder: str, files: dict[str, str]) -> list[Path]:
     from polymodel.spec.files import write_text
 
-    found = []
+    result = []
     with writing(folder):
         root = Path(folder)
         root.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             write_text(root / name, text)
-            found.append(root / name)
-    return found
+            result.append(root / name)
+    return result

@@ -33,11 +33,11 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_html(options.html)
     with waiting("computing"):
-        found = gallery(*options.exhibits)
-    write_page(found, options)
-    table = found.table("figures")
+        result = gallery(*options.exhibits)
+    write_page(result, options)
+    table = result.table("figures")
     if options.format == "json":
         from polymodel.view.files import table_json
 
         return table_json(table), FINE
-    return table.to_csv() if options.format == "csv" else f"{found}\n", FINE
+    return table.to_csv() if options.format == "csv" else f"{result}\n", FINE

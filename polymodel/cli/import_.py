@@ -113,7 +113,7 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
     """The workload on stdout, or in a new file; notes and what is left out on stderr."""
     from polymodel.importers.onnx import import_onnx
 
-    found = import_onnx(
+    result = import_onnx(
         options.model,
         name=options.name,
         sizes=sizes(options.size),
@@ -123,24 +123,24 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
         padding=options.padding,
         strict=options.strict,
     )
-    return write_import(found, options.out)
+    return write_import(result, options.out)
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
     """The values of `--size`. Raises SpecError for what is not a whole number."""
     from polymodel.errors import Diagnostic, SpecError
 
-    found, faults = {}, []
+    result, faults = {}, []
     for text in texts:
         name, sign, number = text.rpartition("=")
         if sign and name and number.strip().isdecimal() and len(number) < 20:
-            found[name.strip()] = int(number)
+            result[name.strip()] = int(number)
         else:
             remedy = "write a name and a whole number: batch=4"
             faults.append(Diagnostic(f"--size {text} is not a size", remedy))
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
@@ -152,8 +152,8 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
     """The spec on stdout, or in a new file; notes and what is left out on stderr."""
     from polymodel.importers.timeloop import import_timeloop
 
-    found = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
-    return write_import(found, options.out)
+    result = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
+    return write_import(result, options.out)
 
 
 def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:

@@ -108,18 +108,18 @@ def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
     from polymodel.spec.faults import Faults
     from polymodel.sweeps.choices import FORMS, choices_of
 
-    found: dict[str, Choice] = {}
+    result: dict[str, Choice] = {}
     faults = Faults()
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier() or not values.strip():
             faults.note(Diagnostic(f"{option} {text}: expected NAME=VALUES", f"values: {FORMS}"))
-        elif name in found:
+        elif name in result:
             faults.note(Diagnostic(f"{option} {name} is given twice", "give it once"))
         else:
-            found[name] = values
+            result[name] = values
     if faults.found:
-        choices_of(found, faults)
+        choices_of(result, faults)
     faults.raise_if_any()
-    return found
+    return result

@@ -48,14 +48,14 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         self.faults: list[Diagnostic] = []
-        found, rest = super().parse_known_args(args, namespace)
+        result, rest = super().parse_known_args(args, namespace)
         known = [o for a in self._actions for o in a.option_strings]
         for text in [t for t in rest if t.startswith("-")]:
             name = text.partition("=")[0]
             self.faults.append(Diagnostic("there is no such option", self._near(name, known), name))
         if self.faults:
             self._stop()
-        return found, rest
+        return result, rest
 
     def error(self, message: str) -> NoReturn:
         found = _REQUIRED.match(message)
@@ -133,18 +133,18 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
     """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault.
     Names are identifiers, unless `words` is False."""
     lead, example = (f"{option} ", f"{option} {_EXAMPLES[option]}") if option else ("", "A=matrix.mtx")
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     faults = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or (words and not name.isidentifier()) or not value:
             faults.append(Diagnostic(f"{lead}{text}: expected NAME=VALUE", f"write e.g. {example}"))
-        elif name in found:
+        elif name in result:
             faults.append(Diagnostic(f"{lead}{name} is given twice", "give it once"))
-        found[name] = value
+        result[name] = value
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def symbols(texts: Sequence[str]) -> dict[str, int | float]:

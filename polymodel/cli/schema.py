@@ -34,12 +34,12 @@ def write_schemas(folder: str) -> list[Path]:
     from polymodel.spec.files import write_text
     from polymodel.spec.schemas import KINDS, schema_text
 
-    found = []
+    result = []
     with writing(folder):
         root = Path(folder)
         root.mkdir(parents=True, exist_ok=True)
         for kind in KINDS:
             path = root / f"{kind}.schema.json"
             write_text(path, schema_text(kind))
-            found.append(path)
-    return found
+            result.append(path)
+    return result

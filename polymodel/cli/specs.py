@@ -19,9 +19,9 @@ def load_spec(options: argparse.Namespace, sources: Sequence[str] | None = None)
     from polymodel.loading import load
 
     names = options.sources if sources is None else sources
-    found = with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
+    result = with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
     einsums: Sequence[str] = getattr(options, "einsum", ())
-    return found.only(*einsums) if einsums else found
+    return result.only(*einsums) if einsums else result
 
 
 def with_files(spec: Spec) -> Spec:

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     _check_set(options.set, symbols, spec)
     check_targets(options)
     bar = SweepProgress(sys.stderr.write, live=sys.stderr.isatty())
-    found = sweep(
+    result = sweep(
         spec,
         symbols,
         mappings=options.mapping,
@@ -108,13 +108,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     )
     bar.finish()
     if options.out:
-        _save(found, Path(options.out))
-    write_page(found, options)
-    for note in found.notes if options.format != "table" and not found.complete else ():
+        _save(result, Path(options.out))
+    write_page(result, options)
+    for note in result.notes if options.format != "table" and not result.complete else ():
         tell(note + "\n")
-    if not found.complete:
-        return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
-    return _text(found, options.format), FINE if found.frame["feasible"].any() else INFEASIBLE
+    if not result.complete:
+        return _text(result, options.format), INTERRUPTED if result.interrupted else UNFINISHED
+    return _text(result, options.format), FINE if result.frame["feasible"].any() else INFEASIBLE
 
 
 def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec: Spec) -> None:

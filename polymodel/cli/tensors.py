@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def rank_sizes(texts: list[str]) -> dict[str, int]:
-    found, faults = {}, []
+    result, faults = {}, []
     for name, value in pairs(texts, "--size").items():
         if value.isdecimal() and len(value) < 19 and int(value):
-            found[name] = int(value)
+            result[name] = int(value)
         else:
             what = f"--size {name}={value}: a whole number of at least 1 is expected"
             faults.append(Diagnostic(what, f"write e.g. --size {name}=64"))
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
         if name not in spec.teaal.inputs
     ]
     made = {n: t for n, t in data.items() if t == "dense" or t.startswith("random:")}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, text in data.items():
         if name in made or name not in declared:
             continue
@@ -61,7 +61,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
             what = f"{name} has ranks {list(declared[name])}, {text} has {len(tensor.ranks)}"
             faults.append(Diagnostic(what, "give a file with as many ranks"))
             continue
-        found[name] = tensor.renamed(name, declared[name])
+        result[name] = tensor.renamed(name, declared[name])
         for rank, size in zip(declared[name], tensor.shape, strict=True):
             sizes.setdefault(rank, size)
     faults += [
@@ -71,10 +71,10 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
     ]
     for name, text in made.items():
         if name in declared:
-            found[name] = _made(name, text, declared[name], sizes, options, faults)
+            result[name] = _made(name, text, declared[name], sizes, options, faults)
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def _inputs(spec: Spec) -> str:

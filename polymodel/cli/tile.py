@@ -92,13 +92,13 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
     idle = (*task, "compare", "export", "simulate", *PRODUCT, *CHAINED, *SHAPED)
     check_idle(options, "--published", idle)
     capacity = CAPACITY if options.capacity is None else options.capacity
-    found = tiler_swift_comparison(options.files, capacity=capacity, launch=launch_of(options))
-    tables = {name: found.table(name) for name in found.tables}
-    saved = [] if options.plot is None else [save_picture(options.plot, found.plot_means)]
+    result = tiler_swift_comparison(options.files, capacity=capacity, launch=launch_of(options))
+    tables = {name: result.table(name) for name in result.tables}
+    saved = [] if options.plot is None else [save_picture(options.plot, result.plot_means)]
     saved += _tables_saved(tables, options)
     if options.out:
-        saved += save_charts(found, options.out)
-    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
+        saved += save_charts(result, options.out)
+    return _shown(result, tables, options) + saved_files(saved, options.format), FINE
 
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
@@ -122,10 +122,10 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
     """What tilers are expected to make of density models, beside what they make of a file's data."""
     idle = ("ranks", "compat", "compare", "tune", "export", "objective", "simulate", *PRODUCT, *CHAINED)
     check_idle(options, "--estimate", idle)
-    found = _estimates(options)
-    tables = {"estimates": found.table()}
-    saved = _other_files(found, tables, options)
-    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
+    result = _estimates(options)
+    tables = {"estimates": result.table()}
+    saved = _other_files(result, tables, options)
+    return _shown(result, tables, options) + saved_files(saved, options.format), FINE
 
 
 def _estimates(options: argparse.Namespace) -> TilingEstimates:
@@ -161,13 +161,13 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     idle = ("fit", "ranks", "run", "compat", "compare", "export", *CHAINED, *SHAPED)
     check_idle(options, "--op matmul", idle)
     checked_product(options)
-    found = _product(options)
-    code = FINE if found.fits else INFEASIBLE
+    result = _product(options)
+    code = FINE if result.fits else INFEASIBLE
     if options.simulate:
-        return _simulated(found, options), code
-    tables = {name: found.table(name) for name in found.tables}
-    text = _shown(found, tables, options)
-    saved = _other_files(found, tables, options)
+        return _simulated(result, options), code
+    tables = {name: result.table(name) for name in result.tables}
+    text = _shown(result, tables, options)
+    saved = _other_files(result, tables, options)
     return text + saved_files(saved, options.format), code
 
 
@@ -200,15 +200,15 @@ def run_chain(options: argparse.Namespace) -> tuple[str, int]:
         fault = f"--op chain multiplies three matrices, and {len(options.files)} are named"
         raise SpecError([Diagnostic(fault, "name A, B and C", "FILE")])
     capacity = capacities_of(options.capacity)
-    found = tile_chain(
+    result = tile_chain(
         *options.files, capacity=capacity, order=cast("Association", options.order or "(AB)C"),
         pes=options.pes or 2, split=options.split, bandwidth=options.bandwidth, launch=launch_of(options),
         keep_configured=options.keep_configured, buffers=options.buffers or 2,
         names=ranks_of(options.names),
     )  # fmt: skip
-    tables = {name: found.table(name) for name in found.tables}
+    tables = {name: result.table(name) for name in result.tables}
     saved = _tables_saved(tables, options)
-    return _shown(found, tables, options) + saved_files(saved, options.format), FINE
+    return _shown(result, tables, options) + saved_files(saved, options.format), FINE
 
 
 def _simulated(found: Tiling | MatmulTiling, options: argparse.Namespace) -> str:
@@ -265,7 +265,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     if options.simulate:
         check_idle(options, "--simulate", (*idle, "compare", "export"))
     check_idle(options, "element-wise operations", idle)
-    found = tile(
+    result = tile(
         first_of(options),
         second_of(options.second),
         op=options.op,
@@ -278,11 +278,11 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
         compat=options.compat,
     )
     if options.simulate:
-        return _simulated(found, options), INFEASIBLE if found.costs.overflowing else FINE
-    names = _tilers(options, found)
-    text = _text(found, names, options)
-    text += saved_files(_saved(found, names, options), options.format)
-    return text, INFEASIBLE if found.costs.overflowing else FINE
+        return _simulated(result, options), INFEASIBLE if result.costs.overflowing else FINE
+    names = _tilers(options, result)
+    text = _text(result, names, options)
+    text += saved_files(_saved(result, names, options), options.format)
+    return text, INFEASIBLE if result.costs.overflowing else FINE
 
 
 def _tilers(options: argparse.Namespace, found: Tiling) -> tuple[str, ...] | None:

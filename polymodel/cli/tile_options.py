@@ -201,9 +201,9 @@ def factor_of(text: str | None) -> str | Transposed | None:
     """B of a product: a file, A transposed, or A itself."""
     from polymodel.tiling.plane.operands import Transposed
 
-    found = second_of(text)
-    if found is None or isinstance(found, (str, Transposed)):
-        return found
+    result = second_of(text)
+    if result is None or isinstance(result, (str, Transposed)):
+        return result
     fault = f"--with {text}: B of a product is a file, A transposed, or A itself (without --with)"
     raise SpecError([Diagnostic(fault, "name a file, or transposed")])
 
@@ -222,8 +222,8 @@ def capacities_of(text: str | None) -> int | tuple[int, ...]:
     if text is None:
         fault = "--op chain needs the words of its buffers, for which there is no default"
         raise SpecError([Diagnostic(fault, "say how many, e.g. --capacity 4096", "--capacity")])
-    found = sizes_of(text, "capacity", "4096,4096,2048,4096,2048")
-    return found[0] if len(found) == 1 else found
+    result = sizes_of(text, "capacity", "4096,4096,2048,4096,2048")
+    return result[0] if len(result) == 1 else result
 
 
 def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
@@ -231,8 +231,8 @@ def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
     if options.objective == "words":
         fault = "--objective words: element-wise work reads every operand once"
         raise SpecError([Diagnostic(fault, "cycles, tiles or total")])
-    found: Objective = options.objective or usual
-    return found
+    result: Objective = options.objective or usual
+    return result
 
 
 def ranks_of(text: str | None) -> tuple[str, ...] | None:

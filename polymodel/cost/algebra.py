@@ -233,8 +233,8 @@ class Formulas:
         return open_[0] if len(open_) == 1 else Largest(tuple(open_)) if open_ else 0.0
 
     def total(self, parts: Iterable[Part]) -> Part:
-        found = tuple(p for p in parts if isinstance(p, Formula) or p)
-        return found[0] if len(found) == 1 else Sum(found) if found else 0.0
+        result = tuple(p for p in parts if isinstance(p, Formula) or p)
+        return result[0] if len(result) == 1 else Sum(result) if result else 0.0
 
     def where_moved(self, moved: Part, then: Part) -> Part:
         if not isinstance(moved, ExactCount) or not then:
@@ -324,9 +324,9 @@ class Slope(float):
     slopes: Mapping[Knob, Sides]
 
     def __new__(cls, value: float, slopes: Mapping[Knob, Sides]) -> Slope:
-        found = super().__new__(cls, value)
-        found.slopes = slopes
-        return found
+        result = super().__new__(cls, value)
+        result.slopes = slopes
+        return result
 
     def __add__(self, other: float) -> Slope:
         return _total((self, other), float(self) + float(other))
@@ -369,13 +369,13 @@ class Slopes:
     """The algebra (`cost.algebra.Algebra`) of slopes, and of floats among them."""
 
     def largest(self, parts: Iterable[Any]) -> Slope:
-        found = [p if isinstance(p, Slope) else Slope(p, {}) for p in parts]
-        top = max(map(float, found), default=0.0)
-        return Slope(top, _joined([p for p in found if p >= top * (1 - TIE)], max, min))
+        result = [p if isinstance(p, Slope) else Slope(p, {}) for p in parts]
+        top = max(map(float, result), default=0.0)
+        return Slope(top, _joined([p for p in result if p >= top * (1 - TIE)], max, min))
 
     def total(self, parts: Iterable[Any]) -> Slope:
-        found = list(parts)
-        return _total(found, math.fsum(found))
+        result = list(parts)
+        return _total(result, math.fsum(result))
 
     def where_moved(self, moved: Any, then: Any) -> Any:
         return then

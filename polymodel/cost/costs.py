@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 def area_items(hierarchy: Hierarchy) -> tuple[AreaItem, ...]:
     """One item per component that can have an area; outermost first."""
-    found = []
+    result = []
     for c in hierarchy.components:
         if not c.acts and not c.area:
             continue
         n = hierarchy.instances(c.name)
-        found.append(AreaItem(c.name, n, c.area, n * c.area, c.area_provenance))
-    return tuple(found)
+        result.append(AreaItem(c.name, n, c.area, n * c.area, c.area_provenance))
+    return tuple(result)
 
 
 def total_area(hierarchy: Hierarchy) -> float:
@@ -60,8 +60,8 @@ def needs(counts: Counts) -> tuple[Need, ...]:
     hierarchy = counts.problem.hierarchy
     level = {c.name: i for i, c in enumerate(hierarchy.components)}
     order = {name: i for i, name in enumerate(counts.einsums)}
-    found = [_need(w, hierarchy[w.component]) for w in counts.analysis.working_sets]
-    return tuple(sorted(found, key=lambda n: (level[n.component], order[n.einsum], n.measure)))
+    result = [_need(w, hierarchy[w.component]) for w in counts.analysis.working_sets]
+    return tuple(sorted(result, key=lambda n: (level[n.component], order[n.einsum], n.measure)))
 
 
 def _need(peak: WorkingSet, component: Component) -> Need:
@@ -199,22 +199,22 @@ def toll_bits(counts: Counts) -> Bits:
 
 def data_bits(counts: Counts, accesses: Iterable[AccessCount]) -> Bits:
     """What memories move on sparse data, metadata among it, and what passes tolls. `counts`: sparse ones."""
-    found: Bits = {}
+    result: Bits = {}
     for a in accesses:
         bits = a.actual * counts.bits(a.tensor) + a.metadata_bits
         key = a.component, a.kind.partition("_")[0]
-        found[key] = found.get(key, 0) + bits * counts.executions(a.einsum)
-    return found | {k: found.get(k, 0) + bits for k, bits in toll_bits(counts).items()}
+        result[key] = result.get(key, 0) + bits * counts.executions(a.einsum)
+    return result | {k: result.get(k, 0) + bits for k, bits in toll_bits(counts).items()}
 
 
 def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, Number, Number]]) -> Bits:
-    found: Bits = {}
+    result: Bits = {}
     for row, reads, writes in rows:
         bits = counts.bits(row.tensor) * counts.executions(row.einsum)
         for way, elements in (("reads", reads), ("writes", writes)):
             key = row.component, way
-            found[key] = found.get(key, 0) + elements * bits
-    return found
+            result[key] = result.get(key, 0) + elements * bits
+    return result
 
 
 def slots(counts: Counts) -> tuple[Number, Number]:
@@ -238,8 +238,8 @@ def objective_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> f
     if wrong is not None:
         remedy = suggestion(wrong, known, "objectives")
         raise SpecError([Diagnostic(f"unknown objective {wrong}", remedy, "objective")])
-    found: float = value(name, figures)
-    return found
+    result: float = value(name, figures)
+    return result
 
 
 class CostFigures:
@@ -277,11 +277,11 @@ class CostFigures:
     @cached_property
     def working_sets(self) -> Mapping[str, Number]:
         """Memory -> the largest of its needs that count for its `allocation`."""
-        found: dict[str, list[Number]] = {}
+        result: dict[str, list[Number]] = {}
         for n in self.costs.needs:
             if n.counts:
-                found.setdefault(n.component, []).append(n.bits)
-        return {component: self.do.largest(each) for component, each in found.items()}
+                result.setdefault(n.component, []).append(n.bits)
+        return {component: self.do.largest(each) for component, each in result.items()}
 
     def working_set(self, component: str) -> Number:
         return self.working_sets.get(component, 0)
@@ -328,14 +328,14 @@ class Elasticity:
 def elasticities(counts: Counts, costs: Costs, of: Cost) -> tuple[Elasticity, ...]:
     """Every finite number of the architecture, the one that matters most first."""
     total = _sloped_total(counts, of)
-    found = []
+    result = []
     for knob, worth, unit in _knobs(counts):
         up, down = total.slopes.get(knob, NONE)
         if knob.name == "size" and _full(costs, knob.component):
             down = math.nan
         share = worth / float(total) if total else math.nan
-        found.append(Elasticity(knob, worth, unit, up, down, up * share, down * share))
-    return tuple(sorted(found, key=lambda e: -max(_size(e.up), _size(e.down))))
+        result.append(Elasticity(knob, worth, unit, up, down, up * share, down * share))
+    return tuple(sorted(result, key=lambda e: -max(_size(e.up), _size(e.down))))
 
 
 def _sloped_total(counts: Counts, of: Cost) -> Slope:

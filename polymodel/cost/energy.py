@@ -55,9 +55,9 @@ def link_times(counts: Counts) -> Iterator[ComponentTime]:
 
 def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyItem, ...]:
     """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
-    found = [*action_energies(counts), *_leakage(counts, latency)]
+    result = [*action_energies(counts), *_leakage(counts, latency)]
     order = row_order(counts.problem)
-    return tuple(sorted(_merged(found), key=lambda i: order(i.einsum, i.component)))
+    return tuple(sorted(_merged(result), key=lambda i: order(i.einsum, i.component)))
 
 
 def action_energies(counts: Counts) -> Iterator[EnergyItem]:

@@ -38,9 +38,9 @@ from polymodel.mapping.looptree import PipelineSplit, fused_groups, pipelines
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
     """One row per Einsum and component that does anything, in order of execution then hierarchy."""
-    found = [*_moving(counts, do), *link_times(counts), *_computing(counts, do)]
+    result = [*_moving(counts, do), *link_times(counts), *_computing(counts, do)]
     order = row_order(counts.problem)
-    return tuple(sorted(found, key=lambda t: order(t.einsum, t.component)))
+    return tuple(sorted(result, key=lambda t: order(t.einsum, t.component)))
 
 
 def _moving(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
@@ -89,7 +89,7 @@ def einsum_times(
     problem = counts.problem
     clock = {c.einsum: problem.hierarchy[c.component] for c in counts.analysis.compute}
     operations = {c.einsum: c.operations for c in counts.analysis.compute}
-    found = []
+    result = []
     for name in counts.einsums:
         mine = [t for t in times if t.einsum == name]
         refills: tuple[Refill, ...] = ()
@@ -98,7 +98,7 @@ def einsum_times(
             refills, rest = _serialised(counts, name, rest, do)
         inside = next((p for p in overlapped if name in p.einsums), None)
         if inside is not None:
-            found.append(_inside(counts, name, inside, rest, clock.get(name), do))
+            result.append(_inside(counts, name, inside, rest, clock.get(name), do))
             continue
         limiting = do.slowest(rest)
         seconds = do.largest(rest.values()) + do.total(r.seconds for r in refills)
@@ -106,8 +106,8 @@ def einsum_times(
             limiting = ""
         n = counts.executions(name)
         cycles = cycles_of(clock[name], seconds) if name in clock else None
-        found.append(EinsumTime(name, seconds, limiting, operations.get(name, 0) * n, n, refills, cycles))
-    return tuple(found)
+        result.append(EinsumTime(name, seconds, limiting, operations.get(name, 0) * n, n, refills, cycles))
+    return tuple(result)
 
 
 def _inside(
@@ -181,13 +181,13 @@ class Span:
 
 def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
     """Seconds per component of its busiest instance; `free` takes no time."""
-    found: dict[str, Number] = {}
+    result: dict[str, Number] = {}
     for name, pairs in loads:
         if name != free:
             c = counts.problem.hierarchy[name]
             seconds = do.largest(port_time(c, pair, do) for pair in pairs)
-            found[name] = busy_time(c, sum(map(sum, pairs)), seconds, 1, do)
-    return found
+            result[name] = busy_time(c, sum(map(sum, pairs)), seconds, 1, do)
+    return result
 
 
 def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
@@ -205,10 +205,10 @@ def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NU
 def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long an Einsum or an inner pipeline takes in one slot."""
     if isinstance(item, PipelineRun):
-        found = Span()
+        result = Span()
         for slot in item.slots:
-            found.add(slot_span(counts, slot, free, do), slot.count, do)
-        return found
+            result.add(slot_span(counts, slot, free, do), slot.count, do)
+        return result
     times = work_times(counts, item, free, do)
     seconds = do.largest(times.values())
     return Span(seconds, {(item.einsum, do.slowest(times)): seconds})
@@ -218,31 +218,31 @@ def stage_spans(
     counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS
 ) -> tuple[Span, ...]:
     """How long each stage of a slot takes."""
-    found = []
+    result = []
     for stage in slot.stages:
         span = Span()
         for item in stage:
             span.add(item_span(counts, item, free, do))
-        found.append(span)
-    return tuple(found)
+        result.append(span)
+    return tuple(result)
 
 
 def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
     stages = stage_spans(counts, slot, free, do)
     shared = load_times(counts, slot.shared, free, do)
-    found = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
+    result = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
     first = do.slowest({str(b): s.seconds for b, s in enumerate(stages)})
     if not first:
-        return found
+        return result
     slowest, joint = stages[int(first)], do.slowest(shared)
     if not joint or shared[joint] <= slowest.seconds:
-        found.booked = slowest.booked
-        return found
+        result.booked = slowest.booked
+        return result
     for (einsum, _), seconds in slowest.booked.items():
         share = seconds / slowest.seconds if slowest.seconds else 1 / len(slowest.booked)
-        found.booked[einsum, joint] = found.booked.get((einsum, joint), 0.0) + shared[joint] * share
-    return found
+        result.booked[einsum, joint] = result.booked.get((einsum, joint), 0.0) + shared[joint] * share
+    return result
 
 
 def run_seconds(counts: Counts, run: PipelineRun, do: Algebra) -> Number:
@@ -262,7 +262,7 @@ class FormulaSpan:
 
 def spans_in_formulas(counts: Counts) -> tuple[FormulaSpan, ...]:
     """The time of each pipeline whose slots are formulas. Which component limits is not decided."""
-    found = []
+    result = []
     for run in counts.analysis.pipelines:
         booked: dict[str, Number] = {}
         for slot in run.slots:
@@ -275,8 +275,8 @@ def spans_in_formulas(counts: Counts) -> tuple[FormulaSpan, ...]:
                     booked[einsum] = booked.get(einsum, 0.0) + share * slot.count
         n = max(map(counts.executions, booked), default=1)
         rows = tuple((e, "", part * n) for e, part in booked.items())
-        found.append(FormulaSpan(tuple(booked), rows, run_seconds(counts, run, FORMULAS)))
-    return tuple(found)
+        result.append(FormulaSpan(tuple(booked), rows, run_seconds(counts, run, FORMULAS)))
+    return tuple(result)
 
 
 def pipeline_times(counts: Counts) -> tuple[PipelineTime, ...]:
@@ -302,7 +302,7 @@ def _pipeline_time(counts: Counts, run: PipelineRun, p: PipelineSplit) -> Pipeli
         for b, stage in enumerate(stages):
             busy[b][slot.phase] += stage.seconds * slot.count
             used[b] += slot.count if slot.stages[b] else 0
-    found = tuple(
+    result = tuple(
         StageTime(
             b, einsums, used[b] * n,
             busy[b]["fill"] * n, busy[b]["steady"] * n, busy[b]["drain"] * n, sets[b] * n,
@@ -311,7 +311,7 @@ def _pipeline_time(counts: Counts, run: PipelineRun, p: PipelineSplit) -> Pipeli
     )  # fmt: skip
     booked = tuple((e, c, seconds * n) for (e, c), seconds in whole.booked.items())
     return PipelineTime(
-        run.node, found, slots["fill"] * n, slots["steady"] * n, slots["drain"] * n,
+        run.node, result, slots["fill"] * n, slots["steady"] * n, slots["drain"] * n,
         phases["fill"] * n, phases["steady"] * n, phases["drain"] * n, booked,
     )  # fmt: skip
 
@@ -319,16 +319,16 @@ def _pipeline_time(counts: Counts, run: PipelineRun, p: PipelineSplit) -> Pipeli
 def without(counts: Counts, run: PipelineRun, component: str) -> float:
     """Seconds of all executions of a pipeline if the component took no time."""
     einsum = next(p.einsums[0] for p in pipelines(counts.problem.tree) if p.node == run.node)
-    found: float = item_span(counts, run, component).seconds * counts.executions(einsum)
-    return found
+    result: float = item_span(counts, run, component).seconds * counts.executions(einsum)
+    return result
 
 
 def einsums_of(run: PipelineRun) -> tuple[str, ...]:
     """Every Einsum that works in a pipeline or in those inside."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for item in (x for slot in run.slots for stage in slot.stages for x in stage):
-        found.update(dict.fromkeys(einsums_of(item) if isinstance(item, PipelineRun) else (item.einsum,)))
-    return tuple(found)
+        result.update(dict.fromkeys(einsums_of(item) if isinstance(item, PipelineRun) else (item.einsum,)))
+    return tuple(result)
 
 
 # Where each Einsum, and each group of fused ones, stands under its roof, and what would limit it next.
@@ -358,24 +358,24 @@ def group_roofline(
     """
     problem = counts.problem
     backing = next((c.name for c in problem.hierarchy.components if c.stores), "")
-    found = []
+    result = []
     for group in fused_groups(problem.cascade, problem.tree, backing):
         mine = tuple(t for t in latency if t.einsum in group)
         limits: dict[str, float] = {}
         for t in mine:
             limits[t.limiting] = limits.get(t.limiting, 0.0) + t.seconds
         slowest = max(limits, key=lambda c: limits[c], default="")
-        found.append(_under_roof(counts, times, mine, math.fsum(t.seconds for t in mine), slowest))
-    return _one_roof(p for p in found if p is not None)
+        result.append(_under_roof(counts, times, mine, math.fsum(t.seconds for t in mine), slowest))
+    return _one_roof(p for p in result if p is not None)
 
 
 def _one_roof(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
-    found: list[RooflinePoint] = []
+    result: list[RooflinePoint] = []
     for p in points:
-        known = (q.bandwidth for q in found if q.memory == p.memory)
+        known = (q.bandwidth for q in result if q.memory == p.memory)
         same = next((b for b in known if math.isclose(b, p.bandwidth, rel_tol=ONE_ROOF)), p.bandwidth)
-        found.append(replace(p, bandwidth=same))
-    return tuple(found)
+        result.append(replace(p, bandwidth=same))
+    return tuple(result)
 
 
 def _under_roof(
@@ -445,7 +445,7 @@ def limiters(
     counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
 ) -> tuple[Limiter, ...]:
     """Components of each Einsum, slowest first (ties in hierarchy order)."""
-    found = []
+    result = []
     runs = {e: run for run, e in _overlapped(counts)}
     for t in latency:
         mine = sorted((x for x in times if x.einsum == t.einsum), key=lambda x: -x.seconds)
@@ -456,7 +456,7 @@ def limiters(
             left = (follower.seconds if follower else 0.0) + waiting
             if t.einsum in runs and rank == 1:
                 left = without(counts, runs[t.einsum], x.component)
-            found.append(
+            result.append(
                 Limiter(
                     einsum=t.einsum,
                     component=x.component,
@@ -467,7 +467,7 @@ def limiters(
                     speedup=_ratio(t.span, left) if rank == 1 else 1.0,
                 )
             )
-    return tuple(found)
+    return tuple(result)
 
 
 def _overlapped(counts: Counts) -> Iterator[tuple[PipelineRun, str]]:

@@ -331,11 +331,11 @@ class Counts:
     @cached_property
     def accesses(self) -> dict[str, TensorAccess]:
         """Tensor -> its first access in the cascade, which gives its bits per value."""
-        found: dict[str, TensorAccess] = {}
+        result: dict[str, TensorAccess] = {}
         for e in self.problem.cascade.einsums:
             for a in e.accesses:
-                found.setdefault(a.tensor, a)
-        return found
+                result.setdefault(a.tensor, a)
+        return result
 
     def bits(self, tensor: str) -> int:
         """Bits of one value of the tensor."""

@@ -24,17 +24,17 @@ HEAVY, OF = 13, 15
 def peers() -> Ints:
     """A graph of the published size: peers of two kinds, which give and take as many links; [M, K] of A."""
     draw = np.random.default_rng(1)
-    half, found = PEERS // 2, np.zeros(0, dtype=np.int64)
-    while found.size < LINKS:
+    half, result = PEERS // 2, np.zeros(0, dtype=np.int64)
+    while result.size < LINKS:
         ends = []
         for _ in ("from", "to"):
             first = draw.integers(0, OF, LINKS) < HEAVY
             many, few = draw.integers(0, half, LINKS), draw.integers(half, PEERS, LINKS)
             ends.append(np.where(first, many, few))
-        found = np.concatenate([found, ends[0] * PEERS + ends[1]])
-        found = found[np.sort(np.unique(found, return_index=True)[1])][:LINKS]
+        result = np.concatenate([result, ends[0] * PEERS + ends[1]])
+        result = result[np.sort(np.unique(result, return_index=True)[1])][:LINKS]
     order = np.argsort(draw.integers(0, 2**62, PEERS), kind="stable")
-    return order[np.stack([found // PEERS, found % PEERS])]
+    return order[np.stack([result // PEERS, result % PEERS])]
 
 
 @cache

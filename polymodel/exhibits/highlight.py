@@ -71,9 +71,9 @@ def multiplied(density: dict[str, Any]) -> SparseReport:
             {"type": "Compute", "einsum": "Z", "component": "MAC"},
         ]},
     }  # fmt: skip
-    found = evaluate(load(spec)).sparse
-    assert found is not None
-    return found
+    result = evaluate(load(spec)).sparse
+    assert result is not None
+    return result
 
 
 def sparsity(pattern: Pattern) -> float:

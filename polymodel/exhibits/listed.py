@@ -61,8 +61,8 @@ def gallery(*names: str) -> Gallery:
 
 
 def _exhibit(name: str) -> Exhibit:
-    found: Exhibit = import_module(f"polymodel.exhibits.{name}").EXHIBIT
-    return found
+    result: Exhibit = import_module(f"polymodel.exhibits.{name}").EXHIBIT
+    return result
 
 
 def _figures(chosen: tuple[Exhibit, ...]) -> Iterator[PublishedFigure]:

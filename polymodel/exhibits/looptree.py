@@ -102,11 +102,11 @@ def reads_and_writes(report: Report) -> tuple[dict[Triple, int], dict[Triple, in
 
 def capacities(report: Report) -> dict[str, int]:
     """Component -> values that are reserved at once: what stands above a split counts in all branches."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for w in report.analysis.working_sets:
         if w.measure == "reserved":
-            found[w.component] = max(found.get(w.component, 0), w.bits)
-    return found
+            result[w.component] = max(result.get(w.component, 0), w.bits)
+    return result
 
 
 @cache

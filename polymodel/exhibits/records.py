@@ -79,19 +79,19 @@ class Gallery(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """Each exhibit with its source and its figures."""
-        found: list[Block] = []
+        result: list[Block] = []
         for exhibit in self.exhibits:
-            found += [Line(f"{exhibit.title} ({exhibit.source})"), Line(exhibit.about, "small")]
+            result += [Line(f"{exhibit.title} ({exhibit.source})"), Line(exhibit.about, "small")]
             rows = [
                 r
                 for r, f in zip(self.table("figures").rows, self.rows, strict=True)
                 if f.exhibit == exhibit.name
             ]
             columns = self.table("figures").columns
-            found.append(Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))))
-            found += [Line(f"to go on from: {exhibit.again}")] if exhibit.again else []
-            found.append(Line())
-        return found
+            result.append(Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))))
+            result += [Line(f"to go on from: {exhibit.again}")] if exhibit.again else []
+            result.append(Line())
+        return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Ours over theirs for every figure that has both."""

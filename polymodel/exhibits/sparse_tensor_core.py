@@ -80,9 +80,9 @@ def run(kept: int) -> SparseReport:
             {"type": "Compute", "einsum": "Z", "component": "MAC"},
         ]},
     }  # fmt: skip
-    found = evaluate(load(spec)).sparse
-    assert found is not None
-    return found
+    result = evaluate(load(spec)).sparse
+    assert result is not None
+    return result
 
 
 def figures() -> Iterator[PublishedFigure]:

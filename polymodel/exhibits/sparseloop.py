@@ -103,14 +103,14 @@ def machine(design: str) -> dict[str, Any]:
 def product(density: float) -> dict[str, Any]:
     """Z = A B of 128 x 128 x 128; where a row has a whole number of nonzeros, each has that many."""
     whole = (density * SIZE).is_integer()
-    found: dict[str, Any] = (
+    result: dict[str, Any] = (
         {"fixed_structured": {"n": round(density * SIZE), "m": SIZE, "rank": "K"}}
         if whole
         else {"uniform": {"density": density}}
     )
     return {
         "rank_sizes": {"M": SIZE, "N": SIZE, "K": SIZE}, "bits_per_value": {"All": WORD},
-        "densities": {"A": found, "B": found}, "einsums": ["Z[m, n] = A[m, k] * B[n, k]"],
+        "densities": {"A": result, "B": result}, "einsums": ["Z[m, n] = A[m, k] * B[n, k]"],
     }  # fmt: skip
 
 
@@ -131,9 +131,11 @@ MAPPING: dict[str, Any] = {
 @cache
 def run(density: float, design: str) -> SparseReport:
     """The product on one of the two designs."""
-    found = evaluate(load({"arch": machine(design), "workload": product(density), "mapping": MAPPING})).sparse
-    assert found is not None
-    return found
+    result = evaluate(
+        load({"arch": machine(design), "workload": product(density), "mapping": MAPPING})
+    ).sparse
+    assert result is not None
+    return result
 
 
 def skipped_coordinates(report: SparseReport) -> float:

@@ -46,9 +46,9 @@ def cycles(layer: str) -> int:
         "rank_sizes": {"M": channels, "P": positions, "C": inputs}, "bits_per_value": {"All": 8},
         "densities": {"I": activations, "W": weights}, "einsums": ["O[m, p] = I[c, p] * W[c, m]"],
     }  # fmt: skip
-    found = evaluate(load({"arch": ARCH, "workload": workload, "mapping": MAPPING})).sparse
-    assert found is not None
-    return round(found.total_latency * 1e9)
+    result = evaluate(load({"arch": ARCH, "workload": workload, "mapping": MAPPING})).sparse
+    assert result is not None
+    return round(result.total_latency * 1e9)
 
 
 def figures() -> Iterator[PublishedFigure]:

@@ -40,8 +40,8 @@ def counted() -> dict[str, int]:
     )
     tiles = {r["tensor"]: r["tile_elements"] for r in report.table("tiles").records()}
     operations = report.table("summary").records()[-1]["operations"]
-    found = {"weights": tiles["W"], "inputs": tiles["I"], "outputs": tiles["O"], "computes": operations}
-    return {name: int(n or 0) for name, n in found.items()} | {"cycles": int(report.total_latency)}
+    result = {"weights": tiles["W"], "inputs": tiles["I"], "outputs": tiles["O"], "computes": operations}
+    return {name: int(n or 0) for name, n in result.items()} | {"cycles": int(report.total_latency)}
 
 
 def figures() -> Iterator[PublishedFigure]:

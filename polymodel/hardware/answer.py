@@ -20,7 +20,7 @@ from polymodel.hardware.machines import DesignPoint
 from polymodel.hardware.networks import NetworkLayers
 from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.loading.spec import kept_files
+from polymodel.loading.spec import protected_files
 from polymodel.mapper.confirm import compared
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import LoopTree
@@ -66,10 +66,10 @@ class CodesignPoint:
     def reports(self) -> tuple[Report, ...]:
         """What `evaluate` says of each layer; of one execution, as a layer's own spec has it. Raises
         InternalError where that is not what the search says."""
-        found = tuple(evaluate(s) for s in self.specs)
-        for layer, report in enumerate(found):
+        result = tuple(evaluate(s) for s in self.specs)
+        for layer, report in enumerate(result):
             self._compare(layer, report)
-        return found
+        return result
 
     def evaluated(self, layer: int, counted: Report | None = None) -> Report | None:
         """The report of a layer, compared with the search; None where `evaluate` refuses to count. `counted`:
@@ -77,14 +77,14 @@ class CodesignPoint:
         spec = self.machine.layers[layer]
         problem = Problem(spec.workload, spec.arch, self.trees[layer])
         if counted is not None:
-            found = replace(counted, problem=problem, costs=costs(problem, counted.analysis))
+            result = replace(counted, problem=problem, costs=costs(problem, counted.analysis))
         else:
             try:
-                found = evaluate_problem(problem)
+                result = evaluate_problem(problem)
             except Refused:
                 return None
-        self._compare(layer, found)
-        return found
+        self._compare(layer, result)
+        return result
 
     def _compare(self, layer: int, report: Report) -> None:
         energy, latency = self.costs[layer]
@@ -302,9 +302,9 @@ class Codesign(Answer):
         """One row per layer and group of fused Einsums, under the roofs of the machine of the first point of
         the joint front (`found[i].roofline` has those of another one)."""
         points = self.points[0].roofline if self.points else ()
-        found = tables.roofline(p for _, p in points)
-        rows = tuple((layer, *row) for (layer, _), row in zip(points, found.rows, strict=True))
-        return Table("roofline", (Column("layer"), *found.columns), rows)
+        result = tables.roofline(p for _, p in points)
+        rows = tuple((layer, *row) for (layer, _), row in zip(points, result.rows, strict=True))
+        return Table("roofline", (Column("layer"), *result.columns), rows)
 
     @property
     def _symbols(self) -> tuple[str, ...]:
@@ -313,18 +313,18 @@ class Codesign(Answer):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """How good the answer is, and what was left out."""
-        found = [f"{n} machines are none: {reason}" for reason, n in self.refused.items()]
+        result = [f"{n} machines are none: {reason}" for reason, n in self.refused.items()]
         cut = [r.machine.name for r in self.rows if not r.complete]
         if cut:
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
-            found.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
+            result.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
         elif self.points:
             above = f" by more than a factor of {1 + self.eps:g} (its square for edp)" if self.eps else ""
-            found.append(
+            result.append(
                 "the front is exact over the machines given and the mapspace of `explore`: each machine and "
                 f"mapping left out has one here that is no worse{above}"
             )
-        return tuple(found)
+        return tuple(result)
 
     @property
     def title(self) -> str:
@@ -336,7 +336,7 @@ class Codesign(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the specs were read from is written over."""
-        return kept_files(*self.layers)
+        return protected_files(*self.layers)
 
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
@@ -344,17 +344,17 @@ class Codesign(Answer):
         """Tables as CSV and parquet, what is printed (but for how long it took), and every mapping of the
         front: `point-I-layer-J.yaml`. Runs with the same answer save the same bytes."""
         with self.keeping():
-            found = [*self.to_csv(folder)]
+            result = [*self.to_csv(folder)]
             target = Path(folder)
-            found += self.to_parquet(target) if parquet and installed("pyarrow") else ()
+            result += self.to_parquet(target) if parquet and installed("pyarrow") else ()
             saved_text(masked(f"{self._text(timed=False)}\n"), target / "codesign.txt")
-            found.append(target / "codesign.txt")
+            result.append(target / "codesign.txt")
             for i, point in enumerate(self.points):
                 for j in range(len(self.layers)):
                     path = target / f"point-{i}-layer-{j}.yaml"
                     write_text(path, point.yaml(j))
-                    found.append(path)
-        return tuple(found)
+                    result.append(path)
+        return tuple(result)
 
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
         """The joint front over two figures (area and the first other objective), machines named. With a
@@ -420,9 +420,9 @@ class Codesign(Answer):
     def content(self, live: bool = True) -> list[Block]:
         """The first rows of the front, and how good it is."""
         rows = [Section("", self.table("front").first(SHOWN))] if self.points else []
-        return [Line(self._headline()), *rows, *(Line(n) for n in self._told())]
+        return [Line(self._headline()), *rows, *(Line(n) for n in self._footer())]
 
-    def _told(self) -> list[str]:
+    def _footer(self) -> list[str]:
         more = len(self.points) - SHOWN
         return [*([f"... {more} more in .front"] if more > 0 else []), *self.notes]
 
@@ -436,7 +436,7 @@ class Codesign(Answer):
 
     def _text(self, timed: bool) -> str:
         shown = self.table("front").first(SHOWN).text().split("\n") if self.points else []
-        return "\n".join([self._headline(timed), *shown, *(f"  {n}" for n in self._told())])
+        return "\n".join([self._headline(timed), *shown, *(f"  {n}" for n in self._footer())])
 
     def __repr__(self) -> str:
         return self._text(timed=True)

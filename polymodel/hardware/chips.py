@@ -210,15 +210,15 @@ class Distribution(Answer):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What does not fit, and what was not searched to the end."""
-        found = []
+        result = []
         for c in self.counts:
             bad = [p for p in c.pieces if p.reason]
-            found += [f"{c.name}: {', '.join(p.einsums)}: {p.reason}" for p in bad[:1]]
+            result += [f"{c.name}: {', '.join(p.einsums)}: {p.reason}" for p in bad[:1]]
         cut = [c for c in self.counts if any(not p.complete and not p.reason for p in c.pieces)]
         if cut:
             what = f"not searched to the end: {_in_words(cut)}"
-            found.append(f"{what}; a better mapping may be left")
-        return tuple(found)
+            result.append(f"{what}; a better mapping may be left")
+        return tuple(result)
 
     @property
     def title(self) -> str:

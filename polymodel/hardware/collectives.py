@@ -83,11 +83,11 @@ class Interconnect:
 def _number(value: object, dimension: Dimension) -> float | None:
     """A figure in the units of an architecture; None for what is none."""
     try:
-        found = plainly(in_base_units(value, dimension))
+        result = plainly(in_base_units(value, dimension))
     except TextFault:
         return None
-    found = plain_number(found) if isinstance(found, str) else found
-    return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    result = plain_number(result) if isinstance(result, str) else result
+    return float(result) if isinstance(result, (int, float)) and not isinstance(result, bool) else None
 
 
 def _is_shape(shape: object) -> bool:
@@ -232,12 +232,12 @@ class ChipSplit:
     def exchanges(self) -> tuple[Exchange, ...]:
         """What has to be exchanged of each tensor that the cascade makes, in order of Einsums. Refused
         where sets of elements are too many."""
-        found = []
+        result = []
         for einsum in self.cascade:
             for tensor in dict.fromkeys(a.tensor for a in einsum.outputs):
                 look(f"what chips exchange of {tensor}")
-                found.append(self._exchange(einsum, tensor))
-        return tuple(e for e in found if e is not None)
+                result.append(self._exchange(einsum, tensor))
+        return tuple(e for e in result if e is not None)
 
     def _exchange(self, einsum: Einsum, tensor: str) -> Exchange | None:
         readers = self.cascade.consumers(tensor)
@@ -273,7 +273,7 @@ class ChipSplit:
 
 def touched(einsums: Iterable[tuple[Einsum, Bounds | None]], tensor: str, *, output: bool) -> list[islpy.Set]:
     """The elements of a tensor that Einsums write, or read, in the parts of their iterations given here."""
-    found = []
+    result = []
     for einsum, bounds in einsums:
         for access in einsum.accesses_of(tensor) if bounds is not None else ():
             if access.output != output:
@@ -283,8 +283,8 @@ def touched(einsums: Iterable[tuple[Einsum, Bounds | None]], tensor: str, *, out
                 relation = within(relation, einsum.rank_variables.index(name), low, high)
             points = relation.range()
             if not points.is_empty():
-                found.append(points)
-    return found
+                result.append(points)
+    return result
 
 
 def nth_block(ends: tuple[int, int], parts: int, which: int) -> tuple[int, int]:

@@ -146,8 +146,8 @@ def _checked(
     elif link.shape is not None and any(n != prod(link.shape) for n in ([sum(widths)] if rows else counts)):
         what = f"a mesh of {link.shape[0]} x {link.shape[1]} has {prod(link.shape)} chips"
         faults.note(Diagnostic(what, "give that number, or another shape", "link.shape"))
-    found, unknown = read_objectives((objective,), (), ())
-    if unknown or found[0] not in (*FIGURES, "edp"):
+    result, unknown = read_objectives((objective,), (), ())
+    if unknown or result[0] not in (*FIGURES, "edp"):
         faults.note(Diagnostic(f"unknown objective {objective!r}", "use energy, latency or edp", "objective"))
     with faults.noting():
         check_store(store)
@@ -155,7 +155,7 @@ def _checked(
         seconds_of(plainly(time_limit), "time_limit")
     faults.raise_if_any()
     inner = within if isinstance(within, Sequence) else ()
-    return DistributionRequest(counts, rows, widths, tuple(map(str, inner)), found[0])
+    return DistributionRequest(counts, rows, widths, tuple(map(str, inner)), result[0])
 
 
 def _widths(chips: object, stages: int, within: object, faults: Faults) -> tuple[int, ...]:
@@ -265,23 +265,23 @@ def _stage_seconds(
 ) -> list[dict[int, float]]:
     """Of each stage the seconds that it takes in each slot: its pieces, each as long as its slowest chip, and
     the exchanges of its chips."""
-    found: list[dict[int, float]] = [defaultdict(float) for _ in staged.stages]
+    result: list[dict[int, float]] = [defaultdict(float) for _ in staged.stages]
     for einsums, here in part.work:
         stage = staged.stage(staged.batches.cascade[einsums[0]])
         for batch, seconds in _slowest(_timed_work(here, answers, objective)).items():
-            found[stage][stage + batch] += seconds
+            result[stage][stage + batch] += seconds
     for (stage, slot), seconds in times_inside(part.inside, staged, link).items():
-        found[stage][slot] += seconds
-    return found
+        result[stage][slot] += seconds
+    return result
 
 
 def _slowest(times: Mapping[Place, float]) -> dict[int, float]:
     """The slowest chip of each batch; without batches the slowest of all (as batch 0)."""
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     for place, seconds in times.items():
         batch = place[0] if len(place) > 1 else 0
-        found[batch] = max(seconds, found.get(batch, 0.0))
-    return found
+        result[batch] = max(seconds, result.get(batch, 0.0))
+    return result
 
 
 @dataclass(frozen=True)
@@ -371,7 +371,7 @@ def _groups(einsums: Sequence[Einsum], exchanged: set[str]) -> list[list[Einsum]
 
 def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
     """Groups of Einsums, with what each chip that has work computes of them, in a pipeline of each batch."""
-    found: list[tuple[tuple[str, ...], Mapping[Place, ChipWork]]] = []
+    result: list[tuple[tuple[str, ...], Mapping[Place, ChipWork]]] = []
     for i, task in enumerate(tasks):
         later = {a.tensor for others in tasks[i + 1 :] for e in others.einsums for a in e.inputs}
         alike: dict[object, ChipWork] = {}
@@ -384,8 +384,8 @@ def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
                 alike[key] = ChipWork(part, tuple(t for t in _handed_on(part) if t in later))
             if key:
                 here[place] = alike[key]
-        found.append((tuple(e.name for e in task.einsums), here))
-    return tuple(found)
+        result.append((tuple(e.name for e in task.einsums), here))
+    return tuple(result)
 
 
 def _handed_on(spec: Spec) -> list[str]:
@@ -420,8 +420,8 @@ def _timed_work(
     here: Mapping[Place, ChipWork], answers: Mapping[str, Answered], objective: str
 ) -> dict[Place, float]:
     """Seconds of each chip (or batch) that has work; infinite where nothing fits."""
-    found = {i: answers[work.mark(objective)] for i, work in here.items()}
-    return {i: float(a.figures["latency"][0]) if a.mappings else inf for i, a in found.items()}
+    result = {i: answers[work.mark(objective)] for i, work in here.items()}
+    return {i: float(a.figures["latency"][0]) if a.mappings else inf for i, a in result.items()}
 
 
 def _piece(

@@ -50,12 +50,12 @@ def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec,
     the search is asked something of rank variables, tensors or Einsums by their names.
     """
     bound = None if _by_name(spec, given) or relevant_symbols((spec,), grid, given) else _bound(spec, grid)
-    found: dict[object, list[str]] = {}
+    result: dict[object, list[str]] = {}
     for name in (e.name for e in (spec.raw_workload.einsums if spec.raw_workload else spec.workload)):
         alone = None if bound is None else bound.only(name)
         key = name if alone is None else _structure(alone, alone.workload.einsums[0])
-        found.setdefault(key, []).append(name)
-    return tuple((spec.only(alike[0]), len(alike)) for alike in found.values())
+        result.setdefault(key, []).append(name)
+    return tuple((spec.only(alike[0]), len(alike)) for alike in result.values())
 
 
 def _by_name(spec: Spec, given: ExploreSection) -> bool:
@@ -87,18 +87,18 @@ def _structure(spec: Spec, einsum: Einsum) -> object:
     accesses = tuple(
         (
             tensors[a.tensor], tuple(_renamed(e, numbers) for e in a.projection), a.output, a.bits_per_value,
-            a.persistent, a.backing_scale, repr(a.density), a.default, a.accumulates, _held(a.guard, numbers),
-            tensors.get(a.stands_for, a.stands_for),
+            a.persistent, a.backing_scale, repr(a.density), a.default, a.accumulates,
+            _renamed_all(a.guard, numbers), tensors.get(a.stands_for, a.stands_for),
         )
         for a in einsum.accesses
     )  # fmt: skip
     return (
-        _held(einsum.constraints, numbers), accesses, einsum.is_copy, einsum.n_instances, einsum.operator,
-        tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
+        _renamed_all(einsum.constraints, numbers), accesses, einsum.is_copy, einsum.n_instances,
+        einsum.operator, tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
     )  # fmt: skip
 
 
-def _held(constraints: Iterable[Constraint], numbers: Mapping[str, str]) -> object:
+def _renamed_all(constraints: Iterable[Constraint], numbers: Mapping[str, str]) -> object:
     return frozenset((_renamed(c.expr, numbers), c.kind, c.modulus) for c in constraints)
 
 
@@ -124,24 +124,24 @@ def combined(layers: Sequence[tuple[Figures, int | float]], over: Sequence[str])
     working sets the largest counts. Figures of one network have no weight. A combination of which one
     part is beaten is beaten itself, so that layers are joined one by one.
     """
-    found = Combined({}, np.zeros((1, 0), np.int64))
+    result = Combined({}, np.zeros((1, 0), np.int64))
     for figures, times in layers:
         look("which mappings of layers go together")
         count = len(next(iter(figures.values())))
-        before = np.repeat(np.arange(len(found)), count)
-        here = np.tile(np.arange(count), len(found))
+        before = np.repeat(np.arange(len(result)), count)
+        here = np.tile(np.arange(count), len(result))
         joined = {
-            name: _joined(name, found.figures.get(name), values, times, before, here)
+            name: _joined(name, result.figures.get(name), values, times, before, here)
             for name, values in figures.items()
         }
-        picks = np.concatenate([found.picks[before], here[:, None]], axis=1)
+        picks = np.concatenate([result.picks[before], here[:, None]], axis=1)
         kept = (
             undominated(np.stack([np.asarray(joined[name], float) for name in over]))
             if len(picks)
             else picks[:, 0]
         )
-        found = Combined(joined, picks).only(np.sort(kept))
-    return found
+        result = Combined(joined, picks).only(np.sort(kept))
+    return result
 
 
 def _joined(

@@ -59,7 +59,7 @@ def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[DesignPoint, ...
 
     Raises SpecError where no machine is right.
     """
-    found: list[DesignPoint] = []
+    result: list[DesignPoint] = []
     refused: dict[str, int] = {}
     faults: list[SpecError] = []
     for number in range(grid.size):
@@ -76,10 +76,10 @@ def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[DesignPoint, ...
             reason = fault.diagnostics[0].message
             refused[reason] = refused.get(reason, 0) + 1
             continue
-        found.append(DesignPoint(number, values, bound))
-    if not found and faults:
+        result.append(DesignPoint(number, values, bound))
+    if not result and faults:
         raise faults[0]
-    return tuple(found), refused
+    return tuple(result), refused
 
 
 def _holds(where: Iterable[SymbolConstraint], values: Mapping[str, Number]) -> bool:
@@ -148,14 +148,14 @@ class Family:
 
     def on(self, machine: DesignPoint, figures: Mapping[str, Array]) -> dict[str, Array]:
         """The figures of mappings on a member: their latency and energy there."""
-        found = dict(figures)
+        result = dict(figures)
         at = self.members.index(machine)
         for one in self.busy[at] if self.busy else ():
-            found["latency"] = np.maximum(found["latency"], one.seconds(figures))
+            result["latency"] = np.maximum(result["latency"], one.seconds(figures))
         rates = self.surcharges[at] if self.surcharges else {}
-        charged = sum((rate * found[name] for name, rate in rates.items()), start=0.0)
-        found["energy"] = found["energy"] + charged
-        return found
+        charged = sum((rate * result[name] for name, rate in rates.items()), start=0.0)
+        result["energy"] = result["energy"] + charged
+        return result
 
 
 def alone(machine: DesignPoint) -> Family:
@@ -181,16 +181,16 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     for machine in every:
         key = _plain(machine), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
-    found: list[Family] = []
+    result: list[Family] = []
     for members in groups.values():
         if len({_prices(m) for m in members}) >= SHARED:
-            found.append(_family(members))
+            result.append(_family(members))
             continue
         alike: dict[tuple[Prices, ...], list[DesignPoint]] = {}
         for machine in members:
             alike.setdefault(_prices(machine), []).append(machine)
-        found += (_family(some) for some in alike.values())
-    return tuple(found)
+        result += (_family(some) for some in alike.values())
+    return tuple(result)
 
 
 def _sections(layers: Sequence[Spec], given: ExploreSection) -> tuple[ExploreSection, ...]:
@@ -200,13 +200,13 @@ def _sections(layers: Sequence[Spec], given: ExploreSection) -> tuple[ExploreSec
 
 def relevant_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> tuple[str, ...]:
     """The symbols of the grid on which workloads, or what their searches are asked, depend."""
-    found: set[str] = set()
+    result: set[str] = set()
     for spec in layers:
         texts = {n: t for n, t in spec.declared.items() if isinstance(t, str)}
         sections = (spec.raw_workload, spec.raw_renames, *_sections((spec,), given))
         words = words_of(s.model_dump() for s in sections if s is not None)
-        found |= SymbolUses(grid, {**texts, **dict(grid.linked)}).of_all(words)
-    return tuple(n for n in grid.names if n in found)
+        result |= SymbolUses(grid, {**texts, **dict(grid.linked)}).of_all(words)
+    return tuple(n for n in grid.names if n in result)
 
 
 def _family(members: Sequence[DesignPoint]) -> Family:
@@ -279,14 +279,14 @@ def _busy(arch: Hierarchy, name: str) -> Busy:
 
 
 def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]:
-    found = {"latency": 0.0}
+    result = {"latency": 0.0}
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
-        found["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
+        result["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
         more = [here - there for here, there in zip(mine.energies, least.energies, strict=True)]
         both = min(more, default=0.0)  # of reads and writes alike: one figure where neither costs more
-        found[f"accesses:{c.name}"] = both
-        found |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
-    return found
+        result[f"accesses:{c.name}"] = both
+        result |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
+    return result
 
 
 def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...]) -> Spec:
@@ -346,8 +346,8 @@ def _priceless(machine: DesignPoint, c: Component) -> Component:
 def fits(machine: DesignPoint, working_sets: Mapping[str, Array], count: int) -> Array:
     """True where the working sets of so many mappings (bits of one instance) are within the machine's
     memories."""
-    found = np.ones(count, bool)
+    result = np.ones(count, bool)
     sizes = _sizes(machine)
     for name, bits in working_sets.items():
-        found &= bits <= sizes[name]
-    return found
+        result &= bits <= sizes[name]
+    return result

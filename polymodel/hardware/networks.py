@@ -150,12 +150,12 @@ def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
     if spec.raw_workload is not None:
         what = "the spec has a workload beside its networks"
         faults.add(("codesign", "networks"), what, "leave out one of them")
-    found: dict[str, Spec] = {}
+    result: dict[str, Spec] = {}
     for name, sources in section.networks.items():
         with faults.noting():
-            found[name] = with_workload(spec, sources, spec.codesign_folder, f"network {name}")
+            result[name] = with_workload(spec, sources, spec.codesign_folder, f"network {name}")
     faults.raise_if_any()
-    return found
+    return result
 
 
 def together(

@@ -111,12 +111,12 @@ class CodesignArguments:
     time_limit: object
 
     @property
-    def given(self) -> dict[str, object]:
+    def provided(self) -> dict[str, object]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
     def over(self, section: CodesignSection | None) -> CodesignSection:
         """The section with the arguments in place of its own values, not yet checked."""
-        given = {name: plainly(value) for name, value in self.given.items()}
+        given = {name: plainly(value) for name, value in self.provided.items()}
         if "limits" in given:
             given["limits"] = limit_texts(given["limits"])
         return (section or CodesignSection()).model_copy(update=given)
@@ -135,7 +135,7 @@ class CodesignArguments:
         rest: Path = tuple(int(part) if part.isdigit() else part for part in parts[1:])
         if head not in (f.name for f in fields(self)):
             return fault
-        if head in self.given or spec.raw_codesign is None:
+        if head in self.provided or spec.raw_codesign is None:
             return replace(fault, path=path_text((head, *rest)))
         path: Path = ("codesign", head, *rest)
         return replace(fault, path=path_text(path), place=spec.locator.place(path))
@@ -193,16 +193,16 @@ class _Vocabulary:
         """The objective that a text names, and the network that it is of: empty for all together, several for
         `of each`. What is wrong is noted."""
         name, network = whose(text) if isinstance(text, str) else (text, "")
-        found, unknown = read_objectives((name,), self.memories, self.tolls)
+        result, unknown = read_objectives((name,), self.memories, self.tolls)
         for u in unknown:
             what = f"unknown objective {u.name}"
             self.faults.note(Diagnostic(what, suggestion(u.name, u.known, "objectives"), where))
-        for one in found:
+        for one in result:
             if on_sparse_data(one) or one in _EINSUMS:
                 remedy = "name energy, latency, edp, area or working_set:MEMORY"
                 self.faults.note(Diagnostic(f"a co-design has no {one}", remedy, where))
         if not network:
-            return [(one, "") for one in found]
+            return [(one, "") for one in result]
         if not self.networks:
             self.faults.note(
                 Diagnostic(f"there is no network {network}: none has a name", NO_NETWORKS, where)
@@ -210,8 +210,8 @@ class _Vocabulary:
         elif network not in (EACH, *self.networks):
             remedy = suggestion(network, (*self.networks, EACH), "networks")
             self.faults.note(Diagnostic(f"there is no network {network}", remedy, where))
-        for one in found:
+        for one in result:
             if any(figure in _MACHINE for figure, _ in uses(one)):
                 what = f"{one} is a figure of the machine, not of one network"
                 self.faults.note(Diagnostic(what, f"write {one} alone", where))
-        return [(one, n) for one in found for n in (self.networks if network == EACH else (network,))]
+        return [(one, n) for one in result for n in (self.networks if network == EACH else (network,))]

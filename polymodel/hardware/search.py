@@ -182,14 +182,14 @@ def _orders(
     them; else the mappings of the joint front are, in the end."""
     at_once = any(map(grows_with_peaks, asked.searched))
     place = None if store is None else folder_of(store)
-    found: dict[str, SearchTask] = {}
+    result: dict[str, SearchTask] = {}
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
         for spec, told in zip(group.layers, constraints, strict=True):
             mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            found.setdefault(mark, SearchTask(spec, names, names, told, eps, folder, resume, at_once))
-    return found
+            result.setdefault(mark, SearchTask(spec, names, names, told, eps, folder, resume, at_once))
+    return result
 
 
 def mark_of(spec: Spec, names: tuple[str, ...]) -> str:
@@ -200,18 +200,18 @@ def answered(
     orders: Mapping[str, SearchTask], end: float, workers: int, progress: Progress | None, begun: float
 ) -> dict[str, Answered]:
     """The fronts of all searches, here or in joblib's processes, in order."""
-    found: dict[str, Answered] = {}
+    result: dict[str, Answered] = {}
     total = len(orders)
 
-    def told(mark: str, answer: Answered) -> None:
-        found[mark] = answer
+    def finished(mark: str, answer: Answered) -> None:
+        result[mark] = answer
         if progress is not None:
-            progress(len(found), total, perf_counter() - begun)
+            progress(len(result), total, perf_counter() - begun)
 
     if workers == 1:
         for i, (mark, order) in enumerate(orders.items()):
-            told(mark, _searched(order, (end - monotonic()) / (total - i)))
-        return found
+            finished(mark, _searched(order, (end - monotonic()) / (total - i)))
+        return result
     from joblib import delayed
 
     rounds = -(-total // workers)
@@ -219,8 +219,8 @@ def answered(
     tasks = (delayed(_searched)(o, limit) for o in orders.values())
     with elsewhere(workers, tasks) as running:
         for mark, answer in zip(orders, running, strict=True):
-            told(mark, answer)
-    return found
+            finished(mark, answer)
+    return result
 
 
 def _searched(order: SearchTask, seconds: float) -> Answered:

@@ -144,7 +144,7 @@ class StageSplit:
             )
             for stage, output, cell in roles
         ]
-        found: dict[tuple[int, Chips, Chips, Chips], int] = defaultdict(int)
+        result: dict[tuple[int, Chips, Chips, Chips], int] = defaultdict(int)
         for members, elements in points_by_members(sets).items():
             mine = [roles[m] for m in sorted(members)]
             made = sorted({batch for _, output, (batch, _) in mine if output})
@@ -160,8 +160,8 @@ class StageSplit:
             takers = [(s, self.chip(s, place)) for s, output, (_, place) in mine if not output]
             needed = frozenset(c for s, c in takers if s == here)
             later = frozenset(c for s, c in takers if s != here)
-            found[made[0], makers, needed, later] += elements
-        return [StagedElements(*where, elements) for where, elements in found.items()]
+            result[made[0], makers, needed, later] += elements
+        return [StagedElements(*where, elements) for where, elements in result.items()]
 
 
 @dataclass(frozen=True)
@@ -218,13 +218,13 @@ def times_inside(
     for by_slot in inside:
         for slot, exchange in by_slot.items():
             moved[slot].append((at[exchange.tensor], exchange.moved(split.chips, link)))
-    found: dict[tuple[int, int], float] = defaultdict(float)
+    result: dict[tuple[int, int], float] = defaultdict(float)
     for slot, several in moved.items():
         for stage, words in several:
             others = together([w for s, w in several if s != stage], split.chips).bits
             busiest = max((bits + others.get(way, 0) for way, bits in words.bits.items()), default=0)
-            found[stage, slot] += busiest / rate
-    return found
+            result[stage, slot] += busiest / rate
+    return result
 
 
 def together(several: Sequence[CollectiveWords], chips: int) -> CollectiveWords:
@@ -294,7 +294,7 @@ def stage_split(
     if whole := [e.name for e in cascade if e.name not in split.along]:
         what = f"{', '.join(whole)} {'has' if len(whole) == 1 else 'have'} no rank variable of the batches"
         raise Refused(what, "name one of its rank variables in `split` as well")
-    found = StageSplit(split, stages, widths, split_of(cascade, 1, within, whole=False, of="within").along)
+    result = StageSplit(split, stages, widths, split_of(cascade, 1, within, whole=False, of="within").along)
     at = {name: s for s, names in enumerate(stages) for name in names}
     faults = [
         Diagnostic(
@@ -309,4 +309,4 @@ def stage_split(
     ]
     if faults:
         raise SpecError(faults)
-    return found
+    return result

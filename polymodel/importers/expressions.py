@@ -43,14 +43,14 @@ class _Cursor(TokenCursor):
 
 def _choice(cursor: TokenCursor) -> Tree:
     cursor.deeper()
-    found = _either(cursor)
+    result = _either(cursor)
     token = cursor.operator("if")
     if token is not None:
         condition = _either(cursor)
         cursor.need("else", "after the condition")
-        found = Call("if", (condition, found, _choice(cursor)), token.offset)
+        result = Call("if", (condition, result, _choice(cursor)), token.offset)
     cursor.shallower()
-    return found
+    return result
 
 
 def _either(cursor: TokenCursor) -> Tree:
@@ -58,11 +58,11 @@ def _either(cursor: TokenCursor) -> Tree:
 
 
 def _joined(cursor: TokenCursor, word: str, read: Callable[[TokenCursor], Tree]) -> Tree:
-    found = [read(cursor)]
+    result = [read(cursor)]
     offset = cursor.now.offset
     while cursor.operator(word):
-        found.append(read(cursor))
-    return found[0] if len(found) == 1 else Call(word, tuple(found), offset)
+        result.append(read(cursor))
+    return result[0] if len(result) == 1 else Call(word, tuple(result), offset)
 
 
 def _negated(cursor: TokenCursor) -> Tree:
@@ -77,12 +77,12 @@ def _negated(cursor: TokenCursor) -> Tree:
 
 def _compared(cursor: TokenCursor) -> Tree:
     left = arithmetic(cursor)
-    found: list[Tree] = []
+    result: list[Tree] = []
     while token := cursor.operator(*_COMPARE):
         right = arithmetic(cursor)
-        found.append(Binary(token.text, left, right, token.offset))
+        result.append(Binary(token.text, left, right, token.offset))
         left = right
-    return found[0] if len(found) == 1 else Call("and", tuple(found), found[0].offset) if found else left
+    return result[0] if len(result) == 1 else Call("and", tuple(result), result[0].offset) if result else left
 
 
 def _value(tree: Tree, known: Known) -> Value:

@@ -237,8 +237,8 @@ class Imported(Answer):
         that gets spec.yaml, the remarks, the data and the page."""
         if Path(place).suffix:
             return self._write(Path(place))
-        found = super().save(place, live=live, parquet=parquet, command=command)
-        return (self._write(Path(place) / "spec.yaml"), *found)
+        result = super().save(place, live=live, parquet=parquet, command=command)
+        return (self._write(Path(place) / "spec.yaml"), *result)
 
     def _write(self, path: Path) -> Path:
         if path.exists():
@@ -313,10 +313,10 @@ class Findings:
         refuse_effects(self.left, allow)
         source = ", ".join(str(f) for f in files if isinstance(f, (str, Path))) or "plain data"
         text = spec_text(tool, source, sections, remarks)
-        found = Imported(source, text, tuple(self.notes), tuple(self.left))
+        result = Imported(source, text, tuple(self.notes), tuple(self.left))
         if not set(sections) <= {"schema_version", "renames"}:  # renames alone are not spec
-            require_loadable(found)
-        return found
+            require_loadable(result)
+        return result
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:

@@ -259,29 +259,29 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
     beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
     names = [path if os.path.isfile(path) else text for path, text in beside]
     lacking = _unused(names, spec.variables)
-    found = load(*names, variables={n: v for n, v in spec.variables.items() if n not in lacking})
+    result = load(*names, variables={n: v for n, v in spec.variables.items() if n not in lacking})
     faults = []
-    if found.raw_workload is None:
+    if result.raw_workload is None:
         faults.append(Diagnostic(f"{whose} has no `workload:`", "name a file that has one"))
-    if found.raw_arch is not None:
+    if result.raw_arch is not None:
         faults.append(Diagnostic(f"{whose} has an `arch:` of its own", "the machine is that of the spec"))
-    clash = [n for n in found.symbols if n in spec.symbols and found.symbols[n] != spec.symbols[n]]
+    clash = [n for n in result.symbols if n in spec.symbols and result.symbols[n] != spec.symbols[n]]
     if clash:
         what = f"{whose} has other values of {', '.join(clash)} than the machine"
         faults.append(Diagnostic(what, "give its symbols names of their own"))
     if faults:
         raise SpecError(faults)
-    theirs = tuple(n for n in ("workload", "renames", "explore") if getattr(found, f"raw_{n}") is not None)
+    theirs = tuple(n for n in ("workload", "renames", "explore") if getattr(result, f"raw_{n}") is not None)
     return replace(
         spec,
-        raw_workload=found.raw_workload,
-        raw_renames=found.raw_renames or spec.raw_renames,
-        raw_explore=found.raw_explore or spec.raw_explore,
-        declared={**spec.declared, **found.declared},
-        files=(*spec.files, *found.files),
-        data_folder=found.data_folder,
-        library=(found.library[0], spec.library[1]),
-        locator=Joined(found.locator, spec.locator, theirs),
+        raw_workload=result.raw_workload,
+        raw_renames=result.raw_renames or spec.raw_renames,
+        raw_explore=result.raw_explore or spec.raw_explore,
+        declared={**spec.declared, **result.declared},
+        files=(*spec.files, *result.files),
+        data_folder=result.data_folder,
+        library=(result.library[0], spec.library[1]),
+        locator=Joined(result.locator, spec.locator, theirs),
     )._checked()
 
 

@@ -114,10 +114,10 @@ class Spec:
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:
         """Every symbol with its value, None where it has none yet."""
-        found = dict(naming.symbol_values(self.declared, self.given, Faults(self.locator)))
+        result = dict(naming.symbol_values(self.declared, self.given, Faults(self.locator)))
         for name in unbound_symbols(self.template) if self.raw_mapping and self.template else ():
-            found.setdefault(name, None)
-        return found
+            result.setdefault(name, None)
+        return result
 
     @cached_property
     def teaal(self) -> TeaalSpec | None:
@@ -134,18 +134,18 @@ class Spec:
         """Tensors whose names look misspelt; what a dense count does not take from a TeAAL spec as it is
         written, and why it has no mapping."""
         derived, workload = self._resolution.derived, self._resolution.workload
-        found: tuple[str, ...] = ()
+        result: tuple[str, ...] = ()
         if self.raw_teaal is not None:
             from polymodel.spec.teaal.convert import arch_of
 
-            own, found = arch_of(self.raw_teaal)
-            found = found if self.raw_arch in (own, None) else ()
+            own, result = arch_of(self.raw_teaal)
+            result = result if self.raw_arch in (own, None) else ()
         if derived is not None:
             from polymodel.mapping.teaal import why
 
-            found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
-        found += likely_typos(workload.cascade) if workload is not None else ()
-        return found + self.number_remarks
+            result += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
+        result += likely_typos(workload.cascade) if workload is not None else ()
+        return result + self.number_remarks
 
     @property
     def number_remarks(self) -> tuple[str, ...]:
@@ -198,24 +198,24 @@ class Spec:
     @cached_property
     def mapping(self) -> LoopTree | None:
         """The LoopTree with the values of symbols filled in; symbols without a value keep their name."""
-        found = self._resolution.mapping
-        if found is None or self._resolution.workload is None:
-            return found.tree if found else None
-        return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade, schedule_relation))
+        result = self._resolution.mapping
+        if result is None or self._resolution.workload is None:
+            return result.tree if result else None
+        return replace(result.tree, scheduler=Scheduler(self._resolution.workload.cascade, schedule_relation))
 
     @property
     def resolved(self) -> tuple[Cascade | None, Hierarchy | None, LoopTree | None]:
         """Workload, architecture and mapping; None where there is none, or where symbols lack values."""
-        found = self._resolution
-        return (found.workload.cascade if found.workload else None), found.arch, self.mapping
+        result = self._resolution
+        return (result.workload.cascade if result.workload else None), result.arch, self.mapping
 
     @property
     def names(self) -> dict[str, str]:
         """What the parts are called, where they have a name."""
         raws = self.raw_workload, self.raw_arch, self.raw_mapping
         workload, arch, mapping = (r.name if r is not None else "" for r in raws)
-        found = {"workload": workload or self.library[0], "architecture": arch or self.library[1]}
-        return {part: n for part, n in {**found, "mapping": self.chosen or mapping}.items() if n}
+        result = {"workload": workload or self.library[0], "architecture": arch or self.library[1]}
+        return {part: n for part, n in {**result, "mapping": self.chosen or mapping}.items() if n}
 
     def used_symbols(self) -> dict[str, Value | str]:
         """Symbols that workload and architecture use, as written or as bound; tile sizes are none of them."""
@@ -248,8 +248,8 @@ class Spec:
         derived = self._resolution.derived if self.raw_mapping is None else None
         if isinstance(self.raw_mapping, LoopTree) or self.raw_mapping is None:
             return self.raw_mapping if derived is None else derived.template
-        found = resolve_mapping(self.raw_mapping, Faults(self.locator))
-        return found.tree if found else None
+        result = resolve_mapping(self.raw_mapping, Faults(self.locator))
+        return result.tree if result else None
 
     def bind(self, **symbols: Value) -> Spec:
         """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
@@ -269,12 +269,12 @@ class Spec:
             if "mapping" not in document.sections and not len(document.faults):
                 document.faults.note(Diagnostic("the file has no `mapping:`", "", "", Place(str(path))))
         document.faults.raise_if_any()
-        found = document.sections["mapping"]
-        assert isinstance(found, MappingSpec)
+        result = document.sections["mapping"]
+        assert isinstance(result, MappingSpec)
         merged = {**self.declared, **document.symbols, **document.bound}
         locator = Joined(document.faults.locator, self.locator)
         called = str(mapping)
-        return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
+        return replace(self, raw_mapping=result, declared=merged, locator=locator, chosen=called)._checked()
 
     def only(self, *einsums: str) -> Spec:
         """The spec with some of its Einsums, in their order: `spec.only("QK", "AV")`.
@@ -296,7 +296,7 @@ class Spec:
             named = tuple(r for r in renames.einsums if r.name in (*einsums, "default"))
             renames = renames.model_copy(update={"einsums": named})
         part = _narrowed(workload, einsums, self._resolution.workload)
-        found = replace(
+        result = replace(
             self,
             raw_workload=part,
             raw_renames=self._emptied(renames, workload.tensors - part.tensors),
@@ -306,10 +306,10 @@ class Spec:
             chosen="",
         )
         if isinstance(self.raw_mapping, MappingSpec):
-            mapped = replace(found, raw_mapping=self.raw_mapping.of_part(part, workload))
+            mapped = replace(result, raw_mapping=self.raw_mapping.of_part(part, workload))
             if not mapped._resolution.diagnostics:
                 return mapped
-        return found._checked()
+        return result._checked()
 
     def _emptied(self, renames: Renames | None, gone: Collection[str]) -> Renames | None:
         """Renames by which tensors that are gone are the empty set where the architecture names them."""
@@ -352,8 +352,8 @@ class Spec:
 
         if not strides_of(self.raw_teaal):
             return self
-        found = workload_of(bound(self.raw_teaal, self.symbols, Faults()))
-        return replace(self, raw_workload=None if isinstance(found, str) else found)
+        result = workload_of(bound(self.raw_teaal, self.symbols, Faults()))
+        return replace(self, raw_workload=None if isinstance(result, str) else result)
 
     def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:
         if section == "workload" and self._resolution.refused:
@@ -444,20 +444,20 @@ def _carries(resolved: Resolved | None, einsums: Sequence[str], tensor: str = ""
 def named_files(spec: Spec) -> dict[str, Path]:
     """Files that a spec names and that are read beside it, by the name it calls them: data of tensors,
     tables of energies. One that is there no more leads to where it was."""
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     if spec.raw_workload is not None:
         accesses = [a for e in spec.raw_workload.einsums for a in getattr(e, "tensor_accesses", ())]
         for written in (*spec.raw_workload.densities.values(), *(a.density for a in accesses)):
             if isinstance(written, dict) and isinstance(written.get("actual"), str):
-                found[written["actual"]] = Path(spec.data_folder) / written["actual"]
+                result[written["actual"]] = Path(spec.data_folder) / written["actual"]
     for node in spec.raw_arch.nodes if spec.raw_arch is not None else ():
         if node.energy_model is not None and node.energy_model.file:
-            found[node.energy_model.file] = Path(spec.folder) / node.energy_model.file
-    return found
+            result[node.energy_model.file] = Path(spec.folder) / node.energy_model.file
+    return result
 
 
 @contextmanager
-def kept_files(*specs: Spec | None) -> Iterator[None]:
+def protected_files(*specs: Spec | None) -> Iterator[None]:
     """Meanwhile none of the files that these specs are made of is written over."""
     with keeping(files_of(*specs)):
         yield

@@ -28,16 +28,16 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
         maker = cascade.producer(tensor)
         if maker is not None and not cascade.consumers(tensor):
             unread[tensor] = maker.name
-    found = []
+    result = []
     for tensor in (t for t in cascade.tensors if cascade.producer(t) is None):
         first = min(place[e.name] for e in cascade.consumers(tensor))
         made = [t for t, maker in unread.items() if place[maker] < first and ranks[t] == ranks[tensor]]
         near = close_to(tensor, made)
         if near:
-            found.append(
+            result.append(
                 f"{near} is made and never read; {tensor} is read and never made: did you mean {near}?"
             )
-    return tuple(found)
+    return tuple(result)
 
 
 JOULES = 1e-6  # per bit or operation: real ones take less
@@ -52,10 +52,10 @@ def unlikely_numbers(
     """Notes on how numbers are written in the sections, and on figures of the architecture."""
     given = [n for n in (raw.nodes if raw is not None else ()) if isinstance(n, Acting)]
     timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}
-    found = [note for entry in sections.values() for note in _written(entry.value)]
+    result = [note for entry in sections.values() for note in _written(entry.value)]
     for component in arch.components if arch is not None else ():
-        found += _figures(component, timed)
-    return tuple(dict.fromkeys(found))
+        result += _figures(component, timed)
+    return tuple(dict.fromkeys(result))
 
 
 def _written(node: YamlNode) -> Iterator[str]:

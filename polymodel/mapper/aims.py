@@ -374,14 +374,14 @@ class KnownMappings:
         return tuple(self.low[:, (peak >= a) & (peak < b)] for a, b in zip(starts, self.edges, strict=True))
 
     @property
-    def few(self) -> Array:
+    def coarse_levels(self) -> Array:
         """Every STEP-th level, the last among them."""
         return np.arange(len(self.edges) - 1, -1, -STEP)[::-1]
 
     @cached_property
     def coarser(self) -> KnownMappings:
         """The same with few levels."""
-        return replace(self, edges=self.edges[self.few])
+        return replace(self, edges=self.edges[self.coarse_levels])
 
     def joined(self, more: Array) -> KnownMappings:
         """With the figures of more whole mappings."""
@@ -501,7 +501,7 @@ class Bound:
     @cached_property
     def coarser(self) -> Bound:
         """With few of the levels: quicker, and rules out less."""
-        return Bound(self.known.coarser, self.rest[:, self.known.few])
+        return Bound(self.known.coarser, self.rest[:, self.known.coarse_levels])
 
 
 def _against(known: Array, values: Array) -> Array:

@@ -357,7 +357,7 @@ class Watch:
         teller.at = at if self.outer is None else f"first guess, {at}"
         teller.say()
 
-    def found(self, best: float | None) -> None:
+    def improve(self, best: float | None) -> None:
         """The best value of the first objective among all whole mappings that are known."""
         teller = self.outer or self
         if best is not None and (teller.best is None or best < teller.best):
@@ -369,7 +369,7 @@ class Watch:
         if self.done > self.total:
             self.total = self.done + 1
         self.at = of
-        self.found(best)
+        self.improve(best)
         self.say()
 
     def say(self) -> None:

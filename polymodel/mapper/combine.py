@@ -47,7 +47,7 @@ class PartialPoints:
             which = np.flatnonzero(which)
         return self._at(which, len(which))
 
-    def between(self, begin: int, end: int) -> PartialPoints:
+    def part(self, begin: int, end: int) -> PartialPoints:
         """Those from one position to another."""
         return self._at(slice(begin, end), max(0, min(end, self.n) - begin))
 
@@ -84,7 +84,7 @@ class PartialFigures:
         space matters."""
         self.space, self.template = space, template
         self.scaled = {key: _scaled(f) for key, f in factors.items()}
-        self.forms = [*forms, *_held(template, costs, memories, relaxed)]
+        self.forms = [*forms, *_occupied_bits(template, costs, memories, relaxed)]
 
     def of(self, points: PartialPoints, others: Sequence[Group]) -> Iterator[Array]:
         """Smaller is better in every one [n]; `others`: the groups that are not among the points'."""
@@ -119,7 +119,9 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
     return (factor / scale).tobytes(), scale
 
 
-def _held(template: Template, costs: CostTerms, memories: Sequence[int], relaxed: bool) -> list[Form]:
+def _occupied_bits(
+    template: Template, costs: CostTerms, memories: Sequence[int], relaxed: bool
+) -> list[Form]:
     """Bits in each memory, apart for every slot, and for exchanged tensors."""
     result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
@@ -280,7 +282,7 @@ class Combination:
         parts: list[PartialPoints] = []
         for begin in range(0, max(before.n, 1), rows):
             self.ask()
-            block = before.between(begin, begin + rows)
+            block = before.part(begin, begin + rows)
             part = self._hopeful_of(block.paired(mine, *self._fitting(block, mine, every)))
             if part.n > PRUNE_ABOVE and before.n > rows and prune:
                 part = self._undominated(part, self.left)
@@ -323,7 +325,7 @@ class Combination:
         fits = np.ones((some.n, mine.n), bool)
         for m, memory in enumerate(self.space.memories):
             if not np.isinf(memory.capacity):
-                fits &= self._held_by(some, mine, m) <= memory.capacity
+                fits &= self._least_bits_of_pairs(some, mine, m) <= memory.capacity
         completions = prod(self.chains[b].count for group in self.left for b in group)
         self.too_large += int((fits.size - int(fits.sum())) * every) * completions
         # Copies use no fanout, and the region above a cut leaves them to the one below.
@@ -359,17 +361,17 @@ class Combination:
         latency = self.costs.times.seconds(least) * self.space.times
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
         more = self.space.added_up([least(form) for form in self.costs.more], latency)
-        peaks = [self._held(points, m) for m in self.interest.buffers]
+        peaks = [self._least_bits(points, m) for m in self.interest.buffers]
         return bound.coarser.hopeful(self.interest.figures(energy, latency, more, peaks))
 
-    def _held(self, points: PartialPoints, memory: int) -> Array:
+    def _least_bits(self, points: PartialPoints, memory: int) -> Array:
         """The least bits in a memory."""
         result = np.zeros(points.n)
         for t, bits in self._nodes(memory):
             result = result + points.values[t] * bits
         return result
 
-    def _held_by(self, some: PartialPoints, mine: PartialPoints, memory: int) -> Array:
+    def _least_bits_of_pairs(self, some: PartialPoints, mine: PartialPoints, memory: int) -> Array:
         """The same of pairs [some, mine]."""
         result = np.zeros((some.n, mine.n))
         for t, bits in self._nodes(memory):

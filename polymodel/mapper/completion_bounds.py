@@ -315,7 +315,7 @@ class CompletionBounds:
         result = np.zeros((len(which), tiles.shape[1]))
         for live in structure.live:
             if space.operand(live.tensor) is None and live.memory in which:
-                result[which.index(live.memory)] += self.rules.lives.held(live, tiles)
+                result[which.index(live.memory)] += self.rules.lives.occupied_bits(live, tiles)
         return result
 
     def _left(self, passing: Array) -> Array:

@@ -20,7 +20,7 @@ from polymodel.cost.costs import total_area
 from polymodel.errors import InternalError, Refused, SpecError, writing
 from polymodel.governor import elsewhere, until
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.loading.spec import kept_files
+from polymodel.loading.spec import protected_files
 from polymodel.mapper.aims import SearchFigures, grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
@@ -346,8 +346,8 @@ class Point:
         energy, latency = sparse if of_sparse and sparse else (self.energy, self.latency)
         dense = on_dense_data(name)
         area = total_area(self.base.arch) if ("area", "") in uses(dense) else 0.0
-        found: float = value(dense, SearchFigures(energy, latency, self.buffers, area))
-        return found
+        result: float = value(dense, SearchFigures(energy, latency, self.buffers, area))
+        return result
 
     @cached_property
     def values(self) -> tuple[float, ...]:
@@ -391,7 +391,7 @@ class Point:
 
     def save(self, path: str | Path) -> Path:
         """Write the mapping to a file: `pm.load(workload, architecture, path)` has it unchanged."""
-        with kept_files(self.base), writing(path):
+        with protected_files(self.base), writing(path):
             write_text(path, self.yaml)
         return Path(path)
 

@@ -137,14 +137,14 @@ class TemplateSlots:
         """Points from which to descend, no point twice: fanouts as full as they can be, of each bundle in
         turn first, and empty ones."""
         seen: set[bytes] = set()
-        for order in (*self._turns(), ()):
+        for order in (*self._rotations(), ()):
             placed = self.start(order)
             key = b"".join(x.tobytes() for x in placed)
             if key not in seen:
                 seen.add(key)
                 yield placed
 
-    def _turns(self) -> Iterator[tuple[int, ...]]:
+    def _rotations(self) -> Iterator[tuple[int, ...]]:
         several = range(len(self.primes))
         return ((*several[k:], *several[:k]) for k in several)
 
@@ -330,9 +330,9 @@ class Descent:
                 if _better(other, now if best is None else best):
                     best = other
                 if best is not None and len(chosen) > 1:
-                    return self._found_at(best)
+                    return self._mapping_of(best)
             if best is not None:
-                return self._found_at(best)
+                return self._mapping_of(best)
         return None
 
     def _best_move(self, now: LocalMapping, chosen: tuple[int, ...]) -> _Move:
@@ -371,9 +371,9 @@ class Descent:
     def point(self, placed: tuple[Array, ...]) -> LocalMapping:
         """One point, with its figures."""
         figures = self.figures(placed, {})
-        return self._found_at(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
+        return self._mapping_of(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
 
-    def _found_at(self, move: _Move) -> LocalMapping:
+    def _mapping_of(self, move: _Move) -> LocalMapping:
         """Where a move leads, as a mapping."""
         several = [self._chains(b, x)[0] for b, x in enumerate(move.placed)]
         levels, fans = self.places.levels, len(self.space.fanouts)

@@ -532,9 +532,9 @@ class _Limits:
         asked = replace(
             self.request, objectives=(limit.name,), at_most=tuple(others), time_limit=left, progress=None
         )
-        found = self.search(self.cascade, self.hierarchy, asked)
-        self.done = self.done and found.complete
-        return found.candidates[0].values[0] if found.complete and found.candidates else None
+        result = self.search(self.cascade, self.hierarchy, asked)
+        self.done = self.done and result.complete
+        return result.candidates[0].values[0] if result.complete and result.candidates else None
 
     def relaxations(self) -> list[Relaxation]:
         """Every single limit that may give way; else all of them, one after another."""

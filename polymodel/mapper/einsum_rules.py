@@ -406,15 +406,15 @@ class Tie:
 
 def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:
     """The groups, which must all be pairs."""
-    found = groups(einsum)
-    more = next((g for g in found if len(g.variables) != 2), None)
+    result = groups(einsum)
+    more = next((g for g in result if len(g.variables) != 2), None)
     if more is not None:
         raise NotSeparable(
             f"the iteration space of {einsum.name} is not a box, and bounds tie more than two rank variables "
             f"together: {', '.join(more.variables)}",
             "use engine exact",
         )
-    return found
+    return result
 
 
 def is_box(one: Einsum) -> bool:
@@ -429,17 +429,17 @@ def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ..
     """Those of an Einsum. Refused where its space is not a product of pairs, or a pair starts elsewhere than
     at 0."""
     try:
-        found = _pairs(one)
+        result = _pairs(one)
     except NotSeparable as fault:
         raise Refused(
             f"the search covers boxes and pairs of tied variables: {fault.message}", remedy
         ) from None
-    for v in (v for g in found for v in g.variables):
+    for v in (v for g in result for v in g.variables):
         low, _ = one.bound(v)
         if low:
             what = f"rank variable {v} of {one.name} is tied to another one and starts at {low}"
             raise Refused(f"{what}; the search covers pairs that start at 0", f"shift {v}, or {remedy}")
-    return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in found)
+    return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in result)
 
 
 def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand], remedy: str) -> None:

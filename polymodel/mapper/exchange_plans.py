@@ -112,7 +112,7 @@ class Plans:
                 seen.append(self.plan(sketch))
                 yield sketch
 
-    def beside(self, sketch: Sketch) -> Iterator[Sketch]:
+    def neighbors(self, sketch: Sketch) -> Iterator[Sketch]:
         """With one tensor in another memory, or one run less or more; of these, those that fit by what is
         exchanged alone."""
         within = {t for run in sketch.runs for t in run.tensors}
@@ -136,21 +136,21 @@ class Plans:
                 return sketch
             large = [r for r in sketch.runs if any(r.first <= i < r.stop for i in full)]
             for run in large:
-                sketch = sketch.without(run).with_run(replace(run, size=self._beside(run, -1)))
+                sketch = sketch.without(run).with_run(replace(run, size=self._neighbor_size(run, -1)))
             if not large:
                 break
         return None
 
-    def _beside(self, run: Run, steps: int) -> int:
+    def _neighbor_size(self, run: Run, steps: int) -> int:
         """A size so many divisors above the one below the loop, or the first or the last."""
         several = divisors(self.spaces[run.first].extents[run.variables[0]])[:-1]
         return several[min(max(several.index(run.size) + steps, 0), len(several) - 1)]
 
     def _near(self, run: Run) -> Iterator[Run]:
         """With tiles of other sizes, and with one tensor more or less above the loop."""
-        sizes = list(dict.fromkeys(self._beside(run, k) for k in (0, -1, 1, -2, 2)))
+        sizes = list(dict.fromkeys(self._neighbor_size(run, k) for k in (0, -1, 1, -2, 2)))
         einsums = zip(range(run.first, run.stop), run.variables, strict=True)
-        toggled = [run.above ^ {(i, k)} for i, v in einsums for k in _held_above(self.spaces[i], v)]
+        toggled = [run.above ^ {(i, k)} for i, v in einsums for k in _operands_above(self.spaces[i], v)]
         for above in (run.above, *toggled):
             several = (replace(run, size=size, above=above) for size in sizes)
             yield from (other for other in several if other != run)
@@ -326,7 +326,7 @@ def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequen
     return tuple(result)
 
 
-def _held_above(space: EinsumSpace, variable: int) -> Iterator[int]:
+def _operands_above(space: EinsumSpace, variable: int) -> Iterator[int]:
     """Operands that the first memory may hold above a loop over a variable: those that it leaves alone."""
     if space.copy or any(f.below <= FIRST and f.width > 1 for f in space.fanouts):
         return

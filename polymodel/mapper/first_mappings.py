@@ -123,7 +123,7 @@ def _varied(
     changed = True
     while changed and isfinite(best[1].least):
         changed = False
-        for sketch in several.beside(best[0]):
+        for sketch in several.neighbors(best[0]):
             left -= 1
             if left < 0 or not work.watch.going_on():
                 return best
@@ -357,7 +357,7 @@ class _Search:
         """Whether a template beside the best one is better."""
         best = self.best
         assert best is not None
-        for template, placed in self._beside(best):
+        for template, placed in self._neighbors(best):
             descent = self._descent(template)
             better = self._exhausted(descent)
             if better or (better is None and self._take(descent.from_(placed))):
@@ -380,8 +380,8 @@ class _Search:
 
     def _better_of(self, points: TemplatePoints) -> bool:
         fits = self.best is not None and not self.best.excess
-        found = points.best(self.goal, self._ask, self.best.score if self.best and fits else inf)
-        return found is not None and self._take(found)
+        result = points.best(self.goal, self._ask, self.best.score if self.best and fits else inf)
+        return result is not None and self._take(result)
 
     def _descent(self, template: Template) -> Descent:
         return Descent(self.space, template, self.goal, self.memories, self.room, self._ask, self.sizes)
@@ -395,7 +395,7 @@ class _Search:
             if not self.space.copy and self.space.units[unit].memories <= inner:
                 continue
             for every in (True, False):
-                held = self._held(unit, every)
+                held = self._private_nodes(unit, every)
                 if tuple(held) in seen:
                     continue
                 seen.add(tuple(held))
@@ -404,7 +404,7 @@ class _Search:
                 if several:
                     yield several
 
-    def _held(self, unit: int, every: bool) -> list[tuple[int, int]]:
+    def _private_nodes(self, unit: int, every: bool) -> list[tuple[int, int]]:
         """(Memory, operand) of private nodes, outer memories first."""
         outermost = {n.operand: n.memory for n in self.above} | {i: m for i, m, _ in self.shape.shared}
         result: list[tuple[int, int]] = []
@@ -437,7 +437,7 @@ class _Search:
         several = self.space.slides(memory, operand)
         return (-1, *several) if self.space.rules.placed or not several else several
 
-    def _beside(self, found: LocalMapping) -> Iterator[tuple[Template, tuple[Array, ...]]]:
+    def _neighbors(self, found: LocalMapping) -> Iterator[tuple[Template, tuple[Array, ...]]]:
         """Templates with one node less, more, or elsewhere, or that slides otherwise, and where factors then
         stand."""
         unit, depth = found.template.unit, found.template.depth
@@ -453,7 +453,7 @@ class _Search:
         for k in range(len(held) - 1):
             swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
             yield from ((t, found.placed) for t in self._templates(unit, swapped, along))
-        for m, i in self._held(unit, True):
+        for m, i in self._private_nodes(unit, True):
             if (m, i) in held:
                 continue
             for k in range(len(held) + 1):

@@ -17,7 +17,7 @@ from polymodel.cost.latency import cycles_of
 from polymodel.errors import Diagnostic, SpecError, masked
 from polymodel.extras import installed
 from polymodel.loading import Spec
-from polymodel.loading.spec import kept_files
+from polymodel.loading.spec import protected_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, Point, below, meant
 from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult, gap_of
@@ -237,7 +237,7 @@ class Front(Answer):
                 ]
             )
         if not self.points:
-            raise SpecError([Diagnostic(*_told_empty(self))])
+            raise SpecError([Diagnostic(*_empty_front_fault(self))])
         return min(self.points, key=lambda p: float(score(name, p.value(name))))
 
     def _minimised(self) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ class Front(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
-        return kept_files(self.spec)
+        return protected_files(self.spec)
 
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
@@ -301,7 +301,7 @@ class Front(Answer):
         from polymodel.report.plots_sweep import explored_axes
 
         if not self.points:
-            raise SpecError([Diagnostic(*_told_empty(self))])
+            raise SpecError([Diagnostic(*_empty_front_fault(self))])
         shown = _axes_of(self, x, y)
         return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax, label)
 
@@ -314,7 +314,7 @@ class Front(Answer):
     def content(self, live: bool = True) -> list[Block]:
         """The first rows, and what to know."""
         rows = [Section("", self.shown)] if self.points else []
-        return [Line(self._headline()), *rows, *(Line(n) for n in self._told())]
+        return [Line(self._headline()), *rows, *(Line(n) for n in self._footer())]
 
     @cached_property
     def shown(self) -> Table:
@@ -324,9 +324,9 @@ class Front(Answer):
         return table.first(SHOWN)
 
     def _body(self, table: Sequence[str]) -> list[str]:
-        return [*(table if self.points else ()), *(f"  {n}" for n in self._told())]
+        return [*(table if self.points else ()), *(f"  {n}" for n in self._footer())]
 
-    def _told(self) -> list[str]:
+    def _footer(self) -> list[str]:
         more = len(self.points) - SHOWN
         return [*([f"... {more} more in .frame"] if more > 0 else []), *self.notes]
 
@@ -361,7 +361,7 @@ def _meant(front: Front, name: str) -> str:
     return meant(name, front.spec)
 
 
-def _told_empty(front: Front) -> tuple[str, str]:
+def _empty_front_fault(front: Front) -> tuple[str, str]:
     """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
     result = front.diagnosis
     if not front.complete:
@@ -539,7 +539,7 @@ def _finding(front: Front) -> Finding:
         best=tuple(_best(front)),
         pictures=tuple(_pictures(front)),
         looked=(("What was looked at", front.table("stages")),),
-        asked=tuple(_asked(front)),
+        asked=tuple(_request_rows(front)),
         specs=(("Spec as loaded", front.spec),),
         found=len(front) > 0,
     )
@@ -576,7 +576,7 @@ def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:
     front.plot(x, y, ax=ax)
 
 
-def _asked(front: Front) -> Iterator[tuple[str, str]]:
+def _request_rows(front: Front) -> Iterator[tuple[str, str]]:
     request, usual = front.request, Limits()
     yield "objectives", ", ".join(front.objectives)
     if request.at_most:

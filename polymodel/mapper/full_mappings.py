@@ -218,12 +218,12 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
     if not c.template.homes or block.held is not None:
         order = sorted(_order(space, block.held, size, goal), key=lambda v: v == block.last)
         return [(v, goal[v]) for v in order if goal[v] < size[v]]
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for v, tile in _loops_by_memory(space, c.template, c.sizes, block.level, block.last):
-        if found and found[-1][0] == v:
-            found.pop()
-        found.append((v, tile))
-    return found
+        if result and result[-1][0] == v:
+            result.pop()
+        result.append((v, tile))
+    return result
 
 
 def _loops_by_memory(
@@ -231,7 +231,7 @@ def _loops_by_memory(
 ) -> list[tuple[int, int]]:
     """The temporal loops right below a level as (variable, tile), by the memories that they belong to and in
     the orders of these; those over the variable `last` are the innermost ones."""
-    found = []
+    result = []
     for v, rows in enumerate(zip(sizes.tiles, sizes.spread, sizes.shared, strict=True)):
         tiles, wide, shared = (np.array(row)[:, None] for row in rows)
         keys = np.zeros((0, 1), np.int64)
@@ -240,8 +240,8 @@ def _loops_by_memory(
         parted = parted_loops(tiles_of, template.homes[v], space.rules.factors(v), space.divide)
         if parted is None:
             raise AssertionError(f"{space.name}: the loops over {space.variables[v]} break a rule")
-        found += [(v == last, m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
-    return [(v, -tile) for _, _, _, v, tile in sorted(found)]
+        result += [(v == last, m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
+    return [(v, -tile) for _, _, _, v, tile in sorted(result)]
 
 
 def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:

@@ -52,8 +52,8 @@ class WindowChain:
         last, before = self.einsums[-1], self.handed[-1]
         read = last.access_of(before).variables
         others = {v for e in self.einsums[:-1] for v in e.rank_variables}
-        found = (v for v in last.outputs[0].variables if v in read and v not in others)
-        return tuple(v for v in found if _extent(last, v) > 1)
+        result = (v for v in last.outputs[0].variables if v in read and v not in others)
+        return tuple(v for v in result if _extent(last, v) > 1)
 
     def sizes(self, tiles: Mapping[str, int]) -> dict[str, dict[str, int]]:
         """Per Einsum how many values of its rank variables a tile of the last output needs, where that says

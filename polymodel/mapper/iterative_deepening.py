@@ -179,7 +179,7 @@ class Deepening:
         for interest in dives:
             if not self.near():
                 self.dive(depth, interest)
-        for some in self._turns():
+        for some in self._rounds():
             for alike in self._side_by_side(some, partial(self._deepened, depth=depth)):
                 for i in alike:
                     self.watch.tell(self.spaces[i].name, self._best())
@@ -268,7 +268,7 @@ class Deepening:
         wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
         self._look(wanted, depth)
         if self.watch.going_on():
-            self.join(partial(self._thinned, interest), interest)
+            self.join(partial(self._thinned_all, interest), interest)
         if self.watch.going_on():
             self._work_out()
 
@@ -291,10 +291,10 @@ class Deepening:
                 self.found[i] += [left] if left is not None else []
         return alike
 
-    def _thinned(self, interest: Interest) -> list[list[Pmappings]]:
-        return [[self._thin(i, p, interest) for p in mine] for i, mine in enumerate(self._left())]
+    def _thinned_all(self, interest: Interest) -> list[list[Pmappings]]:
+        return [[self._thinned(i, p, interest) for p in mine] for i, mine in enumerate(self._left())]
 
-    def _thin(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
+    def _thinned(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
         """Without those that others are nearly as good as."""
         assert self.paths is not None
         rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
@@ -337,7 +337,7 @@ class Deepening:
             result.setdefault(first[i], []).append(i)
         return list(result.values())
 
-    def _turns(self) -> Iterator[list[list[int]]]:
+    def _rounds(self) -> Iterator[list[list[int]]]:
         """Einsums in the order they are looked at, as many shapes at once as there are workers."""
         assert self.paths is not None
         sizes = [sum(map(len, mine)) for mine in self.paths.choices]
@@ -391,7 +391,7 @@ class Deepening:
         with self.tallies.counted(names) as tally:
             # Which shapes there are depends on what passes by; here they are told.
             passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
-            yield from self.explorers[alike[0]].beside(passing).pmappings(bounds, depth, tally)
+            yield from self.explorers[alike[0]].with_passing(passing).pmappings(bounds, depth, tally)
 
     def _bounded(self, i: int, points: Pmappings, some: Array | None = None) -> Pmappings | None:
         """Those of an Einsum that known whole mappings do not rule out, of these tile sizes."""
@@ -469,7 +469,7 @@ class Deepening:
         if len(whole):
             rows = whole.figures()
             self.known = self.known.joined(rows[:, self.rules.aims.admits(rows)])
-            self.watch.found(self._best())
+            self.watch.improve(self._best())
 
     def _best(self) -> float | None:
         """The least value of the first objective."""

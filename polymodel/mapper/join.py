@@ -131,7 +131,7 @@ class Lives:
             return self.made[tensor]
         return self.carried[tensor][1] if self.live and tensor in self.carried else -1
 
-    def held(self, x: Live, tiles: Array) -> Array:
+    def occupied_bits(self, x: Live, tiles: Array) -> Array:
         """Bits that a tensor takes below these tile sizes of loops: its tile; in a memory that allocates what
         is live, as many generations as are alive."""
         size = self.size(x.tensor, x.ranks[: x.depth], tiles[: x.depth])
@@ -162,7 +162,7 @@ class Lives:
         return result
 
 
-def _share_held(space: EinsumSpace, operand: Operand) -> float:
+def _stored_share(space: EinsumSpace, operand: Operand) -> float:
     """The share of its dense bits that an exchanged tensor takes, wherever it is."""
     if space.shares is None:
         return 1.0
@@ -174,7 +174,7 @@ def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
     """The exchanged tensors of a cascade."""
     fusable = [(i, s, o) for i, s in enumerate(spaces) for o in s.operands if o.fusable]
     return Lives(
-        {o.tensor: o.bits * _share_held(s, o) for _, s, o in fusable},
+        {o.tensor: o.bits * _stored_share(s, o) for _, s, o in fusable},
         {o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks) for _, s, o in fusable if o.output},
         {o.tensor: i for i, _, o in fusable},
         {o.tensor: i for i, _, o in reversed(fusable)},
@@ -242,7 +242,7 @@ def step(
         return None
     shared = {space.operands[i].tensor: (m, d) for i, m, d in shape.shared}
     for live in structure.live:
-        if not _meets(live, space, prefix, shared.pop(live.tensor, (0, 0))):
+        if not _reads_as_produced(live, space, prefix, shared.pop(live.tensor, (0, 0))):
             return None
     begun, known = [], {x.tensor: x for x in structure.live}
     for o in (o for o in space.operands if o.tensor in lives.last):
@@ -280,7 +280,9 @@ def taken_of(
     return frozenset(x for x in exchanged if lives.first[x[0]] < number)
 
 
-def _meets(live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]) -> bool:
+def _reads_as_produced(
+    live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]
+) -> bool:
     """True if the Einsum reads the tensor where it is, tile by tile as it was made, or does not read it."""
     o = space.operand(live.tensor)
     if o is None:
@@ -316,14 +318,14 @@ def joined_space(
     start_level = np.zeros((d_own + 1, memories, n))
     for live in before.structure.live:
         if live.memory in which:
-            size = lives.held(live, keys)
+            size = lives.occupied_bits(live, keys)
             if live.depth == c or len(live.ranks) <= live.depth:
                 start_level[live.depth, which.index(live.memory)] += size
     own = points.local[:, chosen].copy()
     for d in range(d_own):
         held[d + 1] += points.above[d][:, chosen]
     for made in (x for x in found.begun if x.memory in which):
-        size = lives.held(made, keys)
+        size = lives.occupied_bits(made, keys)
         at = which.index(made.memory)
         if made.depth == d_own:
             own[at] += size
@@ -336,12 +338,12 @@ def joined_space(
     for live in found.ended:
         inside = live.depth + 1 <= after and len(live.ranks) <= live.depth
         if live.memory in which and inside:
-            size = lives.held(live, keys)
+            size = lives.occupied_bits(live, keys)
             held[live.depth + 1, which.index(live.memory)] += size
     return peak[: after + 1], held[: after + 1]
 
 
-def most_held(
+def least_peaks(
     peak: Array,
     held: Array,
     structure: JoinStructure,
@@ -354,7 +356,7 @@ def most_held(
     base = np.zeros((len(structure.above) + 1, len(which), n))
     for live in structure.live:
         if live.memory in which and len(live.ranks) <= live.depth:
-            size = lives.held(live, tiles)
+            size = lives.occupied_bits(live, tiles)
             base[live.depth, which.index(live.memory)] += size
     total = peak[-1]
     worst = total
@@ -512,7 +514,7 @@ def _combined(
     peak, held = joined_space(states, taken, points, chosen, found, rules.lives, rules.which)
     depth = found.after.depth
     tiles = points.keys[:depth, chosen]
-    most = most_held(peak, held, found.after, tiles, rules.lives, rules.which)
+    most = least_peaks(peak, held, found.after, tiles, rules.lives, rules.which)
     # The whole takes at least this; what of it is below open loops and what beside them tells nothing more.
     peak[0] = most
     ok = (most <= rules.capacity[:, None]).all(axis=0)

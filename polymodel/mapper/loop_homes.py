@@ -50,7 +50,7 @@ def loop_homes(
         for m in some:
             yield from parted(level + 1, (*cuts, m))
 
-    found: dict[Homes, None] = {}
+    result: dict[Homes, None] = {}
     for cuts in parted(1, (0,)):
         homes = tuple(
             tuple(
@@ -60,8 +60,8 @@ def loop_homes(
             for v, mine in enumerate(usable)
         )
         for ordered in _in_orders(rules, homes, levels):
-            found.update(dict.fromkeys(_sliding_in(rules, ordered, nodes)))
-    return _widest(list(found))
+            result.update(dict.fromkeys(_sliding_in(rules, ordered, nodes)))
+    return _widest(list(result))
 
 
 def _bounds(

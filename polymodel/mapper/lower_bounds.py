@@ -104,7 +104,7 @@ def _worked_out(
     explorer = Explorer(space, limits, alone, Passing(), regions)
     result: dict[Exchanges, Array] = {}
     try:
-        for exchanges, points in explorer.floors(tally, None if before is None else wanted):
+        for exchanges, points in explorer.lower_bounds(tally, None if before is None else wanted):
             entry = np.zeros(len(points.energy), np.int64)
             for x, bits in zip(steps, points.local, strict=True):
                 entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
@@ -255,11 +255,11 @@ def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[t
     o, reach = space.operands[i], space.units[unit].memories
     asked = space.operations / _shared(space, unit, o, inner, reach)
     if not o.output:
-        yield "reads_fill", asked * o.asked(space.extents)
+        yield "reads_fill", asked * o.reads_per_operation(space.extents)
         return
     yield "writes_drain", asked
     if o.behind >= 0:
-        yield "reads_fill", asked * o.asked(space.extents)
+        yield "reads_fill", asked * o.reads_per_operation(space.extents)
     if space.memories[inner].read_first:
         yield "reads_fill", asked
     elif o.accumulates:  # one of the instances that reduce together gets what is there

@@ -61,9 +61,9 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     for key in (k for k, given in besides.items() if given):
         what = f"mappings that `{key}` adds are not counted"
         raise Refused(what, f"leave `{key}` out of what is counted, or explore with it")
-    found = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
-    found.sources = files_of(spec)
-    return found
+    result = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
+    result.sources = files_of(spec)
+    return result
 
 
 def mapspace_of(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> Mapspace:

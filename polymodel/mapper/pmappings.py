@@ -221,7 +221,7 @@ class Explorer:
         self.regions = self.known.regions
         self.chains: dict[object, TileChains] = {}
 
-    def beside(self, passing: Passing) -> Explorer:
+    def with_passing(self, passing: Passing) -> Explorer:
         """The same beside other tensors that pass by."""
         return Explorer(self.space, self.limits, self.interest, passing, self.known)
 
@@ -288,7 +288,7 @@ class Explorer:
         tally.kept += len(merged)
         return merged, late
 
-    def floors(
+    def lower_bounds(
         self, tally: SearchTally, wanted: Container[Exchanges] | None = None
     ) -> Iterator[tuple[Exchanges, Cheap]]:
         """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take

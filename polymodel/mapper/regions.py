@@ -59,7 +59,7 @@ class InnerPoints:
     compared: list[Array] = field(default_factory=list)
 
     @cached_property
-    def floors(self) -> tuple[Array, Array]:
+    def lower_bounds(self) -> tuple[Array, Array]:
         """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
         return self._floor(self.energy), self._floor(self.rest)
 
@@ -71,23 +71,23 @@ class InnerPoints:
         return table
 
     @cached_property
-    def floors_of_more(self) -> tuple[Array, ...]:
+    def lower_bounds_of_more(self) -> tuple[Array, ...]:
         """The same of the other figures that add up."""
         return tuple(map(self._floor, self.more))
 
     def least(self, gives: Array) -> tuple[Array, Array]:
         """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
-        energy, rest = self.floors
+        energy, rest = self.lower_bounds
         at = self._entries(gives)
         return energy[at], rest[at]
 
     def least_more(self, gives: Array) -> Array:
         """The same of the other figures that add up, without what they have of the latency [figures, n]."""
         at, n = self._entries(gives), gives.shape[1]
-        return np.array([np.broadcast_to(table[at], n) for table in self.floors_of_more]).reshape(-1, n)
+        return np.array([np.broadcast_to(table[at], n) for table in self.lower_bounds_of_more]).reshape(-1, n)
 
     def _entries(self, gives: Array) -> tuple[Array, ...]:
-        sides = zip(gives, self.floors[0].shape, strict=True)
+        sides = zip(gives, self.lower_bounds[0].shape, strict=True)
         return tuple(np.minimum(g, n - 1) for g, n in sides)
 
     def for_tiles(self, gives: Array, interest: Interest) -> tuple[Array, Array]:
@@ -99,7 +99,7 @@ class InnerPoints:
             sides = zip(gives, self._cheapest.shape, strict=True)
             best = np.atleast_1d(self._cheapest[tuple(np.minimum(g, k - 1) for g, k in sides)])
             return np.arange(n), np.broadcast_to(best, n)
-        extents = self.floors[0].shape
+        extents = self.lower_bounds[0].shape
         cells = np.ravel_multi_index(
             tuple(np.minimum(g, k - 1) for g, k in zip(gives, extents, strict=True)), extents
         )
@@ -117,12 +117,12 @@ class InnerPoints:
         """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
         if not len(cells):
             return
-        extents = self.floors[0].shape
+        extents = self.lower_bounds[0].shape
         if self.leaked is not None and interest.energy:
             for cell in cells.tolist():
                 self.fitting[cell] = self._worth(np.unravel_index(cell, extents), self.leaked)
             return
-        dominated = self._beaten(interest)
+        dominated = self._dominated(interest)
         step = max(1, CELLS // len(self.energy))
         for begin in range(0, len(cells), step):
             some = cells[begin : begin + step]
@@ -144,7 +144,7 @@ class InnerPoints:
         some = fits[self.energy[fits] <= most]
         return some[undominated([self.energy[some], self.rest[some], *self.ports[:, some]])]
 
-    def _beaten(self, interest: Interest) -> Array:
+    def _dominated(self, interest: Interest) -> Array:
         """[i, j]: 1 where point j is no worse than point i in any figure, and better or before it."""
         if not self.compared:
             figures = [self.energy] if interest.energy else []

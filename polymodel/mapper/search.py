@@ -85,10 +85,10 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Search
     """The Pareto front of whole mappings."""
     # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
     with threadpool_limits(1, "blas"):
-        return _found(cascade, hierarchy, request)
+        return _search(cascade, hierarchy, request)
 
 
-def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
+def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     hierarchy, request = _bounded(hierarchy, request)
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     if request.shares is not None:
@@ -310,7 +310,7 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
     time for no others they are the answer. None where all are looked at as fast."""
     if len(spaces) < 2 or not (depths[-1] > FIRST + 1 or any(cuttable(s, request.limits) for s in spaces)):
         return None
-    return _among_few([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
+    return _few_sizes([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
 
 
 def _rescued(
@@ -319,16 +319,16 @@ def _rescued(
     """A whole mapping or two if time is over before there is any, of what the guess has found by then."""
     if guess is not None:
         guess.rescue(watch.grace())
-        if (found := _last(guess)) is not None:
-            return found
+        if (result := _last(guess)) is not None:
+            return result
     for some in ([_narrow(s) for s in spaces], list(spaces)):
-        found = _last(_among_few(some, request, watch.grace(), range(1)))
-        if found is not None:
-            return found
+        result = _last(_few_sizes(some, request, watch.grace(), range(1)))
+        if result is not None:
+            return result
     return None
 
 
-def _among_few(spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]) -> Deepening:
+def _few_sizes(spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]) -> Deepening:
     few = replace(request, limits=replace(request.limits, sizes="few"))
     rules = rules_of(spaces, few)
     rules = replace(rules, interest=replace(rules.interest, eps=ROUGH, rough=ROUGH))
@@ -411,7 +411,7 @@ def explored(
     asked = replace(asked, request=_in_time(asked.request, limit))
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
         told = _Told(asked.request.progress, stopped)
-        request = replace(asked.request, progress=told if told.progress else None, stop=told.asked)
+        request = replace(asked.request, progress=told if told.progress else None, stop=told.should_stop)
         request = replace(
             request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
         )
@@ -559,7 +559,7 @@ class _Told:
     last: Progress | None = None
     when: float = 0.0
 
-    def asked(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether to stop, as the search asks now and then."""
         if self.last is not None and self.progress is not None and perf_counter() - self.when > AGAIN:
             self(self.last)

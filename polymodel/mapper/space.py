@@ -128,7 +128,7 @@ class Operand:
             return elements
         return elements // extents[self.behind] * (extents[self.behind] - 1)
 
-    def asked(self, extents: Sequence[int]) -> float:
+    def reads_per_operation(self, extents: Sequence[int]) -> float:
         """How often an operation reads it on average; of an output, what is of the generation before."""
         if self.first >= 0:
             return self.reads / extents[self.first]

@@ -113,9 +113,9 @@ def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
         return node.model_copy(update={"sparse": chosen[node.name][0]})
 
     nodes = tuple(map(changed, spec.raw_arch.nodes))
-    found = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
+    result = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
     text = "; ".join(f"{name}: {', '.join(words)}" for name, (_, words) in chosen.items())
-    return SparseArchitecture(found.bind(), text)
+    return SparseArchitecture(result.bind(), text)
 
 
 # One search after the other, and what they found together.

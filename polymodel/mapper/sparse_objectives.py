@@ -24,9 +24,9 @@ from polymodel.mapper.sparse_room import (
     bits_of_one,
     compressed,
     free_room,
-    held_shares,
     least_tile_bits,
     payload_bits,
+    stored_shares,
 )
 from polymodel.mapper.terms import READS
 from polymodel.objectives import on_dense_data
@@ -35,7 +35,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, weighted_count
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
-from polymodel.sparse.actions.storage import KeptTensor, kept, written_format
+from polymodel.sparse.actions.storage import KeptTensor, stored_as, written_format
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
@@ -77,7 +77,7 @@ def least_shares(
     each = (_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
     if not rooms:
         return tuple(each)
-    held = held_shares(cascade, hierarchy, rooms)
+    held = stored_shares(cascade, hierarchy, rooms)
     return tuple(replace(s, held=h) for s, h in zip(each, held, strict=True))
 
 
@@ -212,11 +212,11 @@ class _Least:
                 f"give {tensor} a uniform density, leave `sizes` at divisors, or {REMEDY}",
             )
 
-    def _kept(self, component: Component, tensor: str) -> KeptTensor | None:
+    def _stored_format(self, component: Component, tensor: str) -> KeptTensor | None:
         """How a component keeps a tensor; None if point by point."""
         for name, written in component.sparse.formats if component.sparse else ():
             if name == tensor:
-                result = kept(written_format(self.einsum.access_of(tensor), written))
+                result = stored_as(written_format(self.einsum.access_of(tensor), written))
                 return result if result.elides or result.blocks else None
         return None
 
@@ -225,9 +225,9 @@ class _Least:
         component, access = self.memories[memory], self.einsum.access_of(tensor)
         way, bits = "read" if kind in READS else "write", access.bits_per_value
         price, gated = price_of(component, way), price_of(component, f"gated_{way}")
-        how, known = self._kept(component, tensor), self.data[tensor]
+        how, known = self._stored_format(component, tensor), self.data[tensor]
         nonzeros = how is not None and how.elides and not known.dense
-        held = self._held(tensor) if nonzeros else 1.0
+        held = self._nonzero_share(tensor) if nonzeros else 1.0
         turns, actual = (
             self._left(
                 tensor,
@@ -238,7 +238,7 @@ class _Least:
             for kinds in (("skip",), ("skip", "gate"))
         )
         if how is not None and how.blocks:
-            least = self._held(tensor) * payload_bits(how) / bits
+            least = self._nonzero_share(tensor) * payload_bits(how) / bits
             held, turns, actual = held * least, turns * least, actual * least
         more = 0.0
         if how is not None and how.elides and held:
@@ -269,7 +269,7 @@ class _Least:
         units = (c for c in self.hierarchy.components if c.computes)
         return result.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
-    def _held(self, tensor: str) -> float:
+    def _nonzero_share(self, tensor: str) -> float:
         """Share of the points that are not zero."""
         known = self.data[tensor]
         self._even(tensor)
@@ -319,8 +319,8 @@ class _Least:
         require_known(einsum, self.data)
         if any(self.data[a.tensor].actual is not None for a in einsum.inputs):
             return 0.0
-        found = effectual_points(einsum, seen_by(einsum, self.data))
-        return 0.0 if found.label == "estimate" else found.number / found.of
+        result = effectual_points(einsum, seen_by(einsum, self.data))
+        return 0.0 if result.label == "estimate" else result.number / result.of
 
 
 def price_of(component: Component, action: str) -> float:
@@ -439,7 +439,7 @@ def _trials(
         # most of it.
         rooms = least_tile_bits(spec.workload, spec.arch, data, request.limits.sizes)
         for which in ("most", "usual"):
-            held = held_shares(spec.workload, spec.arch, rooms, which)
+            held = stored_shares(spec.workload, spec.arch, rooms, which)
             least = tuple(replace(s, held=h) for s, h in zip(least, held, strict=True))
             request = replace(request, shares=least, room=())
             yield replace(request, progress=None)

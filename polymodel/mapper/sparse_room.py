@@ -19,7 +19,7 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.sparse.actions.capacity import fit_of, needed_bits
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.places import seen_by
-from polymodel.sparse.actions.storage import KeptTensor, full_model, kept, written_format
+from polymodel.sparse.actions.storage import KeptTensor, full_model, stored_as, written_format
 from polymodel.sparse.actions.tally import window
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule, expected_levels
@@ -70,18 +70,18 @@ def least_tile_bits(
 ) -> dict[tuple[str, str], LeastRoom]:
     """For each memory with a size and each tensor that it keeps compressed."""
     problem = Problem(cascade, hierarchy, LoopTree(()))
-    found: dict[tuple[str, str], list[LeastRoom]] = {}
+    result: dict[tuple[str, str], list[LeastRoom]] = {}
     for one in cascade.einsums:
         seen = seen_by(one, data)
         for component in filter(_bounded, hierarchy.components):
             assert component.sparse is not None, "it has formats"
             for access in one.accesses:
                 written = component.sparse.format_of(access.tensor)
-                how = None if written is None else kept(written_format(access, written))
+                how = None if written is None else stored_as(written_format(access, written))
                 if how is not None and (how.elides or how.blocks):
                     tiles = _Tiles(problem, one, access, how, seen[access.tensor], component)
-                    found.setdefault((component.name, access.tensor), []).append(tiles.least(sizes))
-    return _alike({key: _of_all(rooms) for key, rooms in found.items()}, cascade, hierarchy)
+                    result.setdefault((component.name, access.tensor), []).append(tiles.least(sizes))
+    return _alike({key: _of_all(rooms) for key, rooms in result.items()}, cascade, hierarchy)
 
 
 def _of_all(rooms: Sequence[LeastRoom]) -> LeastRoom:
@@ -90,7 +90,7 @@ def _of_all(rooms: Sequence[LeastRoom]) -> LeastRoom:
     return LeastRoom(min(r.share for r in rooms), max(r.free for r in rooms), usual, most)
 
 
-def held_shares(
+def stored_shares(
     cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms, which: Literal["share", "usual", "most"] = "share"
 ) -> list[tuple[tuple[float, ...], ...]]:
     """Per Einsum, operand and memory the share of its dense bits that a tile counts with."""
@@ -106,10 +106,10 @@ def free_room(cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms) -> tuple[tup
     """Bits that memories get besides: all tensors may be there at once, twice where the next tile is loaded
     beside, and once for each instance of the Einsum if they persist."""
     times = max((e.n_instances for e in cascade.einsums), default=1)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for (memory, _), room in rooms.items():
-        found[memory] = found.get(memory, 0.0) + room.free * times * (2 if hierarchy.doubles(memory) else 1)
-    return tuple((m, bits) for m, bits in found.items() if bits)
+        result[memory] = result.get(memory, 0.0) + room.free * times * (2 if hierarchy.doubles(memory) else 1)
+    return tuple((m, bits) for m, bits in result.items() if bits)
 
 
 def _alike(
@@ -165,8 +165,8 @@ class _Tiles:
         tiles = np.array(list(product(*each)), np.int64).reshape(-1, len(each)).T
         of = dict(zip(self.access.variables, tiles, strict=True))
         ranks = [window(x, tuple(of[v] for v in x.variables)) for x in self.access.projection]
-        found = np.array([np.broadcast_to(r, tiles.shape[1]) for r in ranks], np.int64)
-        return np.unique(found.T, axis=0)
+        result = np.array([np.broadcast_to(r, tiles.shape[1]) for r in ranks], np.int64)
+        return np.unique(result.T, axis=0)
 
     def _needed(self, shapes: Ints) -> Floats:
         fit = fit_of(self.problem, self.component.name, self.access.tensor)
@@ -228,10 +228,10 @@ def bits_of_one(how: KeptTensor, ranks: int) -> int:
     if isinstance(form, NamedFormat):
         index = 1 if form.widths.index is None else form.widths.index
         return payload_bits(how) + index * (ranks if form.kind == "COO" else min(ranks, 1))
-    return payload_bits(how) + (_beside(form.rules[-1]) if isinstance(form, PerRank) else 0)
+    return payload_bits(how) + (_metadata_bits(form.rules[-1]) if isinstance(form, PerRank) else 0)
 
 
-def _beside(rule: RankRule) -> int:
+def _metadata_bits(rule: RankRule) -> int:
     """Bits beside a value in the last rank."""
     width: int | None = 0
     if isinstance(rule, CP | B):

@@ -160,7 +160,7 @@ class Factors:
             return np.full(c.count, float(carried.reads(c.extent) + made_there))
         levels = c.tiles[term.level : term.level + 1] if c.even else c.tiles[: term.level + 1]
         chains, where = np.unique(levels, axis=1, return_inverse=True)
-        every = [generations_held(carried.back, c.extent, tuple(x), made) for x in chains.T.tolist()]
+        every = [resident_generations(carried.back, c.extent, tuple(x), made) for x in chains.T.tolist()]
         which = 0 if term.tile else 1 if operand.output else 2
         return np.array([one[which] for one in every], dtype=float)[where.reshape(-1)]
 
@@ -499,7 +499,7 @@ def _work(term: Term) -> Term:
 
 
 @lru_cache(maxsize=65536)
-def generations_held(
+def resident_generations(
     back: tuple[int, ...], extent: int, chain: tuple[int, ...], made: bool
 ) -> tuple[int, int, int]:
     """Of nested tiles of these sizes: generations of the largest tile; of all tiles those that they read and

@@ -167,7 +167,7 @@ class MovementTerms:
         """Fanouts that replicate the memory."""
         return frozenset(i for i, f in self.fanouts if f.below <= memory)
 
-    def between(self, outer: int, inner: int, operand: Operand) -> Fans:
+    def fanouts_between(self, outer: int, inner: int, operand: Operand) -> Fans:
         """Fanouts from one memory to another one (or to compute) across which the tensor is shared."""
         return frozenset(
             i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
@@ -441,19 +441,22 @@ def costs(space: EinsumSpace, template: Template) -> CostTerms:
     if space.shares is not None:
         energy = t.sparse_energy
     nodes = tuple(
-        (Term(n.operand, n.level, tile=True, into=_lowered(t, n), alive=_few(space, n)), _held_bits(space, n))
+        (
+            Term(n.operand, n.level, tile=True, into=_lowered(t, n), alive=_has_few_generations(space, n)),
+            _buffered_bits(space, n),
+        )
         for n in template.nodes
     )
     return CostTerms(energy, times, nodes, more=tuple(t.added(a, energy) for a in space.more))
 
 
-def _few(space: EinsumSpace, node: TemplateNode) -> bool:
+def _has_few_generations(space: EinsumSpace, node: TemplateNode) -> bool:
     """Whether few generations of what is handed on are alive at once; the join says how many."""
     forward = space.operands[node.operand].carried is not None
     return node.shared and forward and space.memories[node.memory].live
 
 
-def _held_bits(space: EinsumSpace, node: TemplateNode) -> float:
+def _buffered_bits(space: EinsumSpace, node: TemplateNode) -> float:
     """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two. On
     sparse data the least that it takes on average of a tile that fits."""
     twice = not node.shared and space.hierarchy.doubles(space.memories[node.memory].name)
@@ -515,7 +518,7 @@ def _crossing(
     t: MovementTerms, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
 ) -> LinkCrossing:
     outer, inner, level = link
-    memories, union = t.space.memories, t.between(outer, inner, o)
+    memories, union = t.space.memories, t.fanouts_between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
     reads = 1 if o.output or o.behind >= 0 else o.reads  # else each generation by itself

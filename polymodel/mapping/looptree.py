@@ -189,7 +189,7 @@ class LoopTree:
     def paths(self) -> dict[str, tuple[PathStep, ...]]:
         """For each Einsum, in order of execution, the nodes from the root to its compute node."""
         counter = iter(range(10**9))
-        found: dict[str, tuple[PathStep, ...]] = {}
+        result: dict[str, tuple[PathStep, ...]] = {}
 
         def visit(nodes: tuple[Node, ...], above: tuple[PathStep, ...]) -> None:
             for node in nodes:
@@ -200,19 +200,19 @@ class LoopTree:
                     return
                 above = (*above, PathStep(here, node))
                 if isinstance(node, ComputeNode):
-                    found[node.einsum] = above
+                    result[node.einsum] = above
 
         visit(self.nodes, ())
-        return found
+        return result
 
     @cached_property
     def below(self) -> dict[int, tuple[str, ...]]:
         """The Einsums below (or at) each node, in order of execution."""
-        found: dict[int, tuple[str, ...]] = {}
+        result: dict[int, tuple[str, ...]] = {}
         for einsum, path in self.paths.items():
             for step in path:
-                found[step.id] = (*found.get(step.id, ()), einsum)
-        return found
+                result[step.id] = (*result.get(step.id, ()), einsum)
+        return result
 
     def path(self, einsum: str) -> tuple[PathStep, ...]:
         return self.paths[einsum]
@@ -261,10 +261,10 @@ def fused_groups(cascade: Cascade, tree: LoopTree, backing: str) -> tuple[tuple[
             if not any(_is_at(s.node, backing) for s in storage_chain(tree, einsum.name, tensor)):
                 for reader in cascade.consumers(tensor):
                     joined(einsum.name, reader.name)
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for member, name in group.items():
-        found[name] = (*found.get(name, ()), member)
-    return tuple(found.values())
+        result[name] = (*result.get(name, ()), member)
+    return tuple(result.values())
 
 
 def _is_at(node: Node, component: str) -> bool:
@@ -288,15 +288,15 @@ def ties(cascade: Cascade, tree: LoopTree, einsum: str) -> dict[int, Tie]:
 
 def loop_notes(cascade: Cascade, tree: LoopTree) -> dict[int, str]:
     """By node id, what each loop does that does not bind every Einsum below it: `infers Conv1`."""
-    found: dict[int, dict[Tie, list[str]]] = {}
+    result: dict[int, dict[Tie, list[str]]] = {}
     for einsum in tree.einsums:
         for node, kind in ties(cascade, tree, einsum).items():
             if kind != "bound":
-                found.setdefault(node, {}).setdefault(kind, []).append(einsum)
+                result.setdefault(node, {}).setdefault(kind, []).append(einsum)
     verbs: tuple[tuple[Tie, str], ...] = (("inferred", "infers"), ("repeated", "repeats"))
     return {
         node: "; ".join(f"{verb} {', '.join(names[kind])}" for kind, verb in verbs if kind in names)
-        for node, names in found.items()
+        for node, names in result.items()
     }
 
 
@@ -339,7 +339,7 @@ class PipelineSplit:
 
 def pipelines(tree: LoopTree) -> tuple[PipelineSplit, ...]:
     """All pipelines in tree order, so that an outer one comes before those in its stages."""
-    found: dict[int, PipelineSplit] = {}
+    result: dict[int, PipelineSplit] = {}
     for path in tree.paths.values():
         outer: int | None = None
         loop: int | None = None
@@ -349,11 +349,11 @@ def pipelines(tree: LoopTree) -> tuple[PipelineSplit, ...]:
             if not isinstance(step.node, Split):
                 continue
             if step.node.pipeline:
-                if step.id not in found:
-                    found[step.id] = PipelineSplit(step.id, _stages(tree, step.id), loop, outer)
+                if step.id not in result:
+                    result[step.id] = PipelineSplit(step.id, _stages(tree, step.id), loop, outer)
                 outer = step.id
             loop = None
-    return tuple(found.values())
+    return tuple(result.values())
 
 
 def pipeline_notes(tree: LoopTree) -> dict[int, str]:
@@ -391,16 +391,16 @@ def shared_units(tree: LoopTree, copies: Collection[str]) -> tuple[tuple[Pipelin
         for name, path in tree.paths.items()
         if isinstance(path[-1].node, ComputeNode) and name not in copies
     }
-    found = []
+    result = []
     for p in pipelines(tree):
         first: dict[str, str] = {}
         for stage in p.stages:
             seen = dict(first)
             for name in (e for e in stage if e in unit):
                 if unit[name] in seen:
-                    found.append((p, unit[name], seen[unit[name]], name))
+                    result.append((p, unit[name], seen[unit[name]], name))
                 first.setdefault(unit[name], name)
-    return tuple(found)
+    return tuple(result)
 
 
 def node_text(node: Node, mark: str = "") -> str:

@@ -419,14 +419,14 @@ def narrow_keep_rules(
     `X.tensors` in an expression is what the architecture says X must keep. Faults go to `reader.faults`.
     """
     known = list(hierarchy.memories)
-    found = {}
+    result = {}
     for name, rule in rules.items():
         if name not in known:
             near = suggestion(name, known, "memories")
             reader.faults.add((*path, name), f"unknown memory {name}", near, key=True)
         else:
-            found[name] = _Narrowing(hierarchy[name], rule, reader, (*path, name)).component(cascade)
-    return replace(hierarchy, components=tuple(found.get(c.name, c) for c in hierarchy.components))
+            result[name] = _Narrowing(hierarchy[name], rule, reader, (*path, name)).component(cascade)
+    return replace(hierarchy, components=tuple(result.get(c.name, c) for c in hierarchy.components))
 
 
 @dataclass
@@ -452,12 +452,12 @@ class _Narrowing:
             keeps.append((one.name, must))
             mays.append((one.name, may_hold))
         kept, limited = self._texts("keep"), self._texts("may_keep", "bypass")
-        found = self.memory
+        result = self.memory
         if kept:
-            found = replace(found, keep=TensorRule(_joined(found.keep, kept), tuple(keeps)))
+            result = replace(result, keep=TensorRule(_joined(result.keep, kept), tuple(keeps)))
         if limited:
-            found = replace(found, may_keep=TensorRule(_joined(found.may_keep, limited), tuple(mays)))
-        return found
+            result = replace(result, may_keep=TensorRule(_joined(result.may_keep, limited), tuple(mays)))
+        return result
 
     def _texts(self, *names: str) -> str:
         return "; ".join(f"{n}: {text}" for n in names if (text := getattr(self.rule, n)))

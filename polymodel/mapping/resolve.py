@@ -59,17 +59,17 @@ def resolve_mapping(spec: MappingSpec, faults: Faults) -> ResolvedMapping | None
 
 
 def _sequence(nodes: Sequence[Written], above: Path, paths: list[Path], faults: Faults) -> tuple[Node, ...]:
-    found: list[Node] = []
+    result: list[Node] = []
     for i, node in enumerate(nodes):
         path: Path = (*above, "nodes", i)
-        if found and isinstance(found[-1], (Split, ComputeNode)):
-            what = "a compute node" if isinstance(found[-1], ComputeNode) else "a split"
+        if result and isinstance(result[-1], (Split, ComputeNode)):
+            what = "a compute node" if isinstance(result[-1], ComputeNode) else "a split"
             faults.add(
                 path, f"{what} must be the last of its nodes", "put this node above it, or in a branch"
             )
-            return tuple(found)
-        found.extend(_node(node, path, paths, faults))
-    return tuple(found)
+            return tuple(result)
+        result.extend(_node(node, path, paths, faults))
+    return tuple(result)
 
 
 def _node(node: Written, path: Path, paths: list[Path], faults: Faults) -> tuple[Node, ...]:
@@ -116,8 +116,8 @@ def _tiles(
         return None if given is None else _tile(given, path, faults), ()
     if not given:
         faults.add(path, "no tile size is given", "write 8, or {EinsumA: 8, EinsumB: 4}")
-    found = tuple((e, _tile(t, (*path, e), faults)) for e, t in given.items())
-    return (found[0][1] if found else None), found
+    result = tuple((e, _tile(t, (*path, e), faults)) for e, t in given.items())
+    return (result[0][1] if result else None), result
 
 
 def _tile(text: Value | str, path: Path, faults: Faults) -> Tile:
@@ -144,15 +144,15 @@ def bind_tree(
     counter = iter(range(10**9))
 
     def bound(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        found: list[Node] = []
+        result: list[Node] = []
         for node in nodes:
             here = next(counter)
             if isinstance(node, Split):
                 node = replace(node, branches=tuple(bound(b) for b in node.branches))
             elif isinstance(node, Loop):
                 node = _bound_loop(node, tree_locator(mapping, here), symbols, faults)
-            found.append(node)
-        return tuple(found)
+            result.append(node)
+        return tuple(result)
 
     tree = replace(mapping.tree, nodes=bound(mapping.tree.nodes))
     return ResolvedMapping(tree, mapping.paths)
@@ -204,11 +204,11 @@ def written_sizes(loop: Loop) -> tuple[tuple[Path, Tile], ...]:
 
 def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
     """Names of the symbols that stand for tile sizes, in preorder."""
-    found: list[str] = []
+    result: list[str] = []
     for _, node, _ in tree.walk():
         if isinstance(node, Loop):
-            found += [t for t in node.sizes if isinstance(t, str)]
-    return tuple(dict.fromkeys(found))
+            result += [t for t in node.sizes if isinstance(t, str)]
+    return tuple(dict.fromkeys(result))
 
 
 def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = None) -> str:

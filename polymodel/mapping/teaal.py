@@ -58,27 +58,27 @@ def why(error: PolymodelError) -> str:
 def _outermost_first(directives: Iterable[Directive]) -> list[Directive]:
     """The splits of a rank. Of consecutive n-way ones the last listed is outermost: each groups the tiles
     that the one before it made."""
-    found: list[Directive] = []
+    result: list[Directive] = []
     ways: list[Directive] = []
     for directive in directives:
         if directive.kind == "nway_shape":
             ways.insert(0, directive)
         else:
-            found += [*ways, directive]
+            result += [*ways, directive]
             ways = []
-    return found + ways
+    return result + ways
 
 
 def data_dependent(spec: TeaalSpec) -> str:
     """What of the partitioning needs the data, as text; empty if all of it is by shape."""
-    found = []
+    result = []
     for mapping in spec.mappings:
         for partition in mapping.partitioning:
             kinds = [d.kind for d in partition.directives if d.kind in (*DATA_DEPENDENT, "flatten")]
             if kinds:
                 ranks = ", ".join(partition.ranks)
-                found.append(f"{kinds[0]} of {ranks} in Einsum {mapping.einsum}")
-    return "; ".join(found)
+                result.append(f"{kinds[0]} of {ranks} in Einsum {mapping.einsum}")
+    return "; ".join(result)
 
 
 def derive(
@@ -99,24 +99,24 @@ def derive(
         return Derived(error=SpecError(refused))
     if own and not data_dependent(spec) and (used := without_counterpart(spec)):
         return Derived(error=Refused(f"{used}, which no dense count knows", _OTHER_ARCH))
-    found = looptree_of(filled, cascade, hierarchy)
-    if found.tree is None:
-        return found
+    result = looptree_of(filled, cascade, hierarchy)
+    if result.tree is None:
+        return result
     written = looptree_of(replace(filled, mappings=spec.mappings), cascade, hierarchy).tree
-    if written is None or bind_tree(ResolvedMapping(written), symbols, Faults()).tree != found.tree:
+    if written is None or bind_tree(ResolvedMapping(written), symbols, Faults()).tree != result.tree:
         # Tiles were cut to the extents there are: closed forms over other sizes would be wrong.
-        written = found.tree
-    return replace(found, template=written)
+        written = result.tree
+    return replace(result, template=written)
 
 
 def without_counterpart(spec: TeaalSpec) -> str:
     """Which Einsum is bound to which component that is not a memory and no compute unit; empty if none is."""
-    for found in spec.einsum_bindings:
-        for binding in found.bindings:
-            component = spec.configuration(found.config).component(binding.component)
+    for result in spec.einsum_bindings:
+        for binding in result.bindings:
+            component = spec.configuration(result.config).component(binding.component)
             if component.kind not in (*MEMORIES, "Compute"):
                 what = f"{component.type} {component.kind}".strip()
-                return f"Einsum {found.einsum} is bound to {component.name} ({what})"
+                return f"Einsum {result.einsum} is bound to {component.name} ({what})"
     return ""
 
 
@@ -196,7 +196,7 @@ class _Builder:
         tensors = self.cascade[einsum].tensors
         order = [c.name for c in self.hierarchy.components]
         spatial = [(i, order.index(loop.component)) for i, (_, loop) in enumerate(placed) if loop.spatial]
-        found: dict[tuple[int, int], list[str]] = {}
+        result: dict[tuple[int, int], list[str]] = {}
         for memory in self.memories[1:]:
             level = order.index(memory.name)
             lowest = max((i + 1 for i, at in spatial if at <= level), default=0)
@@ -205,18 +205,20 @@ class _Builder:
                 held.setdefault(tensor, len(placed))
             for tensor in tensors:
                 if tensor in held:
-                    found.setdefault((max(held[tensor], lowest), level), []).append(tensor)
-        return [(at, StorageNode(order[level], tuple(names))) for (at, level), names in sorted(found.items())]
+                    result.setdefault((max(held[tensor], lowest), level), []).append(tensor)
+        return [
+            (at, StorageNode(order[level], tuple(names))) for (at, level), names in sorted(result.items())
+        ]
 
     def bound_to(self, memory: str, einsum: str, placed: list[tuple[str, Loop]]) -> dict[str, int]:
         """Tensor -> the loop below which its data is held: it leaves when the loop it is evicted on steps."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         for binding in self.spec.bindings_of(einsum).of(memory):
             if not binding.tensor or (binding.type == "coord" and binding.style == "lazy"):
                 continue  # coordinates alone; eager ones bring the values below them
             last = [i for i, (rank, _) in enumerate(placed) if rank == binding.evict_on]
-            found[binding.tensor] = last[-1] + 1 if last else 0
-        return found
+            result[binding.tensor] = last[-1] + 1 if last else 0
+        return result
 
 
 class _Loops:
@@ -247,7 +249,7 @@ class _Loops:
         """(rank after partitioning, loop), outermost first; a folded rank has two loops."""
         tiles = self.tiles()
         places = self.places()
-        found: list[tuple[str, Loop]] = []
+        result: list[tuple[str, Loop]] = []
         seen: dict[str, int] = {}
         for rank in self.mapping.loop_order:
             if rank not in tiles:
@@ -260,12 +262,12 @@ class _Loops:
                 message = f"Einsum {self.einsum.name} loops over {rank} outside a larger part of {root}"
                 raise Refused(message, "put the parts of a rank from large to small")
             seen[root] = depth
-            found += [(rank, loop) for loop in self.loops(rank, root, tile, places)]
-        return found
+            result += [(rank, loop) for loop in self.loops(rank, root, tile, places)]
+        return result
 
     def tiles(self) -> dict[str, tuple[str, int, Tile]]:
         """Rank after partitioning -> rank before it, depth of the split, tile size below its loop."""
-        found: dict[str, tuple[str, int, Tile]] = {r: (r, 0, 1) for r in self.ranks.order}
+        result: dict[str, tuple[str, int, Tile]] = {r: (r, 0, 1) for r in self.ranks.order}
         for partition in self.mapping.partitioning:
             root = partition.ranks[0]
             if root in self.ranks.compound:
@@ -273,7 +275,7 @@ class _Loops:
                     continue
                 message = f"{root} of Einsum {self.einsum.name}, a rank of index math, is partitioned"
                 raise Refused(message, "partition the ranks of its variables")
-            del found[root]
+            del result[root]
             count = len(partition.directives)
             for i, directive in enumerate(_outermost_first(partition.directives)):
                 size = directive.size
@@ -282,10 +284,10 @@ class _Loops:
                     raise Refused(message, "partition it by its own shape")
                 if directive.kind == "nway_shape":
                     size = self.part_size(root, directive.size)
-                found[f"{root}{count - i}"] = (root, i, size)
-            found[f"{root}0"] = (root, count, 1)
+                result[f"{root}{count - i}"] = (root, i, size)
+            result[f"{root}0"] = (root, count, 1)
         partitioned(self.ranks, self.mapping.partitioning)
-        return found
+        return result
 
     def part_size(self, root: str, parts: int | str) -> int:
         whole = self.whole.get(root)
@@ -300,22 +302,22 @@ class _Loops:
             return {}
         wanted = dict(spacetime.fanout)
         free = list(self.dims)
-        found: dict[str, tuple[str, str, int]] = {}
+        result: dict[str, tuple[str, str, int]] = {}
         for stamp in spacetime.space:
             place = wanted.get(stamp.rank)
             dim = next((d for d in free if place in (d[1], f"{d[0]}.{d[1]}")), None)
             if dim is not None:
-                found[stamp.rank] = dim
+                result[stamp.rank] = dim
                 free.remove(dim)
         for stamp in sorted(spacetime.space, key=lambda s: self.mapping.loop_order.index(s.rank)):
-            if stamp.rank in found:
+            if stamp.rank in result:
                 continue
             if free:
-                found[stamp.rank] = free.pop(0)
+                result[stamp.rank] = free.pop(0)
             else:
                 where = f"Einsum {self.einsum.name}: no fanout dimension is left for {stamp.rank}"
                 self.above.remarks.append(f"{where}, so it runs in time")
-        return found
+        return result
 
     def loops(
         self, rank: str, root: str, tile: Tile, places: dict[str, tuple[str, str, int]]

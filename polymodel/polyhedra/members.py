@@ -28,10 +28,10 @@ def within(relation: isl.Map, place: int, low: int, high: int) -> isl.Map:
 
 def united(sets: Sequence[isl.Set]) -> isl.Set:
     """The union of at least one set."""
-    found = sets[0]
+    result = sets[0]
     for other in sets[1:]:
-        found = found.union(other)
-    return found.coalesce()
+        result = result.union(other)
+    return result.coalesce()
 
 
 def points_by_members(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
@@ -47,9 +47,9 @@ def points_by_members(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
 def _of_boxes(sets: Sequence[Sequence[Box]]) -> dict[Members, int]:
     """Of unions of boxes: along each dimension the ends of all boxes cut it into intervals."""
     every = [box for boxes in sets for box in boxes]
-    found: dict[Members, int] = defaultdict(int)
+    result: dict[Members, int] = defaultdict(int)
     if not every:
-        return found
+        return result
     dims = range(len(every[0]))
     cuts = [sorted({end for box in every for end in (box[d][0], box[d][1] + 1)}) for d in dims]
     charge(3 * prod(len(c) for c in cuts) * len(sets), DOING)
@@ -63,9 +63,9 @@ def _of_boxes(sets: Sequence[Sequence[Box]]) -> dict[Members, int]:
     members = [frozenset(np.flatnonzero(row).tolist()) for row in rows]
     widths = [[b - a for a, b in pairwise(c)] for c in cuts]
     for row, sides in zip(which.ravel().tolist(), product(*widths), strict=True):
-        found[members[row]] += prod(sides)
-    found.pop(frozenset(), None)
-    return dict(found)
+        result[members[row]] += prod(sides)
+    result.pop(frozenset(), None)
+    return dict(result)
 
 
 def _of_sets(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
@@ -84,7 +84,7 @@ def _of_sets(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
         kinds = cut + ([(frozenset({i}), new)] if not new.is_empty() else [])
         if len(kinds) > MOST:
             raise Refused(f"the sets divide the points into more than {MOST} kinds", "use fewer sets")
-    found: dict[Members, int] = defaultdict(int)
+    result: dict[Members, int] = defaultdict(int)
     for members, points in kinds:
-        found[members] += size(points)
-    return dict(found)
+        result[members] += size(points)
+    return dict(result)

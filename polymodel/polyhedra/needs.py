@@ -47,7 +47,7 @@ def first_need(text: str, np: int, nt: int, keep_p: int, keep_t: int) -> str | N
 @lru_cache(maxsize=4096)
 def staying(text: str, np: int, nt: int, mode: Mode) -> tuple[str, str, bool]:
     """(stamps and elements with a preceding visit of `mode`, those of them that it holds, all of them?)."""
-    candidates, stay = steps.kept(text, text, np, nt, mode, False)
+    candidates, stay = steps.resident_at_neighbor(text, text, np, nt, mode, False)
     return str(candidates), str(stay), bool(candidates.is_subset(stay))
 
 
@@ -82,12 +82,12 @@ def pulled_back(points: str, image: str, facts: str) -> str:
 def starts(text: str, loops: int, variables: int) -> tuple[str, ...]:
     """For each variable `{ [loops, b] }`, b its smallest value at each stamp of `[loops, variables]`."""
     points = parse_set(text)
-    found = []
+    result = []
     for k in range(variables):
         mine = points.project_out(SET, loops + k + 1, variables - k - 1).project_out(SET, loops, k)
         spread = isl.Map.identity(mine.get_space().map_from_set()).intersect_domain(mine)
-        found.append(str(spread.project_out(IN, loops, 1).lexmin().range().coalesce()))
-    return tuple(found)
+        result.append(str(spread.project_out(IN, loops, 1).lexmin().range().coalesce()))
+    return tuple(result)
 
 
 @lru_cache(maxsize=4096)
@@ -146,9 +146,11 @@ def named_relation(
 
 def points(text: str, first: int, count: int) -> int:
     """How many different values the dimensions from `first` on take together."""
-    found = parse_set(text)
-    found = found.project_out(SET, first + count, found.dim(SET) - first - count).project_out(SET, 0, first)
-    return size(found)
+    result = parse_set(text)
+    result = result.project_out(SET, first + count, result.dim(SET) - first - count).project_out(
+        SET, 0, first
+    )
+    return size(result)
 
 
 @lru_cache(maxsize=8192)
@@ -212,7 +214,7 @@ def is_subset(one: str, other: str) -> bool:
     return bool(parse_set(one).is_subset(parse_set(other)))
 
 
-def kept_from_before(
+def retained_from_previous(
     tiles: isl.Map, spatial: Sequence[int], kept: Sequence[int]
 ) -> tuple[isl.Map, int] | None:
     """Of `{ stamp -> element }` what the visit before held too, if it stays over the step between them.
@@ -237,10 +239,10 @@ def kept_from_before(
     for position in sorted(spatial):
         allowed = allowed.insert_dims(IN, position, 1).insert_dims(isl.dim_type.out, position, 1)
         allowed = allowed.equate(IN, position, isl.dim_type.out, position)
-    found = tiles.intersect(allowed.apply_range(tiles)).coalesce()
-    if found.is_empty():
+    result = tiles.intersect(allowed.apply_range(tiles)).coalesce()
+    if result.is_empty():
         return None
-    return found, max(piece.size for piece in fibre_sizes(found))
+    return result, max(piece.size for piece in fibre_sizes(result))
 
 
 # Classes of stamps at which tiles have equal sizes, and the stamps themselves where they are listed.

@@ -109,11 +109,11 @@ def start(nest: Nest) -> TileClasses:
 
 def _reach(nest: Nest, bound: int, sizes: Ints, low: bool) -> Ints:
     """By how much a bound's value changes at most, down (`low`) or up, from a tile's first point on."""
-    found = np.zeros(len(sizes), dtype=np.int64)
+    result = np.zeros(len(sizes), dtype=np.int64)
     for v, c in enumerate(nest.bounds[bound].coefficients):
         if (c < 0) == low and c:
-            found += c * (sizes[:, v] - 1)
-    return found
+            result += c * (sizes[:, v] - 1)
+    return result
 
 
 def _settled(nest: Nest, states: TileClasses) -> TileClasses:
@@ -173,7 +173,7 @@ def _run(
     if marked:
         which, at = _listed(low, high)
         return _placed(nest, inner, loop, moving, base, which, at, counter)
-    found, free = [], high - low
+    result, free = [], high - low
     for k, (begin, end) in enumerate(cuts):
         begin, end = np.clip(begin, low, high), np.clip(end, low, high)
         which, at = _listed(begin, np.maximum(begin, end))
@@ -182,12 +182,12 @@ def _run(
             fresh &= (at < other[which]) | (at >= until[which])
         which, at = which[fresh], at[fresh]
         free = free - np.bincount(which, minlength=len(free))
-        found.append(_placed(nest, inner, loop, moving, base, which, at, None))
+        result.append(_placed(nest, inner, loop, moving, base, which, at, None))
     rest = inner.take(np.flatnonzero(free > 0))
     slack = rest.slack.copy()
     slack[:, moving] = FREE
-    found.append(replace(rest, slack=slack, times=rest.times * free[free > 0]))
-    return _joined(found)
+    result.append(replace(rest, slack=slack, times=rest.times * free[free > 0]))
+    return _joined(result)
 
 
 def _cut(
@@ -234,17 +234,17 @@ def _placed(
     counter: Ints | None,
 ) -> TileClasses:
     """The tile at number `at` of each run, one by one."""
-    found = inner.take(which)
-    slack = found.slack.copy()
+    result = inner.take(which)
+    slack = result.slack.copy()
     for j in moving:
         step = nest.bounds[j].coefficients[loop.variable]
         moved = slack[:, j] + step * (base[which] + loop.tile * at)
         slack[:, j] = np.where(slack[:, j] == FREE, FREE, moved)
-    found = replace(found, slack=slack)
+    result = replace(result, slack=slack)
     if counter is not None:
-        marks = np.concatenate([found.marks, (counter[which] + at)[:, None]], axis=1)
-        found = replace(found, marks=marks)
-    return _settled(nest, found)
+        marks = np.concatenate([result.marks, (counter[which] + at)[:, None]], axis=1)
+        result = replace(result, marks=marks)
+    return _settled(nest, result)
 
 
 def _joined(parts: Sequence[TileClasses]) -> TileClasses:
@@ -293,10 +293,10 @@ def counted(nest: Nest, states: TileClasses, variables: Sequence[int], ranks: Se
         columns = np.concatenate([states.sizes[rows], states.slack[rows][:, list(tight)]], axis=1)
         inside = _inside(nest, tight, tuple(variables), tuple(ranks))
         parts.append((rows, _counts(inside, columns, _is_plain(nest, tight, ranks))))
-    found = np.zeros(len(states), dtype=np.result_type(np.int64, *(p.dtype for _, p in parts)))
+    result = np.zeros(len(states), dtype=np.result_type(np.int64, *(p.dtype for _, p in parts)))
     for rows, values in parts:
-        found[rows] = values
-    return found
+        result[rows] = values
+    return result
 
 
 def _is_plain(nest: Nest, tight: tuple[int, ...], ranks: Sequence[int]) -> bool:
@@ -313,8 +313,8 @@ def _counts(text: str, columns: Ints, plain: bool) -> Ints:
     rows, _, which = _distinct(columns)
     if len(rows) > MANY:
         raise TooManyTiles
-    found = np.array([_count(text, tuple(row)) for row in rows.tolist()], dtype=object)
-    return found.astype(dtype_of(largest(found)))[which]
+    result = np.array([_count(text, tuple(row)) for row in rows.tolist()], dtype=object)
+    return result.astype(dtype_of(largest(result)))[which]
 
 
 @lru_cache(maxsize=65536)
@@ -438,10 +438,10 @@ def part_of(
     places = tuple(names.index(v) for v in own)
 
     def row(inside: tuple[int, ...]) -> tuple[int, ...]:
-        found = [0] * len(names)
+        result = [0] * len(names)
         for place, coefficient in zip(places, inside, strict=True):
-            found[place] = coefficient
-        return tuple(found)
+            result[place] = coefficient
+        return tuple(result)
 
     bounds = [LinearInequality(row(b.coefficients), b.constant) for b in inner.bounds]
     theirs = [j for j, b in enumerate(whole.bounds) if any(b.coefficients[v] for v in places)]

@@ -231,15 +231,17 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
             "a piece of the iteration space has too many different tile sizes to enumerate",
             "use rectangular tiles or a smaller workload",
         )
-    found: list[str] = []
+    result: list[str] = []
     # Read off the points' text, "{ [1, 2] }": five times as fast as asking for each coordinate.
-    domain.flatten().reset_tuple_id().foreach_point(lambda point: found.append(str(point)[3:-3]))
+    domain.flatten().reset_tuple_id().foreach_point(lambda point: result.append(str(point)[3:-3]))
     table = (
-        np.fromstring(",".join(found), dtype=np.int64, sep=",") if width and found else np.zeros(0, np.int64)
+        np.fromstring(",".join(result), dtype=np.int64, sep=",")
+        if width and result
+        else np.zeros(0, np.int64)
     )
     if largest(table) >= SUMMED:  # what does not fit at all reads as the largest of int64
         raise Refused("coordinates exceed 62 bits: they cannot be listed", "use smaller coefficients")
-    return table.reshape(len(found), width)
+    return table.reshape(len(result), width)
 
 
 @lru_cache(maxsize=256)
@@ -259,12 +261,12 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
     many = whole.dim(isl.dim_type.set) >= _VERY_MANY
     if many and not whole.is_empty() and _box(whole) <= _SCANNED and relation.domain().count_val() <= _STAMPS:
         return _scanned(relation, points_of(whole))
-    found: list[SizePiece] = []
+    result: list[SizePiece] = []
     for domain, poly in relation.card().get_pieces():
         constant = _constant(poly)
         if constant is not None:
             if constant:
-                found.append(SizePiece(domain, constant))
+                result.append(SizePiece(domain, constant))
             continue
         by_size: dict[int, isl.Set] = {}
         for point in points_of(domain):
@@ -272,8 +274,8 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
             value = int(poly.eval(single.sample_point()).to_python())
             if value:
                 by_size[value] = by_size[value].union(single) if value in by_size else single
-        found.extend(SizePiece(d.coalesce(), s) for s, d in by_size.items())
-    return tuple(found)
+        result.extend(SizePiece(d.coalesce(), s) for s, d in by_size.items())
+    return tuple(result)
 
 
 def _scanned(relation: isl.Map, points: list[tuple[int, ...]]) -> tuple[SizePiece, ...]:
@@ -383,14 +385,14 @@ class CountPiece:
 
     def most(self, value: int) -> int:
         """A bound on all that is computed where no parameter exceeds `value`."""
-        found = [1]
+        result = [1]
         for region in self.regions:
             bounds = _bounds(region.floors, value)
-            found += [*bounds, *(_bound(r, value, bounds) for r in (*region.equal, *region.least))]
+            result += [*bounds, *(_bound(r, value, bounds) for r in (*region.equal, *region.least))]
         bounds = _bounds(self.floors, value)
         size = max([value, 1, *bounds])
-        found.append(sum(abs(c) * size**degree for c, degree in self.degrees))
-        return max([*found, *bounds])
+        result.append(sum(abs(c) * size**degree for c, degree in self.degrees))
+        return max([*result, *bounds])
 
     @cached_property
     def degrees(self) -> tuple[tuple[int, int], ...]:
@@ -409,7 +411,7 @@ class PointCount:
         value = largest(columns)
         held = dtype_of(max((p.most(value) for p in self.pieces), default=0))
         table = columns.astype(held, copy=False)
-        found = np.zeros(len(table), dtype=held)
+        result = np.zeros(len(table), dtype=held)
         left = np.arange(len(table))  # pieces are disjoint
         for piece in self.pieces:
             if not len(left):
@@ -418,9 +420,9 @@ class PointCount:
             inside = np.zeros(len(left), dtype=bool)
             for region in piece.regions:
                 inside |= _within(region, part)
-            found[left[inside]] = _values(piece, part[inside])
+            result[left[inside]] = _values(piece, part[inside])
             left = left[~inside]
-        return found
+        return result
 
 
 def _bound(row: Row, value: int, floors: list[int]) -> int:
@@ -429,10 +431,10 @@ def _bound(row: Row, value: int, floors: list[int]) -> int:
 
 
 def _bounds(floors: tuple[Floor, ...], value: int) -> list[int]:
-    found: list[int] = []
+    result: list[int] = []
     for floor in floors:
-        found.append(_bound(floor.row, value, found) + 1)
-    return found
+        result.append(_bound(floor.row, value, result) + 1)
+    return result
 
 
 def _row(row: Row, columns: list[NDArray[Any]], count: int, held: Any) -> NDArray[Any]:

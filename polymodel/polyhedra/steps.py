@@ -71,7 +71,9 @@ def _lift(step: isl.Map, np: int, nt: int, nx: int) -> isl.Map:
 
 
 @lru_cache(maxsize=16384)
-def kept(text: str, held: str, np: int, nt: int, mode: Mode, forward: bool) -> tuple[isl.Set, isl.Set]:
+def resident_at_neighbor(
+    text: str, held: str, np: int, nt: int, mode: Mode, forward: bool
+) -> tuple[isl.Set, isl.Set]:
     """(touched at a stamp that has a neighbour, of these also held at the neighbour).
 
     The neighbour is the preceding visit, or the following one if `forward`. `text` is what is
@@ -205,8 +207,8 @@ def shared_element(one: str, other: str, np: int, nt: int, equal: int, later: bo
         pairs = pairs.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
     if later:
         pairs = pairs.order_gt(isl.dim_type.in_, equal, isl.dim_type.out, equal)
-    found = pairs.domain().project_out(isl.dim_type.set, 0, nt)
-    return sample(found)
+    result = pairs.domain().project_out(isl.dim_type.set, 0, nt)
+    return sample(result)
 
 
 def sample(points: isl.Set) -> tuple[int, ...] | None:
@@ -346,11 +348,11 @@ def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
     dims = np + 2 * nt + nx
     both = parse_set(trace.held)
     both = _at(both, np, nt, 0, 2).intersect(_at(both, np, nt, 1, 2))
-    found = both.intersect(_where(dims, [f"c{np + i} = c{np + nt + i}" for i in range(nt)]))
+    result = both.intersect(_where(dims, [f"c{np + i} = c{np + nt + i}" for i in range(nt)]))
     for axis in kept:
         steps = [f"c{np + i} = c{np + nt + i}" for i in range(axis)]
         steps.append(f"c{np + axis} < c{np + nt + axis}")
-        found = found.union(both.intersect(_where(dims, steps)))
+        result = result.union(both.intersect(_where(dims, steps)))
     idle = _idle(trace.held, np, nt).insert_dims(SET, np, nt).insert_dims(SET, np + 2 * nt, nt)
     for after in kept:
         for before in kept:
@@ -359,8 +361,8 @@ def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
                 facts += [f"c{start + i} = c{start + nt + i}" for i in range(axis)]
                 facts.append(f"c{start + axis} < c{start + nt + axis}")
             between = idle.intersect(_where(np + 3 * nt + nx, facts))
-            found = found.subtract(between.project_out(SET, np + nt, nt))
-    return found.coalesce()
+            result = result.subtract(between.project_out(SET, np + nt, nt))
+    return result.coalesce()
 
 
 def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
@@ -433,16 +435,16 @@ def crossed_at_steps(
     text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> tuple[Counts, Counts]:
     """Of what is touched at stamps that have a neighbour: of all of it, and of what is not held there."""
-    candidates, stay = kept(text, held, np, nt, mode, forward)
+    candidates, stay = resident_at_neighbor(text, held, np, nt, mode, forward)
     return crossing.count(candidates), crossing.count(candidates.subtract(stay))
 
 
 @lru_cache(maxsize=8192)
-def kept_whole(
+def wholly_resident(
     text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> Counts:
     """Transfers, per label, of which every instance keeps its part."""
-    candidates, stay = kept(text, held, np, nt, mode, forward)
+    candidates, stay = resident_at_neighbor(text, held, np, nt, mode, forward)
     if not crossing.drop:
         return crossing.count(stay)
     relation = crossing.relation(candidates.dim(isl.dim_type.set))

@@ -78,10 +78,10 @@ class Activities:
     @cached_property
     def _own(self) -> dict[tuple[int, ...], dict[tuple[int, ...], int]]:
         """Per space point its own time stamps in order, numbered from 0."""
-        found: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {space: {} for space in self.spaces}
+        result: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {space: {} for space in self.spaces}
         for space, time in sorted({(a.space, a.time) for a in self.computes}):
-            found[space][time] = len(found[space])
-        return found
+            result[space][time] = len(result[space])
+        return result
 
     @property
     def ideal_steps(self) -> float:
@@ -158,10 +158,10 @@ def too_many(einsum: str, computes: int, limit: int) -> Refused:
 
 def _lengths(what: str, names: Sequence[str], stamps: Iterable[tuple[int, ...]]) -> list[Diagnostic]:
     """A fault where not every stamp has as many numbers as there are names, or as the others."""
-    found = {len(s) for s in stamps} | ({len(names)} if names else set())
-    if len(found) < 2:
+    result = {len(s) for s in stamps} | ({len(names)} if names else set())
+    if len(result) < 2:
         return []
-    return [Diagnostic(f"{what} stamps of {sorted(found)} numbers", "one number per rank, the same for all")]
+    return [Diagnostic(f"{what} stamps of {sorted(result)} numbers", "one number per rank, the same for all")]
 
 
 Ints = NDArray[np.int64]
@@ -179,10 +179,10 @@ class EinsumActivity:
     @cached_property
     def above(self) -> tuple[Ints, ...]:
         """Per loop the node in which each innermost iteration lies."""
-        found = [np.arange(self.levels[-1].nodes, dtype=np.int64)]
+        result = [np.arange(self.levels[-1].nodes, dtype=np.int64)]
         for level in reversed(self.levels[1:]):
-            found.append(level.parent[found[-1]])
-        return tuple(reversed(found))
+            result.append(level.parent[result[-1]])
+        return tuple(reversed(result))
 
     @cached_property
     def slots(self) -> tuple[tuple[str, ...], ...]:
@@ -196,32 +196,32 @@ class EinsumActivity:
         """The element of a fibertree's last level at each innermost iteration; -1 where it is out."""
         for level, above in zip(reversed(self.levels), reversed(self.above), strict=True):
             if name in level.element:
-                found: Ints = level.element[name][above]
-                return found
+                result: Ints = level.element[name][above]
+                return result
         return np.zeros(self.levels[-1].nodes, dtype=np.int64)
 
     @cached_property
     def computing(self) -> Ints:
         """The innermost iterations at which a term has all its tensors."""
-        found = np.zeros(self.levels[-1].nodes, dtype=bool)
+        result = np.zeros(self.levels[-1].nodes, dtype=bool)
         for names in self.slots:
-            here = np.ones(found.size, dtype=bool)
+            here = np.ones(result.size, dtype=bool)
             for name in names:
                 here &= self.element(name) >= 0
-            found |= here
-        return np.flatnonzero(found)
+            result |= here
+        return np.flatnonzero(result)
 
     @cached_property
     def declared(self) -> tuple[tuple[int, int], ...]:
         """For each rank of the output the innermost loop, and the column of its coordinate, that gives it."""
-        found = []
+        result = []
         for variable in (i.variable for i in self.expression.output.indices):
             base = (variable or "").upper()
             loops = [k for k, level in enumerate(self.levels) if base in level.rank.bases]
             if not loops:
                 raise Refused(f"no loop of {self.counts.einsum} has the rank of each of its output's indices")
-            found.append((loops[-1], self.levels[loops[-1]].rank.bases.index(base)))
-        return tuple(found)
+            result.append((loops[-1], self.levels[loops[-1]].rank.bases.index(base)))
+        return tuple(result)
 
     @cached_property
     def written(self) -> tuple[tuple[str, int, int | None], ...]:
@@ -239,8 +239,8 @@ class EinsumActivity:
     def coordinate(self, loop: int, node: int, column: int | None = None) -> Coordinate:
         """The coordinate of a loop at an innermost iteration, or one column of it."""
         level = self.levels[loop]
-        found = level.rank.shown(int(level.coords[self.above[loop][node]]))
-        return found[column] if column is not None and isinstance(found, tuple) else found
+        result = level.rank.shown(int(level.coords[self.above[loop][node]]))
+        return result[column] if column is not None and isinstance(result, tuple) else result
 
 
 def _numbered(tensor: str, seen: dict[str, int]) -> str:
@@ -312,13 +312,13 @@ def _stamps(ran: EinsumActivity, which: Sequence[Stamp]) -> dict[int, tuple[int,
 
 def _paths(ran: EinsumActivity) -> dict[str, dict[int, tuple[Coordinate, ...]]]:
     """Per tensor, inputs first, the point that each computing iteration touches; none where a term is out."""
-    found: dict[str, dict[int, tuple[Coordinate, ...]]] = {}
+    result: dict[str, dict[int, tuple[Coordinate, ...]]] = {}
     for name in dict.fromkeys(n for names in ran.slots for n in names):
         element = ran.element(name)
         tree = ran.counts.inputs[name]
-        found[name] = {n: _path(tree, int(element[n])) for n in ran.computing.tolist() if element[n] >= 0}
-    found[ran.counts.einsum] = dict(zip(ran.computing.tolist(), _written(ran), strict=True))
-    return found
+        result[name] = {n: _path(tree, int(element[n])) for n in ran.computing.tolist() if element[n] >= 0}
+    result[ran.counts.einsum] = dict(zip(ran.computing.tolist(), _written(ran), strict=True))
+    return result
 
 
 def _path(tree: Fibertree, element: int) -> tuple[Coordinate, ...]:

@@ -117,9 +117,9 @@ class SymbolicReport(Answer):
     ) -> SymbolicTable:
         """One table whose cells are rendered on demand, the summary unless another is named. SpecError for an
         unknown name."""
-        found: object = super().table(name)
-        assert isinstance(found, SymbolicTable)
-        return found
+        result: object = super().table(name)
+        assert isinstance(result, SymbolicTable)
+        return result
 
     def _formulas(
         self, name: str, columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]]
@@ -170,9 +170,9 @@ class SymbolicReport(Answer):
         return self._formulas("tiles", columns, rows)
 
     def _moves(self) -> dict[tuple[str, str, str], list[Form]]:
-        found: dict[tuple[str, str, str], list[Form]] = {}
+        result: dict[tuple[str, str, str], list[Form]] = {}
         for t in self.analysis.traffic:
-            sums = found.setdefault((t.einsum, t.component, t.tensor), [Form()] * 4)
+            sums = result.setdefault((t.einsum, t.component, t.tensor), [Form()] * 4)
             added = (
                 t.reads_fill + t.reads_drain,
                 t.writes_fill + t.writes_drain,
@@ -181,8 +181,8 @@ class SymbolicReport(Answer):
             )
             sums[:] = [a + b for a, b in zip(sums, added, strict=True)]
         for p in self.analysis.tolls:
-            found[p.einsum, p.component, p.tensor] = [p.down, p.up, Form(), Form()]
-        return found
+            result[p.einsum, p.component, p.tensor] = [p.down, p.up, Form(), Form()]
+        return result
 
     @declared
     def accesses(self) -> SymbolicTable:
@@ -251,10 +251,10 @@ class SymbolicReport(Answer):
         """One objective by the name that searches give it (`edp`, `area`, `accesses:DRAM` ...): a SymPy
         expression with common factors taken out, or its number if every symbol has a value. SpecError for
         an unknown name."""
-        found: Cell = objective_value(objective, self.problem.hierarchy, self.figures)
+        result: Cell = objective_value(objective, self.problem.hierarchy, self.figures)
         if self.values.keys() >= self.symbols.keys():
-            return number_of(found, self.values)
-        return factored(filled(found, self.renderer, self.values))
+            return number_of(result, self.values)
+        return factored(filled(result, self.renderer, self.values))
 
     def minimize(
         self, objective: object, held: object, capacity: object, over: Iterable[str] | None = None
@@ -289,16 +289,16 @@ class SymbolicReport(Answer):
             return sympy.sympify(size_in(size, {**self.symbols, **self.values}, sympy.Max))
 
         extents = {s for c in self.analysis.chains for s in names_in(c[:1])}
-        found: dict[str, tuple[sympy.Expr, sympy.Expr]] = {}
+        result: dict[str, tuple[sympy.Expr, sympy.Expr]] = {}
         for chain in self.analysis.chains:
             sizes = (*map(shown_size, chain), sympy.Integer(1))
             for i, name in enumerate(chain[1:], 1):
                 if isinstance(name, str) and name not in extents and name not in self.values:
                     inner, outer = sizes[i + 1], sizes[i - 1]
-                    if name in found:
-                        inner, outer = sympy.Max(inner, found[name][0]), sympy.Min(outer, found[name][1])
-                    found[name] = inner, outer
-        return found
+                    if name in result:
+                        inner, outer = sympy.Max(inner, result[name][0]), sympy.Min(outer, result[name][1])
+                    result[name] = inner, outer
+        return result
 
     def difference(self, other: SymbolicReport, objective: str) -> sympy.Expr:
         """One objective of this mapping minus that of another: below 0 where this one is better.
@@ -390,7 +390,7 @@ def symbolic_report(
     mixed = _mixed(problem) if ranks else []
     sizes = _extents(problem, chosen.tree) if ranks and not mixed else {}
     try:
-        found = forms(chosen, ranks=sizes)
+        result = forms(chosen, ranks=sizes)
     except NotSeparable as refusal:
         raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
     if mixed:
@@ -399,7 +399,7 @@ def symbolic_report(
             f"{', '.join(mixed)}: extents differ between Einsums, so that one symbol does not stand for them",
             "leave extents numbers (ranks=False)",
         )
-    return SymbolicReport(chosen, found, Domain(chosen, found, sizes, assume == "divides"), assume)
+    return SymbolicReport(chosen, result, Domain(chosen, result, sizes, assume == "divides"), assume)
 
 
 def _check_assume(assume: object) -> None:
@@ -429,14 +429,14 @@ def _mixed(problem: Problem) -> list[str]:
 
 def _extents(problem: Problem, tree: LoopTree) -> dict[str, str]:
     """A symbol for each extent: the rank variable in capitals, unless another symbol has that name."""
-    taken, found = {*_symbols_in(tree)}, {}
+    taken, result = {*_symbols_in(tree)}, {}
     for v in dict.fromkeys(v for e in problem.cascade.einsums for v in e.rank_variables):
         name = v.upper()
         while name in taken:
             name = f"{name}_extent"
-        found[v] = name
+        result[v] = name
         taken.add(name)
-    return found
+    return result
 
 
 def _symbols_in(tree: LoopTree) -> Iterator[str]:
@@ -459,7 +459,7 @@ def _named(tree: LoopTree) -> LoopTree:
         return f"{name}{used[name]}"
 
     def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        found: list[Node] = []
+        result: list[Node] = []
         for node in nodes:
             if isinstance(node, Split):
                 node = replace(node, branches=tuple(renamed(b) for b in node.branches))
@@ -467,8 +467,8 @@ def _named(tree: LoopTree) -> LoopTree:
                 first = None if node.initial_tile_shape == node.tile_shape else node.initial_tile_shape
                 tile = named(node.tile_shape, "T", node) or node.tile_shape
                 node = replace(node, tile_shape=tile, initial_tile_shape=named(first, "F", node))
-            found.append(node)
-        return tuple(found)
+            result.append(node)
+        return tuple(result)
 
     return replace(tree, nodes=renamed(tree.nodes))
 

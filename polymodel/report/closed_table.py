@@ -34,8 +34,8 @@ def filled(cell: Cell, renderer: Renderer, values: Mapping[str, int]) -> object:
         return cell
     if values and values.keys() >= renderer.symbols.keys():
         return cost.value(cell, values)
-    found = expression(cell, renderer)
-    return found.subs({renderer.symbols[n]: v for n, v in values.items()}) if values else found
+    result = expression(cell, renderer)
+    return result.subs({renderer.symbols[n]: v for n, v in values.items()}) if values else result
 
 
 def expression(formula: cost.Part, renderer: Renderer) -> sympy.Expr:
@@ -44,7 +44,7 @@ def expression(formula: cost.Part, renderer: Renderer) -> sympy.Expr:
     if isinstance(formula, Form):
         return renderer.form(formula)
     if isinstance(formula, HeldBuffet):
-        return renderer.held(formula)
+        return renderer.buffet_bits(formula)
     if isinstance(formula, PeakForm):
         return renderer.peak(formula)
     if isinstance(formula, cost.Formula):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import uncut_text
-from polymodel.loading.spec import Spec, kept_files
+from polymodel.loading.spec import Spec, protected_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
 from polymodel.report.tables import total_cycles
@@ -36,7 +36,7 @@ class Comparison(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the specs were read from is written over."""
-        return kept_files(*self.specs)
+        return protected_files(*self.specs)
 
     @declared
     def quantities(self) -> Table:
@@ -63,9 +63,9 @@ class Comparison(Answer):
         records = self.rows.records()
 
         def exact(row: int, column: int) -> str:
-            name, found = columns[column].name, records[row]
-            value = found[name] if name in ("a", "b") else None
-            return "" if value is None else f"{value} {found['unit']}".strip()
+            name, result = columns[column].name, records[row]
+            value = result[name] if name in ("a", "b") else None
+            return "" if value is None else f"{value} {result['unit']}".strip()
 
         return Section(title, Table("compare", columns, rows), exact=exact, indent="")
 
@@ -143,10 +143,10 @@ def _latency(report: Evaluated) -> Sums:
 
 def _energy(report: Evaluated) -> Sums:
     """Joules of each component, leakage included."""
-    found: Sums = {}
+    result: Sums = {}
     for i in report.costs.energy:
-        found[i.component] = found.get(i.component, 0.0) + i.energy
-    return found
+        result[i.component] = result.get(i.component, 0.0) + i.energy
+    return result
 
 
 def _moved(report: Evaluated, kind: str) -> Sums:
@@ -163,11 +163,11 @@ def _moved(report: Evaluated, kind: str) -> Sums:
 
 def _peaks(report: Evaluated) -> Sums:
     """Largest need of each component, by the measure that its capacity is checked with."""
-    found: Sums = {}
+    result: Sums = {}
     for n in report.costs.needs:
         if n.counts:
-            found[n.component] = max(found.get(n.component, 0), n.bits)
-    return found
+            result[n.component] = max(result.get(n.component, 0), n.bits)
+    return result
 
 
 FIGURES: tuple[tuple[str, str, Callable[[Evaluated], Sums]], ...] = (

@@ -144,12 +144,12 @@ def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell,
             "which dependences the mapping keeps is known at values only", "use forms.at, point by point"
         )
     given = [n for n in names if n in domain.analysis.symbols]
-    found = [(f"{n} >= 1", False, 1 - domain.renderer.symbols[n]) for n in given]
+    result = [(f"{n} >= 1", False, 1 - domain.renderer.symbols[n]) for n in given]
     for condition in domain.conditions:
         if condition.symbols <= {*names}:
             excess = condition.excess(domain.renderer)
-            found.append((condition.text(domain.renderer), condition.relation != "<=", excess))
-    return tuple((compile_cell(expr, names), equal, text) for text, equal, expr in found)
+            result.append((condition.text(domain.renderer), condition.relation != "<=", excess))
+    return tuple((compile_cell(expr, names), equal, text) for text, equal, expr in result)
 
 
 class _Walk:
@@ -221,12 +221,12 @@ def _kind(node: sympy.Basic) -> str:
 def _with_last(steps: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """The steps, each with the results that it is the last to need."""
     needed: set[int] = set()
-    found: list[Instruction] = []
+    result: list[Instruction] = []
     for step in reversed(steps):
         last = tuple(sorted({*step.parts} - needed))
         needed |= {*last}
-        found.append(Instruction(step.kind, step.parts, step.payload, last))
-    return tuple(reversed(found))
+        result.append(Instruction(step.kind, step.parts, step.payload, last))
+    return tuple(reversed(result))
 
 
 def _done(step: Instruction, results: Sequence[Any], inputs: Sequence[Any], do: ExactArithmetic) -> Any:
@@ -248,8 +248,8 @@ def _done(step: Instruction, results: Sequence[Any], inputs: Sequence[Any], do: 
         return reduce(do.times, [base] * abs(step.payload))
     if kind in ("Max", "Min"):
         better = operator.ge if kind == "Max" else operator.le
-        found = reduce(lambda a, b: do.select(do.compared(better, a, b)[0], a, b), parts)
-        return replace(found, bad=either(*(p.bad for p in parts)))
+        result = reduce(lambda a, b: do.select(do.compared(better, a, b)[0], a, b), parts)
+        return replace(result, bad=either(*(p.bad for p in parts)))
     if kind in _RELATIONS:
         return do.compared(_RELATIONS[kind], parts[0], parts[1])
     if kind in ("And", "Or", "Not", "ExprCondPair"):
@@ -271,12 +271,12 @@ def _logic(kind: str, parts: list[Any]) -> Any:
 
 def _pieces(pairs: list[tuple[Value, Truth]], do: ExactArithmetic) -> Value:
     """The first piece whose condition holds; bad where none does."""
-    found: Value = ExactRatio(constant(0), ONE, np.True_)
+    result: Value = ExactRatio(constant(0), ONE, np.True_)
     for value, (holds, bad) in reversed(pairs):
-        found = do.select(holds, value, found)
+        result = do.select(holds, value, result)
         if bad is not None:
-            found = replace(found, bad=either(found.bad, bad))
-    return found
+            result = replace(result, bad=either(result.bad, bad))
+    return result
 
 
 def _finished(found: Value, do: ExactArithmetic) -> Array:

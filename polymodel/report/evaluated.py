@@ -18,7 +18,7 @@ from polymodel.cost.latency import group_roofline
 from polymodel.cost.records import CapacityViolation, Costs, Counts, RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.frozen import dataclass
-from polymodel.loading.spec import kept_files
+from polymodel.loading.spec import protected_files
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
 from polymodel.quantities import engineering
 from polymodel.report import tables
@@ -209,7 +209,7 @@ def _iterations(problem: Problem, chain: FusedChain, einsum: str) -> Range:
     """Ranges of the variables that an Einsum's fused loops go over, and of each loop the iterations and
     those of them with a whole tile (of the first instance, where spatial loops stand above)."""
     enclosing: dict[str, int] = {}
-    found, bounds = [], []
+    result, bounds = [], []
     for i, loop in problem.tree.loops(einsum):
         if i > chain.split:
             break
@@ -217,10 +217,10 @@ def _iterations(problem: Problem, chain: FusedChain, einsum: str) -> Range:
         low, high = problem.cascade[einsum].bound(v)
         extent, tile = enclosing.get(v, high - low + 1), int(loop.tile_shape)
         if not loop.spatial:
-            found.append((-(-extent // tile), extent // tile))
+            result.append((-(-extent // tile), extent // tile))
         bounds.append((low, high))
         enclosing[v] = tile
-    return tuple(bounds), tuple(found)
+    return tuple(bounds), tuple(result)
 
 
 def ffmr(counts: Counts) -> Table:
@@ -424,21 +424,21 @@ class Evaluated(Answer):
     def policies(self) -> tuple[dict[str, tuple[Traffic, ...]], tuple[str, ...]]:
         """The traffic under each reuse policy, and why any is missing."""
         given = {b.reuse for b in self.analysis.buffets if b.parent is not None}
-        found: dict[str, tuple[Traffic, ...]] = {}
+        result: dict[str, tuple[Traffic, ...]] = {}
         notes: list[str] = []
         for policy in Reuse:
             if given == {policy}:
-                found[policy] = self.analysis.traffic
+                result[policy] = self.analysis.traffic
                 continue
             try:
                 broken = check(self.problem, policy)
                 if broken:
                     notes.append(f"{policy} is left out: {broken[0].message}")
                     continue
-                found[policy] = self.engine.traffic(self.problem, reuse=policy)
+                result[policy] = self.engine.traffic(self.problem, reuse=policy)
             except Refused as refusal:
                 notes.append(f"{policy} is left out: {refusal.message}")
-        return found, tuple(notes)
+        return result, tuple(notes)
 
     @cached_property
     def retained(self) -> tuple[Analysis | None, tuple[str, ...]]:
@@ -488,7 +488,7 @@ class Evaluated(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
-        return kept_files(self.spec)
+        return protected_files(self.spec)
 
 
 LIVED = ("tiles", "lifetimes", "working_sets")  # tables with lifetimes of elements

@@ -156,11 +156,11 @@ ONE = constant(1)
 
 def either(*masks: Array | None) -> Array | None:
     """Where any of the masks is true."""
-    found: Array | None = None
+    result: Array | None = None
     for m in masks:
         if m is not None:
-            found = m if found is None else np.logical_or(found, m)
-    return found
+            result = m if result is None else np.logical_or(result, m)
+    return result
 
 
 def floats(value: Value) -> Array:

@@ -69,28 +69,28 @@ def activity_page(
 
 def _misfits(run: Activities, tensors: Mapping[str, Drawable]) -> list[Diagnostic]:
     """A fault per tensor whose points do not have one coordinate per rank, or that has no such points."""
-    found = []
+    result = []
     for name, points in _touched(run).items():
         lengths = {len(p) for p in points}
         wanted = {len(levels(tensors[name]).ranks)} if name in tensors else set(list(lengths)[:1])
         if lengths != wanted:
-            found.append(
+            result.append(
                 Diagnostic(
                     f"{run.einsum}: points of {name} have {sorted(lengths)} coordinates, the tensor has "
                     f"{sorted(wanted)} ranks",
                     "give the tensor in the ranks in which it is iterated",
                 )
             )
-    return found
+    return result
 
 
 def _touched(run: Activities) -> dict[str, dict[Path, list[int]]]:
     """Per tensor and point the steps at which it is touched, in order."""
-    found: dict[str, dict[Path, list[int]]] = {name: {} for name in run.tensors}
+    result: dict[str, dict[Path, list[int]]] = {name: {} for name in run.tensors}
     for compute, step in zip(run.computes, run.steps, strict=True):
         for name, path in compute.points:
-            found[name].setdefault(path, []).append(step)
-    return found
+            result[name].setdefault(path, []).append(step)
+    return result
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,14 @@ def _shown(
         return levels(
             DrawnFibertree(name, ranks, widths, rows, counts, "the number of computes at each point")
         )
-    found = levels(tensors[name])
-    if found.values.size <= WHOLE:
-        return found
+    result = levels(tensors[name])
+    if result.values.size <= WHOLE:
+        return result
     flat = {_flat(p) for p in points}
-    kept = np.array([tuple(c) in flat for c in found.columns.T.tolist()], dtype=bool)
-    note = f"{found.note}; only what is touched of {found.values.size:,} nonzeros"
+    kept = np.array([tuple(c) in flat for c in result.columns.T.tolist()], dtype=bool)
+    note = f"{result.note}; only what is touched of {result.values.size:,} nonzeros"
     return DrawnFibertree(
-        found.name, found.ranks, found.widths, found.columns[:, kept], found.values[kept], note
+        result.name, result.ranks, result.widths, result.columns[:, kept], result.values[kept], note
     )
 
 

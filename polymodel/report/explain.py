@@ -41,14 +41,14 @@ class Counter:
 def counters(problem: Problem, einsum: str, node: int) -> tuple[Counter, ...]:
     """The counters of the loops above a node on the path of an Einsum, outermost first."""
     seen: dict[str, int] = {}
-    found = []
+    result = []
     for at, loop, origin in loop_origins(problem.cascade, problem.tree, einsum):
         variable = loop.variable_in(einsum)
         number = seen.get(variable, 0)
         seen[variable] = number + 1
         if at < node:
-            found.append(Counter(f"{variable}_{number}", loop, variable, origin))
-    return tuple(found)
+            result.append(Counter(f"{variable}_{number}", loop, variable, origin))
+    return tuple(result)
 
 
 def tile_relation(problem: Problem, einsum: str, node: int, tensor: str) -> str:
@@ -74,13 +74,13 @@ def tile_relation(problem: Problem, einsum: str, node: int, tensor: str) -> str:
 
 
 def _iteration_space(e: Einsum) -> list[str]:
-    found = []
+    result = []
     for c in e.constraints:
         if c.kind == "mod":
-            found.append(f"({_text(c.expr)}) mod {c.modulus} = 0")
+            result.append(f"({_text(c.expr)}) mod {c.modulus} = 0")
         else:
-            found.append(f"{_text(c.expr)} {'>=' if c.kind == 'ge' else '='} 0")
-    return found
+            result.append(f"{_text(c.expr)} {'>=' if c.kind == 'ge' else '='} 0")
+    return result
 
 
 def _text(x: Affine) -> str:
@@ -138,10 +138,10 @@ class Explanation(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """The sections one below the other."""
-        found: list[Block] = [Line(self.subject)]
+        result: list[Block] = [Line(self.subject)]
         for heading, body in self.sections:
-            found += [Line(f"  {heading}"), *(Line(f"    {b}") for b in body)]
-        return found
+            result += [Line(f"  {heading}"), *(Line(f"    {b}") for b in body)]
+        return result
 
     def __repr__(self) -> str:
         return str(self).rstrip()
@@ -243,30 +243,32 @@ def _retained(counts: Counts, b: Buffet) -> list[tuple[str, tuple[str, ...]]]:
         return []
     names = [c.name for c in counters(counts.problem, b.einsums[0], b.node)]
     try:
-        found = retained_window(cascade, tree, (b.node, b.tensor), b.einsums, b.reuse, names)
+        result = retained_window(cascade, tree, (b.node, b.tensor), b.einsums, b.reuse, names)
     except Refused as refusal:
         return [("kept from the visit before", (refusal.message,))]
-    if found is None:
+    if result is None:
         return [("kept from the visit before", ("nothing",))]
     bits = counts.bits(b.tensor)
-    most = f"at most {found[1]} elements x {bits} bits = {found[1] * bits} bits"
-    return [("kept from the visit before", (str(found[0]), most))]
+    most = f"at most {result[1]} elements x {bits} bits = {result[1] * bits} bits"
+    return [("kept from the visit before", (str(result[0]), most))]
 
 
 def _accesses(counts: Counts, einsum: str, b: Buffet) -> tuple[str, ...]:
-    found = next(
+    result = next(
         (t for t in counts.analysis.traffic if (t.einsum, t.node, t.tensor) == (einsum, b.node, b.tensor)),
         Traffic(einsum, b.node, b.component, b.tensor),
     )
-    below = "operands and partial sums of compute" if counts.is_innermost(found) else "fills of storage below"
-    above = "results of compute" if counts.is_innermost(found) else "drains from below"
+    below = (
+        "operands and partial sums of compute" if counts.is_innermost(result) else "fills of storage below"
+    )
+    above = "results of compute" if counts.is_innermost(result) else "drains from below"
     bits, times = counts.bits(b.tensor), counts.executions(einsum)
     each = f"x {bits} bits" + (f" x {times} executions" if times > 1 else "")
     return (
-        f"reads: {found.reads_fill} for {below} + {found.reads_drain} to drain to the parent "
-        f"= {found.reads} elements {each} = {found.reads * bits * times} bits",
-        f"writes: {found.writes_fill} by fills from the parent + {found.writes_drain} by {above} "
-        f"= {found.writes} elements {each} = {found.writes * bits * times} bits",
+        f"reads: {result.reads_fill} for {below} + {result.reads_drain} to drain to the parent "
+        f"= {result.reads} elements {each} = {result.reads * bits * times} bits",
+        f"writes: {result.writes_fill} by fills from the parent + {result.writes_drain} by {above} "
+        f"= {result.writes} elements {each} = {result.writes * bits * times} bits",
     )
 
 
@@ -304,21 +306,21 @@ def _overlapped(report: Report, einsum: str, mine: list[Buffet]) -> tuple[str, .
 def _closed(report: Report, einsum: str, b: Buffet) -> tuple[tuple[str, ...], list[str]]:
     """The tile and the accesses as functions of the tile sizes, in words and in LaTeX."""
     try:
-        found = report.symbolic
+        result = report.symbolic
     except NotSeparable as refusal:
         return (f"none: {refusal.message}",), []
     from sympy import latex
 
     key = (b.node, b.tensor)
-    buffet = next(f for f in found.analysis.buffets if (f.node, f.tensor) == key)
+    buffet = next(f for f in result.analysis.buffets if (f.node, f.tensor) == key)
     parts = [("tile", buffet.tile_max), ("visits", buffet.visits)]
-    for t in found.analysis.traffic:
+    for t in result.analysis.traffic:
         if (t.einsum, t.node, t.tensor) == (einsum, *key):
             parts += [("reads", t.reads_fill + t.reads_drain), ("writes", t.writes_fill + t.writes_drain)]
-    shown = [(name, found.renderer.form(form)) for name, form in parts]
+    shown = [(name, result.renderer.form(form)) for name, form in parts]
     lines = [f"{name} = {form} elements" if name != "visits" else f"{name} = {form}" for name, form in shown]
     equations = [rf"\text{{{name}}} &= {latex(form)}" for name, form in shown]
-    return (f"in {', '.join(found.symbols) or 'no symbol'}", *lines), equations
+    return (f"in {', '.join(result.symbols) or 'no symbol'}", *lines), equations
 
 
 def _equations(counts: Counts, b: Buffet) -> list[str]:

@@ -78,18 +78,18 @@ def _sparse_data(report: Report) -> Json:
 
 def _tiling_data(report: Report) -> Json:
     try:
-        found = report.tiling
+        result = report.tiling
     except Refused as refusal:
         return {"refused": refusal.message, "remedy": refusal.remedy}
     return {
-        "label": found.label,
+        "label": result.label,
         "total": {
-            "cycles": found.total_cycles,
-            "latency_s": found.total_latency,
-            "energy_J": found.total_energy,
+            "cycles": result.total_cycles,
+            "latency_s": result.total_latency,
+            "energy_J": result.total_energy,
         },
-        "notes": list(found.notes),
-        "tables": found.tables_data(),
+        "notes": list(result.notes),
+        "tables": result.tables_data(),
     }
 
 
@@ -98,24 +98,24 @@ def save_sparse_files(report: Report, target: Path, parquet: bool) -> list[Path]
     and pictures of the spec. What is refused is left out: report.json says why."""
     from polymodel.report.show import show_pictures
 
-    found: list[Path] = []
+    result: list[Path] = []
     if says_sparse(report.problem):
-        found += _named(report.sparse, "sparse", target, parquet)
+        result += _named(report.sparse, "sparse", target, parquet)
         report.sparse.to_html(target / "sparse.html")
-        found.append(target / "sparse.html")
+        result.append(target / "sparse.html")
     if says_tiles(report.problem):
-        found += _named(report.tiling, "tiling", target, parquet)
+        result += _named(report.tiling, "tiling", target, parquet)
     problem = report.problem
-    return [*found, *show_pictures(target, problem.cascade, problem.hierarchy, problem.tree)]
+    return [*result, *show_pictures(target, problem.cascade, problem.hierarchy, problem.tree)]
 
 
 def _named(answer: Answer, lead: str, target: Path, parquet: bool) -> list[Path]:
     """A CSV file per table, and one of parquet if asked for, behind a word that says whose they are."""
-    found = []
+    result = []
     for name, table in answer.listed():
-        found.append(target / f"{lead}_{name}.csv")
-        write_csv(table, found[-1])
+        result.append(target / f"{lead}_{name}.csv")
+        write_csv(table, result[-1])
         if parquet:
-            found.append(target / f"{lead}_{name}.parquet")
-            write_parquet(table.frame(), found[-1])
-    return found
+            result.append(target / f"{lead}_{name}.parquet")
+            write_parquet(table.frame(), result[-1])
+    return result

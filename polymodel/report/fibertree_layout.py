@@ -127,10 +127,10 @@ class Chosen:
     @property
     def drawn(self) -> tuple[int, ...]:
         """Fibers drawn per rank."""
-        found = [0] * len(self.fibers)
+        result = [0] * len(self.fibers)
         for fiber in self.root.walk() if self.root else ():
-            found[fiber.rank] += 1
-        return tuple(found)
+            result[fiber.rank] += 1
+        return tuple(result)
 
 
 def coordinate_text(coordinate: Coordinate) -> str:

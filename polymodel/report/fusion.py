@@ -18,14 +18,14 @@ from polymodel.view.table import Cell, Column, Table
 
 def unbound(problem: Problem) -> dict[str, dict[int, Tie]]:
     """Per Einsum the loops above it that bind none of its variables; Einsums without any are left out."""
-    found: dict[str, dict[int, Tie]] = {}
+    result: dict[str, dict[int, Tie]] = {}
     for einsum in problem.tree.einsums:
         mine: dict[int, Tie] = {
             i: t for i, t in ties(problem.cascade, problem.tree, einsum).items() if t != "bound"
         }
         if mine:
-            found[einsum] = mine
-    return found
+            result[einsum] = mine
+    return result
 
 
 def retained(problem: Problem) -> Problem:
@@ -66,19 +66,19 @@ def _moved(
     ids = iter(range(10**9))
 
     def visit(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        found: list[Node] = []
+        result: list[Node] = []
         for node in nodes:
             here = next(ids)
             for (component, reuse), tensors in lifted.get(here, {}).items():
-                found.append(StorageNode(component, tuple(tensors), reuse))
+                result.append(StorageNode(component, tuple(tensors), reuse))
             if isinstance(node, Split):
-                found.append(replace(node, branches=tuple(visit(b) for b in node.branches)))
+                result.append(replace(node, branches=tuple(visit(b) for b in node.branches)))
             elif isinstance(node, StorageNode):
                 left = tuple(t for t in node.tensors if t not in gone.get(here, ()))
-                found += [replace(node, tensors=left)] if left else []
+                result += [replace(node, tensors=left)] if left else []
             else:
-                found.append(node)
-        return tuple(found)
+                result.append(node)
+        return tuple(result)
 
     return replace(tree, nodes=visit(tree.nodes))
 
@@ -86,7 +86,7 @@ def _moved(
 def recompute_factors(counts: Counts) -> dict[str, tuple[int, float]]:
     """Per Einsum below a loop that does not bind it: different iterations executed, operations over them."""
     problem = counts.problem
-    found: dict[str, tuple[int, float]] = {}
+    result: dict[str, tuple[int, float]] = {}
     names = unbound(problem)
     parts = executed(problem.cascade, problem.tree) if names else {}
     operations = {c.einsum: c.operations for c in counts.analysis.compute}
@@ -94,8 +94,8 @@ def recompute_factors(counts: Counts) -> dict[str, tuple[int, float]]:
         different = 1
         for part in parts[einsum]:
             different *= points(part.text, len(part.loops), len(part.variables))
-        found[einsum] = different, operations[einsum] / different if different else 1.0
-    return found
+        result[einsum] = different, operations[einsum] / different if different else 1.0
+    return result
 
 
 def fusion(counts: Counts, kept: Analysis | None, notes: tuple[str, ...] = ()) -> Table:
@@ -146,5 +146,5 @@ def _loops(tree: LoopTree, einsum: str, kinds: dict[int, Tie], kind: str) -> str
 
 
 def _reads(counts: Counts, analysis: Analysis, key: tuple[str, str, str]) -> int:
-    found = sum(t.reads for t in analysis.traffic if (t.einsum, t.component, t.tensor) == key)
-    return found * counts.executions(key[0]) * counts.bits(key[2])
+    result = sum(t.reads for t in analysis.traffic if (t.einsum, t.component, t.tensor) == key)
+    return result * counts.executions(key[0]) * counts.bits(key[2])

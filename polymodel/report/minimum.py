@@ -187,11 +187,11 @@ def _solutions(equations: Sequence[Expression], symbols: Sequence[Any]) -> list[
     if len(symbols) == 1:
         return [{symbols[0]: v} for v in sympy.solve(equations[0], symbols[0])]
     x, y = symbols
-    found: list[dict[Any, Any]] = []
+    result: list[dict[Any, Any]] = []
     for factor, _ in sympy.factor_list(equations[1])[1]:
         if not factor.has(x) or not factor.has(y):
             continue
         for ratio in sympy.solve(factor, y):
             for v in sympy.solve(sympy.numer(sympy.together(equations[0].subs(y, ratio))), x):
-                found.append({x: v, y: sympy.simplify(ratio.subs(x, v))})
-    return found
+                result.append({x: v, y: sympy.simplify(ratio.subs(x, v))})
+    return result

@@ -212,7 +212,7 @@ def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
         colour, marker = SHADES[number % len(SHADES)], MARKERS[number % len(MARKERS)]
         # Those that are nearly at one place: earlier ones stay visible behind later, smaller ones.
         size = 7 + 5 * (len(stacks) - 1 - number) / max(len(stacks) - 1, 1)
-        label = _told(stack) if number < LISTED else ""
+        label = _point_note(stack) if number < LISTED else ""
         at = per * p.intensity
         ax.plot([at], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
     ax.set_xscale("log")
@@ -234,14 +234,14 @@ def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
 
 def _stacks(points: Sequence[RooflinePoint]) -> list[list[RooflinePoint]]:
     """Points that would hide each other, with the same limit: one marker stands for them."""
-    found: dict[tuple[object, ...], list[RooflinePoint]] = {}
+    result: dict[tuple[object, ...], list[RooflinePoint]] = {}
     for p in points:
         place = (round(math.log10(v), 1) for v in (p.intensity, p.achieved))
-        found.setdefault((*place, p.limiting, p.memory), []).append(p)
-    return list(found.values())
+        result.setdefault((*place, p.limiting, p.memory), []).append(p)
+    return list(result.values())
 
 
-def _told(stack: Sequence[RooflinePoint]) -> str:
+def _point_note(stack: Sequence[RooflinePoint]) -> str:
     """Who stands there, and what limits them; also where that is neither part of the roof."""
     p = stack[0]
     names = ", ".join(short(q.einsum, NAME if len(stack) == 1 else NAME // 2) for q in stack[:SIDE_BY_SIDE])

@@ -251,8 +251,8 @@ def cell_counts(tensor: SparseTensor, bins: int) -> tuple[Ints, tuple[int, int]]
     steps = tuple(-(-s // bins) for s in tensor.shape)
     shape = tuple(-(-s // step) for s, step in zip(tensor.shape, steps, strict=True))
     at = (tensor.coords[0] // steps[0]) * shape[1] + tensor.coords[1] // steps[1]
-    found: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape).astype(np.int64)
-    return found, (steps[0], steps[1])
+    result: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape).astype(np.int64)
+    return result, (steps[0], steps[1])
 
 
 def plot_occupancies(

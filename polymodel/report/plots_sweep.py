@@ -90,12 +90,12 @@ def fronts(ax: Axes) -> dict[int, list[PathCollection]]:
     """The fronts in a picture, from 1, each with the points of every mapping."""
     from matplotlib.collections import PathCollection
 
-    found: dict[int, list[PathCollection]] = {}
+    result: dict[int, list[PathCollection]] = {}
     for points in ax.collections:
         kind, _, rest = (points.get_gid() or "").partition("-")
         if kind == "front" and isinstance(points, PathCollection):
-            found.setdefault(int(rest.partition("-")[0]), []).append(points)
-    return found
+            result.setdefault(int(rest.partition("-")[0]), []).append(points)
+    return result
 
 
 def shown_values(ax: Axes, k: int) -> NDArray[np.float64]:

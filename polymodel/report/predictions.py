@@ -52,12 +52,12 @@ class Predictions(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """A table per tensor."""
-        found: list[Block] = []
+        result: list[Block] = []
         own = [c.name for c in self.table("quantities").columns[1:]]
         for name in dict.fromkeys(p.tensor for p in self.found):
             mine = self.table("quantities").only("tensor", *own).of(name)
-            found += [Section(name, mine, opened=True), Line()]
-        return [*found, *notes(self.notes)]
+            result += [Section(name, mine, opened=True), Line()]
+        return [*result, *notes(self.notes)]
 
 
 def _row(p: Prediction) -> tuple[Cell, ...]:

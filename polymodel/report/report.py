@@ -109,8 +109,8 @@ class Report(Evaluated):
         """The phase in which a memory holds most, who is in it and why; arguments as for `timeline`."""
         from polymodel.report.timeline import peak, timeline
 
-        found = peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
-        return replace(found, sources=files_of(self.spec))
+        result = peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
+        return replace(result, sources=files_of(self.spec))
 
     def plot_timeline(
         self, component: str, measure: Measure = "tile", ax: Axes | None = None, *, limit: int = 100_000
@@ -119,8 +119,8 @@ class Report(Evaluated):
         from polymodel.report.plots_timeline import timeline_axes
         from polymodel.report.timeline import timeline
 
-        found = timeline(self, component, measure, limit)
-        return timeline_axes(found, self.problem.hierarchy[component].size_bits, ax)
+        result = timeline(self, component, measure, limit)
+        return timeline_axes(result, self.problem.hierarchy[component].size_bits, ax)
 
     def plot(self, what: str = "working_sets", ax: Axes | None = None) -> Axes:
         """A picture: `working_sets`, `energy`, `roofline` or `group_roofline`, drawn into `ax` or a new
@@ -168,8 +168,8 @@ class Report(Evaluated):
         from polymodel.report.export import save_sparse_files
 
         with self.keeping():
-            found = super().save(folder, live=live, parquet=parquet, command=command)
-            return (*found, *save_sparse_files(self, Path(folder), parquet))
+            result = super().save(folder, live=live, parquet=parquet, command=command)
+            return (*result, *save_sparse_files(self, Path(folder), parquet))
 
     def whole_text(self, *, live: bool = False) -> str:
         """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""

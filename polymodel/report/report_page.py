@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def node_tips(report: Report) -> dict[int, str]:
     """Lines for each node of the LoopTree by its number: tiles and traffic, what a loop is around, costs."""
-    found: dict[int, list[str]] = {}
+    result: dict[int, list[str]] = {}
     moved = _moved(report)
     seen = set()
     for row in report.table("tiles", live=False).records():
@@ -43,28 +43,28 @@ def node_tips(report: Report) -> dict[int, str]:
         read, written = moved.get((node, tensor), (0, 0))
         bits, visits = row["tile_bits"], row["visits"]
         assert isinstance(bits, int)
-        found.setdefault(node, []).append(
+        result.setdefault(node, []).append(
             f"{tensor}: tile {engineering(bits, 'bit')}, {visits} visits; "
             f"reads {engineering(read, 'bit')}, writes {engineering(written, 'bit')}"
         )
     tree = report.problem.tree
     for here, node_, _ in tree.walk():
         if isinstance(node_, Loop):
-            found[here] = [f"around {', '.join(tree.below.get(here, ()))}"]
+            result[here] = [f"around {', '.join(tree.below.get(here, ()))}"]
         elif isinstance(node_, ComputeNode):
-            found[here] = list(_costs(report, node_.einsum))
-    return {here: "\n".join(lines) for here, lines in found.items()}
+            result[here] = list(_costs(report, node_.einsum))
+    return {here: "\n".join(lines) for here, lines in result.items()}
 
 
 def _moved(report: Report) -> dict[tuple[int, str], tuple[int, int]]:
     """Bits read and written at each (node, tensor), all instances and executions."""
     counts = report.counts
-    found: dict[tuple[int, str], tuple[int, int]] = {}
+    result: dict[tuple[int, str], tuple[int, int]] = {}
     for t in report.analysis.traffic:
         scale = counts.bits(t.tensor) * counts.executions(t.einsum)
-        read, written = found.get((t.node, t.tensor), (0, 0))
-        found[t.node, t.tensor] = read + t.reads * scale, written + t.writes * scale
-    return found
+        read, written = result.get((t.node, t.tensor), (0, 0))
+        result[t.node, t.tensor] = read + t.reads * scale, written + t.writes * scale
+    return result
 
 
 def _costs(report: Report, einsum: str) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _costs(report: Report, einsum: str) -> Iterator[str]:
 
 def component_tips(report: Report) -> dict[str, str]:
     """Lines for each component by its name: energy, the longest time of use, the largest working set."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     total = report.total_energy
     for c in report.problem.hierarchy.components:
         lines = []
@@ -96,8 +96,8 @@ def component_tips(report: Report) -> dict[str, str]:
         if peaks:
             most = max(peaks, key=lambda n: n.bits)
             lines.append(f"holds at most {engineering(most.bits, 'bit')}, during {most.einsum}")
-        found[c.name] = lines
-    return {name: "\n".join(lines) for name, lines in found.items()}
+        result[c.name] = lines
+    return {name: "\n".join(lines) for name, lines in result.items()}
 
 
 OPENED = ("summary", "bottleneck")  # tables that are unfolded at first
@@ -148,8 +148,8 @@ def parts(report: Report, live: bool, plots: bool, command: str) -> list[Part]:
     """
     tables = _tables(report, live)
     first, rest = ([t for t in tables if t.opened is way] for way in (True, False))
-    found = [*first, *_pictures(report), *(_plots(report) if plots else ()), *rest]
-    return [*found, *_zeros(report), *provenance(report, command)]
+    result = [*first, *_pictures(report), *(_plots(report) if plots else ()), *rest]
+    return [*result, *_zeros(report), *provenance(report, command)]
 
 
 def _pictures(report: Report) -> list[Part]:
@@ -174,7 +174,7 @@ def _plots(report: Report) -> list[Part]:
 
 
 def _tables(report: Report, live: bool) -> list[Part]:
-    found = []
+    result = []
     for name, declared in report.declared.items():
         table = report.table(name, live=live)
         if name in ("fusion", "pipelines", "area") and not table.rows:
@@ -182,18 +182,18 @@ def _tables(report: Report, live: bool) -> list[Part]:
         if "cycles" in table.units and not any(table.column("cycles")):
             table = table.only(*(c.name for c in table.columns if c.name != "cycles"))  # no clock
         section = Section("", table, about=declared.words)
-        found.append(Part(f"Table: {declared.title}", [section], opened=name in OPENED))
-    return found
+        result.append(Part(f"Table: {declared.title}", [section], opened=name in OPENED))
+    return result
 
 
 def _zeros(report: Report) -> list[Part]:
     """What the spec says of zeros: the sparse report, and tiles."""
-    found = []
+    result = []
     if says_sparse(report.problem):
-        found.append(Part("On sparse data", report.sparse.flat(), opened=True))
+        result.append(Part("On sparse data", report.sparse.flat(), opened=True))
     if says_tiles(report.problem):
-        found.append(Part("Cut into tiles", _tiling(report), opened=True))
-    return found
+        result.append(Part("Cut into tiles", _tiling(report), opened=True))
+    return result
 
 
 def _tiling(report: Report) -> list[Block]:
@@ -210,14 +210,14 @@ Shown = tuple[str, str, tuple[str, ...]]  # title, picture, notes
 def plots_of(report: Report) -> list[Shown]:
     """Working sets, energy, roofline (of groups as well, where Einsums are fused), and over time each memory
     that holds anything."""
-    found: list[Shown] = []
+    result: list[Shown] = []
     groups = ["group_roofline"] if len(report.grouped) < len(report.costs.roofline) else []
     for name in ("working_sets", "energy", "roofline", *groups):
         figure, ax = blank(8, plot_height(report, name))
         plot(report, name, ax)
         title = f"Plot: {name.replace('_', ' ')}"
-        found.append((title, inline(figure, title, f"p{len(found)}"), ()))
-    return [*found, *_over_time(report, len(found))]
+        result.append((title, inline(figure, title, f"p{len(result)}"), ()))
+    return [*result, *_over_time(report, len(result))]
 
 
 def _over_time(report: Report, number: int) -> Iterator[Shown]:

@@ -90,13 +90,13 @@ def search_title(what: str, spec: Spec) -> str:
 
 def picked(total: int, first: Sequence[int]) -> tuple[int, ...]:
     """Which of `total` rows are shown with their mapping: `first`, then some spread over all, in order."""
-    found = dict.fromkeys(first)
+    result = dict.fromkeys(first)
     spread = min(total, MOST_TREES)
     for k in range(spread):
-        if len(found) >= MOST_TREES:
+        if len(result) >= MOST_TREES:
             break
-        found[round(k * (total - 1) / max(spread - 1, 1))] = None
-    return tuple(sorted(found))
+        result[round(k * (total - 1) / max(spread - 1, 1))] = None
+    return tuple(sorted(result))
 
 
 def search_figures(found: Finding) -> list[Block]:

@@ -81,19 +81,19 @@ def show_pictures(
     folder: Path, workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None
 ) -> tuple[Path, ...]:
     """cascade.svg, architecture.svg and looptree.svg in `folder`, which is made if it is missing."""
-    found = []
+    result = []
     of_cascade, of_arch, of_mapping = (folder / name for name in PICTURES)
     if workload is not None:
-        found.append((of_cascade, cascade_svg(workload)))
+        result.append((of_cascade, cascade_svg(workload)))
     if arch is not None:
-        found.append((of_arch, architecture_svg(arch)))
+        result.append((of_arch, architecture_svg(arch)))
     if mapping is not None:
-        found.append((of_mapping, looptree_svg(mapping, workload)))
-    if not found:
+        result.append((of_mapping, looptree_svg(mapping, workload)))
+    if not result:
         what = f"{folder}: there is nothing to draw, no workload, architecture or mapping that stands by now"
         raise SpecError([Diagnostic(what, "leave out --out; what waits for data is shown as text")])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for file, text in found:
+        for file, text in result:
             write_text(file, text)
-    return tuple(file for file, _ in found)
+    return tuple(file for file, _ in result)

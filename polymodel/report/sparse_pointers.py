@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 def pointers(report: Report) -> list[tuple[str, str]]:
     """Where sparse figures are to be had, counting nothing, as (name, text)."""
-    found = []
+    result = []
     if says_sparse(report.problem):
-        found.append(("sparse data", "not in these figures, which count every zero: report.sparse"))
+        result.append(("sparse data", "not in these figures, which count every zero: report.sparse"))
     if says_tiles(report.problem):
-        found.append(("in tiles", "not in these figures, which count every zero: report.tiling"))
-    return found
+        result.append(("in tiles", "not in these figures, which count every zero: report.tiling"))
+    return result
 
 
 def sparse_figures(report: Report) -> list[tuple[str, str]]:
     """The sparse figures themselves, for a page that has their sections too, as (name, text)."""
-    found = []
+    result = []
     if says_sparse(report.problem):
         sparse = report.sparse
         spent = f"{engineering(sparse.total_latency, 's')}, {engineering(sparse.total_energy, 'J')}"
-        found.append(("sparse data", f'{spent} ({sparse.label}): see "On sparse data" below'))
+        result.append(("sparse data", f'{spent} ({sparse.label}): see "On sparse data" below'))
     if says_tiles(report.problem):
-        found.append(("in tiles", _tiled(report)))
-    return found
+        result.append(("in tiles", _tiled(report)))
+    return result
 
 
 def verdict(report: Report) -> tuple[bool, str]:
@@ -41,8 +41,8 @@ def verdict(report: Report) -> tuple[bool, str]:
         return report.feasible, words[report.feasible]
     sparse = report.sparse
     wrong = "; ".join(str(v) for v in sparse.result.violations)
-    found = f"{words[sparse.feasible]} on sparse data ({sparse.label}{': ' + wrong if wrong else ''})"
-    return sparse.feasible, f"{found}; {words[report.feasible]} with every zero stored"
+    result = f"{words[sparse.feasible]} on sparse data ({sparse.label}{': ' + wrong if wrong else ''})"
+    return sparse.feasible, f"{result}; {words[report.feasible]} with every zero stored"
 
 
 def _tiled(report: Report) -> str:

@@ -209,7 +209,7 @@ def fanout_text(component: Component) -> str:
     return f"{short(component.name)}: {dims}"
 
 
-def _told(hierarchy: Hierarchy, component: Component, tips: Mapping[str, str]) -> str:
+def _component_note(hierarchy: Hierarchy, component: Component, tips: Mapping[str, str]) -> str:
     """Everything about one component, a line each."""
     lines = [f"{component.name} ({component.kind})", *facts(component)]
     if (many := hierarchy.instances(component.name)) > 1:
@@ -250,7 +250,7 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
         if bottom is not None:
             lines.append(line(x, bottom, x, y))
         drawn_shape = shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", "")))
-        shapes.append(node(drawn_shape, _told(hierarchy, c, tips or {})))
+        shapes.append(node(drawn_shape, _component_note(hierarchy, c, tips or {})))
         bottom = y + h
         y = bottom + BOX_GAP
     y = (bottom or y) + PAD

@@ -264,10 +264,10 @@ def cascade_svg(cascade: Cascade) -> str:
     flows = _flows(cascade)
     ends = [(number[a], number[b]) for a, b, _ in flows]
     plan = layered(items, [(min(pair), max(pair)) for pair in ends])
-    body = [_edge(leg, [_told_edge(*flows[e]) for e in leg.edges]) for leg in plan.legs]
+    body = [_edge(leg, [_edge_note(*flows[e]) for e in leg.edges]) for leg in plan.legs]
     for (kind, name), words, item, (x, y) in zip(names, labels, items, plan.places, strict=True):
         drawn = _box(cascade, kind, name, words, item, (x, y))
-        body.append(node(drawn, _told(cascade, kind, name)))
+        body.append(node(drawn, _box_note(cascade, kind, name)))
     return _whole(cascade, plan, body)
 
 
@@ -284,22 +284,22 @@ Named = tuple[str, str]  # "einsum" or "tensor", and the name
 
 def _in_order(cascade: Cascade) -> list[Named]:
     """Every box, each after all that flows into it."""
-    found: dict[Named, None] = {}
+    result: dict[Named, None] = {}
     for e in cascade:
-        found.update(dict.fromkeys(("tensor", a.tensor) for a in e.inputs))
-        found["einsum", e.name] = None
-        found.update(dict.fromkeys(("tensor", a.tensor) for a in e.outputs))
-    return list(found)
+        result.update(dict.fromkeys(("tensor", a.tensor) for a in e.inputs))
+        result["einsum", e.name] = None
+        result.update(dict.fromkeys(("tensor", a.tensor) for a in e.outputs))
+    return list(result)
 
 
 def _flows(cascade: Cascade) -> list[tuple[Named, Named, TensorAccess]]:
     """Each access as (from, to, access)."""
-    found = []
+    result = []
     for e in cascade:
         for a in e.accesses:
             ends: tuple[Named, Named] = ("tensor", a.tensor), ("einsum", e.name)
-            found.append((*(ends[::-1] if a.output else ends), a))
-    return found
+            result.append((*(ends[::-1] if a.output else ends), a))
+    return result
 
 
 def kind_of(cascade: Cascade, tensor: str) -> str:
@@ -346,7 +346,7 @@ def _formula(e: Einsum) -> tuple[str, ...]:
     return (*lines, *(short(r, WIDE + 8) for r in remarks(e) if r != "copy"))
 
 
-def _told(cascade: Cascade, kind: str, name: str) -> str:
+def _box_note(cascade: Cascade, kind: str, name: str) -> str:
     """Everything about one box, a line each."""
     if kind == "einsum":
         e = cascade[name]
@@ -371,7 +371,7 @@ def _told(cascade: Cascade, kind: str, name: str) -> str:
     return "\n".join([*lines, *([f"read by {readers}"] if readers else [])])
 
 
-def _told_edge(a: Named, b: Named, access: TensorAccess) -> str:
+def _edge_note(a: Named, b: Named, access: TensorAccess) -> str:
     pairs = zip(access.ranks, access.projection, strict=True)
     return f"{a[1]} → {b[1]}: {access.tensor}[{', '.join(f'{rank}={x}' for rank, x in pairs)}]"
 

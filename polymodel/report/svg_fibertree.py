@@ -83,8 +83,8 @@ def draw_fibertrees(tensors: Sequence[Drawable], *, title: str = "", limit: int 
         raise not_a("list of tensors", "draw_fibertrees", given, "write [tensor], or call draw_fibertree")
     if not tensors:
         raise SpecError([Diagnostic("there is no tensor to draw", "give at least one", "tensors")])
-    found = [levels(t) for t in tensors]
-    return _drawing(tuple(fibertree(t, limit=limit, ranks=ranks_of(found)) for t in found), title)
+    result = [levels(t) for t in tensors]
+    return _drawing(tuple(fibertree(t, limit=limit, ranks=ranks_of(result)) for t in result), title)
 
 
 def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Drawing:
@@ -92,13 +92,13 @@ def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Draw
 
     Refused for more than 16 parts.
     """
-    found = levels(tensor)
-    if len(found.ranks) < 2:
-        raise SpecError([Diagnostic(f"{found.name} has {len(found.ranks)} ranks: it has no parts to draw")])
-    trees = tuple(fibertree(part, limit=limit, ranks=found.ranks) for part in _parts(found))
+    result = levels(tensor)
+    if len(result.ranks) < 2:
+        raise SpecError([Diagnostic(f"{result.name} has {len(result.ranks)} ranks: it has no parts to draw")])
+    trees = tuple(fibertree(part, limit=limit, ranks=result.ranks) for part in _parts(result))
     if not trees:
-        return _drawing((fibertree(found, title=title),))
-    return _drawing(trees, title or f"{found.name} as its parts")
+        return _drawing((fibertree(result, title=title),))
+    return _drawing(trees, title or f"{result.name} as its parts")
 
 
 def ranks_of(tensors: Sequence[DrawnFibertree]) -> tuple[str, ...]:

@@ -94,10 +94,10 @@ def accesses(counts: Counts) -> Table:
 
 def _by_buffet(traffic: Iterable[Traffic]) -> dict[tuple[str, int, str], list[Traffic]]:
     """(Einsum, storage node, tensor) -> its rows of traffic."""
-    found: dict[tuple[str, int, str], list[Traffic]] = {}
+    result: dict[tuple[str, int, str], list[Traffic]] = {}
     for t in traffic:
-        found.setdefault((t.einsum, t.node, t.tensor), []).append(t)
-    return found
+        result.setdefault((t.einsum, t.node, t.tensor), []).append(t)
+    return result
 
 
 def _moved(rows: Iterable[Traffic]) -> int:

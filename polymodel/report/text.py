@@ -25,23 +25,23 @@ def headline(report: Report) -> list[tuple[str, str]]:
     spent = engineering(report.total_latency, "s")
     own = {"workload": problem.cascade.name, "architecture": problem.hierarchy.name}
     own["mapping"] = problem.tree.name
-    found = [(k, report.names.get(k) or n) for k, n in own.items() if report.names.get(k) or n]
-    found += [
+    result = [(k, report.names.get(k) or n) for k, n in own.items() if report.names.get(k) or n]
+    result += [
         ("latency", spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"),
         ("energy", engineering(report.total_energy, "J")),
         ("operations", engineering(sum(t.operations for t in costs.latency))),
     ]
     if report.total_area:
-        found.append(("area", engineering(report.total_area, "m^2")))
+        result.append(("area", engineering(report.total_area, "m^2")))
     overlap = "overlap compute" if costs.assume_overlap else "wait where buffering is single, else overlap"
-    found.append(("transfers", overlap))
+    result.append(("transfers", overlap))
     free = dict.fromkeys(
         f"{i.component} {i.action}" for i in costs.energy if i.count and i.provenance == "default"
     )
     if free and report.total_energy:
-        found.append(("costs nothing", f"{', '.join(free)}: no energy is given"))
-    found.append(("counted by", f"engine {report.analysis.engine} in {engineering(report.seconds, 's')}"))
-    return found
+        result.append(("costs nothing", f"{', '.join(free)}: no energy is given"))
+    result.append(("counted by", f"engine {report.analysis.engine} in {engineering(report.seconds, 's')}"))
+    return result
 
 
 def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tuple[str, ...]]]:

@@ -94,7 +94,7 @@ class HeldTouches:
         return steps.dropped(self.traces[position], *orders, position == idle)
 
 
-def held(producer: View, consumer: View, users: tuple[View, ...]) -> HeldTouches:
+def node_touches(producer: View, consumer: View, users: tuple[View, ...]) -> HeldTouches:
     """The touches of a node; every view has the loops above it, `users` are all of them."""
     blocks = joint_blocks(users, partition(users))
     return HeldTouches(touch((producer,), blocks), touch((consumer,), blocks), touch(users, blocks))
@@ -102,12 +102,12 @@ def held(producer: View, consumer: View, users: tuple[View, ...]) -> HeldTouches
 
 def innermost_dependent(node: Touch) -> int:
     """The innermost temporal axis on which the tile depends, -1 if there is none."""
-    found = -1
+    result = -1
     for factor in node.factors:
         for q, axis in enumerate(factor.temporal):
-            if axis > found and steps.depends(factor.text, len(factor.spatial), len(factor.temporal), q):
-                found = axis
-    return found
+            if axis > result and steps.depends(factor.text, len(factor.spatial), len(factor.temporal), q):
+                result = axis
+    return result
 
 
 def lost(node: HeldTouches, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | None:
@@ -136,7 +136,7 @@ def scattered(node: HeldTouches) -> dict[int, int] | None:
     return None
 
 
-def kept_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
+def retained_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
     """The temporal axes over whose steps the policy lets elements stay."""
     if not reuse.carries:
         return ()
@@ -168,7 +168,7 @@ def _losses(node: HeldTouches, reuse: Reuse) -> Iterator[Query]:
     """All ways to lose an element; each asks every factor one question."""
     for axis in node.all.spatial:
         yield partial(node.elsewhere, axis)
-    kept = kept_axes(node.all, reuse)
+    kept = retained_axes(node.all, reuse)
     for axis in node.all.temporal:
         if axis not in kept:
             yield partial(node.revisited, axis)
@@ -214,10 +214,10 @@ def executed(
     `reuse` overrides the policies that say what is still held. Raises Unexecutable for what
     has no order of execution, Refused for what is not covered.
     """
-    found = _Inference(cascade, tree, reuse)
+    result = _Inference(cascade, tree, reuse)
     for name in reversed(tree.einsums):
-        found.of(name)
-    return {name: found.parts[name] for name in tree.einsums}
+        result.of(name)
+    return {name: result.parts[name] for name in tree.einsums}
 
 
 @dataclass(frozen=True)
@@ -405,7 +405,7 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
     Within a visit of the storage the first need of an element counts; at its first stamp, only what
     did not stay from the visit before.
     """
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for f in needed.factors:
         outer = sum(1 for a in f.spatial if a < above), sum(1 for a in f.temporal if a < above)
         text = needs.first_need(f.text, len(f.spatial), len(f.temporal), *outer)
@@ -414,11 +414,11 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
                 f"several instances would produce the same elements of {tensor} into one storage at one time",
                 f"store {tensor} below the spatial loop, or make that loop temporal",
             )
-        found[f.block] = text
+        result[f.block] = text
     remaining: set[int] = set()  # blocks of axes further in over whose steps not all stays
-    for axis in sorted(kept_axes(held, policy), reverse=True):
-        _subtract_stayed(found, needed, held, axis, remaining)
-    return found
+    for axis in sorted(retained_axes(held, policy), reverse=True):
+        _subtract_stayed(result, needed, held, axis, remaining)
+    return result
 
 
 def _subtract_stayed(
@@ -468,15 +468,15 @@ def _parts(
 ) -> tuple[ExecutedPart, ...]:
     """What of each block executes: the iterations that make what is missing, with their own loops."""
     factors = {f.block: f for f in stamps.factors}
-    found = []
+    result = []
     for number, block in enumerate(blocks):
         f = factors.get(number)
         variables = tuple(v for v in own.einsum.rank_variables if (d.name, v) in block.variables)
         positions = (*f.spatial, *f.temporal) if f else ()
         if positions or variables:
             outer = tuple(d.loops[p] for p in positions)
-            found.append(_part(d, own, block, variables, outer, texts.get(number)))
-    return tuple(found)
+            result.append(_part(d, own, block, variables, outer, texts.get(number)))
+    return tuple(result)
 
 
 def _part(

@@ -28,7 +28,15 @@ from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.polyhedra import needs, steps
 from polymodel.reuse import Reuse, override
 from polymodel.schedule import relations
-from polymodel.schedule.executed import Unexecutable, executed, held, kept_axes, lost, scattered, unfinished
+from polymodel.schedule.executed import (
+    Unexecutable,
+    executed,
+    lost,
+    node_touches,
+    retained_axes,
+    scattered,
+    unfinished,
+)
 from polymodel.schedule.touch import ExecutedPart, Factor, View, inner_offsets, loop_origins, partition, touch
 from polymodel.spec.faults import Faults
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -120,21 +128,21 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
     `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
     """
     policy = override(reuse)
-    found: list[Diagnostic] = []
+    result: list[Diagnostic] = []
     cascade, tree = problem.cascade, problem.tree
     try:
         case = Case(problem, executed(cascade, tree, policy))
     except Unexecutable as why:
         return (Diagnostic(why.message, why.remedy, path="mapping", code="illegal-dependence"),)
-    found += _added_again(case)
-    found += unreduced(cascade, problem.hierarchy, tree, case.parts)
+    result += _added_again(case)
+    result += unreduced(cascade, problem.hierarchy, tree, case.parts)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:
             continue
         apart = None if producer.is_copy or case.parts[producer.name] else _apart(case, tensor, producer.name)
         if apart is not None:
-            found.append(apart)
+            result.append(apart)
             continue
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
@@ -144,8 +152,8 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
                 behind = tree.einsums.index(consumer.name) > tree.einsums.index(producer.name)
                 decide = _dependence if behind else _generation
                 faults = (decide(case, pair, policy) for pair in pairs)
-                found += [fault for fault in faults if fault is not None][:1]
-    return tuple(found)
+                result += [fault for fault in faults if fault is not None][:1]
+    return tuple(result)
 
 
 def unmade(cascade: Cascade) -> str:
@@ -218,7 +226,7 @@ def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
     if not any(loop.spatial for loop in above):
         return None
     view = _write(problem, producer, tensor, len(above))
-    node = held(view, view, (view,))
+    node = node_touches(view, view, (view,))
     element = scattered(node)
     if element is None:
         return None
@@ -479,7 +487,7 @@ def _home(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | 
     assert isinstance(home.node, StorageNode)
     loops = sum(1 for i, _ in tree.loops(producer) if i < home.id)
     made, read = _ends(problem, pair, loops)
-    node = held(made, read, _below(problem, tensor, users(tree, home.id), loops))
+    node = node_touches(made, read, _below(problem, tensor, users(tree, home.id), loops))
     where = f"{home.node.component} (node {home.id})"
     policy = reuse or home.node.reuse
     element = lost(
@@ -523,8 +531,10 @@ def _inner(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic |
         if above >= 0:
             names = [e for e in users(tree, step.id) if not problem.cascade[e].is_copy]
             below, ends = _below(problem, tensor, names, len(loops)), _ends(problem, pair, len(loops))
-            node = held(*ends, below)
-            kept = tuple(a for a in kept_axes(node.all, policy) if a >= above or stays is None or a in stays)
+            node = node_touches(*ends, below)
+            kept = tuple(
+                a for a in retained_axes(node.all, policy) if a >= above or stays is None or a in stays
+            )
             where = f"{step.node.component} (node {step.id})"
             element = unfinished(
                 below,

@@ -10,7 +10,7 @@ from polymodel.mapping.looptree import Loop, LoopTree, Split
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.sets import bounded, constraint_text, isl_name, parse_map
 from polymodel.reuse import Reuse
-from polymodel.schedule.executed import executed, kept_axes
+from polymodel.schedule.executed import executed, retained_axes
 from polymodel.schedule.touch import (
     ExecutedPart,
     Factor,
@@ -67,13 +67,13 @@ def schedule_relation(cascade: Cascade, tree: LoopTree, einsum: str) -> islpy.Ma
 
 def counter_names(tree: LoopTree, einsum: str) -> dict[int, str]:
     """The names of the loops on a path by node id: the rank variable and a number, outermost 0."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     seen: dict[str, int] = {}
     for node, loop in tree.loops(einsum):
         variable = loop.variable_in(einsum)
-        found[node] = f"{isl_name(variable)}_{seen.get(variable, 0)}"
+        result[node] = f"{isl_name(variable)}_{seen.get(variable, 0)}"
         seen[variable] = seen.get(variable, 0) + 1
-    return found
+    return result
 
 
 def _executed_schedule(
@@ -102,14 +102,14 @@ def executed_tiles(cascade: Cascade, tree: LoopTree, einsum: str, node: int, ten
         return None
     above = {i: name for i, name in counter_names(tree, einsum).items() if i < node}
     dims, variables = _dimensions(parts)
-    found: islpy.Map | None = None
+    result: islpy.Map | None = None
     for access in cascade[einsum].accesses_of(tensor):
         elements = ", ".join(affine_in(x, variables) for x in access.projection)
         pair = f"[{', '.join(f'l{i}' for i in above)}]", f"{isl_name(tensor)}[{elements}]"
         places = [f"x{i}" for i in range(len(access.projection))]
         tiles = needs.named_relation(tuple(p.text for p in parts), dims, pair, list(above.values()), places)
-        found = tiles if found is None else found.union(tiles).coalesce()
-    return found
+        result = tiles if result is None else result.union(tiles).coalesce()
+    return result
 
 
 def _dimensions(parts: tuple[ExecutedPart, ...]) -> tuple[list[str], dict[str, str]]:
@@ -147,7 +147,7 @@ def retained_window(
         for access in cascade[e].accesses_of(tensor)
     )
     whole = touch(views, joint_blocks(views, partition(views)))
-    kept = kept_axes(whole, policy)
+    kept = retained_axes(whole, policy)
     if not kept:
         return None
     names = [
@@ -160,7 +160,7 @@ def retained_window(
         f"what node {node} keeps of {tensor} takes too long to find", "look at the table of accesses"
     ):
         tiles = needs.named_relation(tuple(f.text for f in whole.factors), names, pair, counters, elements)
-        return needs.kept_from_before(tiles, whole.spatial, kept)
+        return needs.retained_from_previous(tiles, whole.spatial, kept)
 
 
 # One element that breaks a dependence: a product of factors has a point if each factor has one.
@@ -182,34 +182,34 @@ def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
 
 def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> Element | None:
     """An element produced later than it is read, the loops above `position` being equal."""
-    found = []
+    result = []
     for a, b in zip(made, read, strict=True):
         equal = sum(1 for t in a.temporal if t < position)
         later = position in a.temporal
         element = steps.shared_element(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
         if element is None:
             return None
-        found.append(element[: len(a.ranks)])
-    return _element(made, found)
+        result.append(element[: len(a.ranks)])
+    return _element(made, result)
 
 
 def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
     """An element that is made at a time and read at the same."""
-    found = []
+    result = []
     for a, b in zip(made, read, strict=True):
         nt = len(a.temporal)
         element = steps.shared_element(a.text, b.text, len(a.spatial), nt, nt, False)
         if element is None:
             return None
-        found.append(element[: len(a.ranks)])
-    return _element(made, found)
+        result.append(element[: len(a.ranks)])
+    return _element(made, result)
 
 
 def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
     """An element that is made at several stamps: its first `ranks` coordinates, without versions."""
     if any(not steps.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
-        found = [steps.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
-        return {rank: i for rank, i in _element(made, found).items() if rank < ranks}
+        result = [steps.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
+        return {rank: i for rank, i in _element(made, result).items() if rank < ranks}
     return None
 
 

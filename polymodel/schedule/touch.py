@@ -31,17 +31,17 @@ def essential_constraints(einsum: Einsum) -> tuple[Constraint, ...]:
     Rank sizes of a halo (`p + r < H`) are usually implied; keeping them would tie p and r together.
     """
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
-    found = []
+    result = []
     for variable, (low, high) in box.items():
-        found.append(Constraint(Affine(((variable, 1),), -low)))
-        found.append(Constraint(Affine(((variable, -1),), high)))
+        result.append(Constraint(Affine(((variable, 1),), -low)))
+        result.append(Constraint(Affine(((variable, -1),), high)))
     for constraint in einsum.constraints:
         least = constraint.expr.constant + sum(
             min(c * box[v][0], c * box[v][1]) for v, c in constraint.expr.terms
         )
         if constraint.kind != "ge" or least < 0:
-            found.append(constraint)
-    return tuple(found)
+            result.append(constraint)
+    return tuple(result)
 
 
 def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
@@ -81,13 +81,13 @@ def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -
 
 def constraint_facts(einsum: Einsum, names: dict[str, str]) -> list[str]:
     """The constraints on some variables, which no constraint ties to others, as ISL text."""
-    found = []
+    result = []
     for constraint in essential_constraints(einsum):
         if constraint.expr.variables and constraint.expr.variables[0] in names:
             text = affine_in(constraint.expr, names)
             tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
-            found.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
-    return found
+            result.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
+    return result
 
 
 def affine_in(expr: Affine, names: dict[str, str]) -> str:
@@ -156,7 +156,7 @@ def _bounds(
     einsum: Einsum, variables: tuple[str, ...], origins: tuple[int, ...], extents: tuple[int, ...]
 ) -> tuple[LinearInequality, ...] | None:
     """The bounds that the box does not imply, from the origins on; None if one is not an inequality."""
-    found: dict[LinearInequality, None] = {}
+    result: dict[LinearInequality, None] = {}
     for constraint in essential_constraints(einsum):
         if not set(constraint.expr.variables) & set(variables):
             continue
@@ -165,8 +165,8 @@ def _bounds(
             return None
         reach = zip(bound.coefficients, extents, strict=True)
         if bound.constant + sum(min(c, 0) * (e - 1) for c, e in reach) < 0:
-            found[bound] = None
-    return tuple(found)
+            result[bound] = None
+    return tuple(result)
 
 
 def _bound(
@@ -295,11 +295,11 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
     starts at the smallest value of the Einsum's own variable.
     """
     origins: dict[str, int] = {}
-    found = []
+    result = []
     for node, loop in tree.loops(einsum):
         variable = loop.variable_in(einsum)
         if variable not in cascade[einsum].rank_variables:
-            found.append((node, loop, 0))
+            result.append((node, loop, 0))
             continue
         if variable not in origins:
             below: Sequence[str] = [einsum] if loop.uneven else users(tree, node)
@@ -309,22 +309,22 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
                 if loop.variable_in(e) in cascade[e].rank_variables
             ]
             origins[variable] = min(lows)
-        found.append((node, loop, origins[variable]))
-    return tuple(found)
+        result.append((node, loop, origins[variable]))
+    return tuple(result)
 
 
 def inner_offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[str, ...]:
     """Variables whose position inside their innermost tile is a time coordinate of its own."""
-    found = []
+    result = []
     for variable in einsum.rank_variables:
         low, high = einsum.bound(variable)
         mine = [loop for _, loop, _ in loops if loop.variable_in(einsum.name) == variable]
         if not mine:
             if high > low:
-                found.append(variable)
+                result.append(variable)
         elif any(t not in (1, None) for t in (mine[-1].tile_shape, mine[-1].initial_tile_shape)):
-            found.append(variable)
-    return tuple(found)
+            result.append(variable)
+    return tuple(result)
 
 
 def partition(views: Sequence[View]) -> tuple[RankBlock, ...]:
@@ -527,7 +527,7 @@ def joint_blocks(views: tuple[View, ...], blocks: tuple[RankBlock, ...]) -> tupl
 
 def _pair_difference(pair: tuple[View, View], blocks: tuple[RankBlock, ...]) -> list[int]:
     """Positions of blocks in which two views' factors are different sets."""
-    found = []
+    result = []
     for i, block in enumerate(blocks):
         one = touch((pair[0],), (block,)).factors
         two = touch((pair[1],), (block,)).factors
@@ -536,5 +536,5 @@ def _pair_difference(pair: tuple[View, View], blocks: tuple[RankBlock, ...]) -> 
         if one[0].text == two[0].text:
             continue
         if not sets.same(one[0].text, two[0].text):
-            found.append(i)
-    return found
+            result.append(i)
+    return result

@@ -110,9 +110,9 @@ class ChainSlope(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
-        from polymodel.loading.spec import kept_files
+        from polymodel.loading.spec import protected_files
 
-        return kept_files(self.spec)
+        return protected_files(self.spec)
 
     @declared(name="curves")
     def steps(self) -> Table:

@@ -97,7 +97,7 @@ def compatible(first: OperationMapping, second: OperationMapping, tensor: str, r
 
 
 def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
-    link = SharedLoops.between(first, second, tensor)
+    link = SharedLoops.of_pair(first, second, tensor)
     names = f"{first.einsum.name} and {second.einsum.name}"
     if crossed := link.crossed:
         (a, b), (c, d) = crossed
@@ -150,7 +150,7 @@ class SharedLoops:
     pairs: frozenset[tuple[int, int]]
 
     @staticmethod
-    def between(first: OperationMapping, second: OperationMapping, tensor: str) -> SharedLoops:
+    def of_pair(first: OperationMapping, second: OperationMapping, tensor: str) -> SharedLoops:
         mine, theirs = (tuple(x.variable for x in m.tiling(tensor)) for m in (first, second))
         ranks = zip(
             first.einsum.access_of(tensor).projection,
@@ -206,7 +206,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
     Every fused loop of the consumer has one of the producer on its rank, outermost as well, of a bound that
     its own divides; so its tile spans whole tiles of the producer, which iterates on inside.
     """
-    link = SharedLoops.between(first, second, tensor)
+    link = SharedLoops.of_pair(first, second, tensor)
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
     for j, loop in enumerate(theirs):
         met = [mine[i] for i, k in sorted(link.pairs) if k == j]

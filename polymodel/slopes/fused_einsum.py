@@ -212,13 +212,13 @@ def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
     used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
     able = [v for v in used if len(one.of[v].split)]
     for active, order in nests(able, one.indexed, {}):
-        keepable = [t for t, out in _kept_outside(one, active).items() if out is not None]
+        keepable = [t for t, out in _moving_although_kept(one, active).items() if out is not None]
         # Without an order of the fused loops nothing is kept over them; with one something is.
         for kept in subsets(keepable, 1) if one.order is not None else [()]:
             yield FusedTemplate(one, order, frozenset(kept))
 
 
-def _kept_outside(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
+def _moving_although_kept(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
     """Per tensor the fused loops that move it although it is kept; None where keeping it saves nothing:
     no fused loop indexes it, a loop below does, or it moves in every fused iteration all the same."""
     result: dict[str, frozenset[str] | None] = {}
@@ -279,7 +279,7 @@ def _again(template: FusedTemplate, tensor: str, what: str, here: Mapping[str, T
     below = dict(template.order.outside)[tensor]
     fused: frozenset[str] = frozenset(one.loops) - index
     if what == "keep":
-        outside = _kept_outside(one, template.order.order)[tensor]
+        outside = _moving_although_kept(one, template.order.order)[tensor]
         assert outside is not None  # or it would not have been kept
         fused = outside
     elif what == "add" and not index & set(template.order.order):

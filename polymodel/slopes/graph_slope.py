@@ -328,9 +328,9 @@ class GraphSlope(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
-        from polymodel.loading.spec import kept_files
+        from polymodel.loading.spec import protected_files
 
-        return kept_files(self.spec)
+        return protected_files(self.spec)
 
     def __getitem__(self, curve: str) -> GraphCurve:
         if curve not in self.curves:

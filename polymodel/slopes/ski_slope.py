@@ -100,9 +100,9 @@ class SkiSlope(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the spec was read from is written over."""
-        from polymodel.loading.spec import kept_files
+        from polymodel.loading.spec import protected_files
 
-        return kept_files(self.spec)
+        return protected_files(self.spec)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -261,14 +261,14 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
     total = 0
     for a in one.accesses:
         if a.tensor not in kept:
-            each = 2 * operations - _unread(one, a) if a.output else operations
+            each = 2 * operations - _written_before_read(one, a) if a.output else operations
             if a.guard:  # nothing is read before the first generation
                 each -= operations // extent(one, a.guard[0].expr.variables[0])
             total += weights[a.tensor] * each
     return total
 
 
-def _unread(one: Einsum, output: TensorAccess) -> int:
+def _written_before_read(one: Einsum, output: TensorAccess) -> int:
     """How many elements of an output are written before they are first read."""
     return 0 if output.accumulates else volume(one, output)
 
@@ -300,7 +300,9 @@ def _figures(
         for v in outside[tensor]:
             carried = carried * here[v].trips
         # An output is drained as often as its tile comes up, and read back but for what nobody wrote yet.
-        again = 2 * carried - weights[tensor] * _unread(one, access) if access.output else carried
+        again = (
+            2 * carried - weights[tensor] * _written_before_read(one, access) if access.output else carried
+        )
         accesses = accesses + again
     return capacity, accesses
 

@@ -88,11 +88,11 @@ class Arguments:
             return ()
         sizes: list[object] = list(given)  # type: ignore[call-overload]  # seen to be iterable just above
         numbers = [as_number(size) for size in sizes]
-        found = tuple(0 if n is None or n != n // 1 else int(n) for n in numbers)
-        for i, (size, number) in enumerate(zip(sizes, found, strict=True)):
+        result = tuple(0 if n is None or n != n // 1 else int(n) for n in numbers)
+        for i, (size, number) in enumerate(zip(sizes, result, strict=True)):
             if number != numbers[i]:
                 self.add(f"{argument}[{i}]", f"{shown(size)} is not a whole number", "write e.g. [400, 300]")
-        return found
+        return result
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
         """A whole number within bounds; 7.7e7 is one."""
@@ -106,13 +106,13 @@ class Arguments:
 
     def share(self, argument: str, given: object, what: str, remedy: str) -> Fraction | float:
         """A number from 0 to 1; fractions stay exact."""
-        found = Fraction(given) if isinstance(given, Rational) else as_number(given)
-        if isinstance(given, bool) or found is None:
+        result = Fraction(given) if isinstance(given, Rational) else as_number(given)
+        if isinstance(given, bool) or result is None:
             self.add(argument, f"{shown(given)} is not a density", remedy)
-        elif not 0 <= found <= 1:
+        elif not 0 <= result <= 1:
             self.add(argument, f"density {shown(given)}{what} is outside [0, 1]", remedy)
         else:
-            return found
+            return result
         return 0.0
 
     def one_of(self, argument: str, given: object, ranks: tuple[str, ...], what: str) -> str:

@@ -34,22 +34,22 @@ def least_loaded(loads: ArrayLike, parts: int) -> Ints:
         faults.append(Diagnostic(f"load {int(weights.argmin())} is {weights.min()}", "a load is at least 0"))
     if faults:
         raise SpecError(faults)
-    found = np.full(weights.size, -1, dtype=np.int64)
+    result = np.full(weights.size, -1, dtype=np.int64)
     items = np.flatnonzero(weights)
     used = min(parts, items.size)
     # A part is kept as load * used + part: one comparison orders by load, then by part.
     heap = list(range(used))
     steps: list[int] = (weights[items].astype(object) * used).tolist()
-    found[items] = [heapreplace(heap, heap[0] + step) % used for step in steps]
-    return found
+    result[items] = [heapreplace(heap, heap[0] + step) % used for step in steps]
+    return result
 
 
 def part_loads(loads: ArrayLike, assignment: Ints, parts: int) -> Ints:
     """What each part got, shape (parts,); items assigned to -1 count nowhere."""
-    found = np.zeros(parts, dtype=np.int64)
+    result = np.zeros(parts, dtype=np.int64)
     kept = assignment >= 0
-    np.add.at(found, assignment[kept], np.asarray(loads)[kept])
-    return found
+    np.add.at(result, assignment[kept], np.asarray(loads)[kept])
+    return result
 
 
 def fullest_parts(loads: Ints, groups: Ints, parts: int, work: Ints | None = None) -> tuple[Ints, Ints]:
@@ -67,14 +67,14 @@ def fullest_parts(loads: Ints, groups: Ints, parts: int, work: Ints | None = Non
     counts = np.diff(np.append(starts, loads.size))
     if starts.size >= _FEW:
         return _side_by_side(loads, work, starts, counts, parts)
-    found = np.zeros((2, starts.size), dtype=np.int64)
+    result = np.zeros((2, starts.size), dtype=np.int64)
     for n, (a, count) in enumerate(zip(starts, counts, strict=True)):
         items = slice(a, a + count)
         at = least_loaded(loads[items], parts)
         # More parts than items stay empty.
         used = min(parts, int(count))
-        found[:, n] = [part_loads(of[items], at, used).max() for of in (loads, work)]
-    return found[0], found[1]
+        result[:, n] = [part_loads(of[items], at, used).max() for of in (loads, work)]
+    return result[0], result[1]
 
 
 def _side_by_side(loads: Ints, work: Ints, starts: Ints, counts: Ints, parts: int) -> tuple[Ints, Ints]:
@@ -92,6 +92,6 @@ def _side_by_side(loads: Ints, work: Ints, starts: Ints, counts: Ints, parts: in
         here = starts[:active] + position
         sums[0, rows[:active], at] += loads[here]
         sums[1, rows[:active], at] += work[here]
-    found = np.empty((2, starts.size), dtype=np.int64)
-    found[:, order] = sums.max(axis=2)
-    return found[0], found[1]
+    result = np.empty((2, starts.size), dtype=np.int64)
+    result[:, order] = sums.max(axis=2)
+    return result[0], result[1]

@@ -46,18 +46,18 @@ class LoopRank:
         if self.size > _NUMBERED:
             what = " x ".join(str(s) for s in self.sizes)
             raise Refused(f"the flattened rank {self.name} has {what} coordinates: more than 64 bits number")
-        found = columns[0]
+        result = columns[0]
         for column, size in zip(columns[1:], self.sizes[1:], strict=True):
-            found = found * size + column
-        return found
+            result = result * size + column
+        return result
 
     def decode(self, coords: Ints) -> tuple[Ints, ...]:
         """The columns of the declared ranks, outermost first."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         for size in reversed(self.sizes[1:]):
             coords, inner = np.divmod(coords, size)
-            found.append(inner)
-        return (coords, *reversed(found))
+            result.append(inner)
+        return (coords, *reversed(result))
 
     def shown(self, coord: int) -> int | tuple[int, ...]:
         """One coordinate as people write it: a number, or the tuple of a flattened rank."""
@@ -102,10 +102,10 @@ class Level:
         inside = np.ones(steps.size, dtype=bool)
         edges = self.starts[1:-1] - 1
         inside[edges[(edges >= 0) & (edges < steps.size)]] = False
-        found = steps[inside]
-        if not found.size:
+        result = steps[inside]
+        if not result.size:
             return 1
-        return int(found[0]) if (found == found[0]).all() else 0
+        return int(result[0]) if (result == result[0]).all() else 0
 
     @cached_property
     def alike(self) -> bool:
@@ -178,12 +178,12 @@ class Fibertree:
 
     def columns(self) -> tuple[Ints, ...]:
         """The coordinate of every nonzero, one array per rank."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         element = np.arange(self.nnz, dtype=np.int64)
         for level in reversed(self.levels):
-            found.append(level.coords[element])
+            result.append(level.coords[element])
             element = level.fiber[element]
-        return tuple(reversed(found))
+        return tuple(reversed(result))
 
     def leaves(self, depth: int) -> Ints:
         """Nonzeros below each element of level `depth`."""
@@ -210,7 +210,7 @@ class Fibertree:
         """Nested lists of [coordinate, payload], for small trees."""
         level = self.levels[depth]
         last = depth == len(self.levels) - 1
-        found = []
+        result = []
         for e in range(start, level.elements if stop is None else stop):
             coord = level.rank.shown(int(level.coords[e]))
             if last:
@@ -218,8 +218,8 @@ class Fibertree:
             else:
                 below = self.levels[depth + 1].starts
                 payload = self.nested(depth + 1, int(below[e]), int(below[e + 1]))
-            found.append([list(coord) if isinstance(coord, tuple) else coord, payload])
-        return found
+            result.append([list(coord) if isinstance(coord, tuple) else coord, payload])
+        return result
 
 
 def blocks(rows: int) -> Iterator[slice]:
@@ -246,12 +246,12 @@ def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> I
 def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:
     """The part above each column that has one."""
     last: dict[tuple[str, ...], int] = {}
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for at, base in enumerate(bases):
         if base in last:
-            found[at] = last[base]
+            result[at] = last[base]
         last[base] = at
-    return found
+    return result
 
 
 def numbering(columns: Sequence[Ints], above: Mapping[int, int] | None = None) -> Ints | None:
@@ -285,12 +285,12 @@ def numbering(columns: Sequence[Ints], above: Mapping[int, int] | None = None) -
 
 def changes(columns: Sequence[Ints]) -> Bools:
     """Where a row differs from the one before it; true for the first."""
-    found = np.zeros(columns[0].size, dtype=bool)
-    if found.size:
-        found[0] = True
+    result = np.zeros(columns[0].size, dtype=bool)
+    if result.size:
+        result[0] = True
     for column in columns:
-        found[1:] |= column[1:] != column[:-1]
-    return found
+        result[1:] |= column[1:] != column[:-1]
+    return result
 
 
 def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDArray[Any]) -> Fibertree:
@@ -393,12 +393,12 @@ def _of_fibers(
 def _gathered(column: NDArray[Any], begin: Ints, counts: Ints) -> NDArray[Any]:
     """The ranges of a column that begin there and have so many rows, one after the other."""
     ends = np.cumsum(counts)
-    found = np.empty(int(ends[-1]), dtype=column.dtype)
+    result = np.empty(int(ends[-1]), dtype=column.dtype)
     first = begin - (ends - counts)
-    for here in blocks(found.size):
+    for here in blocks(result.size):
         low, high = np.searchsorted(ends, (here.start, here.stop - 1), side="right")
         some = counts[low : high + 1].copy()
         some[-1] -= ends[high] - here.stop
         some[0] -= some.sum() - (here.stop - here.start)
-        found[here] = column[np.repeat(first[low : high + 1], some) + np.arange(here.start, here.stop)]
-    return found
+        result[here] = column[np.repeat(first[low : high + 1], some) + np.arange(here.start, here.stop)]
+    return result

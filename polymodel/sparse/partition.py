@@ -145,14 +145,14 @@ def group_parts(
         begins = _grown(fresh, heads, count)
     at = np.flatnonzero(begins)
     part_coords = np.where(place[at] == 0, 0, ordered[-1][at])
-    found = part_coords[np.cumsum(begins) - 1] if coords.size else coords
+    result = part_coords[np.cumsum(begins) - 1] if coords.size else coords
     if order is not None:
-        back = np.empty_like(found)
-        back[order] = found
-        found = back
+        back = np.empty_like(result)
+        back[order] = result
+        result = back
         heads = order[heads]
     starts = np.searchsorted(group[at], np.arange(heads.size + 1))
-    return found, heads, starts, part_coords
+    return result, heads, starts, part_coords
 
 
 def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
@@ -260,22 +260,22 @@ class Slices:
 
 def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], einsum: str) -> list[Diagnostic]:
     """Sizes of splits that are not a number of at least 1."""
-    found = []
+    result = []
     for partition in partitions:
         for d in partition.directives:
             if d.kind in ("flatten", "follow"):
                 continue
             name = f"{d.kind}({d.size}) of {', '.join(partition.ranks)} in {einsum}"
             if isinstance(d.size, str) and d.size not in symbols:
-                found.append(
+                result.append(
                     Diagnostic(
                         f"{name}: {d.size} has no value",
                         f"give symbols={{{d.size!r}: ...}}, or --set {d.size}=...",
                     )
                 )
             elif number(d, symbols) < 1:
-                found.append(Diagnostic(name, "the size of a split is at least 1"))
-    return found
+                result.append(Diagnostic(name, "the size of a split is at least 1"))
+    return result
 
 
 def number(directive: Directive, symbols: Mapping[str, int]) -> int:
@@ -289,26 +289,26 @@ def shape_columns(
 ) -> list[Ints]:
     """The part coordinates of splits by shape, outermost first; an n-way split groups whole finer tiles."""
     steps = shape_steps(directives, size, symbols)
-    found: list[Ints] = []
+    result: list[Ints] = []
     finer = coords
     for step, d in zip(reversed(steps), reversed(directives), strict=True):
         finer = shape_parts(finer if d.kind == "nway_shape" else coords, step)
-        found.insert(0, finer)
-    return found
+        result.insert(0, finer)
+    return result
 
 
 def shape_steps(directives: Sequence[Directive], size: int, symbols: Mapping[str, int]) -> list[int]:
     """The tile sizes of splits by shape, outermost first. Of consecutive n-way splits the last one listed is
     outermost, since each groups the tiles that the one before it made."""
-    found: list[int] = []
+    result: list[int] = []
     ways: list[int] = []
     for d in directives:
         if d.kind == "nway_shape":
             ways.insert(0, nway_step(size, number(d, symbols)))
         else:
-            found += [*ways, number(d, symbols)]
+            result += [*ways, number(d, symbols)]
             ways = []
-    return found + ways
+    return result + ways
 
 
 def slice_loads(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[Ints, Ints]:
@@ -331,8 +331,8 @@ def tile_loads(row_nnz: Sequence[int] | Ints, step: int) -> Ints:
 def cyclic_loads(row_nnz: Sequence[int] | Ints, parts: int) -> Ints:
     """Nonzeros per part when row i goes to part i mod `parts`."""
     loads = np.asarray(row_nnz, dtype=np.int64)
-    found: Ints = np.bincount(np.arange(loads.size) % parts, weights=loads, minlength=parts).astype(np.int64)
-    return found
+    result: Ints = np.bincount(np.arange(loads.size) % parts, weights=loads, minlength=parts).astype(np.int64)
+    return result
 
 
 def load_bounds(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[int, float]:

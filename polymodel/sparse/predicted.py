@@ -35,8 +35,8 @@ class Prediction:
 
     def error(self, model: str) -> float | None:
         """(predicted - actual) / actual of model `uniform` or `rows`; None where it does not answer."""
-        found: float | None = getattr(self, model)
-        return (found - self.actual) / self.actual if found is not None and self.actual else None
+        result: float | None = getattr(self, model)
+        return (result - self.actual) / self.actual if result is not None and self.actual else None
 
 
 def predictions(
@@ -71,12 +71,12 @@ def predictions(
         RankNnz.from_tensor(tensor),
     )
     dealt: dict[int, SliceCosts] = {}
-    found = []
+    result = []
     for quantity, unit, answer in _questions(tensor, tuple(tiles), slices, dealt):
         actual, uniform, rows = (_answered(answer, m) for m in models)
         if actual is not None:
-            found.append(Prediction(tensor.name, quantity, unit, actual, uniform, rows))
-    return tuple(found)
+            result.append(Prediction(tensor.name, quantity, unit, actual, uniform, rows))
+    return tuple(result)
 
 
 Answer = Callable[[DensityModel], float]

@@ -16,8 +16,8 @@ def count_below(values: NDArray[np.integer], low: Ints, high: Ints, bound: Ints,
 def count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> Ints:
     """How many of values[low:high] are at least `least`, per query. No value is negative."""
     below = count_below(values, low, high, least, int(values.max(initial=0)) + 1)
-    found: Ints = np.maximum(high - low, 0) - below
-    return found
+    result: Ints = np.maximum(high - low, 0) - below
+    return result
 
 
 def weight_below(
@@ -28,7 +28,7 @@ def weight_below(
     A wavelet matrix: from the highest bit down, values with a 0 are brought before those with a 1, and a
     range becomes the two ranges that its values fall into.
     """
-    found = np.zeros(low.size, dtype=np.int64)
+    result = np.zeros(low.size, dtype=np.int64)
     high = np.maximum(high, low)
     full = bound >= top
     whole = high - low if weights is None else sums_before(weights)[high] - sums_before(weights)[low]
@@ -39,24 +39,24 @@ def weight_below(
         low_zeros, high_zeros = zeros[low], zeros[high]
         up = ((bound >> bit) & 1).astype(bool)
         if weights is None:
-            found += np.where(up, high_zeros - low_zeros, 0)
+            result += np.where(up, high_zeros - low_zeros, 0)
         else:
             light = sums_before(np.where(ones, 0, weights))
-            found += np.where(up, light[high] - light[low], 0)
+            result += np.where(up, light[high] - light[low], 0)
         low = np.where(up, zeros[-1] + low - low_zeros, low_zeros)
         high = np.where(up, zeros[-1] + high - high_zeros, high_zeros)
         if bit:
             values = np.concatenate((values[~ones], values[ones]))
             if weights is not None:
                 weights = np.concatenate((weights[~ones], weights[ones]))
-    return np.where(full, whole, found)
+    return np.where(full, whole, result)
 
 
 def sums_before(weights: NDArray[np.integer] | NDArray[np.bool_]) -> Ints:
     """Sums of the weights before each place, and of all."""
-    found = np.zeros(weights.size + 1, dtype=np.int64)
-    np.cumsum(weights, out=found[1:])
-    return found
+    result = np.zeros(weights.size + 1, dtype=np.int64)
+    np.cumsum(weights, out=result[1:])
+    return result
 
 
 def neighbours(labels: Ints) -> tuple[Ints, Ints]:
@@ -77,5 +77,5 @@ def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints) -> In
     first = before[asked] + 1
     sums = sums_before(weights)
     again = weight_below(after, weights, first, asked, asked, after.size + 1)
-    found: Ints = sums[asked] - sums[first] - again
-    return found
+    result: Ints = sums[asked] - sums[first] - again
+    return result

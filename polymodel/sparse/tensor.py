@@ -143,9 +143,9 @@ class SparseTensor:
         """All points as an array. Refused above 10^8 points."""
         if self.size > DENSE_POINTS:
             raise Refused(f"{self.name} has {self.size:,} points: too many for a dense array")
-        found = np.zeros(self.size, dtype=self.values.dtype)
-        found[self.numbers] = self.values
-        return found.reshape(self.shape)
+        result = np.zeros(self.size, dtype=self.values.dtype)
+        result[self.numbers] = self.values
+        return result.reshape(self.shape)
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """A matrix as CSR."""
@@ -180,14 +180,14 @@ def _faults(
     if points.shape != (len(ranks), data.size) and not (not ranks and points.size == 0):
         wanted = f"{len(ranks)} x {data.size}"
         return [Diagnostic(f"{name}: coordinates are {points.shape}, not {wanted}", "one row per rank")]
-    found = [
+    result = [
         Diagnostic(f"{name}: rank {r} has size {s}", "a size is a whole number of at least 1")
         for r, s in zip(ranks, shape, strict=True)
         if s != int(s) or s < 1
     ]
     if points.size and not np.issubdtype(points.dtype, np.integer):
         return [
-            *found,
+            *result,
             Diagnostic(f"{name}: coordinates are {points.dtype}", "coordinates are whole numbers"),
         ]
     for row, rank, size in zip(points, ranks, shape, strict=False):
@@ -196,21 +196,21 @@ def _faults(
         outside = np.flatnonzero((row < 0) | (row >= size))
         if outside.size:
             what = f"{name}: {outside.size} coordinates of rank {rank} are outside 0..{size - 1}"
-            found.append(Diagnostic(f"{what}, the first is {row[outside[0]]}", "give a larger shape"))
+            result.append(Diagnostic(f"{what}, the first is {row[outside[0]]}", "give a larger shape"))
     if data.dtype.kind not in "biufc":
-        return [*found, Diagnostic(f"{name}: values are {data.dtype}, not numbers")]
+        return [*result, Diagnostic(f"{name}: values are {data.dtype}, not numbers")]
     if data.dtype.kind in "fc" and not np.isfinite(data).all():
         bad = int(np.flatnonzero(~np.isfinite(data))[0])
-        found.append(Diagnostic(f"{name}: value {bad + 1} is {data[bad]}", "values are finite numbers"))
-    return found
+        result.append(Diagnostic(f"{name}: value {bad + 1} is {data[bad]}", "values are finite numbers"))
+    return result
 
 
 def _numbers(coords: Ints, shape: Sequence[int]) -> Ints:
-    found = np.zeros(coords.shape[1], dtype=np.int64)
+    result = np.zeros(coords.shape[1], dtype=np.int64)
     for row, size in zip(coords, shape, strict=True):
-        found *= size
-        found += row
-    return found
+        result *= size
+        result += row
+    return result
 
 
 def _ascending(coords: Ints) -> bool:

@@ -143,11 +143,11 @@ def keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
     here: list[Any] = [model]
     for part in loc[:-1]:
         here = [found for h in here for found in _within(h, part)]
-    found: list[str] = []
+    result: list[str] = []
     for h in here:
         for m in _models(h):
-            found.extend(n for n in m.model_fields if n not in found)
-    return [f for f in found if f != "type"]
+            result.extend(n for n in m.model_fields if n not in result)
+    return [f for f in result if f != "type"]
 
 
 def _within(annotation: Any, part: str | int) -> list[Any]:

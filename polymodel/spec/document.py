@@ -69,12 +69,12 @@ def words_of(value: object) -> set[str]:
 def used_symbols(symbols: Mapping[str, Value | str | None], used: Iterable[str]) -> dict[str, Value | str]:
     """The symbols that are used, or that used ones are made of, without those that have no value yet."""
     every = {n: v for n, v in symbols.items() if v is not None}
-    found = set(used)
-    fresh = found
+    result = set(used)
+    fresh = result
     while fresh:
-        fresh = words_of([v for n, v in every.items() if n in fresh and isinstance(v, str)]) - found
-        found |= fresh
-    return {n: v for n, v in every.items() if n in found}
+        fresh = words_of([v for n, v in every.items() if n in fresh and isinstance(v, str)]) - result
+        result |= fresh
+    return {n: v for n, v in every.items() if n in result}
 
 
 def symbol_values(
@@ -82,11 +82,11 @@ def symbol_values(
 ) -> dict[str, Value | None]:
     """Every declared or given symbol with its value, None where it has none; cycles are faults."""
     written: dict[str, Value | str | None] = {**declared, **given}
-    found: dict[str, Value | None] = {}
+    result: dict[str, Value | None] = {}
 
     def value(name: str, open_names: tuple[str, ...]) -> Value | None:
-        if name in found or name not in written:
-            return found.get(name)
+        if name in result or name not in written:
+            return result.get(name)
         text = written[name]
         if name in open_names:
             cycle = " -> ".join((*open_names[open_names.index(name) :], name))
@@ -97,22 +97,22 @@ def symbol_values(
             faults.add(("symbols", name), what, "write some of them out")
             return None
         if text is None:
-            found[name] = None
+            result[name] = None
             return None
         try:
             used = [other for other in symbols_in(text) if other in written]
             known = {other: value(other, (*open_names, name)) for other in used}
-            found[name] = evaluate_number(text, known)
+            result[name] = evaluate_number(text, known)
         except UnboundSymbol:
-            found[name] = None
+            result[name] = None
         except TextFault as fault:
             faults.text(("symbols", name), fault)
-            found[name] = None
-        return found[name]
+            result[name] = None
+        return result[name]
 
     for name in written:
         value(name, ())
-    return found
+    return result
 
 
 def symbol_faults(
@@ -122,19 +122,19 @@ def symbol_faults(
 
     `variables`: those of the templates that were read, which are given otherwise.
     """
-    found = []
+    result = []
     for name, value in symbols.items():
         if name in variables and name not in known:
             what = f"{name} is a template variable, not a symbol"
             remedy = f"give it as one: --var {name}=..., in Python load(..., {name}=...)"
-            found.append(Diagnostic(what, remedy, f"symbols.{name}"))
+            result.append(Diagnostic(what, remedy, f"symbols.{name}"))
         elif name not in known:
             near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
-            found.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
+            result.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
         elif (number := as_number(value)) is None or number != number:
             what = f"symbol {name} = {shown(value)} is not a number"
-            found.append(Diagnostic(what, f"give a number, e.g. {name}=16", f"symbols.{name}"))
-    return found
+            result.append(Diagnostic(what, f"give a number, e.g. {name}=16", f"symbols.{name}"))
+    return result
 
 
 def check_symbols(symbols: Mapping[str, object], known: Mapping[str, object]) -> None:
@@ -443,8 +443,8 @@ def _alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
     if a == b:
         return True
     unknown = Faults()
-    found = symbol_values({**symbols, " a": a, " b": b}, {}, unknown)
-    return not len(unknown) and found[" a"] is not None and found[" a"] == found[" b"]
+    result = symbol_values({**symbols, " a": a, " b": b}, {}, unknown)
+    return not len(unknown) and result[" a"] is not None and result[" a"] == result[" b"]
 
 
 def _section(entry: YamlEntry, document: Document) -> None:

@@ -76,18 +76,18 @@ def confined(name: str, folder: str) -> Path:
     if written.is_absolute() or "\0" in name:
         raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
     try:
-        found = (root / written).resolve()
-        there = found.is_file()
+        result = (root / written).resolve()
+        there = result.is_file()
     except (OSError, RuntimeError) as error:  # too long a name, or links that name each other
         raise TextFault(f"{name[:200]} cannot be read: {error}", 0, "name a file beside the spec") from error
-    if not found.is_relative_to(root):
+    if not result.is_relative_to(root):
         raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
     if not there:
         known = [p.name for p in root.iterdir() if p.suffix == ".csv"] if root.is_dir() else []
         near = close_to(name, known)
         raise TextFault(f"{name} is not a file in the spec's folder", 0, f"did you mean {near}?" if near else
                         "put it beside the spec")  # fmt: skip
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -421,7 +421,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     if name in _MACS:
         kind = name.partition("_")[0]
         parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
-    each = [_between(_OPERATIONS[operation], width) for operation, width in parts]
+    each = [_interpolated(_OPERATIONS[operation], width) for operation, width in parts]
     how = max((added for _, added in each), key=len)
     said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
     energy = sum(value for value, _ in each) * factor
@@ -461,7 +461,7 @@ def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str
         size = _number(request.options, "size", request.size)
         if math.isinf(size):
             raise TextFault("the size of the SRAM is not given", 0, "write size: of the memory")
-        energy, added = _between(_SRAM, size)
+        energy, added = _interpolated(_SRAM, size)
         each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
     bits = request.bits_per_action
     ways = [way for way in ("read", "write") if way in request.quantities]
@@ -479,7 +479,7 @@ def _number(options: Mapping[str, object], name: str, default: float, least: flo
     return float(given)  # type: ignore[arg-type]  # a number
 
 
-def _between(points: Mapping[int, float], at: float) -> tuple[float, str]:
+def _interpolated(points: Mapping[int, float], at: float) -> tuple[float, str]:
     """The value at `at`, and how it follows from the points where it is none of them: on the straight line
     through the two next to it, on logarithmic axes."""
     if at in points:

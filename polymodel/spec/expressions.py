@@ -77,7 +77,7 @@ def tokens(text: str) -> tuple[Token, ...]:
     """The tokens of `text`, ending with one of kind `end`."""
     if len(text) > MAX_LENGTH:
         raise TextFault(f"the expression has {len(text)} characters", 0, f"keep it under {MAX_LENGTH}")
-    found: list[Token] = []
+    result: list[Token] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -88,10 +88,10 @@ def tokens(text: str) -> tuple[Token, ...]:
                 "expressions are made of numbers, names, operators and parentheses only",
             )
         if match.lastgroup != "space":
-            found.append(Token(match.lastgroup or "", match.group(), at))
+            result.append(Token(match.lastgroup or "", match.group(), at))
         at = match.end()
-    found.append(Token("end", "", len(text)))
-    return tuple(found)
+    result.append(Token("end", "", len(text)))
+    return tuple(result)
 
 
 def number_of(token: Token) -> int | float:
@@ -152,11 +152,11 @@ class TokenCursor:
         token = self.take(text)
         if token is None:
             self.missing_operator()
-            message = f"expected {text!r} {why}, found {self.found()}"
+            message = f"expected {text!r} {why}, found {self.shown()}"
             raise TextFault(message, self.now.offset, f"add {text!r}")
         return token
 
-    def found(self) -> str:
+    def shown(self) -> str:
         return repr(self.now.text) if self.now.kind != "end" else "the end"
 
     def finish(self) -> None:
@@ -250,16 +250,16 @@ def _atom(cursor: TokenCursor) -> Tree:
         cursor.need(")", "to close the parenthesis")
         return inner
     raise TextFault(
-        f"expected a number, a name or '(', found {cursor.found()}", token.offset, "complete the expression"
+        f"expected a number, a name or '(', found {cursor.shown()}", token.offset, "complete the expression"
     )
 
 
 def _arguments(cursor: TokenCursor) -> tuple[Tree, ...]:
-    found = [cursor.inner()]
+    result = [cursor.inner()]
     while cursor.take(","):
-        found.append(cursor.inner())
+        result.append(cursor.inner())
     cursor.need(")", "after the arguments")
-    return tuple(found)
+    return tuple(result)
 
 
 _CONDITIONS = ("if", "else", "and", "or", "not", "<", "<=", ">", ">=", "==", "!=")
@@ -438,7 +438,7 @@ def _primary(cursor: TokenCursor) -> SetTree:
         return inner
     _refuse_words(cursor)
     if token.kind != "name":
-        raise TextFault(f"expected a name, found {cursor.found()}", token.offset, "operators are ~ & | -")
+        raise TextFault(f"expected a name, found {cursor.shown()}", token.offset, "operators are ~ & | -")
     cursor.next()
     if cursor.now.text == "(":
         _empty_call(cursor, token.text)
@@ -498,10 +498,10 @@ def _both(one: SetTree, other: SetTree, scope: SetScope) -> tuple[NamedSet, Name
 
 def tensor_set(tree: SetTree, scope: SetScope) -> frozenset[str]:
     """Like `evaluate_set`, but rank variables are a fault."""
-    found = evaluate_set(tree, scope)
-    if found.kind == "rank_variables":
+    result = evaluate_set(tree, scope)
+    if result.kind == "rank_variables":
         raise TextFault("the expression gives rank variables, not tensors", 0, "remove .rank_variables")
-    return found.members
+    return result.members
 
 
 def _lookup(tree: SetName, scope: SetScope) -> NamedSet:

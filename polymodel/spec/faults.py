@@ -112,14 +112,14 @@ def close_to(word: str, known: Iterable[str]) -> str:
     """The known word that is nearest to `word`, empty if none is near."""
     words = list(dict.fromkeys(known))[:MAX_NEAR]
     word = str(word)[:200]  # an argument may be anything
-    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    if not found:
+    result = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if not result:
         lowered = {w.lower(): w for w in reversed(words)}
         near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
-        found = [lowered[n] for n in near]
-    if not found and len(word) > 2:
-        found = [w for w in words if w.lower().startswith(word.lower())]
-    return found[0] if found else ""
+        result = [lowered[n] for n in near]
+    if not result and len(word) > 2:
+        result = [w for w in words if w.lower().startswith(word.lower())]
+    return result[0] if result else ""
 
 
 def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str:
@@ -159,13 +159,13 @@ def too_many(place: Place) -> Diagnostic:
 
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """File by file as they were met, each from top to bottom."""
-    found = tuple(diagnostics)
-    files = list(dict.fromkeys(d.place.file for d in found))
+    result = tuple(diagnostics)
+    files = list(dict.fromkeys(d.place.file for d in result))
 
     def order(d: Diagnostic) -> tuple[bool, int, int, int]:
         return d.code == _MORE, files.index(d.place.file), d.place.line, d.place.column
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(result, key=order))
 
 
 @dataclass
@@ -299,9 +299,9 @@ class YamlNode:
     def plain(self) -> object:
         """The value as plain Python data; a tag becomes the key `type`."""
         if self.entries is not None:
-            found: dict[str, object] = {"type": self.tag} if self.tag else {}
-            found.update((e.key, e.value.plain()) for e in self.entries)
-            return found
+            result: dict[str, object] = {"type": self.tag} if self.tag else {}
+            result.update((e.key, e.value.plain()) for e in self.entries)
+            return result
         if self.elements is not None:
             return [e.plain() for e in self.elements]
         return self.scalar
@@ -395,10 +395,10 @@ def as_number(value: object) -> Number | None:
         return int(value.numerator)
     if isinstance(value, Real):
         try:
-            found = float(value)
+            result = float(value)
         except OverflowError:
             return None
-        return found if found == value or found != found else None
+        return result if result == value or result != result else None
     item = getattr(value, "item", None)
     if getattr(value, "shape", None) == () and callable(item):  # an array of no axes
         inner: object = item()
@@ -408,8 +408,8 @@ def as_number(value: object) -> Number | None:
 
 def as_whole(value: object) -> int | None:
     """The same for whole numbers: None for a float, also for one without a fraction."""
-    found = as_number(value)
-    return found if isinstance(found, int) else None
+    result = as_number(value)
+    return result if isinstance(result, int) else None
 
 
 def plainly(value: T, depth: int = 0) -> T:
@@ -417,19 +417,19 @@ def plainly(value: T, depth: int = 0) -> T:
 
     What is nested deeper than any spec, or in itself, stays as it is: who reads it refuses it.
     """
-    found: object = value
+    result: object = value
     if type(value) in (dict, list, tuple):
         assert isinstance(value, (dict, list, tuple))
         if depth > DEEPEST:
             return value
         if isinstance(value, dict):
-            found = {k: plainly(v, depth + 1) for k, v in value.items()}
+            result = {k: plainly(v, depth + 1) for k, v in value.items()}
         else:
-            found = type(value)(plainly(v, depth + 1) for v in value)
+            result = type(value)(plainly(v, depth + 1) for v in value)
     elif value is not None and type(value) not in (str, bool, int, float):
         number = as_number(value)
-        found = value if number is None else number
-    return cast(T, found)  # a number of another class counts as the same type
+        result = value if number is None else number
+    return cast(T, result)  # a number of another class counts as the same type
 
 
 def by_name(argument: str, given: object, example: str) -> dict[str, object]:

@@ -102,10 +102,10 @@ def _both(output: str, source: str) -> SpecError:
 def _mark(file: File) -> Mark | None:
     """None where there is no such file, or none that could be lost."""
     try:
-        found = os.stat(file)
+        result = os.stat(file)
     except (OSError, ValueError):
         return None
-    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+    return (result.st_dev, result.st_ino) if stat.S_ISREG(result.st_mode) else None
 
 
 # Text files, and output.
@@ -339,8 +339,8 @@ def models() -> Mapping[str, Model]:
 
 def variables(name: str) -> Mapping[str, object]:
     """The values of template variables that a name stands for."""
-    found = find(name)
-    return {} if found is None else found.variables
+    result = find(name)
+    return {} if result is None else result.variables
 
 
 def _owner(workload: str) -> str:
@@ -352,8 +352,8 @@ def _owner(workload: str) -> str:
 def specs() -> tuple[str, ...]:
     """Names of the packaged TeAAL specs, `GROUP/NAME`."""
     root = _root()
-    found = (root / "workloads").glob("*/*.yaml") if root else ()
-    return tuple(sorted(f"{p.parent.name}/{p.name.removesuffix('.yaml')}" for p in found))
+    result = (root / "workloads").glob("*/*.yaml") if root else ()
+    return tuple(sorted(f"{p.parent.name}/{p.name.removesuffix('.yaml')}" for p in result))
 
 
 def variants(workload: str, arch: str | None) -> tuple[str, ...]:

@@ -32,11 +32,11 @@ MAX_DEPTH = 12  # files that include each other
 
 def base_of(path: Path) -> Path:
     """The folder below which includes are read: two above that of the file, never the root of the disk."""
-    found = path.resolve().parent
+    result = path.resolve().parent
     for _ in range(ABOVE):
-        if found.parent.parent != found.parent:
-            found = found.parent
-    return found
+        if result.parent.parent != result.parent:
+            result = result.parent
+    return result
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Folder:
 
     def path_exists(self, path: object) -> bool:
         """Whether such a file could be included."""
-        return self._found(str(path)) is not None
+        return self._resolved(str(path)) is not None
 
     def find_path(self, path: object) -> str:
         """Where the file is, as it is seen from the folder that holds all of them."""
@@ -140,16 +140,16 @@ class _Folder:
         """The path, links followed. Refused if it leads out of the folder that holds all files."""
         base = self.includes.base
         try:
-            found = path.resolve()
+            result = path.resolve()
         except (OSError, ValueError, RuntimeError) as error:
             what = f"{asked[:200]!r} is not a path"
             raise TemplateStopped(what, "name a YAML file near this one") from error
-        if os.path.isabs(asked) or not found.is_relative_to(base):
+        if os.path.isabs(asked) or not result.is_relative_to(base):
             remedy = f"includes are read from {base.name}/ and below; copy the file there"
             raise TemplateStopped(f"{asked[:200]} lies outside the folder that is read", remedy)
-        return found
+        return result
 
-    def _found(self, asked: str) -> Path | None:
+    def _resolved(self, asked: str) -> Path | None:
         for folder in (self.folder, *self.includes.paths):
             path = self._inside(folder / asked, asked)
             if path.is_file() and path.name.endswith(ENDINGS):
@@ -157,11 +157,11 @@ class _Folder:
         return None
 
     def _needed(self, asked: str) -> Path:
-        found = self._found(asked)
-        if found is None:
+        result = self._resolved(asked)
+        if result is None:
             remedy = f"it has to end with {', '.join(ENDINGS)}, and to lie here or in a folder of add_to_path"
             raise TemplateStopped(f"there is no file {asked[:200]} to include", remedy)
-        return found
+        return result
 
     def _rendered(self, context: Context, path: Path) -> tuple[str, Source]:
         includes, faults = self.includes, Faults()

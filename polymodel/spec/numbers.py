@@ -265,9 +265,9 @@ def _prefixed(*symbols: str) -> dict[str, tuple[int, int]]:
 
 def _amounts(end: str = "") -> dict[str, tuple[int, int]]:
     large = {p: n for p, n in _DECIMAL.items() if n >= 0}
-    found = {f"{p}{s}{end}": (bits, n) for s, bits in _DATA.items() for p, n in large.items()}
-    found |= {f"{p}{s}{end}": (bits * n, 0) for s, bits in _DATA.items() for p, n in _BINARY.items()}
-    return found
+    result = {f"{p}{s}{end}": (bits, n) for s, bits in _DATA.items() for p, n in large.items()}
+    result |= {f"{p}{s}{end}": (bits * n, 0) for s, bits in _DATA.items() for p, n in _BINARY.items()}
+    return result
 
 
 ENERGY = Dimension("energy", "joules", "2.5 pJ", _prefixed("J"))
@@ -307,12 +307,12 @@ def amount_in(text: str, unit: str) -> Value | None:
     """A number that may have a unit as one of `unit`; None for any other text."""
     dimension = next((d for d in (ENERGY, TIME, DATA, AREA) if unit in d.units), None)
     try:
-        found = in_base_units(text, dimension) if dimension is not None else text
+        result = in_base_units(text, dimension) if dimension is not None else text
     except TextFault:
         return None
-    if isinstance(found, str):
-        return float(found) if _LITERAL.fullmatch(found.strip()) else None
-    return found if isinstance(found, (int, float)) else None
+    if isinstance(result, str):
+        return float(result) if _LITERAL.fullmatch(result.strip()) else None
+    return result if isinstance(result, (int, float)) else None
 
 
 def _scaled(text: str, value: Value, factor: int, power: int) -> Value:
@@ -416,14 +416,14 @@ def _binary(tree: Binary, left: Affine, right: Affine) -> Affine:
 def parse_constraints(text: str, symbols: Symbols | None = None) -> tuple[Constraint, ...]:
     """`0 <= m < 128 and m mod 2 = 0` as Constraints. Raises TextFault."""
     cursor = TokenCursor(text)
-    found = list(_chain(cursor, symbols or {}))
+    result = list(_chain(cursor, symbols or {}))
     while True:
         if cursor.take("and", "&&"):
-            found.extend(_chain(cursor, symbols or {}))
+            result.extend(_chain(cursor, symbols or {}))
             continue
         _refuse_connective(cursor)
         cursor.finish()
-        return tuple(found)
+        return tuple(result)
 
 
 def _refuse_connective(cursor: TokenCursor) -> None:
@@ -529,7 +529,7 @@ def _access(cursor: TokenCursor, text: str) -> tuple[str, tuple[tuple[str, str],
     token = cursor.now
     if token.kind != "name":
         raise TextFault(
-            f"expected a tensor, found {cursor.found()}",
+            f"expected a tensor, found {cursor.shown()}",
             token.offset,
             "write e.g. Y[m, n] = A[m, k] * B[k, n]",
         )

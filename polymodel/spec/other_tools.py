@@ -259,11 +259,11 @@ def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:
     names = [p for p in path if isinstance(p, str)]
     above = names[-2] if len(names) > 1 else ""
     below = _BELOW.get(above, {}).get(names[-1])
-    found = (_AF, below) if below else KEYS.get(names[-1])
-    if found is None:
+    result = (_AF, below) if below else KEYS.get(names[-1])
+    if result is None:
         return None
-    page = "docs/migrate/timeloop.md" if found[0] == _TL else "docs/migrate/accelforge.md"
-    return found[0], f"{found[1]} (see {page})"
+    page = "docs/migrate/timeloop.md" if result[0] == _TL else "docs/migrate/accelforge.md"
+    return result[0], f"{result[1]} (see {page})"
 
 
 def tag_of_another_tool(tag: str) -> str:

@@ -103,16 +103,16 @@ def _in_order(text: str, first: dict[str, list[str]]) -> str:
         tensor, names = access[1], [n.strip() for n in access[2].split(",")]
         known = first.setdefault(tensor, names)
         if known != names and sorted(known) == sorted(names) and len({*names}) == len(names):
-            found = _Reordered(text)
+            result = _Reordered(text)
             same = ", ".join(f"{n.upper()}={n}" for n in known)
             turned = ", ".join(f"{r.upper()}={n}" for r, n in zip(known, names, strict=True))
-            found.message = (
+            result.message = (
                 f"{tensor} is indexed [{', '.join(names)}] here and [{', '.join(known)}] above; ranks are "
                 f"named after their variables, so both are {tensor}[{same}]"
             )
-            found.remedy = f"write {tensor}[{turned}] for a transpose, or {tensor}[{', '.join(known)}]"
-            found.offset = access.start()
-            return found
+            result.remedy = f"write {tensor}[{turned}] for a transpose, or {tensor}[{', '.join(known)}]"
+            result.offset = access.start()
+            return result
     return text
 
 
@@ -371,13 +371,13 @@ def _of_einsums(
     nodes: Sequence[MappingNode], einsums: Set[str], tensors: Set[str], variables: Set[str]
 ) -> tuple[MappingNode, ...]:
     """Nodes of some Einsums; of a split with one branch left, the nodes of that branch."""
-    found: list[MappingNode] = []
+    result: list[MappingNode] = []
     for node in nodes:
         if isinstance(node, Compute):
-            found += [node] if node.einsum in einsums else []
+            result += [node] if node.einsum in einsums else []
         elif isinstance(node, Storage):
             mine = tuple(t for t in node.tensors if t not in tensors)
-            found += [node.model_copy(update={"tensors": mine})] if mine else []
+            result += [node.model_copy(update={"tensors": mine})] if mine else []
         elif isinstance(node, (Temporal, Spatial)):
             by_einsum = isinstance(node.rank_variable, dict)
             tied = set(node.rank_variable.values()) if isinstance(node.rank_variable, dict) else set()
@@ -387,15 +387,15 @@ def _of_einsums(
                 for key in ("rank_variable", "tile_shape", "initial_tile_shape")
                 if isinstance(value := getattr(node, key), dict)
             }
-            found += [] if gone else [node.model_copy(update=changed)]
+            result += [] if gone else [node.model_copy(update=changed)]
         else:
             inner = _of_einsums(node.nodes, einsums, tensors, variables)
             branches = tuple(n for n in inner if isinstance(node, Nested) or _computes([n]))
             if len(branches) == 1 and not isinstance(node, Nested):
-                found += getattr(branches[0], "nodes", branches)
+                result += getattr(branches[0], "nodes", branches)
             elif branches:
-                found.append(node.model_copy(update={"nodes": branches}))
-    return tuple(found)
+                result.append(node.model_copy(update={"nodes": branches}))
+    return tuple(result)
 
 
 Nested.model_rebuild()

@@ -164,10 +164,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         return spending
 
     def _range(self, *bounds: int) -> range:
-        found = range(*bounds)
-        if len(found) > MAX_WORK:
-            raise _TooMuch(f"range of {len(found)} values in the template is too long")
-        return found
+        result = range(*bounds)
+        if len(result) > MAX_WORK:
+            raise _TooMuch(f"range of {len(result)} values in the template is too long")
+        return result
 
     def _loop(self, values: Iterable[object], weight: int) -> Iterator[object]:
         for value in values:
@@ -219,10 +219,10 @@ class _Environment(ImmutableSandboxedEnvironment):
                     self.spend(len(text) * max(times, 0))
         elif isinstance(left, (str, list, tuple)) and isinstance(right, (str, list, tuple)):
             self.spend(len(left) + len(right))
-        found = super().call_binop(context, operator, left, right)
-        if isinstance(found, int) and abs(found) >= LARGEST:
+        result = super().call_binop(context, operator, left, right)
+        if isinstance(result, int) and abs(result) >= LARGEST:
             raise _TooMuch("a number in the template is too large")
-        return found
+        return result
 
     def unsafe_undefined(self, obj: object, attribute: str) -> jinja2.Undefined:
         return self.undefined(f"{attribute} is not available in templates", name=attribute, exc=SecurityError)
@@ -430,10 +430,10 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
 
 def _line_of(error: BaseException) -> int:
     """The template line in which a rendering error arose: jinja rewrites tracebacks to it."""
-    found = 0
+    result = 0
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
-            found = trace.tb_lineno
+            result = trace.tb_lineno
         trace = trace.tb_next
-    return found or 1
+    return result or 1

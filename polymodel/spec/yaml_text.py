@@ -218,12 +218,12 @@ class _Reader:
 
     def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> YamlNode:
         """The value of another file that a mark stands for."""
-        found = YamlNode(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
+        result = YamlNode(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
         match = _PART.match(raw.value)
         if match is None or int(match[1][:9]) >= len(self.parts.nodes):
             what = "an included file stands beside other text"
             self.fault(raw.start_mark, path, what, "give it a key of its own")
-            return found
+            return result
         inner = self.parts.nodes[int(match[1])]
         for key in match[2].split(".")[1:]:
             below = inner.entry(key)
@@ -231,7 +231,7 @@ class _Reader:
                 known = [e.key for e in inner.entries or ()]
                 what = f"the included file {inner.source.file} has no {match[2][1:]}"
                 self.fault(raw.start_mark, path, what, suggestion(key, known, "keys"))
-                return found
+                return result
             inner = below.value
         level = [inner]
         while level:
@@ -272,7 +272,7 @@ class _Reader:
         return {".inf": float("inf"), "-.inf": float("-inf")}.get(text.lower(), text)
 
     def entries(self, raw: yaml.MappingNode, path: str, depth: int) -> tuple[YamlEntry, ...]:
-        found: dict[str, YamlEntry] = {}
+        result: dict[str, YamlEntry] = {}
         merged: dict[str, YamlEntry] = {}
         deep: dict[str, YamlEntry] = {}
         for key_node, value_node in raw.value:
@@ -285,20 +285,20 @@ class _Reader:
             if key in ("<<", "<<<"):
                 self.merge(value, deep if key == "<<<" else merged, value_node, path, key)
                 continue
-            if key in found:
-                first = self.source.place(found[key].line, found[key].column)
+            if key in result:
+                first = self.source.place(result[key].line, result[key].column)
                 if self.replaced is None or len(self.replaced) >= MAX_FAULTS:
                     remedy = f"it stands in line {first.line} already; keep one"
                     self.fault(mark, below, f"duplicate key {key}", remedy)
                     continue
                 what = f"{key} stands in line {mark.line + 1} again, which counts"
                 self.replaced.append(Diagnostic(what, "keep one", below, first))
-            found[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
+            result[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
         for key, entry in merged.items():
-            found.setdefault(key, entry)
+            result.setdefault(key, entry)
         for entry in deep.values():
-            self.into(found, entry)
-        return tuple(found.values())
+            self.into(result, entry)
+        return tuple(result.values())
 
     def key(self, raw: yaml.Node, path: str) -> str | None:
         if isinstance(raw, yaml.ScalarNode):
@@ -421,9 +421,9 @@ def _step(node: YamlNode, path: Pattern, step: Migration, faults: list[Diagnosti
 
 
 def _look(table: Mapping[Pattern, str], path: Pattern) -> str | None:
-    for pattern, found in table.items():
+    for pattern, result in table.items():
         if len(pattern) == len(path) and all(p in ("*", k) for p, k in zip(pattern, path, strict=True)):
-            return found
+            return result
     return None
 
 

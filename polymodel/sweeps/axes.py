@@ -141,16 +141,16 @@ def _whole(column: Any) -> Any:
 
 def following(texts: Mapping[str, str]) -> tuple[str, ...]:
     """The names so that each stands behind those that it uses."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
 
     def visit(name: str, above: frozenset[str]) -> None:
-        if name in found or name in above:
+        if name in result or name in above:
             return
         for used in sorted(names_of(texts[name])):
             if used in texts:
                 visit(used, above | {name})
-        found[name] = None
+        result[name] = None
 
     for name in texts:
         visit(name, frozenset())
-    return tuple(found)
+    return tuple(result)

@@ -116,10 +116,10 @@ class Masks:
         values: dict[str, Any] = {**self.block.fixed, **variant.given}
         for axis in self.block.axes:
             values |= {n: c[placed[axis.names]] for n, c in axis.columns.items()}
-        found: Array = True
+        result: Array = True
         for c in self.where:
-            found = np.logical_and(found, c.holds(values))
-        return found
+            result = np.logical_and(result, c.holds(values))
+        return result
 
 
 def keep_best(

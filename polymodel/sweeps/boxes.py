@@ -141,10 +141,10 @@ class BoxSums:
 
     def sizes(self, nodes: Array) -> Array:
         """Points of each box."""
-        found = np.ones(len(nodes), np.int64)
+        result = np.ones(len(nodes), np.int64)
         for tree, at in zip(self.trees, nodes.T, strict=True):
-            found *= tree.end[at] - tree.begin[at]
-        return found
+            result *= tree.end[at] - tree.begin[at]
+        return result
 
     def splits(self, nodes: Array) -> Array:
         """Whether each box can be halved along each axis."""
@@ -165,7 +165,7 @@ class BoxSums:
 
 def _terms(kernel: ArrayKernel, form: Form) -> list[Term]:
     """The form, with terms that differ along one axis alone added up there."""
-    found: list[Term] = []
+    result: list[Term] = []
     for product, coefficient in form.terms:
         mine: dict[int, tuple[Factor, ...]] = {}
         for factor in product:
@@ -175,13 +175,13 @@ def _terms(kernel: ArrayKernel, form: Form) -> list[Term]:
             else:
                 mine[place] = (*mine.get(place, ()), factor)
         if coefficient:
-            found.append((coefficient, tuple((p, frozenset({(mine[p], 1)})) for p in sorted(mine))))
-    count = len(found) + 1
-    while len(found) < count:
-        count = len(found)
+            result.append((coefficient, tuple((p, frozenset({(mine[p], 1)})) for p in sorted(mine))))
+    count = len(result) + 1
+    while len(result) < count:
+        count = len(result)
         for place in range(len(kernel.axes)):
-            found = _merged(found, place)
-    return found
+            result = _merged(result, place)
+    return result
 
 
 def _merged(terms: Sequence[Term], place: int) -> list[Term]:
@@ -192,16 +192,16 @@ def _merged(terms: Sequence[Term], place: int) -> list[Term]:
         group = groups.setdefault(tuple(p for p in parts if p[0] != place), {})
         for factors, c in mine:
             group[factors] = group.get(factors, 0) + coefficient * c
-    found: list[Term] = []
+    result: list[Term] = []
     for others, group in groups.items():
         left = {factors: c for factors, c in group.items() if c}
         if left.keys() <= {()}:
-            found += [(c, others) for c in left.values()]
+            result += [(c, others) for c in left.values()]
             continue
         common = math.gcd(*left.values())
         part = place, frozenset((factors, c // common) for factors, c in left.items())
-        found.append((common, tuple(sorted((*others, part), key=lambda p: p[0]))))
-    return found
+        result.append((common, tuple(sorted((*others, part), key=lambda p: p[0]))))
+    return result
 
 
 def _values(kernel: ArrayKernel, part: Part) -> Array:
@@ -260,10 +260,10 @@ class LeastCounts(Block):
         return low if least else high
 
     def _multiplied(self, parts: Sequence[Part], end: int, kind: Any) -> Array:
-        found: Array = np.ones((), kind)
+        result: Array = np.ones((), kind)
         for k, part in enumerate(parts):
-            found = found * self._end(part, end, kind) if k else self._end(part, end, kind)
-        return found
+            result = result * self._end(part, end, kind) if k else self._end(part, end, kind)
+        return result
 
     def _end(self, part: Part, end: int, kind: Any) -> Array:
         key = end, part, kind
@@ -341,8 +341,8 @@ class BoxSearch:
             if len(boxes.nodes) > BOXES:
                 waiting.append(boxes.of(slice(None, -BOXES)))
                 boxes = boxes.of(slice(-BOXES, None))
-            if boxes.kept is not self._kept:  # better points may have been found since
-                boxes = self._left(boxes, ~self.beaten(boxes.bounds, self.numbers(boxes.nodes)))
+            if boxes.kept is not self._best_so_far:  # better points may have been found since
+                boxes = self._left(boxes, ~self.dominated(boxes.bounds, self.numbers(boxes.nodes)))
             few = (self.sums.sizes(boxes.nodes) <= POINTS) | ~self.sums.splits(boxes.nodes).any(axis=1)
             self.points(boxes.nodes[few])
             halves = self.sums.halved(boxes.nodes[~few])
@@ -350,14 +350,16 @@ class BoxSearch:
                 waiting.append(self._hopeful(halves))
 
     @property
-    def _kept(self) -> Array:
+    def _best_so_far(self) -> Array:
         """Another array after each change of what is kept."""
         return self.found.front.ids if self.found.keep == "front" else self.found.best
 
     def _hopeful(self, nodes: Array) -> _Boxes:
         """Boxes that may hold a kept point, the most hopeful last."""
         bounds, fit = self.bounds(nodes)
-        boxes = self._left(_Boxes(nodes, bounds, self._kept), fit & ~self.beaten(bounds, self.numbers(nodes)))
+        boxes = self._left(
+            _Boxes(nodes, bounds, self._best_so_far), fit & ~self.dominated(bounds, self.numbers(nodes))
+        )
         weight = np.log(np.maximum(boxes.bounds.astype(float), 1e-300)).sum(axis=0)
         return boxes.of(np.argsort(-weight, kind="stable"))
 
@@ -368,10 +370,10 @@ class BoxSearch:
 
     def numbers(self, nodes: Array) -> Array:
         """No point of a box has a lower number."""
-        found = np.full(len(nodes), self.block.first + self.variant.share, np.int64)
+        result = np.full(len(nodes), self.block.first + self.variant.share, np.int64)
         for tree, at in zip(self.sums.trees, nodes.T, strict=True):
-            found += tree.least[at]
-        return found
+            result += tree.least[at]
+        return result
 
     def bounds(self, nodes: Array) -> tuple[Array, Array]:
         """What each objective is at least in a box, and whether its least counts fit."""
@@ -393,7 +395,7 @@ class BoxSearch:
             fit &= np.broadcast_to(mask, shape)[:, 0]
         return distinguishable(values), fit
 
-    def beaten(self, bounds: Array, numbers: Array) -> Array:
+    def dominated(self, bounds: Array, numbers: Array) -> Array:
         """Whether nothing can be kept whose objectives are no lower than these, nor its number."""
         if self.found.keep == "front":
             return self.found.front.beats(bounds, numbers)

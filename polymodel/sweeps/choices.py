@@ -45,14 +45,14 @@ def choice_of(name: str, text: str) -> Choice:
 
 def _parts(text: str) -> list[str]:
     """What commas divide, but not those between the arguments of a function."""
-    found, depth = [""], 0
+    result, depth = [""], 0
     for sign in text:
         depth += (sign == "(") - (sign == ")")
         if sign == "," and depth <= 0:
-            found.append("")
+            result.append("")
         else:
-            found[-1] += sign
-    return [p.strip() for p in found]
+            result[-1] += sign
+    return [p.strip() for p in result]
 
 
 def _called(name: str, function: str, arguments: list[str]) -> Choice:
@@ -80,10 +80,10 @@ def _of(text: str) -> int | str:
 def choices_of(symbols: Mapping[str, Choice], faults: Faults) -> Mapping[str, Choice]:
     """The symbols of a call or a `sweep:` section that are right, texts as on the command line; the faults of
     the others are noted."""
-    found: dict[str, Choice] = {}
+    result: dict[str, Choice] = {}
     for name, choice in symbols.items():
         try:
-            found[name] = choice_of(name, choice) if isinstance(choice, str) else choice
+            result[name] = choice_of(name, choice) if isinstance(choice, str) else choice
         except SpecError as error:
             faults.extend(of_symbol(name, error).diagnostics)
-    return found
+    return result

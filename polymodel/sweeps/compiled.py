@@ -139,21 +139,21 @@ class Compiled:
         import pandas as pd
 
         columns = self.arrays(points)
-        found = pd.DataFrame({n: frame_column(v) for n, v in columns.items()})
+        result = pd.DataFrame({n: frame_column(v) for n, v in columns.items()})
         if isinstance(points, pd.DataFrame):
-            found.index = points.index
-        found.attrs["units"] = {n: unit_of(n) for n in found.columns if unit_of(n)}
-        return found
+            result.index = points.index
+        result.attrs["units"] = {n: unit_of(n) for n in result.columns if unit_of(n)}
+        return result
 
     def arrays(self, points: Points) -> dict[str, Array]:
         """The same columns as arrays, without pandas: what an inner loop calls."""
         given, count = self._columns(points)
-        found = _Columns(count)
+        result = _Columns(count)
         for held, places in self._groups(given, count):
             tiles = {n: c[places] for n, c in given.items() if n not in held}
-            self._evaluate(held, tiles, places, found)
+            self._evaluate(held, tiles, places, result)
             tick("evaluating points")
-        return {**given, **found.finished()}
+        return {**given, **result.finished()}
 
     def gradient(self, points: Points, objective: str = "energy") -> dict[str, Array]:
         """Derivatives of an objective by each tile size, at any points (real ones as well).
@@ -164,12 +164,12 @@ class Compiled:
         forms, SpecError as for `arrays`.
         """
         given, count = self._columns(points)
-        found = {n: np.zeros(count) for n in self._parts(tuple(given))[1].tiles}
+        result = {n: np.zeros(count) for n in self._parts(tuple(given))[1].tiles}
         for held, places in self._groups(given, count):
             tiles = {n: c[places].astype(float) for n, c in given.items() if n not in held}
             for name, values in self._slopes(held, objective)(tiles).items():
-                found[name][places] = values
-        return found
+                result[name][places] = values
+        return result
 
     def _slopes(self, held: Mapping[str, Number], objective: str) -> Slopes:
         key = ("slopes", objective, *held.items())
@@ -188,26 +188,26 @@ class Compiled:
             raise SpecError([Diagnostic(f"{shown(points)} has no points", remedy, "points")])
         names = [str(n) for n in (points.columns if table else points)]
         faults, known = Faults(), self.symbols
-        found: dict[str, Array] = {}
+        result: dict[str, Array] = {}
         for name in names:
             if name in known:
                 with faults.noting():
-                    found[name] = _numbers(name, points[name])
+                    result[name] = _numbers(name, points[name])
             elif not table:  # a table may have further columns, as the result of an earlier call has
                 faults.note(Diagnostic(f"unknown symbol {name}", suggestion(name, known, "symbols"), name))
         lacking = [n for n in self.open if n not in names]
         if lacking:
             remedy = "give every point a value of each, e.g. {'TM': [1, 2, 4]}"
             faults.note(Diagnostic(f"no values for {', '.join(lacking)}", remedy, "points"))
-        lengths = {len(c) for c in found.values() if c.ndim}
+        lengths = {len(c) for c in result.values() if c.ndim}
         if len(lengths) > 1:
-            said = ", ".join(f"{n}: {len(c)}" for n, c in found.items() if c.ndim)
+            said = ", ".join(f"{n}: {len(c)}" for n, c in result.items() if c.ndim)
             faults.note(
                 Diagnostic(f"columns differ in length ({said})", "give as many values of each", "points")
             )
         faults.raise_if_any()
         count = len(points) if table else next(iter(lengths), 1)
-        return {n: np.broadcast_to(c, (count,)) for n, c in found.items()}, count
+        return {n: np.broadcast_to(c, (count,)) for n, c in result.items()}, count
 
     def _parts(self, names: tuple[str, ...]) -> tuple[Grid, SymbolRoles]:
         """What each of these symbols changes; the grid has their names alone."""

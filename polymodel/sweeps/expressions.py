@@ -146,10 +146,10 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
         left, right = _own(left), _own(right)
     elif not exact:
         left, right = _floating(left), _floating(right)
-    found = _BINARY[tree.op](left, right)
-    if tree.op == "**" and np.all(np.abs(found) < 2.0**53) and np.all(found == np.floor(found)):
-        return np.asarray(found).astype(np.int64)
-    return found
+    result = _BINARY[tree.op](left, right)
+    if tree.op == "**" and np.all(np.abs(result) < 2.0**53) and np.all(result == np.floor(result)):
+        return np.asarray(result).astype(np.int64)
+    return result
 
 
 def _size(value: Value) -> int | None:

@@ -41,22 +41,22 @@ class Grid:
     @cached_property
     def strides(self) -> dict[str, int]:
         """How far apart in number two neighbours along a symbol are."""
-        found, step = {}, 1
+        result, step = {}, 1
         for name, values in zip(reversed(self.names), reversed(self.values), strict=True):
-            found[name] = step
+            result[name] = step
             step *= len(values)
-        return found
+        return result
 
     def of(self, name: str) -> tuple[Number, ...]:
         return self.values[self.names.index(name)]
 
     def point(self, number: int) -> dict[str, Number]:
         """Values of all symbols, also the linked ones, of one point."""
-        found = {
+        result = {
             name: values[number // self.strides[name] % len(values)]
             for name, values in zip(self.names, self.values, strict=True)
         }
-        return {**found, **self.following(found)}
+        return {**result, **self.following(result)}
 
     def following(self, given: Mapping[str, Number]) -> dict[str, Number]:
         """Linked symbols whose independent symbols are all given."""
@@ -169,15 +169,15 @@ def _in_order(
             waiting[name] = _filled(name, text, names, fixed)
         except SpecError as error:
             faults.extend(of_symbol(name, error).diagnostics)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     while waiting:
         ready = [n for n, text in waiting.items() if not names_of(text) & waiting.keys()]
         if not ready:
             what = "linked symbols refer to each other: " + ", ".join(waiting)
             faults.note(Diagnostic(what, "break the cycle"))
             break
-        found.update({n: waiting.pop(n) for n in ready})
-    return tuple(found.items())
+        result.update({n: waiting.pop(n) for n in ready})
+    return tuple(result.items())
 
 
 def _filled(name: str, text: str, names: Collection[str], fixed: Mapping[str, Number]) -> str:
@@ -203,12 +203,12 @@ def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:
     tiles = set(unbound_symbols(spec.template)) if spec.template else set()
     bound = {n: v for n, v in firsts.items() if n not in tiles}
     chosen = spec.bind(**bound) if bound else spec
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for einsum in chosen.workload.einsums:
         for v in einsum.rank_variables:
             low, high = einsum.bound(v)
-            found[v] = max(found.get(v, 0), high - low + 1)
-    return found
+            result[v] = max(result.get(v, 0), high - low + 1)
+    return result
 
 
 def roles(spec: Spec, grid: Grid) -> SymbolRoles:

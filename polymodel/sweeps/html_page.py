@@ -32,18 +32,18 @@ ROWS = "Every row has the figures that `polymodel evaluate` gives for its point.
 
 def finding(sweep: Sweep) -> Finding:
     rows = _ordered(sweep)
-    found = bool(len(rows) and rows["feasible"].any())
+    result = bool(len(rows) and rows["feasible"].any())
     return Finding(
         facts=_facts(sweep, len(rows)),
         promise=tuple(_promise(sweep)),
         notes=sweep.notes,
         table=_table(sweep, rows),
         best=tuple(_best(sweep, rows)),
-        pictures=tuple(_pictures(sweep)) if found else (),
+        pictures=tuple(_pictures(sweep)) if result else (),
         looked=(("What became of all points", outcomes(sweep)),),
-        asked=tuple(_asked(sweep)),
+        asked=tuple(_request_rows(sweep)),
         specs=_specs(sweep),
-        found=found,
+        found=result,
     )
 
 
@@ -153,7 +153,7 @@ def outcomes(sweep: Sweep) -> Table:
     return Table("outcomes", (Column("what"), Column("points"), Column("why")), tuple(rows), notes)
 
 
-def _asked(sweep: Sweep) -> Iterator[tuple[str, str]]:
+def _request_rows(sweep: Sweep) -> Iterator[tuple[str, str]]:
     for name, values in zip(sweep.grid.names, sweep.grid.values, strict=True):
         some = [str(v) for v in values]
         if len(some) > MANY:

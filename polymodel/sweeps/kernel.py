@@ -98,9 +98,9 @@ class ArrayKernel:
     def placed(self, digits: tuple[Array, ...], columns: slice) -> dict[tuple[str, ...], Array]:
         """Choice along each axis (by its symbols) of a block, broadcast against [left, right]."""
         left, right = self.axes[: self.split], self.axes[self.split :]
-        found = {axis.names: d[:, None] for axis, d in zip(left, digits, strict=True)}
+        result = {axis.names: d[:, None] for axis, d in zip(left, digits, strict=True)}
         pairs = zip(right, self.right_digits, strict=True)
-        return found | {axis.names: d[columns][None, :] for axis, d in pairs}
+        return result | {axis.names: d[columns][None, :] for axis, d in pairs}
 
     def left_ids(self, digits: tuple[Array, ...], count: int) -> Array:
         ids = np.zeros(count, np.int64)
@@ -126,11 +126,11 @@ class ArrayKernel:
         return self.atoms[a]
 
     def _by_integers(self, a: Factor, values: Mapping[str, Any], count: int) -> Array:
-        found = np.empty(count, object)
+        result = np.empty(count, object)
         for i in range(count):
             at = {s: int(v[i]) if isinstance(v, np.ndarray) else int(v) for s, v in values.items()}
-            found[i] = int(a.value(INTEGERS, at))
-        return found
+            result[i] = int(a.value(INTEGERS, at))
+        return result
 
     def factor(self, axis: int, atoms: tuple[Factor, ...]) -> Array:
         """The product of some atoms along one axis, in Python integers where int64 may not do."""
@@ -174,11 +174,11 @@ class ArrayKernel:
         return KernelRow(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat, bound)
 
     def _right(self, key: Key, dtype: Any) -> Array:
-        found = np.ones(self.width, dtype)
+        result = np.ones(self.width, dtype)
         for axis, atoms in key:
             column = self.factor(axis, tuple(atoms)).astype(dtype)
-            found = found * column[self.right_digits[axis - self.split]]
-        return found
+            result = result * column[self.right_digits[axis - self.split]]
+        return result
 
     def left(self, digits: tuple[Array, ...], count: int) -> Sequence[Array]:
         """Left matrices [count, k] of every row."""
@@ -186,7 +186,7 @@ class ArrayKernel:
 
         def made(i: int) -> Array:
             row = self.rows[i]
-            found = np.zeros((count, len(row.groups)), row.dtype)
+            result = np.zeros((count, len(row.groups)), row.dtype)
             for g, group in enumerate(row.groups):
                 for c, key in group:
                     if (key, row.dtype) not in products:
@@ -194,7 +194,7 @@ class ArrayKernel:
                         for axis, atoms in key:
                             value = value * self.factor(axis, tuple(atoms)).astype(row.dtype)[digits[axis]]
                         products[key, row.dtype] = value
-                    found[:, g] += c * products[key, row.dtype]
-            return found
+                    result[:, g] += c * products[key, row.dtype]
+            return result
 
         return OnDemand(len(self.rows), made)

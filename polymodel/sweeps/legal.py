@@ -102,10 +102,12 @@ def illegal(
         )
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
-    found = _decided(judge, kinds, broken[0])
+    result = _decided(judge, kinds, broken[0])
     # Axes whose classes no verdict tells apart have no part in it.
-    apart = {a.names: m[k.of] for a, k, m in zip(axes, kinds, found.merged, strict=True) if m.any()}
-    return Illegal(apart, found.verdicts.reshape([n for n in found.verdicts.shape if n > 1]), found.reasons)
+    apart = {a.names: m[k.of] for a, k, m in zip(axes, kinds, result.merged, strict=True) if m.any()}
+    return Illegal(
+        apart, result.verdicts.reshape([n for n in result.verdicts.shape if n > 1]), result.reasons
+    )
 
 
 @dataclass(frozen=True)
@@ -323,23 +325,23 @@ class _Diagram:
             below = {k: self._node({**picked, place: k}) for k in ends}
             if len(set(below.values())) == 1:  # all classes lie between these
                 return below[ends[0]]
-        found = tuple(
+        result = tuple(
             below[k] if k in below else self._node({**picked, place: k}) for k in range(len(kind.once))
         )
-        if len(set(found)) == 1:
-            return found[0]
-        return self.nodes.setdefault((place, found), -1 - len(self.nodes))
+        if len(set(result)) == 1:
+            return result[0]
+        return self.nodes.setdefault((place, result), -1 - len(self.nodes))
 
     def _leaf(self, picked: Mapping[int, int]) -> int | None:
         """What all points with these classes are told, if that is the same."""
         every = [[picked[i]] if i in picked else k.finest for i, k in enumerate(self.kinds)]
-        most = {self._told(x) for x in product(*every)}
+        most = {self._reason_number(x) for x in product(*every)}
         if len(most) > 1 or most == {0} or len(picked) == len(self.kinds):
             return most.pop() if len(most) == 1 else None
         every = [[picked[i]] if i in picked else k.coarsest for i, k in enumerate(self.kinds)]
-        return next(iter(most)) if {self._told(x) for x in product(*every)} == most else None
+        return next(iter(most)) if {self._reason_number(x) for x in product(*every)} == most else None
 
-    def _told(self, classes: Classes) -> int:
+    def _reason_number(self, classes: Classes) -> int:
         if len(self.judge.known) > MOST:
             raise _TooMany(MOST)
         reason = self.judge.reason(classes)

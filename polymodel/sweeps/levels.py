@@ -54,10 +54,10 @@ def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tupl
 def traffic(rows: pd.DataFrame) -> pd.DataFrame:
     """Bits read and written per component."""
     names = [c for c in rows.columns if c.startswith(("reads:", "writes:")) and not is_sum(c)]
-    found = rows[[]].copy()
+    result = rows[[]].copy()
     for part in dict.fromkeys(c.partition(":")[2] for c in names):
-        found[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
-    return found
+        result[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
+    return result
 
 
 def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
@@ -73,7 +73,7 @@ def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
             ]
         )
     levels: dict[str, None] = {}
-    found: list[dict[str, float]] = []
+    result: list[dict[str, float]] = []
     for _, row in rows.iterrows():
         report = evaluate(sweep.spec(row))
         for c in report.problem.hierarchy.components:
@@ -82,6 +82,6 @@ def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
         for item in report.costs.energy:
             name = LEAKAGE if item.action == "leak" else item.component
             joules[name] = joules.get(name, 0.0) + item.energy
-        found.append(joules)
-    spent = [n for n in (*levels, LEAKAGE) if any(j.get(n) for j in found)]
-    return pd.DataFrame([[j.get(n, 0.0) for n in spent] for j in found], index=rows.index, columns=spent)
+        result.append(joules)
+    spent = [n for n in (*levels, LEAKAGE) if any(j.get(n) for j in result)]
+    return pd.DataFrame([[j.get(n, 0.0) for n in spent] for j in result], index=rows.index, columns=spent)

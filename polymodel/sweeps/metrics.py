@@ -84,16 +84,16 @@ class Block:
 
     def _product(self, left: Array, right: Array) -> Array:
         width, inner = right.shape[1], left.shape[1]
-        found = (
+        result = (
             self.memory.rows.array() if left.dtype == np.float64 else np.empty((len(left), width), left.dtype)
         )
         if inner == 1:
-            return np.multiply(left, right, out=found)
+            return np.multiply(left, right, out=result)
         # Larger products run in several threads, which wait for each other where other processes work too.
         step = max(1, MOST // (inner * width))
         for i in range(0, len(left), step):
-            np.matmul(left[i : i + step], right, out=found[i : i + step])
-        return found
+            np.matmul(left[i : i + step], right, out=result[i : i + step])
+        return result
 
     def linear(self, linear: Linear) -> Array:
         """Exact value of a row times its scale (its type was chosen with room for that)."""
@@ -170,14 +170,14 @@ def worked_out(node: Node, block: Block) -> Array:
         return _line(node, block)
     if isinstance(node, Present):
         return values.where(_present(node, block), worked_out(node.part, block))
-    found: Array = 0.0
+    result: Array = 0.0
     for part in node.parts:
         value = worked_out(part, block)
         if isinstance(node, Total):
-            found = values.into(np.add, found, value)
+            result = values.into(np.add, result, value)
         else:
-            found = _larger(found, value, values)
-    return found
+            result = _larger(result, value, values)
+    return result
 
 
 def _present(node: Present, block: Block) -> Array:
@@ -228,10 +228,10 @@ def fits(limit: Limit, block: Block) -> Array:
     if math.isinf(limit.have):
         return True
     have, masks = math.floor(limit.have), block.memory.masks
-    found: Array = True
+    result: Array = True
     for phase in limit.phases:
         total = need((phase,), block)
         good = masks.convert(np.less_equal, total, have)
         block.memory.values.back(total)
-        found = good if found is True else masks.into(np.logical_and, found, good)
-    return found
+        result = good if result is True else masks.into(np.logical_and, result, good)
+    return result

@@ -26,12 +26,12 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     given = listed("objectives", names, "['energy', 'latency']")
     arch = spec.raw_arch
     memories, tolls = (arch.memories, arch.tolls) if arch is not None else ((), ())
-    found, unknown = vocabulary.read_objectives(given, memories, tolls)
+    result, unknown = vocabulary.read_objectives(given, memories, tolls)
     if unknown:
         raise SpecError([_unknown(u) for u in unknown])
-    if not found:
+    if not result:
         raise wrong("a sweep needs an objective", "name energy or latency")
-    return found
+    return result
 
 
 def _unknown(u: vocabulary.Unknown) -> Diagnostic:

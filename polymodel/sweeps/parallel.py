@@ -159,13 +159,13 @@ def _faults(check: Callable[[], object]) -> tuple[Diagnostic, ...]:
 
 def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> SpecError:
     """The same faults; those of a symbol of the `sweep:` section with their place in it."""
-    found = []
+    result = []
     for d in faults:
         head, _, name = d.path.partition(".")
         if head == "symbols" and not given:
             d = replace(d, path=f"sweep.{d.path}", place=locator.place(("sweep", "symbols", name)))
-        found.append(d)
-    return SpecError(found)
+        result.append(d)
+    return SpecError(result)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     Axes that a constraint ties to others, or to the architecture, stay whole: what is better alone may
     not be allowed there.
     """
-    held = block.held(grid)
+    held = block.constrained_symbols(grid)
     used = in_use([v.costing for v in block.variants], objectives)
     if used is None or not block.legal:
         return block
@@ -85,30 +85,30 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
     """Rows that objectives and limits look at; None if one of them could fall where a row rises."""
     if any(objective_of(o).most for o in objectives):
         return None
-    found: set[int] = set()
+    result: set[int] = set()
     for costing in costings:
         for weight, (index, scale) in _weighted(costing, objectives):
             if weight < 0 or scale < 0:
                 return None
             if index >= 0 and weight:
-                found.add(index)
-    return found
+                result.add(index)
+    return result
 
 
 def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
     """Rows with which an objective grows whatever the other rows are."""
-    found = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
-    asked = _asked(objectives)
-    return found | {index for c, way, (index, _) in costing.accesses if (way, c) in asked}
+    result = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
+    asked = _needed_figures(objectives)
+    return result | {index for c, way, (index, _) in costing.accesses if (way, c) in asked}
 
 
-def _asked(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
+def _needed_figures(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
     """The figures that the objectives are made of."""
     return frozenset[tuple[str, str]]().union(*map(uses, objectives))
 
 
 def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[float, Linear]]:
-    asked = _asked(objectives)
+    asked = _needed_figures(objectives)
     joules = ("energy", "") in asked
     if joules:
         yield from _rows(costing.energy)

@@ -41,7 +41,7 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
         return (spec,)
     # What is not a mapping is refused by with_mapping itself.
     tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # it refuses what is none
-    found = tuple(each(*tried))
-    if not found:
+    result = tuple(each(*tried))
+    if not result:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
-    return found
+    return result

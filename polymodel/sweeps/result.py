@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.loading.spec import kept_files
+from polymodel.loading.spec import protected_files
 from polymodel.objectives import canonical, objective_of, score, unit_of
 from polymodel.report.search_page import Finding, search_figures, search_sections, search_title
 from polymodel.spec.faults import as_number, shown, suggestion
@@ -85,9 +85,9 @@ class Sweep(Answer):
         """
         import pandas as pd
 
-        found = pd.DataFrame({n: frame_column(v) for n, v in self.columns.items()})
-        found.attrs["units"] = {n: self.unit(n) for n in found.columns if self.unit(n)}
-        return found
+        result = pd.DataFrame({n: frame_column(v) for n, v in self.columns.items()})
+        result.attrs["units"] = {n: self.unit(n) for n in result.columns if self.unit(n)}
+        return result
 
     @cached_property
     def front(self) -> pd.DataFrame:
@@ -157,8 +157,8 @@ class Sweep(Answer):
         import pandas as pd
 
         column = pd.Series(in_order(rows[objective]), index=rows.index)
-        found: pd.Series[Any] = score(objective, column)
-        return found
+        result: pd.Series[Any] = score(objective, column)
+        return result
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
         """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
@@ -194,7 +194,7 @@ class Sweep(Answer):
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the specs were read from is written over."""
-        return kept_files(*self.specs)
+        return protected_files(*self.specs)
 
     @property
     def title(self) -> str:

@@ -187,5 +187,5 @@ class Keeper:
         """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""
         if self.keep == "front":
             return [int(i) for i in self.front.ids[self.front.thinned(self.eps)]]
-        found = np.concatenate([np.empty(0, np.int64), *self.ids])
-        return [int(i) for i in (np.sort(found) if self.keep == "all" else found)]
+        result = np.concatenate([np.empty(0, np.int64), *self.ids])
+        return [int(i) for i in (np.sort(result) if self.keep == "all" else result)]

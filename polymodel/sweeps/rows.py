@@ -65,9 +65,9 @@ def exact_cells(
 ) -> Cells:
     """A point of a compiled block by evaluate's own code."""
     analysis, costs = where.exact(variant, point)
-    found = cells(Counts(variant.problem, analysis), costs, objectives)
+    result = cells(Counts(variant.problem, analysis), costs, objectives)
     if is_sparse(objectives):
         from polymodel.sweeps.sparse.exact import sparse_report
 
-        found |= sparse_cells(sparse_report(where, variant, point, analysis, costs), objectives)
-    return found
+        result |= sparse_cells(sparse_report(where, variant, point, analysis, costs), objectives)
+    return result

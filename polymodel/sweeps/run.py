@@ -108,9 +108,9 @@ def sweep(
         orders = orders_of(specs, grid, asked, names, size, workers, (LINES, BLOCK), store, resume, eps, each)
         place = Path(store) if store is not None else None
         with terminable(), locked(place):
-            found = _search(orders[0], grid, progress).run(orders[1:], place)
+            result = _search(orders[0], grid, progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
-    return replace(found, notes=(*found.notes, *notes), eps=eps)
+    return replace(result, notes=(*result.notes, *notes), eps=eps)
 
 
 def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
@@ -314,12 +314,12 @@ class _Search:
         if place is None:
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
         try:
-            found = exact_cells(*place, point, self.objectives)
+            result = exact_cells(*place, point, self.objectives)
         except NotSeparable:  # what this sweep did not look at, such as the peak of a memory of any size
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
         if is_sparse(self.objectives):
-            agree(found, self.state.values(number), self.objectives)
-        return found
+            agree(result, self.state.values(number), self.objectives)
+        return result
 
     def _open(
         self, i: int, part: SymbolRoles, share: int, given: Mapping[str, Number], key: tuple[object, ...]
@@ -390,13 +390,13 @@ class _Search:
 
 
 def _names(specs: Sequence[Spec], given: Sequence[MappingLike] | None) -> list[str]:
-    found = []
+    result = []
     for i, one in enumerate(specs):
         asked = given[i] if given is not None else ""
         tree = one.template
         name = str(asked) if isinstance(asked, (str, Path)) and str(asked) else (tree.name if tree else "")
-        found.append(name or (f"mapping {i}" if len(specs) > 1 else "mapping"))
-    return found
+        result.append(name or (f"mapping {i}" if len(specs) > 1 else "mapping"))
+    return result
 
 
 def _place(mapping: int, parts: SymbolRoles, point: Mapping[str, object]) -> tuple[object, ...]:

@@ -83,7 +83,7 @@ class Scenario:
         whole = math.prod(a.whole for a in self.axes)
         return whole * (len(self.variants) + len(self.unfit)) - self.points
 
-    def held(self, grid: Grid) -> frozenset[str]:
+    def constrained_symbols(self, grid: Grid) -> frozenset[str]:
         """Independent symbols that constraints tie to other axes or to the architecture."""
         uses = SymbolUses(grid, _texts(self.spec, dict(grid.linked)))
         return frozenset(n for c in self.crossing(grid) for n in uses.of_all(c.names))
@@ -194,7 +194,7 @@ def scenario(
     points have to be evaluated one by one."""
     base = template(spec, grid, roles, given)
     found, plain = base.forms, base.fixed
-    axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, found.meetings)
+    axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, found.coupled_symbols)
     broken = illegal(base.problem, axes, base.varying, found, plain)
     rows, made = base.costed()
     if all(a.size for a in axes):
@@ -245,7 +245,7 @@ def _bound(
     swept = {*roles.tiles, *(n for n, _ in grid.linked)} & spec.symbols.keys()
     held = {n: v for n, v in spec.given.items() if n not in swept}
     free = replace(spec, declared={**spec.declared, **dict.fromkeys(swept)}, given=held)
-    found: list[tuple[int, dict[str, Number], Spec]] = []
+    result: list[tuple[int, dict[str, Number], Spec]] = []
     faults: list[SpecError] = []
     for part, arch in grid.combinations(roles.arch):
         known = {**given, **arch}
@@ -255,10 +255,10 @@ def _bound(
         except SpecError as fault:
             faults.append(fault)
             continue
-        found.append((part, known, bound))
-    if not found:
+        result.append((part, known, bound))
+    if not result:
         raise faults[0]
-    return found, tuple(f.diagnostics[0].message for f in faults)
+    return result, tuple(f.diagnostics[0].message for f in faults)
 
 
 def _links(problem: Problem) -> list[tuple[str, str, bool]]:

@@ -39,9 +39,9 @@ class Scratch:
     def array(self) -> Array:
         """An array whose values mean nothing."""
         whole = self.idle.pop() if self.idle else np.empty(self.room, self.dtype)
-        found = whole[: self.size].reshape(self.shape)
-        self.lent[id(found)] = found
-        return found
+        result = whole[: self.size].reshape(self.shape)
+        self.lent[id(result)] = result
+        return result
 
     def back(self, value: Array) -> None:
         """Take back an array that nobody needs any more; whatever is not from here is left alone."""

@@ -18,9 +18,9 @@ def arrow_table(columns: Mapping[str, list[Any]]) -> pyarrow.Table:
     """Columns of Python values, integers of any length as `integers.arrow_column` writes them."""
     import pyarrow as pa
 
-    found = {name: arrow_column(values) for name, values in columns.items()}
-    schema = pa.schema([field.with_name(name) for name, (field, _) in found.items()])
-    return pa.table([array for _, array in found.values()], schema=schema)
+    result = {name: arrow_column(values) for name, values in columns.items()}
+    schema = pa.schema([field.with_name(name) for name, (field, _) in result.items()])
+    return pa.table([array for _, array in result.values()], schema=schema)
 
 
 def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: bool = False) -> None:

@@ -123,8 +123,8 @@ class Program:
         head = f"def traced({', '.join(inputs)}):"
         end = f"    return ({''.join(texts[r] + ', ' for r in results)})"
         exec(compile("\n".join([head, *lines, end]), "<traced forms>", "exec"), scope)
-        found: Callable[..., tuple[Any, ...]] = scope["traced"]
-        return found
+        result: Callable[..., tuple[Any, ...]] = scope["traced"]
+        return result
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -135,13 +135,13 @@ class Program:
         return () if step[0] in ("input", "constant") else step[2 if step[0] == "call" else 1 :]
 
     def _needed(self, results: Sequence[Operand]) -> list[Operand]:
-        found, waiting = set(results), list(results)
+        result, waiting = set(results), list(results)
         while waiting:
             for part in self._parts(waiting.pop()):
-                if part not in found:
-                    found.add(part)
+                if part not in result:
+                    result.add(part)
                     waiting.append(part)
-        return sorted(found)
+        return sorted(result)
 
 
 @dataclass(frozen=True)
@@ -251,8 +251,8 @@ class TracedForms:
 
     def at(self, point: Mapping[str, int]) -> tuple[int, ...]:
         """The forms at one point, in Python integers."""
-        found: tuple[int, ...] = self._forms[0](*self._atoms[0](*(point[s] for s in self.symbols)))
-        return found
+        result: tuple[int, ...] = self._forms[0](*self._atoms[0](*(point[s] for s in self.symbols)))
+        return result
 
     def arrays(self, columns: Mapping[str, Array], count: int) -> tuple[Array, ...]:
         """The forms at many points: int64, or Python integers where that may not do."""

@@ -156,12 +156,12 @@ class Units:
                 f"give another store, or {ANEW}",
             )
         try:
-            found = self._snapshot(columns, about)
-            if len(found.front_values) != objectives:
-                raise ValueError(f"{len(found.front_values)} objectives")
+            result = self._snapshot(columns, about)
+            if len(result.front_values) != objectives:
+                raise ValueError(f"{len(result.front_values)} objectives")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise Refused(f"{self.file} is not a state of a sweep", ANEW) from error
-        return found
+        return result
 
     def _snapshot(self, columns: Mapping[str, Array], about: Mapping[str, Any]) -> Snapshot:
         every, front = columns["point"].astype(np.int64), columns["front"].astype(bool)

@@ -329,19 +329,19 @@ class Answer:
 
     def head(self, live: bool = True) -> list[Block]:
         """What stands at the top of its page, below the title."""
-        found = self.content(live)
-        return found[1:] if found[:1] == [Line(self.title)] else found
+        result = self.content(live)
+        return result[1:] if result[:1] == [Line(self.title)] else result
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """The sections of its page: every table in full, and what the page was made from."""
 
-        found = []
+        result = []
         for name, table in self.listed(live):
             one, known = self.declared[name], set(self.remarks)
             own = [n for n in table.notes if n not in known]  # what is said at the top is not said again
             blocks = [Section("", table.bare(), about=one.words), *notes(own)]
-            found.append(Part(f"Table: {one.title}", blocks))
-        return [*found, made_part(command)]
+            result.append(Part(f"Table: {one.title}", blocks))
+        return [*result, made_part(command)]
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
         """The tables that can be listed, by name; one that is too large is left out."""
@@ -389,11 +389,11 @@ class Answer:
             if str(place).lower().endswith(ending):
                 write(self.tables[0], Path(place))
                 return (Path(place),)
-            folder, found = made_folder(place), []
+            folder, result = made_folder(place), []
             for name, _ in self.listed(live):
-                found.append(folder / f"{name}{ending}")
-                write(name, found[-1])
-        return tuple(found)
+                result.append(folder / f"{name}{ending}")
+                write(name, result[-1])
+        return tuple(result)
 
     def as_data(self, *, live: bool = True) -> dict[str, Json]:
         """The answer as plain data: `format`, `kind`, `notes`, and `tables` by name with units and rows."""
@@ -443,13 +443,13 @@ class Answer:
         name = type(self).__name__.lower()
         with self.keeping():
             target = made_folder(folder)
-            found = [*self.to_csv(target, live=live)]
-            found += self.to_parquet(target, live=live) if parquet else ()
+            result = [*self.to_csv(target, live=live)]
+            result += self.to_parquet(target, live=live) if parquet else ()
             files = [target / f"{name}{ending}" for ending in (".json", ".html", ".txt")]
             self.to_json(files[0], live=live)
             self.to_html(files[1], live=live, command=command)
             saved_text(masked(self.whole_text(live=live)), files[2])
-        return (*found, *files)
+        return (*result, *files)
 
     def whole_text(self, *, live: bool = True) -> str:
         """All of it as text, as a command prints it."""
@@ -515,13 +515,13 @@ def versions() -> list[tuple[str, str]]:
 
     from polymodel import __version__
 
-    found = [("polymodel", __version__), ("Python", platform.python_version())]
+    result = [("polymodel", __version__), ("Python", platform.python_version())]
     for name in PACKAGES:
         try:
-            found.append((name, version(name)))
+            result.append((name, version(name)))
         except PackageNotFoundError:  # pandas and others are not needed for a page
             continue
-    return [*found, ("system", f"{platform.system()}-{platform.release()}")]
+    return [*result, ("system", f"{platform.system()}-{platform.release()}")]
 
 
 def made(command: str, asked: Pairs = ()) -> list[Block]:

@@ -161,8 +161,8 @@ def whole_figure(ax: Axes) -> Figure | None:
     from matplotlib.figure import Figure as Whole
 
     # Of a part, `figure` is the whole one in every version; before 3.10 nothing else tells it.
-    found = ax.figure
-    return found if found is None or isinstance(found, Whole) else found.figure
+    result = ax.figure
+    return result if result is None or isinstance(result, Whole) else result.figure
 
 
 def legible(figure: Figure) -> Figure:

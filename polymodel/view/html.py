@@ -203,9 +203,9 @@ def _cell(
 
 def _spans(formula: str) -> tuple[tuple[str, bool], ...]:
     """The pieces of a formula, powers raised."""
-    found: list[tuple[str, bool]] = []
+    result: list[tuple[str, bool]] = []
     at = 0
     for power in _POWER.finditer(formula):
-        found += [(formula[at : power.start()], False), (power[1].strip("()"), True)]
+        result += [(formula[at : power.start()], False), (power[1].strip("()"), True)]
         at = power.end()
-    return (*found, (formula[at:], False))
+    return (*result, (formula[at:], False))

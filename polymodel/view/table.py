@@ -414,13 +414,13 @@ class Table:
         return any(isinstance(row[at], (int, float)) and not isinstance(row[at], bool) for row in self.rows)
 
     def _sums(self, names: tuple[str, ...]) -> list[str]:
-        found = ["total"] + [""] * (len(self.columns) - 1)
+        result = ["total"] + [""] * (len(self.columns) - 1)
         for i, c in enumerate(self.columns):
             if c.name in names:
                 numbers = [v for v in self.column(c.name) if isinstance(v, (int, float))]
                 whole = all(isinstance(v, int) for v in numbers)
-                found[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
-        return found
+                result[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
+        return result
 
 
 def table_of(

@@ -37,7 +37,7 @@ def definitions(
     workload: Workload, symbols: Mapping[str, Value | None], faults: Faults
 ) -> dict[str, Definition]:
     """By name, checked; faults go to `faults`."""
-    found: dict[str, Definition] = {}
+    result: dict[str, Definition] = {}
     for name, given in workload.operators.items():
         path: Path = ("workload", "operators", name)
         if name in OPERATORS or _OPERAND.fullmatch(name):
@@ -45,13 +45,13 @@ def definitions(
             faults.add(path, f"{name} is {what}", "give it another name", key=True)
             continue
         try:
-            made = _definition(given, found, symbols)
+            made = _definition(given, result, symbols)
             _check(made)
         except TextFault as fault:
             faults.add(path, fault.message, fault.remedy or "")
             continue
-        found[name] = made
-    return found
+        result[name] = made
+    return result
 
 
 def _definition(
@@ -135,10 +135,10 @@ def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tr
     """A definition of some operands; of two operands it joins any number from the left."""
     if len(arguments) < definition.arity or (definition.arity == 1 and len(arguments) > 1):
         raise TextFault(f"{name} takes {definition.arity} operands, not {len(arguments)}", 0)
-    found = _within_bounds(_put(definition.tree, arguments[: definition.arity]))
+    result = _within_bounds(_put(definition.tree, arguments[: definition.arity]))
     for other in arguments[definition.arity :]:
-        found = _within_bounds(_put(definition.tree, (found, other)))
-    return found
+        result = _within_bounds(_put(definition.tree, (result, other)))
+    return result
 
 
 def _within_bounds(tree: Tree) -> Tree:
@@ -183,11 +183,11 @@ def _text(tree: Tree) -> str:
 def with_definitions(operations: Operations, operands: int, known: Mapping[str, Definition]) -> Operations:
     """The operations of an Einsum of so many operands, with formulas in the place of names that are defined;
     beside them what `map` costs as, and the identity of `reduce`. Raises TextFault."""
-    found: list[tuple[str, str | None]] = []
+    result: list[tuple[str, str | None]] = []
     for kind, text in operations:
         words = {*re.findall(r"[A-Za-z_]\w*", text or "")} & known.keys()
         if text is None or not words:
-            found.append((kind, text))
+            result.append((kind, text))
             continue
         if text in known:
             definition = known[text]
@@ -196,13 +196,13 @@ def with_definitions(operations: Operations, operands: int, known: Mapping[str, 
             tree = _applied(text, definition, [Name(n, 0) for n in given])
             if kind == "reduce" and definition.identity is None:
                 raise TextFault(f"{text} reduces nothing, as it has no identity", 0, "give identity")
-            found += [("identity", repr(definition.identity))] if kind == "reduce" else []
+            result += [("identity", repr(definition.identity))] if kind == "reduce" else []
             # Of one operand without `map` an operation costs as what sums up.
             priced = kind == "map" or (kind == "reduce" and operands == 1 and not dict(operations).get("map"))
-            found += [("cost", definition.cost)] if priced and definition.cost else []
+            result += [("cost", definition.cost)] if priced and definition.cost else []
         else:
             tree = _expanded(parse_arithmetic(text), known)
         formula = _text(tree)
         parse_arithmetic(formula)  # within the bounds of formulas
-        found.append((kind, formula))
-    return tuple(found)
+        result.append((kind, formula))
+    return tuple(result)

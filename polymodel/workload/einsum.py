@@ -133,10 +133,10 @@ class Einsum:
 
     def access_of(self, tensor: str) -> TensorAccess:
         """The access that writes `tensor`, else the first that reads it; KeyError if there is none."""
-        found = self.accesses_of(tensor)
-        if not found:
+        result = self.accesses_of(tensor)
+        if not result:
             raise KeyError(f"Einsum {self.name} does not access {tensor}")
-        return next((a for a in found if a.output), found[0])
+        return next((a for a in result if a.output), result[0])
 
     def indexing(self, tensor: str) -> tuple[str, ...]:
         """Rank variables that index `tensor` in any of its accesses, in order of first appearance."""
@@ -157,11 +157,11 @@ class Einsum:
         Of several accesses of the tensor, their union. KeyError if there is none.
         """
         first = self.access_of(tensor)
-        found = self.relation(first)
+        result = self.relation(first)
         for other in self.accesses_of(tensor):
             if other is not first:
-                found = found.union(self.relation(other)).coalesce()
-        return found
+                result = result.union(self.relation(other)).coalesce()
+        return result
 
     def relation(self, access: TensorAccess) -> islpy.Map:
         """The relation `iteration space -> tensor` of one access."""
@@ -196,10 +196,10 @@ class Cascade:
         return drawn("svg_cascade", "cascade_svg", self)
 
     def __getitem__(self, name: str) -> Einsum:
-        found = self._named.get(name)
-        if found is None:
+        result = self._named.get(name)
+        if result is None:
             raise KeyError(f"no Einsum {name}; there are {', '.join(e.name for e in self.einsums)}")
-        return found
+        return result
 
     def __iter__(self) -> Iterator[Einsum]:
         return iter(self.einsums)
@@ -232,13 +232,13 @@ class Cascade:
     @cached_property
     def _earlier(self) -> Mapping[str, tuple[Einsum, ...]]:
         place = {e.name: i for i, e in enumerate(self.einsums)}
-        found = {}
+        result = {}
         for tensor in self._ends[True]:
             maker = self._ends[True][tensor][0]
             earlier = tuple(e for e in self.consumers(tensor) if place[e.name] <= place[maker.name])
             if earlier:
-                found[tensor] = earlier
-        return found
+                result[tensor] = earlier
+        return result
 
     def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
         """All accesses of `tensor`, in execution order."""
@@ -246,10 +246,10 @@ class Cascade:
 
     @cached_property
     def _accesses(self) -> Mapping[str, tuple[TensorAccess, ...]]:
-        found: dict[str, tuple[TensorAccess, ...]] = {}
+        result: dict[str, tuple[TensorAccess, ...]] = {}
         for access in (a for e in self.einsums for a in e.accesses):
-            found[access.tensor] = (*found.get(access.tensor, ()), access)
-        return found
+            result[access.tensor] = (*result.get(access.tensor, ()), access)
+        return result
 
     @cached_property
     def _named(self) -> Mapping[str, Einsum]:
@@ -430,13 +430,13 @@ def _by_value(values: Mapping[str, str]) -> str:
 
 def touched(cascade: Cascade, tensor: str) -> islpy.Set:
     """The elements of a tensor that any iteration of any Einsum touches."""
-    found: islpy.Set | None = None
+    result: islpy.Set | None = None
     for einsum in cascade:
         if tensor in einsum.tensors:
             here = einsum.access(tensor).range()
-            found = here if found is None else found.union(here)
-    assert found is not None, "every tensor is touched"
-    return found
+            result = here if result is None else result.union(here)
+    assert result is not None, "every tensor is touched"
+    return result
 
 
 def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
@@ -445,14 +445,14 @@ def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[
     Only of tensors whose every rank has a size, and that are not carried forward.
     """
     known = dict(cascade.rank_sizes)
-    found = []
+    result = []
     for einsum in cascade.einsums:
         for access in (a for a in einsum.outputs if a.tensor not in cascade.recurrent):
             sizes = tuple(known[r] for r in access.ranks if r in known)
             if len(sizes) == len(access.ranks):
                 missing = missing_points(einsum.access(access.tensor).range(), sizes)
-                found += [(access.tensor, sizes, *missing)] if missing is not None else []
-    return tuple(found)
+                result += [(access.tensor, sizes, *missing)] if missing is not None else []
+    return tuple(result)
 
 
 def bounds_alone(constraint: Constraint) -> bool:

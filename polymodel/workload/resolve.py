@@ -101,14 +101,14 @@ def resolve_workload(
 
 def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
     """Of every Einsum the projections of its accesses."""
-    found: list[Projections] = []
+    result: list[Projections] = []
     for i, einsum in enumerate(workload.einsums):
         path: Path = ("workload", "einsums", i)
         here: Projections = []
         for j, access in enumerate(einsum.tensor_accesses):
             here.append(_projection(access, (*path, "tensor_accesses", j), faults))
-        found.append(here)
-    return found
+        result.append(here)
+    return result
 
 
 def _check_writes(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
@@ -144,11 +144,11 @@ def _check_write(
 
 def _indexing(einsum: EinsumSpec, projections: Projections) -> dict[str, frozenset[str]]:
     """Tensor -> rank variables that index it in any access."""
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for access, projection in zip(einsum.tensor_accesses, projections, strict=True):
         mine = frozenset(v for x in projection.values() for v in x.variables)
-        found[access.name] = found.get(access.name, frozenset()) | mine
-    return found
+        result[access.name] = result.get(access.name, frozenset()) | mine
+    return result
 
 
 def _projection(access: AccessSpec, path: Path, faults: Faults) -> dict[str, Affine]:
@@ -162,13 +162,13 @@ def _projection(access: AccessSpec, path: Path, faults: Faults) -> dict[str, Aff
                     "name the ranks: projection: {A: m, B: m}",
                 )
         return {r: Affine.variable(v) for r, v in zip(ranks, access.projection, strict=True)}
-    found: dict[str, Affine] = {}
+    result: dict[str, Affine] = {}
     for rank, text in access.projection.items():
         try:
-            found[rank] = parse_affine(text)
+            result[rank] = parse_affine(text)
         except TextFault as fault:
             faults.text((*path, "projection", rank), fault)
-    return found
+    return result
 
 
 def _check_ranks(workload: Workload, projections: list[Projections], faults: Faults) -> None:
@@ -224,7 +224,7 @@ def _einsums(
     defined = _definitions(workload, symbols, faults)
     times = _instances(workload.n_instances, ("workload", "n_instances"), symbols, faults)
     order: dict[str, tuple[str, ...]] = {}
-    found: list[Einsum] = []
+    result: list[Einsum] = []
     for i, (einsum, here) in enumerate(zip(workload.einsums, projections, strict=True)):
         path: Path = ("workload", "einsums", i)
         for access, projection in zip(einsum.tensor_accesses, here, strict=True):
@@ -254,7 +254,7 @@ def _einsums(
         if defined:
             operations = _with_operators(operations, accesses, defined, path, faults)
         if bounds is not None and constraints is not None:
-            found.append(
+            result.append(
                 Einsum(
                     einsum.name, variables, constraints, accesses, bounds, einsum.is_copy_operation,
                     instances, renames, operations,
@@ -266,7 +266,7 @@ def _einsums(
             if tensor not in order:
                 near = suggestion(tensor, order, "tensors")
                 faults.add(("workload", section, tensor), f"unknown tensor {tensor}", near, key=True)
-    return tuple(found) if len(faults) == before else None
+    return tuple(result) if len(faults) == before else None
 
 
 def _definitions(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Definition]:
@@ -297,13 +297,13 @@ def _with_operators(
 
 def _defaults(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, float]:
     """By tensor the number that absent points hold."""
-    found = {}
+    result = {}
     for tensor, text in workload.default.items():
         try:
-            found[tensor] = float(evaluate_number(text, symbols))
+            result[tensor] = float(evaluate_number(text, symbols))
         except TextFault as fault:
             faults.text(("workload", "default", tensor), fault)
-    return found
+    return result
 
 
 def _access(
@@ -444,55 +444,57 @@ def bits_per_value(
 ) -> dict[str, int]:
     """Bits of every tensor: an access's own value, else the key of `bits_per_value` that has it."""
     before = len(faults)
-    found = _explicit_bits(workload, symbols, faults)
+    result = _explicit_bits(workload, symbols, faults)
     general = _keyed_bits(workload, scopes, symbols, faults)
     for tensor, bits in general.items():
-        found.setdefault(tensor, bits)
+        result.setdefault(tensor, bits)
     if len(faults) > before:
-        return found
+        return result
     for i, einsum in enumerate(workload.einsums):
-        lacking = [a.name for a in einsum.tensor_accesses if a.name not in found]
+        lacking = [a.name for a in einsum.tensor_accesses if a.name not in result]
         if lacking:
             remedy = "add `bits_per_value: {All: 8}` to the workload, or bits_per_value to each access"
             message = f"no bits_per_value for {', '.join(lacking)}"
             faults.add(("workload", "einsums", i, "tensor_accesses"), message, remedy)
-            found.update(dict.fromkeys(lacking, 0))
-    return found
+            result.update(dict.fromkeys(lacking, 0))
+    return result
 
 
 def _explicit_bits(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             if access.bits_per_value is None:
                 continue
             path: Path = ("workload", "einsums", i, "tensor_accesses", j, "bits_per_value")
             bits = _bits(access.bits_per_value, path, symbols, faults)
-            if found.setdefault(access.name, bits) != bits:
-                message = f"tensor {access.name} has {bits} bits here and {found[access.name]} elsewhere"
+            if result.setdefault(access.name, bits) != bits:
+                message = f"tensor {access.name} has {bits} bits here and {result[access.name]} elsewhere"
                 faults.add(path, message, "give the same bits in all accesses")
-    return found
+    return result
 
 
 def _keyed_bits(
     workload: Workload, scopes: Sequence[SetScope], symbols: Symbols, faults: Faults
 ) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     keys: dict[str, str] = {}
     ordered = sorted(workload.bits_per_value.items(), key=lambda item: item[0].strip() == "Other")
     for key, value in ordered:
         path: Path = ("workload", "bits_per_value", key)
         bits = _bits(value, path, symbols, faults)
         if key.strip() == "Other":
-            covered = {t for s in scopes for t in s.tensors} - set(found)
+            covered = {t for s in scopes for t in s.tensors} - set(result)
         else:
             covered = _covered(key, scopes, path, faults)
         for tensor in sorted(covered):
-            if found.setdefault(tensor, bits) != bits:
-                message = f"`{keys[tensor]}` and `{key}` give tensor {tensor} {found[tensor]} and {bits} bits"
+            if result.setdefault(tensor, bits) != bits:
+                message = (
+                    f"`{keys[tensor]}` and `{key}` give tensor {tensor} {result[tensor]} and {bits} bits"
+                )
                 faults.add(path, message, "use Other for the tensors that no other key names", key=True)
             keys.setdefault(tensor, key)
-    return found
+    return result
 
 
 def _covered(key: str, scopes: Sequence[SetScope], path: Path, faults: Faults) -> set[str]:
@@ -516,32 +518,32 @@ def at_least_one(
 ) -> int:
     """A whole number from 1 up; else 1, and a fault with the message and remedy of `wrong`."""
     try:
-        found = evaluate_number(value, symbols)
+        result = evaluate_number(value, symbols)
     except TextFault as fault:
         faults.text(path, fault)
         return 1
-    if math.isinf(found) or found < 1 or found != int(found):
+    if math.isinf(result) or result < 1 or result != int(result):
         faults.add(path, *wrong)
         return 1
-    return int(found)
+    return int(result)
 
 
 def persistent_tensors(workload: Workload, scopes: Sequence[SetScope], faults: Faults) -> frozenset[str]:
     """Tensors that the workload's `persistent_tensors` names in any Einsum."""
-    found: set[str] = set()
+    result: set[str] = set()
     for i, text in enumerate(workload.persistent_tensors):
         tree = parse_set(text)
         for scope in scopes:
             try:
-                found |= tensor_set(tree, scope)
+                result |= tensor_set(tree, scope)
             except TextFault as fault:
                 faults.text(("workload", "persistent_tensors", i), fault)
-    return frozenset(found)
+    return frozenset(result)
 
 
 def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fraction]:
     """`backing_storage_size_scale` of the tensors that have one."""
-    found: dict[str, Fraction] = {}
+    result: dict[str, Fraction] = {}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             if "backing_storage_size_scale" not in access.model_fields_set:
@@ -556,9 +558,9 @@ def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fr
                 faults.add(path, f"the scale {value} is not a number of at least 0", "write e.g. 0.5")
                 continue
             scale = Fraction(str(value))
-            if found.setdefault(access.name, scale) != scale:
+            if result.setdefault(access.name, scale) != scale:
                 message = (
-                    f"tensor {access.name} has scale {value} here and {float(found[access.name])} elsewhere"
+                    f"tensor {access.name} has scale {value} here and {float(result[access.name])} elsewhere"
                 )
                 faults.add(path, message, "give the same scale in all accesses")
-    return found
+    return result

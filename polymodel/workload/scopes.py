@@ -101,11 +101,11 @@ def rename_sources(
 ) -> dict[str, dict[str, RenameSource]]:
     """Einsum -> name -> the rename that holds there: own over named, named over default."""
     names = [e.name for e in workload.einsums]
-    found: dict[str, dict[str, RenameSource]] = {n: {} for n in names}
+    result: dict[str, dict[str, RenameSource]] = {n: {} for n in names}
     sections = list(enumerate(renames.einsums if renames else ()))
     for i, section in sorted(sections, key=lambda item: item[1].name != "default"):
         path: Path = ("renames", "einsums", i)
-        if section.name != "default" and section.name not in found:
+        if section.name != "default" and section.name not in result:
             faults.add(
                 (*path, "name"),
                 f"unknown Einsum {section.name}",
@@ -119,23 +119,23 @@ def rename_sources(
             *_table(section.rank_variables, (*path, "rank_variables"), default, True, faults),
         ]
         for target in targets:
-            found[target].update((r.name, r) for r in written)
+            result[target].update((r.name, r) for r in written)
     for i, einsum in enumerate(workload.einsums):
         own = _table(einsum.renames, ("workload", "einsums", i, "renames"), False, False, faults)
-        found[einsum.name].update((r.name, r) for r in own)
-    _check_names(found, faults, [a.name for e in workload.einsums for a in e.tensor_accesses])
-    return found
+        result[einsum.name].update((r.name, r) for r in own)
+    _check_names(result, faults, [a.name for e in workload.einsums for a in e.tensor_accesses])
+    return result
 
 
 def _table(table: object, path: Path, default: bool, variables: bool, faults: Faults) -> list[RenameSource]:
-    found: list[RenameSource] = []
+    result: list[RenameSource] = []
     if isinstance(table, dict):
         return [RenameSource(n, s, None, (*path, n), default, variables) for n, s in table.items()]
     for i, r in enumerate(table if isinstance(table, tuple) else ()):
-        if any(r.name == other.name for other in found):
+        if any(r.name == other.name for other in result):
             faults.add((*path, i, "name"), f"rename {r.name} is given twice", "keep one of them")
-        found.append(RenameSource(r.name, r.source, r.expected_count, (*path, i), default, variables))
-    return found
+        result.append(RenameSource(r.name, r.source, r.expected_count, (*path, i), default, variables))
+    return result
 
 
 def _check_names(found: dict[str, dict[str, RenameSource]], faults: Faults, tensors: Iterable[str]) -> None:
@@ -168,10 +168,10 @@ class RenameResolver:
             return None
         if name not in self.known:
             self.known[name] = self._evaluated(self.sources[name])
-        found = self.known[name]
-        if isinstance(found, TextFault):
-            raise found
-        return found
+        result = self.known[name]
+        if isinstance(result, TextFault):
+            raise result
+        return result
 
     def _evaluated(self, source: RenameSource) -> NamedSet | TextFault:
         if source.name in self.open:
@@ -179,21 +179,21 @@ class RenameResolver:
             return TextFault(f"renames refer to each other: {cycle}", 0, "break the cycle")
         self.open.append(source.name)
         try:
-            found = evaluate_set(parse_set(source.text), self.scope)
+            result = evaluate_set(parse_set(source.text), self.scope)
         except TextFault as fault:
             return self._faulty(source, fault)
         finally:
             self.open.pop()
         wanted = "rank_variables" if source.variables else "tensors"
-        if source.path[0] == "renames" and found.kind not in (wanted, "either"):
+        if source.path[0] == "renames" and result.kind not in (wanted, "either"):
             return TextFault(
-                f"rename {source.name} gives {found.kind.replace('_', ' ')}",
+                f"rename {source.name} gives {result.kind.replace('_', ' ')}",
                 0,
-                f"move it under {'rank_variables' if found.kind == 'rank_variables' else 'tensor_accesses'}",
+                f"move it under {'rank_variables' if result.kind == 'rank_variables' else 'tensor_accesses'}",
             )
-        if source.expected is not None and len(found.members) != source.expected:
-            return self._miscounted(source, found)
-        return found
+        if source.expected is not None and len(result.members) != source.expected:
+            return self._miscounted(source, result)
+        return result
 
     def _faulty(self, source: RenameSource, fault: TextFault) -> TextFault:
         if isinstance(fault, Undefined):

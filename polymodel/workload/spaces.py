@@ -22,7 +22,7 @@ def rank_sizes_of(
     sizes: Mapping[str, Value | str], path: Path, symbols: Symbols, faults: Faults
 ) -> list[tuple[str, int]]:
     """Rank sizes as numbers; sizes below 1 are faults."""
-    found: list[tuple[str, int]] = []
+    result: list[tuple[str, int]] = []
     for rank, text in sizes.items():
         try:
             size = evaluate_number(text, symbols)
@@ -34,8 +34,8 @@ def rank_sizes_of(
             message = f"rank {rank} has size {text}: its iteration space is {what}"
             faults.add((*path, rank), message, "write a whole number of at least 1")
             continue
-        found.append((rank, int(size)))
-    return found
+        result.append((rank, int(size)))
+    return result
 
 
 def constraints_of(
@@ -58,13 +58,13 @@ def constraints_of(
     path: Path = ("workload", "einsums", index)
     sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, own))
     sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, own))
-    found: list[Constraint] = []
+    result: list[Constraint] = []
     for access, projection in zip(einsum.tensor_accesses, projections, strict=True):
         for rank, expr in projection.items():
             if rank in sizes:
                 below, above = extended.get((access.name, rank), (0, 0))
                 low, high = Affine((), below) + expr, Affine((), sizes[rank] - 1 + above) - expr
-                found += [Constraint(low), Constraint(high)]
+                result += [Constraint(low), Constraint(high)]
     shapes: list[tuple[str, Path]] = [
         (text, (*path, "iteration_space_shape", k)) for k, text in enumerate(einsum.iteration_space_shape)
     ]
@@ -73,26 +73,26 @@ def constraints_of(
         for v, text in workload.iteration_space_shape.items() if v in variables
     ]  # fmt: skip
     for text, where in shapes:
-        found += _shape(text, where, einsum.name, variables, symbols, own)
+        result += _shape(text, where, einsum.name, variables, symbols, own)
     faults.extend(own.found)
-    return None if own.found else tuple(dict.fromkeys(found))
+    return None if own.found else tuple(dict.fromkeys(result))
 
 
 def _shape(
     text: str, path: Path, einsum: str, variables: tuple[str, ...], symbols: Symbols, faults: Faults
 ) -> tuple[Constraint, ...]:
     try:
-        found = parse_constraints(text, symbols)
+        result = parse_constraints(text, symbols)
     except TextFault as fault:
         faults.text(path, fault)
         return ()
-    for name in dict.fromkeys(v for c in found for v in c.expr.variables):
+    for name in dict.fromkeys(v for c in result for v in c.expr.variables):
         if name not in variables:
             at = text.find(name)
             near = suggestion(name, [*variables, *symbols], "rank variables")
             faults.add(path, f"unknown rank variable {name} in Einsum {einsum}", near, offset=max(at, 0))
             return ()
-    return found
+    return result
 
 
 def bounds_of(
@@ -179,7 +179,7 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
         for j, access in enumerate(einsum.tensor_accesses):
             if access.output:
                 writers.setdefault(access.name, (i, j))
-    found = []
+    result = []
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             write = writers.get(access.name)
@@ -188,8 +188,8 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
             shifts = _shifts(projections[write[0]][write[1]], projections[i][j])
             carried = CarriedAccess((i, j), write, shifts)
             if carried.forward:
-                found.append(carried)
-    return tuple(found)
+                result.append(carried)
+    return tuple(result)
 
 
 def _shifts(write: Mapping[str, Affine], read: Mapping[str, Affine]) -> tuple[tuple[str, int], ...]:
@@ -214,7 +214,7 @@ def generational_ranks(
         i, j = one.read
         by_tensor.setdefault(workload.einsums[i].tensor_accesses[j].name, []).append(one)
     named = workload.generational
-    found = {}
+    result = {}
     for tensor, reads in by_tensor.items():
         for one in reads:
             if named and not set(one.forward) & set(named):
@@ -228,8 +228,8 @@ def generational_ranks(
         options = [[r for r in one.forward if not named or r in named] for one in reads]
         common = [r for r in options[0] if all(r in other for other in options)]
         every = dict.fromkeys(r for each in options for r in each)
-        found[tensor] = tuple(common[:1] or every)
-    used = {r for ranks in found.values() for r in ranks}
+        result[tensor] = tuple(common[:1] or every)
+    used = {r for ranks in result.values() for r in ranks}
     for k, rank in enumerate(named):
         if rank not in used:
             message = (
@@ -237,7 +237,7 @@ def generational_ranks(
             )
             remedy = suggestion(rank, sorted(used), "generational ranks") if used else "leave it out"
             faults.add(("workload", "generational", k), f"{message}one writes", remedy)
-    return found
+    return result
 
 
 def extended_ranks(
@@ -247,16 +247,16 @@ def extended_ranks(
     generational: Mapping[str, tuple[str, ...]],
 ) -> Extended:
     """How far the generational ranks of tensors reach below 0 and beyond their sizes."""
-    found: Extended = {}
+    result: Extended = {}
     for one in carried:
         i, j = one.read
         tensor = workload.einsums[i].tensor_accesses[j].name
         for rank in generational[tensor]:
             read = projections[i][j][rank].constant
             written = projections[one.write[0]][one.write[1]][rank].constant
-            below, above = found.get((tensor, rank), (0, 0))
-            found[tensor, rank] = max(below, -read, -written), max(above, written, read)
-    return found
+            below, above = result.get((tensor, rank), (0, 0))
+            result[tensor, rank] = max(below, -read, -written), max(above, written, read)
+    return result
 
 
 def with_last_generations(
@@ -292,7 +292,7 @@ def initial_values(
     workload: Workload, generational: Mapping[str, tuple[str, ...]], symbols: Symbols, faults: Faults
 ) -> tuple[tuple[str, float | str], ...]:
     """`init` by tensor: a number, `identity` (of the operator that reduces or joins) or an input tensor."""
-    found: list[tuple[str, float | str]] = []
+    result: list[tuple[str, float | str]] = []
     for tensor, text in workload.init.items():
         path: Path = ("workload", "init", tensor)
         if tensor not in generational:
@@ -303,13 +303,13 @@ def initial_values(
             )
             continue
         if text == IDENTITY or is_tensor(text, symbols):
-            found.append((tensor, str(text)))
+            result.append((tensor, str(text)))
             continue
         try:
-            found.append((tensor, float(evaluate_number(text, symbols))))
+            result.append((tensor, float(evaluate_number(text, symbols))))
         except TextFault as fault:
             faults.text(path, fault)
-    return tuple(found)
+    return tuple(result)
 
 
 def is_tensor(text: object, symbols: Symbols) -> bool:
@@ -329,7 +329,7 @@ def with_initial_tensors(
     given = {
         t: str(text) for t, text in workload.init.items() if t in generational and is_tensor(text, symbols)
     }
-    einsums, found, reach = [], [], dict(extended)
+    einsums, result, reach = [], [], dict(extended)
     for e, here in zip(workload.einsums, projections, strict=True):
         more, added = [], []
         for access, projection in zip(e.tensor_accesses, here, strict=True):
@@ -342,8 +342,8 @@ def with_initial_tensors(
             added.append(access.model_copy(update={"name": given[access.name], "density": None}))
             more.append({r: x for r, x in projection.items() if r not in single})
         einsums.append(e.model_copy(update={"tensor_accesses": (*e.tensor_accesses, *added)}))
-        found.append([*here, *more])
-    return workload.model_copy(update={"einsums": tuple(einsums)}), found, reach
+        result.append([*here, *more])
+    return workload.model_copy(update={"einsums": tuple(einsums)}), result, reach
 
 
 def without_boundaries(
@@ -365,19 +365,19 @@ def without_boundaries(
                     )
                     faults.add(path, message, "leave init out, and let another tensor hold what comes before")
                 written[access.tensor] = bounding_box(image) or ()
-    found = []
+    result = []
     for i, e in enumerate(einsums):
         guarded = tuple(
             _within(e, a, written[a.tensor]) if not a.output and a.tensor in written else a
             for a in e.accesses
         )
-        found.append(replace(e, accesses=_initial(i, guarded, initial, faults)))
+        result.append(replace(e, accesses=_initial(i, guarded, initial, faults)))
         for j, access in enumerate(guarded):
             if access.guard and e.relation(access).is_empty():
                 message = f"{e.name} reads only what comes before all that is made of {access.tensor}"
                 remedy = "give the rank along which it is carried more values, or leave this access out"
                 faults.add(("workload", "einsums", i, "tensor_accesses", j), message, remedy)
-    return tuple(found)
+    return tuple(result)
 
 
 def _initial(
@@ -386,15 +386,15 @@ def _initial(
     """Accesses of initial tensors only where the reads that they stand for touch nothing."""
     reads = [a for a in accesses if not a.output and a.tensor in initial]
     mine = len(accesses) - len(reads)  # they stand behind all others, in the order of the reads
-    found = list(accesses[:mine])
+    result = list(accesses[:mine])
     for read, first in zip(reads, accesses[mine:], strict=True):
         if len(read.guard) > 1:
             message = f"{read.tensor} is not made along several of its edges: {first.tensor} holds one"
             faults.add(("workload", "einsums", position), message, "give init as a number")
         for side in read.guard[:1]:
             edge = Constraint(side.expr.scaled(-1) - Affine((), 1))
-            found.append(replace(first, guard=(edge,), stands_for=read.tensor))
-    return tuple(found)
+            result.append(replace(first, guard=(edge,), stands_for=read.tensor))
+    return tuple(result)
 
 
 def _within(e: Einsum, access: TensorAccess, box: tuple[tuple[int, int], ...]) -> TensorAccess:

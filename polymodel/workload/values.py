@@ -98,13 +98,13 @@ class Store:
     origins: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def index(self, access: TensorAccess, columns: Mapping[str, Any]) -> tuple[Any, ...]:
-        found = []
+        result = []
         for expr, origin in zip(access.projection, self.origins[access.tensor], strict=True):
             place: Any = expr.constant + origin
             for v, c in expr.terms:
                 place = place + c * columns[v]
-            found.append(place)
-        return tuple(found)
+            result.append(place)
+        return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | No
     `fixed_point`: where they equal those before. Those left are equal to the last. Raises SpecError for
     tensors that do not fit, Refused for operators that are not known.
     """
-    store = _given(cascade, tensors)
+    store = _initial_store(cascade, tensors)
     ran: dict[str, int] = {}
     for group in groups_of(cascade):
         if not group.walked:
@@ -200,7 +200,7 @@ def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> 
         store.arrays[tensor][tuple(target)] = store.arrays[tensor][tuple(source)]
 
 
-def _given(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
+def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
     """Inputs as they are given, room for all that is made, and what is before the first generations."""
     faults: list[Diagnostic] = []
     store = Store()
@@ -275,10 +275,10 @@ def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
 
 
 def _operator(name: str) -> Operator:
-    found = OPERATORS.get(name)
-    if found is None:
+    result = OPERATORS.get(name)
+    if result is None:
         raise Refused(f"{name} is not a known operator", suggestion(name, OPERATORS, "operators"))
-    return found
+    return result
 
 
 def _reducer(e: Einsum) -> Operator:
@@ -292,10 +292,10 @@ def _reducer(e: Einsum) -> Operator:
             return np.asarray(evaluated(tree, {"_0": x, "_1": y}, e.name))
 
         return Operator("reduce", 2, joined, identity)
-    found = _operator(operations.get("reduce") or "add")
-    if not isinstance(found.form, np.ufunc) or found.identity is None:
-        raise Refused(f"{found.name} of {e.name} reduces nothing", "use add, mul, max or min")
-    return found
+    result = _operator(operations.get("reduce") or "add")
+    if not isinstance(result.form, np.ufunc) or result.identity is None:
+        raise Refused(f"{result.name} of {e.name} reduces nothing", "use add, mul, max or min")
+    return result
 
 
 def _identity_of(e: Einsum) -> float:
@@ -370,13 +370,13 @@ def _plain(access: TensorAccess) -> bool:
 
 def _grid(e: Einsum, variables: Sequence[str]) -> dict[str, Array]:
     """Open grid: per variable its values along its own axis."""
-    found = {}
+    result = {}
     for k, v in enumerate(variables):
         low, high = e.bound(v)
         shape = [1] * len(variables)
         shape[k] = high - low + 1
-        found[v] = np.arange(low, high + 1).reshape(shape)
-    return found
+        result[v] = np.arange(low, high + 1).reshape(shape)
+    return result
 
 
 def _product(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array | None:
@@ -411,12 +411,12 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
     operands = [store.arrays[a.tensor][store.index(a, columns)] for a in e.operands]
     operation = dict(e.operations).get("map") or "mul"
     if operation in OPERATORS:
-        found = OPERATORS[operation].joined(operands)
+        result = OPERATORS[operation].joined(operands)
     else:
         named = {f"_{i}": x for i, x in enumerate(operands)}
         named |= {a.tensor: x for a, x in zip(e.operands, operands, strict=True)}
-        found = evaluated(parse_arithmetic(operation), named, e.name)
-    found = np.broadcast_to(found, shape)
+        result = evaluated(parse_arithmetic(operation), named, e.name)
+    result = np.broadcast_to(result, shape)
     for c in e.constraints:
         if len(c.expr.terms) > 1 or c.kind != "ge":
             value: Any = c.expr.constant
@@ -425,8 +425,8 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
             holds = (
                 value >= 0 if c.kind == "ge" else (value == 0 if c.kind == "eq" else value % c.modulus == 0)
             )
-            found = np.where(holds, found, _identity_of(e))
-    return np.asarray(found)
+            result = np.where(holds, result, _identity_of(e))
+    return np.asarray(result)
 
 
 def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
@@ -441,8 +441,8 @@ def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
             )
         return named[tree.name]
     if isinstance(tree, Unary):
-        found = evaluated(tree.operand, named, where)
-        return -found if tree.op == "-" else found
+        result = evaluated(tree.operand, named, where)
+        return -result if tree.op == "-" else result
     if isinstance(tree, Call):
         operator = _operator(tree.name)
         if not operator.takes(len(tree.arguments)):

@@ -142,7 +142,7 @@ def test_steps_left_out_are_like_others(
     layout = lay_out(_rows_fused(tile, first, stride, reuse))
     few = {c: ComponentSites(layout, c) for c in ("DRAM", "GLB", "RF")}
     peaks = {c: m.peaks() for c, m in few.items()}
-    monkeypatch.setattr(inter_branch_peaks, "_kept", lambda flags: flags | True)
+    monkeypatch.setattr(inter_branch_peaks, "_representatives", lambda flags: flags | True)
     for component, mine in peaks.items():
         every = ComponentSites(layout, component)
         assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}

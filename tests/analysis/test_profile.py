@@ -22,7 +22,7 @@ from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.reuse import Reuse
-from polymodel.schedule.executed import kept_axes
+from polymodel.schedule.executed import retained_axes
 from polymodel.schedule.touch import partition, touch
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import SETTINGS, drawing
@@ -94,7 +94,7 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
             for policy in policies:
                 windows = referee(problem, alone(walks[name], buffets[key], policy), name)
                 assert counted(sizes_at(own)) == windows[0], text
-                found = counted(fills_at(own, own, kept_axes(own, policy)))
+                found = counted(fills_at(own, own, retained_axes(own, policy)))
                 assert found == windows[1], f"{name} {policy} {text}"
 
 

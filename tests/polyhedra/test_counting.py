@@ -41,11 +41,11 @@ def test_counts_agree_with_points(extent: int, tile: int, halo: int) -> None:
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4))
 def test_kept_is_what_the_preceding_tile_held(extent: int, tile: int, halo: int) -> None:
     text, points = tiles(extent, tile, halo)
-    candidates, stay = steps.kept(text, text, 0, 1, ("at", 0), False)
+    candidates, stay = steps.resident_at_neighbor(text, text, 0, 1, ("at", 0), False)
     expected = {(k, x) for k, x in points if (k - 1, x) in points}
     assert sets.size(stay) == len(expected)
     assert sets.size(candidates) == sum(k > 0 for k, _ in points)
-    _, forward = steps.kept(text, text, 0, 1, ("at", 0), True)
+    _, forward = steps.resident_at_neighbor(text, text, 0, 1, ("at", 0), True)
     assert sets.size(forward) == len({(k, x) for k, x in points if (k + 1, x) in points})
 
 

@@ -23,7 +23,7 @@ from polymodel.importers.timeloop.fused import level
 from polymodel.mapping.looptree import Split, StorageNode, decided_above, storage_chain, ties
 from polymodel.polyhedra.sets import points_of
 from polymodel.reuse import Reuse
-from polymodel.schedule.executed import innermost_dependent, kept_axes
+from polymodel.schedule.executed import innermost_dependent, retained_axes
 from polymodel.schedule.touch import Touch, View, partition, touch
 from polymodel.workload.einsum import TensorAccess
 from tests.reference.common import Outcome
@@ -224,10 +224,10 @@ def _check_level(outcome: Outcome, layout: ExactLayout, row: Numbers) -> None:
         found = matched(what, row["value"], at.function(sizes_at(own)), [])
     elif quantity == "fills":
         found = matched(
-            what, row["value"], at.function(fills_at(own, own, kept_axes(own, Reuse.SLIDE))), [at.idle]
+            what, row["value"], at.function(fills_at(own, own, retained_axes(own, Reuse.SLIDE))), [at.idle]
         )
     elif quantity == "reads_to_parent":
-        once = at.function(fills_at(own, own, kept_axes(own, Reuse.SLIDE), at.spatial))
+        once = at.function(fills_at(own, own, retained_axes(own, Reuse.SLIDE), at.spatial))
         found = matched(what, row["value"], once, [at.idle])
     else:
         raise ValueError(f"the quantity {quantity} is not understood")

@@ -69,7 +69,7 @@ def test_tiles_are_counts_of_the_data() -> None:
 
 def test_summary_measures_against_simple() -> None:
     found = pm.tile(matrix("pairs"), tiler="btree")
-    table = found.beside(("simple", "qtree+merge")).set_index("tiler")
+    table = found.comparison(("simple", "qtree+merge")).set_index("tiler")
     assert list(table.index) == ["simple", "qtree+merge", "btree"]
     simple, merged = table.loc["simple"], table.loc["qtree+merge"]
     assert simple["speedup"] == 1
@@ -79,16 +79,16 @@ def test_summary_measures_against_simple() -> None:
     assert merged["total_cycles"] == merged["config_cycles"] + merged["run_cycles"]
     assert merged["over_bound"] == merged["nonempty"] / found.lower_bound
     assert (table["search_s"] > 0).all()
-    assert found.beside(("qtree",))["speedup"].isna().all()
+    assert found.comparison(("qtree",))["speedup"].isna().all()
     with pytest.raises(pm.SpecError, match="one name, not several"):
-        found.beside("simple")
+        found.comparison("simple")
 
 
 @pytest.mark.parametrize("objective", ["cycles", "tiles", "total"])
 def test_best_is_told_and_is_no_worse(objective: str) -> None:
     found = pm.tile(matrix("programme"), objective=objective)  # type: ignore[arg-type]  # one of three names
     measure = {"cycles": "run_cycles", "tiles": "kernels", "total": "total_cycles"}[objective]
-    table = found.beside(every(found.task))
+    table = found.comparison(every(found.task))
     assert table[measure].min() == table[table["tiler"].str.startswith("best")][measure].item()
     assert found.tiler != "best"
     assert found.tiler in str(found)

@@ -28,7 +28,7 @@ SMALL = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "pairs.m
         (lambda found: found.plot_tilers("btree"), "write tilers="),
         (lambda found: found.plot_comparison(5), "tilers=5 is not a list of names"),
         (lambda found: found.plot_comparison(["btre"]), "did you mean btree"),
-        (lambda found: found.beside(5), "tilers=5 is not a list of names"),
+        (lambda found: found.comparison(5), "tilers=5 is not a list of names"),
         (lambda found: api.tile(found.a, names=5), "names=5 is not a list of names"),
         (lambda found: api.estimate_tiling(found.a, tilers=5), "tilers=5 is not a list of names"),
         (lambda found: api.tile_matmul(found.a, pm.Rolled(3)), "a product needs a factor"),

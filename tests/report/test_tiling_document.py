@@ -22,7 +22,7 @@ def test_the_table_is_what_tilers_make() -> None:
     rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
     found = pm.tile(MATRIX, tiler="btree")
     assert f"at least {found.lower_bound} tiles with entries" in PAGE.replace("\n", " ")
-    made = found.beside(tuple(row[0] for row in rows)).set_index("tiler")
+    made = found.comparison(tuple(row[0] for row in rows)).set_index("tiler")
     assert len(rows) == 5
     for name, tiles, kernels, over, config, run, total in rows:
         row = made.loc[name]

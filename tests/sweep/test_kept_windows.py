@@ -75,7 +75,7 @@ def test_expressions_give_the_numbers_of_evaluate(
     """The general forms at any tiles, those of perfect factors where tiles divide."""
     found = pm.closed_forms(pm.load(SPEC))
     assert set(found.symbols) == set(GRID)
-    assert frozenset({"TP", "TR", "TQ"}) in found.analysis.meetings
+    assert frozenset({"TP", "TR", "TQ"}) in found.analysis.coupled_symbols
     forms = found.assuming("divides") if textbook else found
     for tiles in points:
         values = dict(zip(GRID, tiles, strict=True))

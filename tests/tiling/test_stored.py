@@ -181,7 +181,7 @@ def test_strips_take_what_sums_over_lines_tell(given: tuple[Pattern, Any], data:
     for some in (panels, *((panels.crossed(heavy, fit),) if heavy.size else ())):
         if not some.additive(fit):
             continue
-        told = some.told(op, fit)
+        told = some.load_sums(op, fit)
         lines = some.lines
         for one in range(lines.number):
             for last in range(one + 1, int(lines.stop[one]) + 1):

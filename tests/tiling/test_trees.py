@@ -174,7 +174,7 @@ def test_a_dense_block_in_a_large_plane_is_found_by_the_grid() -> None:
     assert grid.aligned(cut.rects).all()
     counts = TileCounts(pattern, cut.ids, cut.tiles)
     assert int(counts.nnz_a.max()) <= 100
-    assert (grid.held(cut.rects)[0] == counts.nnz_a).all()
+    assert (grid.entries(cut.rects)[0] == counts.nnz_a).all()
 
 
 @pytest.mark.slow

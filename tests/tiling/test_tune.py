@@ -122,7 +122,7 @@ def answered(figure: Callable[[Proposal], Figure], steps: int = 60) -> Iterator[
         idea = search.next()
         if idea is None:
             return
-        search.told(idea[0], figure(idea[0]))
+        search.record(idea[0], figure(idea[0]))
         yield idea[0]
 
 

@@ -102,12 +102,12 @@ class _Execution:
         einsum = self.problem.cascade[name]
         _refuse_size(einsum)
         locator = StampLocator(self.problem, einsum)
-        found = self.decided(locator)
-        self.walks[name] = found
-        self.total += len(found.operations)
+        result = self.decided(locator)
+        self.walks[name] = result
+        self.total += len(result.operations)
         if self.total > POINT_LIMIT:
             raise Refused(f"{self.total} operations are too many to enumerate", "use engine exact")
-        return found
+        return result
 
     def decided(self, locator: StampLocator) -> EinsumWalk:
         """The walk of one Einsum."""
@@ -145,15 +145,15 @@ class _Execution:
     def spatial(self, locator: StampLocator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
         """The spatial loops of a path; one that binds nothing here has no radix yet."""
         radices = locator.radices(self.problem, widest)
-        found = []
+        result = []
         for step in locator.path:
             node = step.node
             if not isinstance(node, Loop) or not node.spatial:
                 continue
             variable = node.variable_in(locator.einsum.name)
             radix = radices.get(step.id, UNBOUND)
-            found.append(SpatialLoop(step.id, node.component, node.dim, variable, radix))
-        return tuple(found)
+            result.append(SpatialLoop(step.id, node.component, node.dim, variable, radix))
+        return tuple(result)
 
     def binding(self, locator: StampLocator, node: int) -> list[str]:
         """Einsums below a loop that have its rank variable."""
@@ -276,26 +276,26 @@ def _depth(locator: StampLocator) -> tuple[int, int]:
 
 def _afresh(locator: StampLocator, operations: list[ExecutedOperation]) -> int:
     """How many time coordinates there are down to the innermost loop that repeats, in several iterations."""
-    found = position = 0
+    result = position = 0
     for step in locator.path:
         if not isinstance(step.node, Loop | Split) or (isinstance(step.node, Loop) and step.node.spatial):
             continue
         if locator.ties.get(step.id) == "repeated" and len({o.time[position] for o in operations}) > 1:
-            found = position + 1
+            result = position + 1
         position += 1
-    return found
+    return result
 
 
 def _bound_to(locator: StampLocator, stamp: Stamp, candidates: list[Point]) -> list[Point]:
     """The candidates that the bound loops above the decision run at this stamp."""
-    found = []
+    result = []
     for values in candidates:
         point = dict(zip(locator.einsum.rank_variables, values, strict=True))
         time, place = _separate(locator.above, locator.outer(point)[0])
         fits = zip((*time, *place), (*stamp[0], *stamp[1]), strict=True)
         if all(mine is None or mine == theirs for mine, theirs in fits):
-            found.append(values)
-    return found
+            result.append(values)
+    return result
 
 
 def _starts(einsum: Einsum, mine: list[Point]) -> dict[str, tuple[int, int]]:

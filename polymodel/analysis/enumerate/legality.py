@@ -67,7 +67,9 @@ def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation 
     return None
 
 
-def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) -> OrderViolation | None:
+def _broken_dependence(
+    made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains
+) -> OrderViolation | None:
     """The first broken dependence of one tensor between two Einsums."""
     producer, consumer = made.einsum.name, read.einsum.name
     home = chains[producer, tensor][0]
@@ -81,8 +83,8 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
     if again:
         return _stale(home, made, read, tensor)
     shared = (b for b in chains[producer, tensor][1:] if b in chains[consumer, tensor])
-    found = [_absent(home, producer, consumer), *(_unfinished(b, producer, consumer) for b in shared)]
-    return next((f for f in found if f), None)
+    result = [_absent(home, producer, consumer), *(_unfinished(b, producer, consumer) for b in shared)]
+    return next((f for f in result if f), None)
 
 
 def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> OrderViolation | None:
@@ -215,9 +217,9 @@ def _added_again(walk: EinsumWalk) -> OrderViolation | None:
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
     """The first rule that the mapping breaks, None if it is legal."""
     for alone in (_left_out, _made_in_part, _added_again):
-        found = next((f for f in map(alone, walks.values()) if f), None)
-        if found:
-            return found
+        result = next((f for f in map(alone, walks.values()) if f), None)
+        if result:
+            return result
     for tensor in problem.cascade.tensors:
         producer = problem.cascade.producer(tensor)
         if producer is None or producer.name not in walks:
@@ -229,9 +231,9 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
         for consumer in problem.cascade.consumers(tensor):
             if consumer.name not in walks:
                 continue
-            found = _between(walks[producer.name], walks[consumer.name], tensor, chains)
-            if found:
-                return found
+            result = _broken_dependence(walks[producer.name], walks[consumer.name], tensor, chains)
+            if result:
+                return result
     return _unreduced(problem, walks, chains)
 
 

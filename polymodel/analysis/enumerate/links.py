@@ -80,7 +80,7 @@ class Wires:
 
     def rows(self, problem: Problem) -> tuple[LinkTraffic, ...]:
         """One record per Einsum and dimension that carries anything."""
-        found = []
+        result = []
         for einsum in problem.tree.einsums:
             for _, component, dim, _ in self.dims:
                 hops = [
@@ -97,5 +97,5 @@ class Wires:
                 if not math.isinf(dim.link.throughput):
                     loads = largest(busy.values())
                     entries = sum(1 for _, edge in busy if is_entry(dim, edge))
-                found.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries))
-        return tuple(found)
+                result.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries))
+        return tuple(result)

@@ -226,7 +226,7 @@ def working_sets(
     measures: tuple[str, ...],
 ) -> tuple[WorkingSet, ...]:
     """Peaks of every component in every Einsum's phases. `buffets` stand in order of node and tensor."""
-    found: list[WorkingSet] = []
+    result: list[WorkingSet] = []
     for measure in measures:
         for component in problem.hierarchy.components:
             parts = {
@@ -235,13 +235,13 @@ def working_sets(
                 if b.component == component.name
             }
             rows = _component_peaks(component.name, parts, timeline, measure)
-            found += (r for r in rows if not around(problem.tree, r.einsum))
+            result += (r for r in rows if not around(problem.tree, r.einsum))
             if measure != "live" and pipelines(problem.tree):
-                found += Stages(problem, buffets, firsts, timeline, component.name, measure).rows()
+                result += Stages(problem, buffets, firsts, timeline, component.name, measure).rows()
     einsums, components = problem.tree.einsums, [c.name for c in problem.hierarchy.components]
     return tuple(
         sorted(
-            found,
+            result,
             key=lambda w: (einsums.index(w.einsum), components.index(w.component), measures.index(w.measure)),
         )
     )

@@ -72,23 +72,23 @@ class PipelineSlots:
 
     def stage(self, p: PipelineSplit, b: int, key: Time | None) -> tuple[StageWork | PipelineRun, ...]:
         """What a stage does in an iteration, Einsums and inner pipelines in order of execution."""
-        found: dict[object, StageWork | PipelineRun] = {}
+        result: dict[object, StageWork | PipelineRun] = {}
         for e in () if key is None else p.stages[b]:
             home = self.home[e]
             if home is p:
                 assert key is not None
                 work = StageWork(e, *self.work(e, key))
                 if work.operations or work.loads:
-                    found[e] = work
+                    result[e] = work
                 continue
             while home.outer != p.node:
                 home = next(q for q in self.found if q.node == home.outer)
-            if home.node not in found:
+            if home.node not in result:
                 assert key is not None
                 run = self.run(home, key)
                 if run.slots:
-                    found[home.node] = run
-        return tuple(found.values())
+                    result[home.node] = run
+        return tuple(result.values())
 
     def work(self, einsum: str, key: Time) -> tuple[int, tuple[tuple[str, tuple[tuple[int, int], ...]], ...]]:
         busiest = max(self.operations.get((einsum, key), Counter()).values(), default=0)

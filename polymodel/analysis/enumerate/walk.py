@@ -181,7 +181,7 @@ class StampLocator:
     def radices(self, problem: Problem, largest: dict[str, int]) -> dict[int, int]:
         """How many counters each bound loop has at most; `largest`: extents below the decision."""
         extent: dict[str, int] = {}
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         below = {s.id for s in self.below}
         entered = False
         for step in self.path:
@@ -193,9 +193,9 @@ class StampLocator:
             low, high = self.hulls[step.id]
             width = extent.setdefault(variable, high - low + 1)
             tile, first = tiles(step.node)
-            found[step.id] = 1 + -(-max(width - first, 0) // tile)
+            result[step.id] = 1 + -(-max(width - first, 0) // tile)
             extent[variable] = min(width, max(tile, first))
-        return found
+        return result
 
 
 def tiles(loop: Loop) -> tuple[int, int]:

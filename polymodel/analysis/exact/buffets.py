@@ -124,11 +124,11 @@ class ExactLayout:
 
 def _part_offsets(einsum: Einsum, parts: tuple[ExecutedPart, ...]) -> tuple[str, ...]:
     """The same for an Einsum whose executed iterations are given as parts."""
-    found = set()
+    result = set()
     for part in parts:
         first = len(part.loops) + len(part.variables)
-        found |= {v for k, v in enumerate(part.variables) if needs.extent(part.text, first + k)[1] > 0}
-    return tuple(v for v in einsum.rank_variables if v in found)
+        result |= {v for k, v in enumerate(part.variables) if needs.extent(part.text, first + k)[1] > 0}
+    return tuple(v for v in einsum.rank_variables if v in result)
 
 
 def lay_out(problem: Problem, reuse: str | None = None) -> ExactLayout:

@@ -43,9 +43,9 @@ def tally(shape: FactorShape, keep: int, drop: tuple[int, ...] = (), stamps: int
 
     Also per value of the first `stamps` temporal counters, on the axes that follow.
     """
-    found = _by_classes(shape, keep, drop, stamps)
-    if found is not None:
-        return found
+    result = _by_classes(shape, keep, drop, stamps)
+    if result is not None:
+        return result
     return count_at(sets.without(sets.parse_set(shape.text), drop), leading(shape, keep, stamps, drop))
 
 
@@ -63,7 +63,7 @@ def _by_classes(shape: FactorShape, keep: int, drop: tuple[int, ...], stamps: in
 
 
 @lru_cache(maxsize=32768)
-def kept_tally(
+def resident_tally(
     shape: FactorShape,
     held: str,
     mode: Mode,
@@ -73,7 +73,7 @@ def kept_tally(
     stamps: int = 0,
 ) -> Array:
     """Touches that are also held at the neighbouring visit (by every instance along `drop`)."""
-    candidates, stay = steps.kept(shape.text, held, shape.np, shape.nt, mode, forward)
+    candidates, stay = steps.resident_at_neighbor(shape.text, held, shape.np, shape.nt, mode, forward)
     counted = steps.united(candidates, stay, drop) if drop else stay
     return count_at(counted, leading(shape, keep, stamps, drop))
 
@@ -86,7 +86,7 @@ def located_tally(shape: FactorShape, held: str, mode: Mode | None, where: Facto
             return tally(shape, 0)  # the one instance touches all of them
         points = sets.parse_set(shape.text)
     else:
-        points = steps.kept(shape.text, held, shape.np, shape.nt, mode, False)[1]
+        points = steps.resident_at_neighbor(shape.text, held, shape.np, shape.nt, mode, False)[1]
     places = sets.without(sets.parse_set(where.text), tuple(range(where.np, where.np + where.nt)))
     return count_by(sets.located(points, places, shape.np, shape.nt, where.np), where.np)
 

@@ -55,14 +55,14 @@ class Course:
 
     def stamps(self, spatial: tuple[int, ...], depth: int) -> tuple[StampTable, ...]:
         """One table per independent set of loops: `spatial` ones, and temporal ones above `depth`."""
-        found = []
+        result = []
         for block in self.blocks:
             axes = [i for i, (node, _, _) in enumerate(self.view.loops) if node in block.loops]
             place = tuple(a for a in axes if a in spatial)
             time = tuple(a for a in axes if a < depth and a not in self.spatial)
             if place or time:
-                found.append(listed((self.view,), block, place, time, (), self.masks))
-        return tuple(found)
+                result.append(listed((self.view,), block, place, time, (), self.masks))
+        return tuple(result)
 
 
 def loops_to_last_split(layout: ExactLayout, einsum: str) -> int:
@@ -100,11 +100,11 @@ def courses(layout: ExactLayout, masks: Masks, depths: dict[str, int] | None = N
         columns = [*key, *[np.zeros(len(course.cells), np.int64)] * (width - len(key))]
         padded.append(stacked(columns, len(course.cells)))
     numbers = rank(np.concatenate(padded))
-    found, at = {}, 0
+    result, at = {}, 0
     for name, c in drafts.items():
-        found[name] = replace(c, phases=numbers[at : at + len(c.cells)])
+        result[name] = replace(c, phases=numbers[at : at + len(c.cells)])
         at += len(c.cells)
-    return found
+    return result
 
 
 def _key(layout: ExactLayout, einsum: str, course: Course) -> list[Ints]:
@@ -144,15 +144,15 @@ class Sites:
         """Spatial counters of each site by stamp position, and whether the Einsum's loops reach it."""
         loops, trips = layout.problem.tree.loops(einsum), nominal_trips(layout, einsum)
         exist = np.ones(len(self.rows), dtype=bool)
-        found: dict[int, Ints] = {}
+        result: dict[int, Ints] = {}
         for k, dim in enumerate(self.dims):
             rest = self.rows[:, k]
             for a in reversed(axes):
                 if (loops[a][1].component, loops[a][1].dim) == dim:
-                    found[a] = rest % trips[a]
+                    result[a] = rest % trips[a]
                     rest = rest // trips[a]
             exist &= rest == 0
-        return found, exist
+        return result, exist
 
 
 def spatial_axes(node: ExactBuffet) -> tuple[int, ...]:

@@ -144,13 +144,13 @@ def _compute(layout: ExactLayout) -> tuple[ComputeCounts, ...]:
 
 
 def _extents(groups: list[tuple[int, list[CountProduct]]]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for _, products in groups:
         for product in products:
             for axes, array in product.parts:
                 for k, axis in enumerate(axes):
-                    found[axis] = max(found.get(axis, 1), array.shape[k])
-    return found
+                    result[axis] = max(result.get(axis, 1), array.shape[k])
+    return result
 
 
 def _load(
@@ -220,15 +220,15 @@ def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
     hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
     if not hierarchy.costly_links:
         return ()
-    found = {}
+    result = {}
     for einsum, component, dim, row in link_rows(layout):
         hops = tuple((t, row.hops[t]) for t in cascade[einsum].tensors if row.hops.get(t))
         if hops:
             load = _load(einsum, component, row.down, row.up)
             ends = (load.loads, load.instances) if load else ((), 0)
-            found[einsum, component, dim.name] = LinkTraffic(einsum, component, dim.name, hops, *ends)
+            result[einsum, component, dim.name] = LinkTraffic(einsum, component, dim.name, hops, *ends)
     keys = [(e, c, d.name) for e in layout.problem.tree.einsums for c, d in hierarchy.costly_links]
-    return tuple(found[key] for key in keys if key in found)
+    return tuple(result[key] for key in keys if key in result)
 
 
 def _refills(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, ...]:
@@ -306,13 +306,13 @@ def refill_groups(
 
     With `storage` empty: all else that happens there.
     """
-    found: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
+    result: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
     for b in booked:
         einsum, node_id, component, tensor, kind = b.row
         if node_id is not None:
             storage = _refilled(layout, einsum, layout.nodes[node_id, tensor], kind)
-            found[einsum, component, storage][0 if b.reads else 1].append((b.bits, list(b.products)))
-    return dict(found)
+            result[einsum, component, storage][0 if b.reads else 1].append((b.bits, list(b.products)))
+    return dict(result)
 
 
 def _refilled(layout: ExactLayout, einsum: str, node: ExactBuffet, kind: str) -> str:

@@ -45,17 +45,17 @@ class Runs:
 
 def listable(levels: tuple[OutputLevel, ...], view: View) -> bool:
     """Whether the producer, and who keeps alive what it wrote, are small enough."""
-    views = (view, *_keepers(levels, view))
+    views = (view, *_carried_reads(levels, view))
     return sum(prod(high - low + 1 for low, high in v.einsum.bounds) for v in views) <= LIMIT
 
 
-def _keepers(levels: tuple[OutputLevel, ...], view: View) -> tuple[View, ...]:
+def _carried_reads(levels: tuple[OutputLevel, ...], view: View) -> tuple[View, ...]:
     """What readers access below a node that carries, where the producer makes other things."""
-    found: dict[tuple[str, TensorAccess], View] = {}
+    result: dict[tuple[str, TensorAccess], View] = {}
     for level in levels:
         if level.node is not None and level.carries and level.now != level.held:
-            found |= {(v.einsum.name, v.access): v for v in level.node.views}
-    return tuple(v for key, v in found.items() if key != (view.einsum.name, view.access))
+            result |= {(v.einsum.name, v.access): v for v in level.node.views}
+    return tuple(v for key, v in result.items() if key != (view.einsum.name, view.access))
 
 
 @dataclass(frozen=True)
@@ -69,37 +69,37 @@ class ListedChain:
 
     def runs(self, level: int) -> tuple[CountProduct, ...]:
         """Runs per instance of the level itself (each drains once)."""
-        found = self._all[level]
-        return (self._counted(level, found.places[found.written], len(self._spatial(level))),)
+        result = self._all[level]
+        return (self._counted(level, result.places[result.written], len(self._spatial(level))),)
 
     def events(self, level: int, *, forward: bool = False) -> tuple[CountProduct, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
-        found = self._all[level]
-        time, charge = found.end if forward else found.start, self.levels[level].charge
-        return (self._united(level, found.written, time, charge),)
+        result = self._all[level]
+        time, charge = result.end if forward else result.start, self.levels[level].charge
+        return (self._united(level, result.written, time, charge),)
 
     def reads(self, level: int) -> tuple[CountProduct, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
-        found = self._all[level]
-        return (self._united(level, found.read, found.start, self.levels[level].charge),)
+        result = self._all[level]
+        return (self._united(level, result.read, result.start, self.levels[level].charge),)
 
     def filled(self, level: int) -> tuple[CountProduct, ...]:
         """Writes that fills make at the level, per instance."""
         if not level:
             return ()
-        found = self._all[level]
-        return (self._counted(level, found.places[found.filled], len(self._spatial(level))),)
+        result = self._all[level]
+        return (self._counted(level, result.places[result.filled], len(self._spatial(level))),)
 
     def moves(self, level: int, *, filled: bool) -> Moves:
         """(time, element, places) of all runs that get a partial sum, or, `filled`, receive it themselves."""
-        found = self._all[level]
-        chosen = found.filled if filled else found.read
-        return found.start[chosen], found.element[chosen], found.places[chosen]
+        result = self._all[level]
+        chosen = result.filled if filled else result.read
+        return result.start[chosen], result.element[chosen], result.places[chosen]
 
     def drains(self, level: int) -> Moves:
         """(time, element, places) of the ends of all runs in which the element was written."""
-        found = self._all[level]
-        return found.end[found.written], found.element[found.written], found.places[found.written]
+        result = self._all[level]
+        return result.end[result.written], result.element[result.written], result.places[result.written]
 
     def passed(self, level: int, charge: int, *, up: bool = False) -> tuple[CountProduct, ...]:
         """Refilled partial sums (`up`: drains) per instance of the first `charge` axes, at a toll."""
@@ -110,7 +110,7 @@ class ListedChain:
     @cached_property
     def _operations(self) -> tuple[OperationTable, ...]:
         """The producer's operations, then those of the consumers that matter."""
-        return tuple(operations(v) for v in (self.view, *_keepers(self.levels, self.view)))
+        return tuple(operations(v) for v in (self.view, *_carried_reads(self.levels, self.view)))
 
     @cached_property
     def _elements(self) -> Ints:
@@ -146,12 +146,12 @@ class ListedChain:
     @cached_property
     def _all(self) -> tuple[Runs, ...]:
         """Runs of every level, the backing node first; a parent's rows name its runs to its child."""
-        found: list[Runs] = []
+        result: list[Runs] = []
         above = np.zeros(len(self._elements), dtype=np.int64)  # the parent's run of each operation
         for level in range(len(self.levels)):
-            runs, above = self._level(level, above, found[-1] if found else None)
-            found.append(runs)
-        return tuple(found)
+            runs, above = self._level(level, above, result[-1] if result else None)
+            result.append(runs)
+        return tuple(result)
 
     def _present(self, level: int) -> tuple[list[int], Bools]:
         """Which Einsums touch the level, and the rows of `_elements` that are theirs."""
@@ -188,15 +188,15 @@ class ListedChain:
         written = np.bincount(ids, weights=produced) > 0
         begun, done = self._of_executions(self._executions[rows][order], first)
         none = np.zeros(len(start), dtype=bool)
-        found = Runs(where, x[first], start, end, begun, done, written, none, none)
+        result = Runs(where, x[first], start, end, begun, done, written, none, none)
         if parent is None:
-            return found, mine
+            return result, mine
         read = written
         if not self.levels[level - 1].read_first:
-            read = written & self._holding(level, found, owners[order][first], parent)
+            read = written & self._holding(level, result, owners[order][first], parent)
         filled = read.copy()
         filled[read] = self._receives(level, where[read], x[first][read], start[read])
-        return replace(found, filled=filled, read=read), mine
+        return replace(result, filled=filled, read=read), mine
 
     def _holding(self, level: int, runs: Runs, owner: Ints, parent: Runs) -> Bools:
         """Whether the parent's run (`owner`) has a value of the execution in which each run starts."""

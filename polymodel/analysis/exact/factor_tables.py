@@ -47,12 +47,12 @@ class RowIndex:
     @staticmethod
     def of(table: Ints) -> RowIndex:
         shape = tuple(int(n) + 1 for n in table.max(axis=0, initial=0))
-        found = np.full(bounded(prod(shape)), -1, dtype=np.int64)
+        result = np.full(bounded(prod(shape)), -1, dtype=np.int64)
         flat = np.zeros(len(table), dtype=np.int64)
         for column, n in zip(table.T, shape, strict=True):
             flat = flat * n + column
-        found[flat] = np.arange(len(table))
-        return RowIndex(shape, found)
+        result[flat] = np.arange(len(table))
+        return RowIndex(shape, result)
 
     def find(self, columns: Sequence[Ints], shape: tuple[int, ...]) -> Ints:
         """Row numbers for columns that broadcast to `shape`; -1 where there is no such row."""
@@ -61,8 +61,8 @@ class RowIndex:
         for column, n in zip(columns, self.shape, strict=True):
             known = known & (column < n)
             flat = flat * n + np.minimum(column, n - 1)
-        found = np.where(known, self.rows[flat], -1)
-        return np.asarray(np.broadcast_to(found, shape), dtype=np.int64)
+        result = np.where(known, self.rows[flat], -1)
+        return np.asarray(np.broadcast_to(result, shape), dtype=np.int64)
 
 
 NOWHERE = 2**62  # a counter beyond all
@@ -85,8 +85,8 @@ class Ends:
 
     def _at(self, stamps: Ints, time: dict[int, Ints], rows: int) -> Ints:
         """Stamps by rows; counters that no stamp has where nothing is touched."""
-        found = self.index.find([time[a] for a in self.axes], (rows,))
-        return np.where((found < 0)[:, None], NOWHERE, stamps[found])
+        result = self.index.find([time[a] for a in self.axes], (rows,))
+        return np.where((result < 0)[:, None], NOWHERE, stamps[result])
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class StampTable(ABC):
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
 
     @abstractmethod
-    def meeting(self, one: Ints, other: Ints) -> Flags:
+    def distinct_overlap(self, one: Ints, other: Ints) -> Flags:
         """Whether two different stamps hold a common element, for arrays of distinct pairs."""
 
     @cached_property
@@ -140,7 +140,7 @@ class StampTable(ABC):
         """Elements at stamps as `find` gives them; none at -1."""
         return np.where(stamps < 0, 0, self.sizes[stamps])
 
-    def meet(self, one: Ints, other: Ints) -> Flags:
+    def overlap(self, one: Ints, other: Ints) -> Flags:
         """Whether two stamps hold a common element."""
         both = (one >= 0) & (other >= 0)
         result = both & (one == other)
@@ -148,7 +148,7 @@ class StampTable(ABC):
         if moved.any():
             keys = one[moved] * len(self.stamps) + other[moved]
             pairs, which = np.unique(keys, return_inverse=True)
-            found = self.meeting(pairs // len(self.stamps), pairs % len(self.stamps))
+            found = self.distinct_overlap(pairs // len(self.stamps), pairs % len(self.stamps))
             result[moved] = found[which.reshape(-1)]
         return np.asarray(result, dtype=bool)
 
@@ -194,7 +194,7 @@ class ListedFactor(StampTable):
     def _elements(self) -> Ints:
         return rank(self.rows[:, self.width :])
 
-    def meeting(self, one: Ints, other: Ints) -> Flags:
+    def distinct_overlap(self, one: Ints, other: Ints) -> Flags:
         small = np.where(self.sizes[one] <= self.sizes[other], one, other)
         large = one + other - small
         lengths = self.sizes[small]
@@ -292,18 +292,18 @@ class TouchText(StampTable):
 
     @cached_property
     def stamps(self) -> Ints:
-        found = needs.list_stamps(self.text, self.drop)
-        return distinct(np.array(found, dtype=np.int64).reshape(len(found), self.width))
+        result = needs.list_stamps(self.text, self.drop)
+        return distinct(np.array(result, dtype=np.int64).reshape(len(result), self.width))
 
     @cached_property
     def sizes(self) -> Ints:
-        found = np.zeros(len(self.stamps), dtype=np.int64)
+        result = np.zeros(len(self.stamps), dtype=np.int64)
         pairs = needs.stamp_sizes(self.text, self.width)
         rows = np.array([p for p, _ in pairs], dtype=np.int64).reshape(len(pairs), self.width)
-        found[self.index.find(list(rows.T), (len(rows),))] = [n for _, n in pairs]
-        return found
+        result[self.index.find(list(rows.T), (len(rows),))] = [n for _, n in pairs]
+        return result
 
-    def meeting(self, one: Ints, other: Ints) -> Flags:
+    def distinct_overlap(self, one: Ints, other: Ints) -> Flags:
         rows = [tuple(int(c) for c in row) for row in self.stamps]
         pairs = zip(one, other, strict=True)
         return np.array(

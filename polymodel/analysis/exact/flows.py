@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
 def shared_axes(layout: ExactLayout, einsum: str, tensor: str) -> frozenset[int]:
     """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
-    found = set()
+    result = set()
     variables = layout.problem.cascade[einsum].indexing(tensor)
     for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
         if loop.spatial:
             dim = layout.problem.hierarchy[loop.component].dim(loop.dim)
             if dim.shares(einsum, tensor, indexed=loop.variable_in(einsum) in variables):
-                found.add(position)
-    return frozenset(found)
+                result.add(position)
+    return frozenset(result)
 
 
 def broadcast_axes(layout: ExactLayout, einsum: str) -> frozenset[int]:
     """Loop positions whose dimension broadcasts refilled partial sums."""
-    found = set()
+    result = set()
     for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
         if loop.spatial and layout.problem.hierarchy[loop.component].dim(loop.dim).broadcast_partials:
-            found.add(position)
-    return frozenset(found)
+            result.add(position)
+    return frozenset(result)
 
 
 def output_carries(layout: ExactLayout, chain: tuple[ExactBuffet, ...]) -> tuple[frozenset[int], ...]:
     """Per level of an output's chain, where it may stay: its parent must keep it too."""
-    found = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
+    result = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
     for parent, node in pairwise(chain):
-        above = found[-1]
-        found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
-    return tuple(found)
+        above = result[-1]
+        result.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
+    return tuple(result)
 
 
 def result_view(layout: ExactLayout, einsum: str, tensor: str) -> View:
@@ -264,7 +264,7 @@ def pass_tolls(
     """
     single = layout.problem.hierarchy[child].computes
     now, held, carries = moving
-    found = []
+    result = []
     for toll, charge in tolls_on_path(layout, einsum, parent, child, now):
         if direction == "partial":
             assert chain is not None
@@ -276,8 +276,8 @@ def pass_tolls(
             if before is not None:
                 less = moved(before, held, carries, charge, shared, per=per)
                 products += tuple(CountProduct(-p.sign, p.parts) for p in less)
-        found.append(TollPassage(einsum, toll, parent.tensor, direction == "up", products, single))
-    return found
+        result.append(TollPassage(einsum, toll, parent.tensor, direction == "up", products, single))
+    return result
 
 
 def _partial(

@@ -56,11 +56,11 @@ class Packed:
         return prod(self.extents)
 
     def columns(self, keys: Ints) -> list[Ints]:
-        found = []
+        result = []
         for low, extent in zip(reversed(self.low), reversed(self.extents), strict=True):
             keys, digit = np.divmod(keys, extent)
-            found.append(digit + low)
-        return found[::-1]
+            result.append(digit + low)
+        return result[::-1]
 
 
 def packed(columns: Sequence[Ints], rows: int) -> Packed:

@@ -69,7 +69,7 @@ class Motion:
     shift: dict[int, Ints]
 
 
-def kept_steps(groups: Iterable[Sequence[View]], depth: dict[str, int]) -> dict[int, Flags]:
+def representative_steps(groups: Iterable[Sequence[View]], depth: dict[str, int]) -> dict[int, Flags]:
     """By loop (node id), which steps stay. The views of a group touch the same tensor in one storage node.
 
     `depth`: by Einsum, how many of its loops count.
@@ -85,7 +85,7 @@ def kept_steps(groups: Iterable[Sequence[View]], depth: dict[str, int]) -> dict[
             width = max(len(mine), len(steady.get(node, mine)))
             before = _padded(steady.get(node, np.ones(width, dtype=bool)), width, True)
             steady[node] = before & _padded(mine, width, True)
-    return {node: _kept(flags) for node, flags in steady.items()}
+    return {node: _representatives(flags) for node, flags in steady.items()}
 
 
 def _padded(values: NDArray[Any], width: int, fill: int) -> NDArray[Any]:
@@ -93,7 +93,7 @@ def _padded(values: NDArray[Any], width: int, fill: int) -> NDArray[Any]:
     return np.concatenate([values, more]) if len(more) else values
 
 
-def _kept(steady: Flags) -> Flags:
+def _representatives(steady: Flags) -> Flags:
     ends = np.zeros(_BEHIND - 1, dtype=bool), np.zeros(_AHEAD - 1, dtype=bool)
     padded = np.concatenate([ends[0], steady, ends[1]])
     windows = np.lib.stride_tricks.sliding_window_view(padded, _BEHIND + _AHEAD - 1)
@@ -192,8 +192,8 @@ class LoopGroup:
 
     def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
         columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
-        found = self.index.find(columns, shape)
-        return np.where(found < 0, -1, self.kinds[found])
+        result = self.index.find(columns, shape)
+        return np.where(result < 0, -1, self.kinds[result])
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ class ComponentSites:
             for user in node.users:
                 depth[user] = max(depth[user], node.loops)
         stamps = [(bare(self.layout, e),) for e in tree.einsums]
-        return kept_steps([*(n.views for n in self.nodes), *stamps], depth)
+        return representative_steps([*(n.views for n in self.nodes), *stamps], depth)
 
     @cached_property
     def courses(self) -> dict[str, Course]:
@@ -368,14 +368,14 @@ class ComponentSites:
     def tables(self) -> dict[tuple[int, str], tuple[StampTable, ...]]:
         """Tables of every buffet: kept steps, and those just before them."""
         wide = {loop: flags | np.append(flags[1:], False) for loop, flags in self.steps.items()}
-        found = {}
+        result = {}
         for n in self.nodes:
             masks = wide if item_of(self.layout, n).fixed is None else {}
-            found[n.id, n.tensor] = tuple(
+            result[n.id, n.tensor] = tuple(
                 listed(n.views, n.blocks[f.block], f.spatial, f.temporal, f.ranks, masks)
                 for f in n.all_touch.factors
             )
-        return found
+        return result
 
     @cached_property
     def sites(self) -> Sites:
@@ -408,7 +408,7 @@ class ComponentSites:
             np.add.at(total, (s.first, s.site), s.bits)
             np.add.at(total, (s.last + 1, s.site), -s.bits)
         total = np.cumsum(total, axis=0, dtype=self.kind)
-        found = {}
+        result = {}
         for einsum, course in self.courses.items():
             own = self._inside(einsum)
             here = np.asarray(total[course.phases] + own.bits)
@@ -419,8 +419,8 @@ class ComponentSites:
                 for k, more in own.residents(int(cell), int(site)).items():
                     held[k] += more
                 residents = tuple(Resident(*k, n) for k, n in held.items() if n)
-                found[einsum] = WorkingSet(self.component, einsum, "tile", bits, residents)
-        return found
+                result[einsum] = WorkingSet(self.component, einsum, "tile", bits, residents)
+        return result
 
     @cached_property
     def kind(self) -> Any:
@@ -459,7 +459,7 @@ class ComponentSites:
             zeros = np.zeros(len(exist), dtype=np.int64)
             return OccupiedSpans(zeros, zeros + last, np.arange(len(exist)), item.in_bits(held * exist))
         if self._deep(node):
-            return self._between(node, item, place, exist)
+            return self._carried_spans(node, item, place, exist)
         return self._visits(node, item, place, exist)
 
     def _visits(
@@ -478,7 +478,7 @@ class ComponentSites:
         for t in tables:
             at = t.find(place, time, shape)
             tile = tile * t.size_at(at)
-            stays &= t.meet(t.find(place, before, (shape[0] - 1, shape[1])), at[1:])
+            stays &= t.overlap(t.find(place, before, (shape[0] - 1, shape[1])), at[1:])
         first, last, opening = self._uses(node, visits, place)
         stays &= (tile[:-1] > 0) & (tile[1:] > 0)
         first[1:] = np.where(stays, opening[1:, None], first[1:])
@@ -545,7 +545,7 @@ class ComponentSites:
             result &= table.find(place, time, shape) >= 0
         return result
 
-    def _between(
+    def _carried_spans(
         self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags
     ) -> OccupiedSpans:
         """Tiles of last visits in one cell, carried to the first visit in the next one of the same Einsum."""
@@ -572,7 +572,7 @@ class ComponentSites:
                 )
             )
             tile = tile * t.size_at(last)
-            stays &= t.meet(tail, head)
+            stays &= t.overlap(tail, head)
         stays = stays & (phases[1:] > phases[:-1] + 1)[:, None]
         cell, site = np.nonzero(stays)
         return OccupiedSpans(

@@ -47,13 +47,13 @@ class Edge:
 def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
     """What starts and what ends before the phases of an Einsum; nothing if all of it cancels out."""
     whole = len(grids.views[einsum].loops) + len(grids.views[einsum].offsets)
-    found = []
+    result = []
     for use in residency.uses:
         mine = (whole, not use.last)
         end, inclusive = mine if use.user.einsum == einsum else grids.parting(einsum, use.user.einsum)
-        found.append(Edge(residency, use, end, inclusive))
-    apart = len({e.inclusive for e in found}) > 1 or any(e.end > residency.start for e in found)
-    return found if apart else []
+        result.append(Edge(residency, use, end, inclusive))
+    apart = len({e.inclusive for e in result}) > 1 or any(e.end > residency.start for e in result)
+    return result if apart else []
 
 
 class Frame:
@@ -93,11 +93,11 @@ class Frame:
         parts = [k for k, w in enumerate(self.weights) if w.denominator > 1]
         if len(parts) < 2:
             return ()
-        found = tuple(Rounding(k, int(self.weights[k] * self.whole), self.whole) for k in parts)
-        if prod(r.period for r in found) > _RESTS:
+        result = tuple(Rounding(k, int(self.weights[k] * self.whole), self.whole) for k in parts)
+        if prod(r.period for r in result) > _RESTS:
             names = ", ".join(self.nodes[k].tensor for k in parts)
             raise unfollowed(f"{names} take fractions of bits per element")
-        return found
+        return result
 
     def _spots(self) -> dict[str, tuple[tuple[int, int, int], ...]]:
         """Per user, spatial axes as parts of instances' coordinates: (axis, which coordinate, times).
@@ -110,7 +110,7 @@ class Frame:
         for user, r in users.items():
             shared = r.node.loops if user == self.einsum else grids.parting(self.einsum, user)[0]
             alike = alike and all(a < shared for a in r.spatial)
-        found, dims = {}, dict[tuple[str, str] | int, int]()
+        result, dims = {}, dict[tuple[str, str] | int, int]()
         for e in {e for r in self.residencies for e in r.node.users}:
             r = next(r for r in self.residencies if e in r.node.users)
             loops, trips = grids.views[e].loops, nominal_trips(grids.layout, e)
@@ -122,8 +122,8 @@ class Frame:
                 ]
                 spot = dims.setdefault(a if alike else dim, len(dims))
                 parts.append((a, spot, 1 if alike else prod(inner)))
-            found[e] = tuple(parts)
-        return found
+            result[e] = tuple(parts)
+        return result
 
     def _grouped(self) -> tuple[frozenset[int], ...]:
         """Classes of tied axes of the Einsum, and coordinates of instances (-1, -2, ...)."""
@@ -190,11 +190,11 @@ class Frame:
 
     def _sites(self, edge: Edge, spots: list[int], place: dict[int, Ints], count: int) -> list[Ints]:
         """A block's share of instances' coordinates."""
-        found = [np.zeros(count, dtype=np.int64) for _ in spots]
+        result = [np.zeros(count, dtype=np.int64) for _ in spots]
         for axis, spot, times in self.spots[edge.use.user.einsum]:
             if axis in place:
-                found[spots.index(-1 - spot)] = found[spots.index(-1 - spot)] + times * place[axis]
-        return found
+                result[spots.index(-1 - spot)] = result[spots.index(-1 - spot)] + times * place[axis]
+        return result
 
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
@@ -222,15 +222,15 @@ class Frame:
     @cached_property
     def terms(self) -> tuple[PeakTerm, ...]:
         """The edges as terms of weight one; `buffet` numbers the frame's nodes."""
-        found = []
+        result = []
         for edge, columns in zip(self.edges, self._built[1], strict=True):
             coefficient = edge.use.coefficient * self._loose(edge) * (-1 if edge.use.last else 1)
             start = self._position(min(edge.residency.start, edge.end))
             buffet = self.nodes.index(edge.residency.node)
-            found.append(
+            result.append(
                 PeakTerm(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
             )
-        return tuple(found)
+        return tuple(result)
 
     def single(self, buffet: int) -> int:
         """The largest number of live elements of one buffet."""

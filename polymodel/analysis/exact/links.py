@@ -36,7 +36,7 @@ from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.polyhedra.steps import CrossingCount, crossed, crossed_at_steps, kept_whole
+from polymodel.polyhedra.steps import CrossingCount, crossed, crossed_at_steps, wholly_resident
 from polymodel.schedule.touch import Factor, Touch, View, merge_blocks, touch
 
 # Relations of everything that moves between two storages, or between a storage and compute.
@@ -144,7 +144,7 @@ def _results(
             rows = sums.moves(child, filled=True)
             yield ListedTransfers(einsum, tensor, ends, shared, level.now, rows, False)
         else:
-            yield PartialSums(einsum, tensor, ends, shared, level.asked, child, sums)
+            yield PartialSums(einsum, tensor, ends, shared, level.fill_candidates, child, sums)
 
 
 def _receivers(
@@ -255,7 +255,7 @@ def flow_products(flow: TransferRelation, ways: Ways) -> list[CountProduct]:
     kept parts; where any other does not, every instance gets its part anew.
     """
     factors = flow.now.factors
-    found = [ways.product(flow.sign, factors, [crossed(f.text, ways.of(f)) for f in factors])]
+    result = [ways.product(flow.sign, factors, [crossed(f.text, ways.of(f)) for f in factors])]
     for axis in sorted(flow.carries):
         seen = modes(flow.held.factors, axis)
         if seen is None:
@@ -265,13 +265,13 @@ def flow_products(flow: TransferRelation, ways: Ways) -> list[CountProduct]:
         for f, h, mode in zip(factors, flow.held.factors, seen, strict=True):
             shape = shape_of(f)
             args = (shape.text, h.text, shape.np, shape.nt, mode, flow.forward, ways.of(f))
-            whole = (kept_whole(*args),) * 2 if not ways.counts_links(f) else crossed_at_steps(*args)
+            whole = (wholly_resident(*args),) * 2 if not ways.counts_links(f) else crossed_at_steps(*args)
             before.append(whole[0])
             after.append(whole[1])
-        found.append(ways.product(-flow.sign, factors, before))
+        result.append(ways.product(-flow.sign, factors, before))
         if any(ways.counts_links(f) for f in factors):
-            found.append(ways.product(flow.sign, factors, after))
-    return found
+            result.append(ways.product(flow.sign, factors, after))
+    return result
 
 
 def sum_products(sums: PartialSums, ways: Ways) -> list[CountProduct]:

@@ -80,17 +80,17 @@ def nominal_trips(layout: ExactLayout, einsum: str) -> list[int]:
     tree, cascade = layout.problem.tree, layout.problem.cascade
     own = {einsum: _own_trips(layout, einsum)}
     uneven = any(loop.uneven for _, loop in tree.loops(einsum))
-    found: list[int] = []
+    result: list[int] = []
     for node, loop in tree.loops(einsum):
         if node in own[einsum] and not uneven:
-            found.append(own[einsum][node])
+            result.append(own[einsum][node])
             continue
         bound = [e for e in users(tree, node) if tie(cascade, tree, e, node, loop) == "bound"]
         for e in bound:
             if e not in own:
                 own[e] = _own_trips(layout, e)
-        found.append(max(own[e][node] for e in bound))
-    return found
+        result.append(max(own[e][node] for e in bound))
+    return result
 
 
 def _own_trips(layout: ExactLayout, einsum: str) -> dict[int, int]:
@@ -122,14 +122,14 @@ def _own_trips(layout: ExactLayout, einsum: str) -> dict[int, int]:
 
 def _windows(layout: ExactLayout, einsum: str, last: int) -> dict[str, int]:
     """How far each variable of an Einsum reaches at most at one stamp down to node `last`, if inferred."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     view = next(v for (e, _), v in layout.full.items() if e == einsum)
     if "inferred" in ties(layout.problem.cascade, layout.problem.tree, einsum).values():
         for part in view.parts:
             outer = sum(1 for i in part.loops if i <= last)
             for k, v in enumerate(part.variables):
-                found[v] = needs.widest(part.text, outer, len(part.loops) + k)
-    return found
+                result[v] = needs.widest(part.text, outer, len(part.loops) + k)
+    return result
 
 
 def _sites(
@@ -139,14 +139,14 @@ def _sites(
     einsum = node.users[0]
     trips = nominal_trips(layout, einsum)
     loops = layout.problem.tree.loops(einsum)
-    found = []
+    result = []
     for row in uses.places:
         where: dict[tuple[str, str], int] = {}
         for axis, value in zip(node.all_touch.spatial, row, strict=True):
             dim = (loops[axis][1].component, loops[axis][1].dim)
             where[dim] = where.get(dim, 0) * trips[axis] + int(value)
-        found.append(tuple(sorted((d, k) for d, k in where.items() if k)))
-    return found
+        result.append(tuple(sorted((d, k) for d, k in where.items() if k)))
+    return result
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,9 @@ class PeakBuffet:
 def largest(shape: FactorShape) -> int:
     """The largest tile of one factor."""
     if shape.nest is not None and len(shape.nest.loops) >= SEVERAL_LOOPS:
-        found = nests.widest(shape.nest)
-        if found is not None:
-            return found
+        result = nests.widest(shape.nest)
+        if result is not None:
+            return result
     return max((size for _, size in needs.sizes(shape.text, shape.np + shape.nt)), default=0)
 
 
@@ -92,13 +92,13 @@ def item_of(layout: ExactLayout, node: ExactBuffet) -> PeakBuffet:
         scale = accesses[0].backing_scale
         if any(a.persistent for a in accesses):
             count = max(layout.problem.cascade[e].n_instances for e in node.users)
-            fixed = ever_held(node)
+            fixed = distinct_elements(node)
     elif layout.problem.hierarchy.doubles(node.component):
         count = 2
     return PeakBuffet(node, tensor_bits(layout, node.tensor), scale, count, fixed)
 
 
-def ever_held(node: ExactBuffet) -> int:
+def distinct_elements(node: ExactBuffet) -> int:
     """The most different elements that one instance of the node ever holds."""
     result = 1
     for f in node.all_touch.factors:
@@ -185,7 +185,7 @@ def _shared_loops(layout: ExactLayout, one: str, other: str) -> int:
 
 def items_of(layout: ExactLayout, einsum: str, component: str, reserved: bool) -> list[PeakBuffet]:
     """The buffets of a component that may be resident while an Einsum runs."""
-    found: list[PeakBuffet] = []
+    result: list[PeakBuffet] = []
     on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
     for node in layout.nodes.values():
         if node.component != component:
@@ -193,10 +193,10 @@ def items_of(layout: ExactLayout, einsum: str, component: str, reserved: bool) -
         if node.id in on_path:
             item = item_of(layout, node) if reserved else _residence(layout, einsum, node)
             if item is not None:
-                found.append(item)
+                result.append(item)
         elif node.parent is None and is_persistent(layout, node.tensor):
-            found.append(item_of(layout, node))
-    return sorted(found, key=lambda i: (i.node.id, i.node.tensor))
+            result.append(item_of(layout, node))
+    return sorted(result, key=lambda i: (i.node.id, i.node.tensor))
 
 
 def _stamps(layout: ExactLayout, einsum: str, items: list[PeakBuffet], everywhere: bool) -> Touch:

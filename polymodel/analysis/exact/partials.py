@@ -28,8 +28,8 @@ from polymodel.analysis.exact.cached_counts import (
     Array,
     CountProduct,
     first_tally,
-    kept_tally,
     located_tally,
+    resident_tally,
     tally,
 )
 from polymodel.analysis.exact.transfers import modes, moved
@@ -67,7 +67,7 @@ class OutputLevel:
         return replace(self, now=self.executions, held=self.executions, executions=None)
 
     @property
-    def asked(self) -> Touch:
+    def fill_candidates(self) -> Touch:
         """The elements that may be filled: of each execution its own, unless visits span several."""
         return self.now if self.spans else self.apart.now
 
@@ -87,7 +87,7 @@ def stays(level: OutputLevel) -> bool:
             continue
         shapes = [shape_of(f) for f in level.held.factors]
         if not any(
-            steps.kept(s.text, s.text, s.np, s.nt, mode, False)[1].is_empty()
+            steps.resident_at_neighbor(s.text, s.text, s.np, s.nt, mode, False)[1].is_empty()
             for s, mode in zip(shapes, seen, strict=True)
         ):
             return True
@@ -108,12 +108,12 @@ def examine(
     levels: tuple[OutputLevel, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
     """Check that the counting rules above cover the chain; refuse by name if not."""
-    found = _examine(tuple(level.apart for level in levels), shared, broadcast, tensor)
+    result = _examine(tuple(level.apart for level in levels), shared, broadcast, tensor)
     # First reads follow whole runs, also where sums do not.
     both = levels[-1].executions is not None and any(level.read_first for level in levels)
-    if both and _examine(levels, shared, broadcast, tensor) != found:
+    if both and _examine(levels, shared, broadcast, tensor) != result:
         raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
-    return found
+    return result
 
 
 def _examine(
@@ -257,19 +257,19 @@ class OutputChain:
             return ()
         if self.reduction.first_touch_formula:
             return _runs(self.sums[level]) + _negative(self.firsts(level))
-        found = self._lifted(self.sums, level, level, united=True)
-        found += _negative(self._lifted(self.sums, level - 1, level, united=False))
+        result = self._lifted(self.sums, level, level, united=True)
+        result += _negative(self._lifted(self.sums, level - 1, level, united=False))
         if not self.complete(level - 1):
-            found += self._reaching(level - 1, level)
-        return tuple(found)
+            result += self._reaching(level - 1, level)
+        return tuple(result)
 
     def _reaching(self, level: int, target: int) -> list[CountProduct]:
         """Filled runs of `level` per receiving instance of `target`."""
         if self.levels[level - 1].read_first:
             return self._lifted(self.levels, level, target, united=True)
-        found = self._lifted(self.sums, level, target, united=True)
-        found += _negative(self._lifted(self.sums, level - 1, target, united=False))
-        return found if self.complete(level - 1) else found + self._reaching(level - 1, target)
+        result = self._lifted(self.sums, level, target, united=True)
+        result += _negative(self._lifted(self.sums, level - 1, target, united=False))
+        return result if self.complete(level - 1) else result + self._reaching(level - 1, target)
 
     def reads(self, level: int) -> tuple[CountProduct, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
@@ -290,13 +290,13 @@ class OutputChain:
         choices: list[int | None] = [None]
         if not self.complete(level) or united:
             choices += [a for a in sorted(here.carries) if modes(here.held.factors, a) is not None]
-        found = []
+        result = []
         for axis in choices:
             parts: list[tuple[tuple[int, ...], Array]] = []
             for f in goal.now.factors:
                 parts.append((f.spatial, self._part(levels, level, target, f, axis, united)))
-            found.append(CountProduct(1 if axis is None else -1, tuple(parts)))
-        return found
+            result.append(CountProduct(1 if axis is None else -1, tuple(parts)))
+        return result
 
     def _part(
         self,
@@ -326,7 +326,7 @@ class OutputChain:
         if mode is None:
             array = tally(shape, keep, drop)
         else:
-            array = kept_tally(shape, held.text, mode, False, keep, drop)
+            array = resident_tally(shape, held.text, mode, False, keep, drop)
         return self._spread(array, keep, level, target, goal, united)
 
     def _spread(self, array: Array, keep: int, level: int, target: int, goal: Factor, united: bool) -> Array:

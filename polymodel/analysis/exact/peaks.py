@@ -131,7 +131,7 @@ def _levels(
     kind, where = _classes([*leaves, phase[here].astype(np.int64)], len(here))
     none = np.zeros(0, dtype=np.int64)
     counts = np.stack([h[where] for h in leaves], axis=1) if leaves else np.zeros((len(where), 0), np.int64)
-    found = [NodeClasses(counts, phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))]
+    result = [NodeClasses(counts, phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))]
     for d in range(width - 1, -1, -1):
         ours = np.flatnonzero(depth == d)
         every, own = here, np.zeros(len(here), dtype=bool)
@@ -147,10 +147,10 @@ def _levels(
                 ending[h] = np.zeros(int(parent[-1]) + 1, dtype=np.int64)
                 ending[h][parent[own]] = histograms[h][every[own]]
         deeper = np.array([end > d for end in ends], dtype=bool)
-        kind, level = _level(parent[~own], kind[~own], int(parent[-1]) + 1, ending, found[0], deeper, reach)
-        found.insert(0, level)
+        kind, level = _level(parent[~own], kind[~own], int(parent[-1]) + 1, ending, result[0], deeper, reach)
+        result.insert(0, level)
         here = every[fresh]
-    return tuple(found)
+    return tuple(result)
 
 
 def _level(
@@ -272,7 +272,7 @@ class Interleaving:
     bound: int = 0  # of all sums, in magnitude
 
     @cached_property
-    def _held(self) -> Any:
+    def _sum_dtype(self) -> Any:
         """The dtype of sums, with room for what stands for no sum at all."""
         return dtype_of(64 * self.bound)
 
@@ -292,8 +292,8 @@ class Interleaving:
             values.insert(0, self._step(terms, depth, position, values[0]))
         first = values[0][..., 0]
         state = [int(i) for i in np.unravel_index(int(np.argmax(first)), first.shape)]
-        found = self._trace(terms, dict(enumerate(values)), state, [0] * len(self.trees), 0, [0] * buffets)
-        return int(first.max()), found
+        result = self._trace(terms, dict(enumerate(values)), state, [0] * len(self.trees), 0, [0] * buffets)
+        return int(first.max()), result
 
     def _bounded(self, terms: Sequence[PeakTerm]) -> Interleaving:
         """The same with a bound of all sums of these terms."""
@@ -320,7 +320,7 @@ class Interleaving:
             return value
         target = np.zeros((*value.shape[:-1], len(self._rests)), dtype=np.int64)
         for k, r in enumerate(self.roundings):
-            moved = np.zeros((1,) * (value.ndim - 1), dtype=self._held) + more.get(k, 0)
+            moved = np.zeros((1,) * (value.ndim - 1), dtype=self._sum_dtype) + more.get(k, 0)
             rest = (moved[..., None] + self._rests[:, k]) % r.period
             target = target * r.period + rest.astype(np.int64)
         return np.take_along_axis(value, target, axis=-1)
@@ -343,7 +343,7 @@ class Interleaving:
 
     def _product(self, term: PeakTerm, depth: list[int], without: int = -1) -> Ints:
         """Matching elements per combination of classes, group `without` left out."""
-        value = np.full((1,) * len(self.trees), term.coefficient, dtype=self._held)
+        value = np.full((1,) * len(self.trees), term.coefficient, dtype=self._sum_dtype)
         for g, column in enumerate(term.columns):
             if g != without:
                 value = value * self._shape(g, self.trees[g].levels[depth[g]].counts[:, column])
@@ -362,10 +362,10 @@ class Interleaving:
 
     def _last(self, terms: Sequence[PeakTerm], depth: list[int]) -> Ints:
         shape = [t.levels[d].size for t, d in zip(self.trees, depth, strict=True)]
-        rest = np.zeros(len(self._rests), dtype=self._held)
+        rest = np.zeros(len(self._rests), dtype=self._sum_dtype)
         for k, r in enumerate(self.roundings):
             rest = rest + r.missing(self._rests[:, k])
-        value = np.zeros((*shape, len(rest)), dtype=self._held) + rest
+        value = np.zeros((*shape, len(rest)), dtype=self._sum_dtype) + rest
         value = self._ended(value, terms, depth, len(self.order))
         for g, t in enumerate(self.trees):
             live = self._shape(g, t.levels[depth[g]].live)
@@ -390,7 +390,7 @@ class Interleaving:
         best = np.where(self._shape(g, level.live)[..., None], best, self._never)
         best = np.where(best < self._never // 2, self._never, best)
         best = self._ended(best, terms, depth, position)
-        return np.asarray(np.where(best < self._never // 2, self._never, best), dtype=self._held)
+        return np.asarray(np.where(best < self._never // 2, self._never, best), dtype=self._sum_dtype)
 
     # One phase of the peak, or all phases
 
@@ -408,32 +408,32 @@ class Interleaving:
         for position in range(len(self.order) - 1, depth - 1, -1):
             values[position] = self._step(terms, levels, position, values[position + 1])
         state = np.zeros((1, len(self.trees)), dtype=np.int64)
-        found = np.zeros((1, buffets), dtype=self._held)
+        result = np.zeros((1, buffets), dtype=self._sum_dtype)
         at = [0] * len(self.trees)
         for position, g in enumerate(self.order[:depth]):
             for t in terms:
                 if t.inclusive and t.end == position:
-                    found[:, t.buffet] += self._counted(t, state, at)
+                    result[:, t.buffet] += self._counted(t, state, at)
             level = self.trees[g].levels[at[g]]
             first = np.searchsorted(level.owner, state[:, g], side="left")
             many = np.searchsorted(level.owner, state[:, g], side="right") - first
             option = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many - first, many)
-            state, found = np.repeat(state, many, axis=0), np.repeat(found, many, axis=0)
+            state, result = np.repeat(state, many, axis=0), np.repeat(result, many, axis=0)
             for t in terms:
                 if t.start <= position < t.end:
                     before = level.before[option, t.columns[g]]
-                    found[:, t.buffet] += self._counted(t, state, at, without=g) * before
+                    result[:, t.buffet] += self._counted(t, state, at, without=g) * before
             state[:, g] = level.child[option]
             at[g] += 1
         states, which = np.unique(state, axis=0, return_inverse=True)
         nothing = [0] * buffets
         rest = [self._trace(terms, values, s.tolist(), list(at), depth, nothing) for s in states]
-        more = np.array(rest, dtype=self._held).reshape(len(rest), buffets)[which.reshape(-1)]
-        return np.asarray(found + more, dtype=self._held)
+        more = np.array(rest, dtype=self._sum_dtype).reshape(len(rest), buffets)[which.reshape(-1)]
+        return np.asarray(result + more, dtype=self._sum_dtype)
 
     def _counted(self, term: PeakTerm, state: Ints, depth: list[int], without: int = -1) -> Ints:
         """`_matching` for rows of classes."""
-        value = np.full(len(state), term.coefficient, dtype=self._held)
+        value = np.full(len(state), term.coefficient, dtype=self._sum_dtype)
         for g, column in enumerate(term.columns):
             if g != without:
                 value = value * self.trees[g].levels[depth[g]].counts[state[:, g], column]

@@ -63,7 +63,7 @@ class Tracks:
         self.trips = {e: nominal_trips(layout, e) for e in self.home}
         self.strides = self._strides()
         self.keys = {p.node: self._keys(p) for p in found}
-        self.of = {e: t for p in found for e, t in self._tracks(p)}
+        self.of = {e: t for p in found for e, t in self._einsum_tracks(p)}
 
     def _strides(self) -> dict[tuple[str, str], int]:
         """How much a step along each fanout dimension adds to the number of a physical instance."""
@@ -75,10 +75,10 @@ class Tracks:
                     own[loop.component, loop.dim] *= n
             for key, n in own.items():
                 sizes[key] = max(sizes.get(key, 1), n)
-        total, found = 1, {}
+        total, result = 1, {}
         for key, n in sizes.items():
-            found[key], total = total, total * n
-        return found
+            result[key], total = total, total * n
+        return result
 
     def loops(self, p: PipelineSplit) -> tuple[int, tuple[int, ...]]:
         """How many loops stand above the split, and the positions of the temporal ones."""
@@ -99,7 +99,7 @@ class Tracks:
             active |= np.asarray(dense((CountProduct(1, tuple(parts)),), temporal, shape) != 0, dtype=bool)
         return np.asarray(np.argwhere(active), dtype=np.int64).reshape(int(active.sum()), len(temporal))
 
-    def _tracks(self, p: PipelineSplit) -> Iterable[tuple[str, Track]]:
+    def _einsum_tracks(self, p: PipelineSplit) -> Iterable[tuple[str, Track]]:
         own = [e for e in p.einsums if self.home[e] is p]
         sides: dict[str, dict[Side, list[Weighted]]] = defaultdict(lambda: defaultdict(list))
         for b in bookings(self.layout, flows(self.layout, self.loops(p)[0], own), {}) if own else ():
@@ -301,14 +301,14 @@ def _stage(tracks: Tracks, p: PipelineSplit, b: int) -> StageClasses:
 
 def _joint(loads: Iterable[tuple[Load, int]]) -> Load:
     """The sum of loads, each so many times."""
-    found: Load = {}
+    result: Load = {}
     for load, times in loads:
         for component, instances in load.items():
-            into = found.setdefault(component, {})
+            into = result.setdefault(component, {})
             for place, (r, w) in instances.items():
                 have = into.get(place, (0, 0))
                 into[place] = have[0] + r * times, have[1] + w * times
-    return found
+    return result
 
 
 def _slots(
@@ -326,11 +326,11 @@ def _slots(
             phase = phase_of(start, n, len(stages))
             for row, m in zip(rows, each, strict=True):
                 counts[phase, tuple(int(k) for k in row)] += int(m) * times
-    found: Counter[PipelineSlot] = Counter()
+    result: Counter[PipelineSlot] = Counter()
     for (phase, row), m in counts.items():
         works = tuple(s.works[k] for s, k in zip(stages, row, strict=True))
-        found[PipelineSlot(phase, 1, works, _shared(tracks, stages, row))] += m
-    return ordered_slots(found)
+        result[PipelineSlot(phase, 1, works, _shared(tracks, stages, row))] += m
+    return ordered_slots(result)
 
 
 def _shared(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from polymodel.analysis.exact.buffets import shape_of
-from polymodel.analysis.exact.cached_counts import Array, CountProduct, dense, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import Array, CountProduct, dense, resident_tally, tally
 from polymodel.analysis.exact.transfers import modes
 from polymodel.errors import Refused
 from polymodel.schedule.touch import StampAxis, Touch
@@ -72,7 +72,7 @@ def fills_at(
         if seen is None:
             continue
         stays = (
-            _in_path_order(left, kept_tally(shape_of(f), h.text, mode, False, len(left), drop))
+            _in_path_order(left, resident_tally(shape_of(f), h.text, mode, False, len(left), drop))
             for f, h, mode, left, drop in zip(now.factors, held.factors, seen, kept, drops, strict=True)
         )
         terms.append(CountProduct(-1, tuple(stays)))

@@ -134,13 +134,13 @@ class Residency:
 
     def _each(self) -> list[dict[User, Ints]]:
         """Per block, user and point: the element, numbered over all users."""
-        found = []
+        result = []
         for block in range(len(self.blocks)):
             counts = [self.grid(block, user).count for user in self.users]
             rows = packed(self._key(block)[0], sum(counts))
             parts = np.split(numbered(rows.keys, rows.bound)[0], np.cumsum(counts)[:-1])
-            found.append(dict(zip(self.users, parts, strict=True)))
-        return found
+            result.append(dict(zip(self.users, parts, strict=True)))
+        return result
 
     def size(self, block: int) -> int:
         return 1 + max(int(i.max()) for i in self.ids[block].values())
@@ -148,15 +148,15 @@ class Residency:
     @cached_property
     def present(self) -> tuple[dict[User, Mask], ...]:
         """Per block and user: which elements it touches."""
-        found = []
+        result = []
         for block in range(len(self.blocks)):
             size = self.size(block)
             masks = {}
             for user, ids in self.ids[block].items():
                 masks[user] = np.zeros(size, dtype=bool)
                 masks[user][ids] = True
-            found.append(masks)
-        return tuple(found)
+            result.append(masks)
+        return tuple(result)
 
     def spans(self, block: int, user: User, end: int) -> ElementSpans:
         """First and last use by one Einsum, over the time coordinates before axis `end`."""
@@ -188,7 +188,7 @@ class Residency:
 
     def _in_step(self, block: int, axis: int) -> tuple[Mask, Mask]:
         above = self.axes(block, self.users[0], 0, self.node.loops)
-        held, stamp, stamps = self._held(block)
+        held, stamp, stamps = self._visits_by_element(block)
         here = np.arange(len(stamps))
         if axis in above:
             changed = np.array(above)[(stamps[1:] != stamps[:-1]).argmax(axis=1)] == axis
@@ -200,13 +200,13 @@ class Residency:
             first, last = edges[:-1][outer], edges[1:][outer] - 1
             into, out, before, after = here == first, here == last, last, first
         given, bound = held * len(stamps) + stamp, (int(held.max()) + 1) * len(stamps)
-        found = [np.zeros(len(held), dtype=bool), np.zeros(len(held), dtype=bool)]
-        for mask, may, other in zip(found, (into, out), (before, after), strict=True):
+        result = [np.zeros(len(held), dtype=bool), np.zeros(len(held), dtype=bool)]
+        for mask, may, other in zip(result, (into, out), (before, after), strict=True):
             asked = np.flatnonzero(may[stamp])
             mask[asked] = contained((held * len(stamps) + other[stamp])[asked], given, bound)
-        return found[0], found[1]
+        return result[0], result[1]
 
-    def _held(self, block: int) -> tuple[Ints, Ints, Ints]:
+    def _visits_by_element(self, block: int) -> tuple[Ints, Ints, Ints]:
         """Per element id: what it is in all visits, and the number of its visit; all visits in order."""
         columns, spatial, above = self._key(block)
         where = one_of_each(np.concatenate([*self.ids[block].values()]), self.size(block))
@@ -226,7 +226,7 @@ class Residency:
 
         A residency starts at every visit of an element, less those into which the element is carried.
         """
-        found: dict[tuple[bytes | User | bool, ...], CountedUse] = {}
+        result: dict[tuple[bytes | User | bool, ...], CountedUse] = {}
         for count, masks, user, last in self._cells():
             sets = [(count, masks)]
             for step in self.steps.values():
@@ -234,9 +234,9 @@ class Residency:
             for number, chosen in sets:
                 if all(m.any() for m in chosen):
                     key: tuple[bytes | User | bool, ...] = (*_bytes(chosen), user, last)
-                    before = found[key].coefficient if key in found else 0
-                    found[key] = CountedUse(before + number, chosen, user, last)
-        return tuple(use for use in found.values() if use.coefficient)
+                    before = result[key].coefficient if key in result else 0
+                    result[key] = CountedUse(before + number, chosen, user, last)
+        return tuple(use for use in result.values() if use.coefficient)
 
     def _cells(self) -> Iterator[tuple[int, Masks, User, bool]]:
         """(sign, product set, the access that uses its elements first (last) in a visit, whether last)."""
@@ -279,12 +279,12 @@ class Residency:
             if not last:
                 return [(masks, written)]
             users = tuple(u for u in users if u != written) or users
-        found = [(masks, users[0])]
+        result = [(masks, users[0])]
         for user in users[1:]:
-            found = [part for m, best in found for part in self._pair(best, user, m, last)]
-            if len(found) > _PARTS:
+            result = [part for m, best in result for part in self._pair(best, user, m, last)]
+            if len(result) > _PARTS:
                 raise unfollowed(f"{self.node.tensor} is used first or last by accesses in turn")
-        return found
+        return result
 
     def _pair(self, one: User, other: User, masks: Masks, last: bool) -> list[tuple[Masks, User]]:
         """Parts of a product set by which of two accesses is first (last) to use an element.
@@ -304,7 +304,7 @@ class Residency:
 
     def _apart(self, block: int, one: User, other: User, end: int, last: bool) -> Ints:
         """Per element: 1 + the first axis in which their uses differ, negative if `one` is first; or 0."""
-        found = np.zeros(self.size(block), dtype=np.int64)
+        result = np.zeros(self.size(block), dtype=np.int64)
         spans = [self.spans(block, user, end) for user in (one, other)]
         both, here, there = np.intersect1d(
             spans[0].element, spans[1].element, assume_unique=True, return_indices=True
@@ -312,8 +312,8 @@ class Residency:
         first, second = ((s.last if last else s.first) for s in spans)
         for axis in sorted(first, reverse=True):
             a, b = first[axis][here], second[axis][there]
-            found[both] = np.where(a == b, found[both], np.sign(a - b) * (axis + 1))
-        return found
+            result[both] = np.where(a == b, result[both], np.sign(a - b) * (axis + 1))
+        return result
 
 
 def _bytes(masks: Masks) -> tuple[bytes, ...]:

@@ -69,7 +69,7 @@ def moving_terms(
 ) -> list[SetProduct]:
     """The same elements that `transfers.moved` counts, as sets of (stamp of a transfer, element)."""
     whole = [sets.without(sets.parse_set(f.text), cut.drop(f)) for f in now.factors]
-    found = [SetProduct(1, tuple(whole))]
+    result = [SetProduct(1, tuple(whole))]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
         if seen is None:
@@ -77,10 +77,12 @@ def moving_terms(
         stay = []
         for f, h, mode in zip(now.factors, held.factors, seen, strict=True):
             shape = shape_of(f)
-            candidates, kept = steps.kept(shape.text, h.text, shape.np, shape.nt, mode, forward)
+            candidates, kept = steps.resident_at_neighbor(
+                shape.text, h.text, shape.np, shape.nt, mode, forward
+            )
             stay.append(steps.united(candidates, kept, cut.drop(f)) if cut.drop(f) else kept)
-        found.append(SetProduct(-1, tuple(stay)))
-    return found
+        result.append(SetProduct(-1, tuple(stay)))
+    return result
 
 
 def projected(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: ChargedAxes) -> list[SetProduct]:
@@ -118,13 +120,13 @@ def sized(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: Charged
                 "give bits_per_action that divide bits_per_value, or choose tiles that divide their extents",
             )
     signs = [t.sign for t in terms]
-    found: dict[int, list[CountProduct]] = defaultdict(list)
+    result: dict[int, list[CountProduct]] = defaultdict(list)
     for one, parts in spread:
         for two, n in counts.items():
             size = sum(s * v for s, v in zip(signs, _times(one, two), strict=True))
             if size:
-                found[size].append(CountProduct(n, parts))
-    return tuple((size, p) for size, products in sorted(found.items()) for p in products)
+                result[size].append(CountProduct(n, parts))
+    return tuple((size, p) for size, products in sorted(result.items()) for p in products)
 
 
 def _times(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...]:
@@ -133,10 +135,10 @@ def _times(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...]:
 
 def histogram(sizes: Sequence[tuple[int, CountProduct]]) -> tuple[tuple[int, int], ...]:
     """(elements, how many transfers) over all instances."""
-    found: dict[int, int] = defaultdict(int)
+    result: dict[int, int] = defaultdict(int)
     for size, product in sizes:
-        found[size] += product.total
-    return tuple(sorted((size, n) for size, n in found.items() if n))
+        result[size] += product.total
+    return tuple(sorted((size, n) for size, n in result.items() if n))
 
 
 # (Einsum, node or None at a toll, component, tensor, kind)
@@ -342,8 +344,8 @@ class _Walk:
                 self.refuse(row)
             return by_size(chain.moves(child, filled=not at_parent), level.now.spatial, cut)
         if not at_parent:
-            terms = projected(chain.filled_terms(child), level.asked.factors, cut)
-            return sized(terms, level.asked.factors, cut)
+            terms = projected(chain.filled_terms(child), level.fill_candidates.factors, cut)
+            return sized(terms, level.fill_candidates.factors, cut)
         if chain.levels[child - 1].read_first:
             terms = moving_terms(level.now, level.held, level.carries, cut, False)
             return sized(terms, level.now.factors, cut)
@@ -391,15 +393,15 @@ def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: ChargedAxe
     kept = [k for k, a in enumerate(axes) if a < cut.charge]
     where = stamps[firsts][:, 1 : 1 + len(kept)]
     shape = tuple(int(n) + 1 for n in where.max(axis=0, initial=0))
-    found = []
+    result = []
     for size in np.unique(sizes):
         mine = where[sizes == size]
         counts = np.full(shape, len(mine), dtype=np.int64)
         if kept:
             flat = np.ravel_multi_index(tuple(mine.T), shape)
             counts = np.bincount(flat, minlength=prod(shape)).reshape(shape)
-        found.append((int(size), CountProduct(1, ((tuple(axes[k] for k in kept), counts.astype(object)),))))
-    return tuple(found)
+        result.append((int(size), CountProduct(1, ((tuple(axes[k] for k in kept), counts.astype(object)),))))
+    return tuple(result)
 
 
 def can_list(node: ExactBuffet) -> bool:

@@ -50,10 +50,10 @@ class OperationTable:
 
 def coordinates(expr: Affine, values: Mapping[str, Ints], count: int) -> Ints:
     """An affine expression at `count` points. Raises Refused where int64 may not hold it."""
-    found = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
-    if found.dtype == object:
+    result = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
+    if result.dtype == object:
         raise Refused(f"coordinates {expr} exceed 62 bits: their elements cannot be listed", _REMEDY)
-    return found
+    return result
 
 
 def satisfied(constraint: Constraint, values: Mapping[str, Ints], count: int) -> NDArray[np.bool_]:
@@ -177,11 +177,11 @@ class OperationTrace:
             ]
         )
         ids = rank(table)
-        found, at = {}, 0
+        result, at = {}, 0
         for name, ops in self.operations.items():
-            found[name] = ids[at : at + ops.count]
+            result[name] = ids[at : at + ops.count]
             at += ops.count
-        return found
+        return result
 
     @cached_property
     def phase_count(self) -> int:
@@ -246,9 +246,9 @@ class _Keys:
         """Which keys occur, if a list of all is short: much faster than sorting them."""
         if self.bound > 8 * len(self.keys) + 1024:
             return None
-        found = np.zeros(self.bound, dtype=bool)
-        found[self.keys] = True
-        return found
+        result = np.zeros(self.bound, dtype=bool)
+        result[self.keys] = True
+        return result
 
     def rows(self, keys: Ints) -> Ints:
         columns = []
@@ -262,24 +262,24 @@ def distinct(table: Ints) -> Ints:
     """The different rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    found = _Keys.of(table)
-    if found is None:
+    result = _Keys.of(table)
+    if result is None:
         return np.asarray(np.unique(table, axis=0), dtype=np.int64)
-    present = found.present
+    present = result.present
     if present is not None:
-        return found.rows(np.flatnonzero(present))
-    keys = np.sort(found.keys)  # np.unique hashes, which is slower
-    return found.rows(keys[np.diff(keys, prepend=-1) > 0])
+        return result.rows(np.flatnonzero(present))
+    keys = np.sort(result.keys)  # np.unique hashes, which is slower
+    return result.rows(keys[np.diff(keys, prepend=-1) > 0])
 
 
 def rank(table: Ints) -> Ints:
     """Dense lexicographic rank of the rows."""
     if table.shape[1] == 0:
         return np.zeros(table.shape[0], dtype=np.int64)
-    found = _Keys.of(table)
-    if found is None:
+    result = _Keys.of(table)
+    if result is None:
         return np.asarray(np.unique(table, axis=0, return_inverse=True)[1], dtype=np.int64).reshape(-1)
-    present = found.present
+    present = result.present
     if present is None:
-        return np.asarray(np.unique(found.keys, return_inverse=True)[1], dtype=np.int64).reshape(-1)
-    return np.asarray((np.cumsum(present) - 1)[found.keys], dtype=np.int64)
+        return np.asarray(np.unique(result.keys, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    return np.asarray((np.cumsum(present) - 1)[result.keys], dtype=np.int64)

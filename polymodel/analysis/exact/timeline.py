@@ -66,17 +66,17 @@ class _Whole(ComponentSites):
     @cached_property
     def steps(self) -> Masks:
         """No step is left out."""
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for name in self.layout.problem.tree.einsums:
             view = bare(self.layout, name)
             for f in touch((view,), partition((view,))).factors:
                 for k, axis in enumerate(f.temporal):
                     node = view.loops[axis][0]
                     last = needs.extent(f.text, len(f.spatial) + k)[1]
-                    found[node] = max(found.get(node, 0), last + 1)
-        return {node: np.ones(count, dtype=bool) for node, count in found.items()}
+                    result[node] = max(result.get(node, 0), last + 1)
+        return {node: np.ones(count, dtype=bool) for node, count in result.items()}
 
-    def held(self) -> tuple[Ints, Sites, int]:
+    def resident_bits(self) -> tuple[Ints, Sites, int]:
         """(bits by phase and buffet at the site that ever holds most, all sites, that one)."""
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
@@ -106,7 +106,7 @@ def _of_tiles(layout: ExactLayout, component: str, limit: int) -> Timeline:
     memory = _Whole(layout, component, depths=depths)
     if not memory.nodes:
         return _nothing(component, "tile")
-    bits, sites, site = memory.held()
+    bits, sites, site = memory.resident_bits()
     where = zip(sites.dims, sites.rows[site], strict=True)
     instance = tuple((f"{c}.{d}", int(k)) for (c, d), k in where if k)
     loops, order, stamps = _rows(layout, memory.courses)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polymodel.analysis.exact.buffets import shape_of, transition_mode
-from polymodel.analysis.exact.cached_counts import CountProduct, kept_tally, tally
+from polymodel.analysis.exact.cached_counts import CountProduct, resident_tally, tally
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor, Touch
 
 
 def modes(factors: tuple[Factor, ...], axis: int) -> list[Mode] | None:
     """The transition at `axis` as each factor sees it; None if it never happens."""
-    found = []
+    result = []
     for factor in factors:
         mode = transition_mode(factor, axis)
         if mode is None:
             return None
-        found.append(mode)
-    return found
+        result.append(mode)
+    return result
 
 
 def moved(
@@ -53,7 +53,7 @@ def moved(
         if seen is None:
             continue
         parts = tuple(
-            (axes, kept_tally(shape_of(f), h.text, mode, forward, keep, drop, n))
+            (axes, resident_tally(shape_of(f), h.text, mode, forward, keep, drop, n))
             for (f, axes, keep, drop, n), h, mode in zip(layout, held.factors, seen, strict=True)
         )
         products.append(CountProduct(-1, parts))

@@ -69,9 +69,9 @@ class RefilledChain:
             return self.events(level)
         if self.levels[level].spans:
             return ()
-        found = list(self._events(self.levels[level].apart))
-        found += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
-        return tuple(found)
+        result = list(self._events(self.levels[level].apart))
+        result += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
+        return tuple(result)
 
     def filled(self, level: int) -> tuple[CountProduct, ...]:
         """Writes that fills make at the level, per instance."""
@@ -79,41 +79,41 @@ class RefilledChain:
 
     def passed(self, level: int, charge: int) -> tuple[CountProduct, ...]:
         """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
-        found = []
+        result = []
         for term in self.filled_terms(level):
             parts = []
-            for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
+            for f, each in zip(self.levels[level].fill_candidates.factors, term.factors, strict=True):
                 keep = sum(1 for a in f.spatial if a < charge)
                 shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
                 parts.append(self._part(f, sets.without(each, shared), keep, shared))
-            found.append(CountProduct(term.sign, tuple(parts)))
-        return tuple(found)
+            result.append(CountProduct(term.sign, tuple(parts)))
+        return tuple(result)
 
     def starts(self, level: int) -> list[SetProduct]:
         """Parts of runs that begin, in one execution each: what is touched, less what was carried in."""
         here = self.levels[level].apart
-        found = [SetProduct(1, self._touched(level))]
+        result = [SetProduct(1, self._touched(level))]
         for axis in sorted(here.carries):
             seen = modes(here.held.factors, axis)
             if seen is not None:
                 pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
-                found.append(SetProduct(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
-        return found
+                result.append(SetProduct(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
+        return result
 
     def begun(self, level: int) -> list[SetProduct]:
         """Whole runs that begin, among the elements that may be filled (`Level.asked`)."""
         here, touched = self.levels[level], self._touched(level)
-        found = [SetProduct(1, touched)]
+        result = [SetProduct(1, touched)]
         for axis in sorted(here.carries):
             seen = modes(here.held.factors, axis)
             if seen is not None:
                 pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
                 stay = (_stay(f, h, mode) for f, h, mode in pairs)
-                found.append(SetProduct(-1, tuple(map(steps.of_each, stay, touched))))
-        return found
+                result.append(SetProduct(-1, tuple(map(steps.of_each, stay, touched))))
+        return result
 
     def _touched(self, level: int) -> Sets:
-        return tuple(sets.parse_set(f.text) for f in self.levels[level].asked.factors)
+        return tuple(sets.parse_set(f.text) for f in self.levels[level].fill_candidates.factors)
 
     def _leading(self, level: int, f: Factor) -> tuple[int, int, int, int]:
         """Dimensions of one factor: (np, nt, np of the parent, nt of the parent)."""
@@ -127,7 +127,7 @@ class RefilledChain:
 
     def empty(self, level: int) -> list[SetProduct]:
         """Child events of `level` that find nothing in the parent."""
-        factors = self.levels[level].asked.factors
+        factors = self.levels[level].fill_candidates.factors
         # The backing node's run never ends, and it starts with nothing; so does each execution in a visit
         # that spans several.
         whole = level == 1 or self.levels[level - 1].spans
@@ -137,16 +137,16 @@ class RefilledChain:
             firsts.append(steps.inner_first(points, np, nt, np_parent, 0 if whole else nt_parent))
         if whole:
             return [SetProduct(1, tuple(firsts))]
-        above = {f.block: k for k, f in enumerate(self.levels[level - 1].asked.factors)}
-        found = []
+        above = {f.block: k for k, f in enumerate(self.levels[level - 1].fill_candidates.factors)}
+        result = []
         for term in self._unfilled_terms(level - 1):
             chosen = []
             for f, first in zip(factors, firsts, strict=True):
                 if f.block in above:
                     first = steps.under(first, term.factors[above[f.block]], *self._leading(level, f))
                 chosen.append(first)
-            found.append(SetProduct(term.sign, tuple(chosen)))
-        return found
+            result.append(SetProduct(term.sign, tuple(chosen)))
+        return result
 
     def filled_terms(self, level: int) -> list[SetProduct]:
         """Runs that a partial sum fills, as sets over the factors of `Level.asked`."""
@@ -155,13 +155,13 @@ class RefilledChain:
             return []
         touched = self._touched(level)
         whole = self._receiving(level, touched)
-        found = self.begun(level) if first else self.starts(level)
+        result = self.begun(level) if first else self.starts(level)
         if any(a is not b for a, b in zip(whole, touched, strict=True)):
-            found = [SetProduct(t.sign, tuple(map(_both, whole, t.factors))) for t in found]
+            result = [SetProduct(t.sign, tuple(map(_both, whole, t.factors))) for t in result]
         if not first:
             for term in self.empty(level):
-                found.append(SetProduct(-term.sign, tuple(map(_both, whole, term.factors))))
-        return found
+                result.append(SetProduct(-term.sign, tuple(map(_both, whole, term.factors))))
+        return result
 
     def _unfilled_terms(self, level: int) -> list[SetProduct]:
         touched = self._touched(level)
@@ -174,18 +174,18 @@ class RefilledChain:
         return [*self.starts(level), *(SetProduct(-t.sign, t.factors) for t in self.filled_terms(level))]
 
     def _receiving(self, level: int, points: Sets) -> Sets:
-        found = []
-        for f, each in zip(self.levels[level].asked.factors, points, strict=True):
+        result = []
+        for f, each in zip(self.levels[level].fill_candidates.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             between = [k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared]
             every = tuple(k for k in between if f.spatial[k] in self.broadcast)
             single = tuple(k for k in between if f.spatial[k] not in self.broadcast)
-            found.append(steps.receivers(each, single, every))
-        return tuple(found)
+            result.append(steps.receivers(each, single, every))
+        return tuple(result)
 
     def _united(self, level: int, points: Sets, sign: int) -> CountProduct:
         parts = []
-        for f, each in zip(self.levels[level].asked.factors, points, strict=True):
+        for f, each in zip(self.levels[level].fill_candidates.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
             parts.append(self._part(f, sets.without(each, shared), keep, shared))
@@ -193,7 +193,7 @@ class RefilledChain:
 
     def _counted(self, level: int, term: SetProduct) -> CountProduct:
         parts = []
-        for f, each in zip(self.levels[level].asked.factors, term.factors, strict=True):
+        for f, each in zip(self.levels[level].fill_candidates.factors, term.factors, strict=True):
             parts.append(self._part(f, each, len(f.spatial)))
         return CountProduct(term.sign, tuple(parts))
 
@@ -212,4 +212,4 @@ def _both(one: islpy.Set, other: islpy.Set) -> islpy.Set:
 
 def _stay(now: Factor, held: Factor, mode: Mode) -> islpy.Set:
     shape = shape_of(now)
-    return steps.kept(shape.text, held.text, shape.np, shape.nt, mode, False)[1]
+    return steps.resident_at_neighbor(shape.text, held.text, shape.np, shape.nt, mode, False)[1]

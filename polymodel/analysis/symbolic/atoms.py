@@ -210,8 +210,8 @@ def _cut(ops: Ops, size: Value, tile: Value, count: Value) -> list[tuple[Value, 
     """Tiles of one size cut into smaller ones: the full ones and what is left."""
     full = ops.floordiv(size, tile)
     left = size - full * tile
-    found = [(tile, count * full), (left, count)]
-    return [pair for pair in found if not any(isinstance(x, int) and x == 0 for x in pair)]
+    result = [(tile, count * full), (left, count)]
+    return [pair for pair in result if not any(isinstance(x, int) and x == 0 for x in pair)]
 
 
 @dataclass(frozen=True)
@@ -398,13 +398,13 @@ class LevelWalk:
         if level.more is not None or level.start is not None:
             t = self.size(level.begin)
             later, second = self.after_first(tile, level), self.after(tile, level, 0)
-            begun = self.ops.positive(later.e) * self.meet(leaf, Tile(t, t, tile.more), second)
+            begun = self.ops.positive(later.e) * self.neighbor_leaf(leaf, Tile(t, t, tile.more), second)
             tile = later
         n, whole, left = self.parts(tile, level)
-        begun = begun + self.ops.above_zero(n - 1) * self.meet(leaf, whole, whole)
-        return begun + self.ops.positive(n) * self.meet(leaf, whole, left)
+        begun = begun + self.ops.above_zero(n - 1) * self.neighbor_leaf(leaf, whole, whole)
+        return begun + self.ops.positive(n) * self.neighbor_leaf(leaf, whole, left)
 
-    def meet(self, leaf: Leaf, b: Tile, a: Tile) -> Value:
+    def neighbor_leaf(self, leaf: Leaf, b: Tile, a: Tile) -> Value:
         """The leaf of a pair of neighbouring tiles."""
         if leaf.kind in ("bridge", "seam"):
             before, after = self.end(leaf, "last", b), self.end(leaf, "first", a)

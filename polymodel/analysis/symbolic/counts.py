@@ -37,12 +37,12 @@ from polymodel.analysis.symbolic.tied_groups import (
     Uses,
     Values,
     is_listed,
-    kept_within,
     listed_group_of,
     listing,
     needs_boxes,
     one_trip,
     ranks_of,
+    retained_within,
     runs_once,
     runs_through,
     touched,
@@ -233,7 +233,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         return Form()
     result = number(1)
     for group in space.groups:
-        result = result * of_atom(kept_within(space, group, axis, uses))
+        result = result * of_atom(retained_within(space, group, axis, uses))
     for v in space.spread:
         if v not in space.tied:
             of = _pairs if v == moving else _wrapped
@@ -444,14 +444,14 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
 
 def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
     """Tied rank variable -> its group, and which of its variables it is."""
-    found = groups(problem.cascade[einsum])
-    return {v: (g, k) for g in found for k, v in enumerate(g.variables)}
+    result = groups(problem.cascade[einsum])
+    return {v: (g, k) for g in result for k, v in enumerate(g.variables)}
 
 
 def tied_loops(problem: Problem) -> tuple[frozenset[int], frozenset[int]]:
     """The loops (by node id) that Einsums share within other bounds, and those of them in which not all
     execute in every iteration or instance."""
-    found, uneven = set(), set()
+    result, uneven = set(), set()
     for node_id, loop, _ in problem.tree.walk():
         if not isinstance(loop, Loop):
             continue
@@ -466,16 +466,16 @@ def tied_loops(problem: Problem) -> tuple[frozenset[int], frozenset[int]]:
                 ways.add((None if group is None else group.region, side))
                 ranges.add(problem.cascade[e].bound(variable))
         if unbound and any(region is not None for region, _ in ways):
-            found.add(node_id)
+            result.add(node_id)
         if len(ways) < 2:
             continue
-        found.add(node_id)
+        result.add(node_id)
         if runs_once(problem, node_id, loop):
             continue
         through = all(runs_through(problem, e, node_id) for e in users(problem.tree, node_id))
         if loop.spatial or len(ranges) > 1 or not through:
             uneven.add(node_id)
-    return frozenset(found), frozenset(uneven)
+    return frozenset(result), frozenset(uneven)
 
 
 def shares_tied_loops(problem: Problem) -> bool:
@@ -558,7 +558,7 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
 
 def tied_signature(space: Space) -> tuple[object, ...]:
     """What the bounds decide of which elements are touched at which stamp."""
-    found: list[object] = []
+    result: list[object] = []
     for g in space.groups:
         if not any(space.of(v) for v in g.variables) and len(ranks_of(space, g)) < 2:
             continue  # `whole_rank` tells
@@ -566,5 +566,5 @@ def tied_signature(space: Space) -> tuple[object, ...]:
         ranks = tuple(
             tuple(dict(expr.terms).get(v, 0) for expr in space.access.projection) for v in g.variables
         )
-        found.append((g.region, nodes, ranks))
-    return tuple(found)
+        result.append((g.region, nodes, ranks))
+    return tuple(result)

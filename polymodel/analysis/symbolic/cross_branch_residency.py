@@ -107,14 +107,14 @@ def peak_candidates(
     for node in (*(n for n, _ in used), *(s.node for s in stays)):
         if node.space.generations:  # the steps over which they stay are not those of other tensors
             raise begins_again(node.space)
-    found: list[tuple[Form, tuple[HeldBuffet, ...]]] = []
+    result: list[tuple[Form, tuple[HeldBuffet, ...]]] = []
     for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
         reached = product(chain(bare, v, roles) for v in bare.spread)
         here = [h.of(elements(node.space, roles)) for node, h in used]
         here += [s.held.of(_resident(bare, s, roles)) for s in stays]
-        found.append((reached, (*lasting, *here)))
-    return leading(found)
+        result.append((reached, (*lasting, *here)))
+    return leading(result)
 
 
 def elements(space: Space, roles: Stamp) -> Form:
@@ -134,8 +134,8 @@ def _with_generations(space: Space, roles: Stamp) -> Form:
     if space.carried.behind == "lacking" or not at <= {"first", "widest", "second", "third"}:
         raise unlike_first(space)
     later = space.carried.behind == "each" or at & {"second", "third"}
-    found = elements(space.alone, roles)
-    return found + elements(space.before, roles) if later else found
+    result = elements(space.alone, roles)
+    return result + elements(space.before, roles) if later else result
 
 
 def _elements(space: Space, roles: Stamp) -> Form:
@@ -239,11 +239,13 @@ def _resident(bare: Space, stay: Stay, stamp: Stamp) -> Form:
             total = total + here * elements(space, stamp)  # the visit goes on
         elif axis in stay.carry:
             here = here * stay.carry[axis] * _shares(stay, axis, stamp)
-            total = total + here * elements(space, _held_tile(stay, axis, stamp)) if here != ZERO else total
+            total = (
+                total + here * elements(space, _resident_tile(stay, axis, stamp)) if here != ZERO else total
+            )
     return total
 
 
-def _held_tile(stay: Stay, axis: int, stamp: Stamp) -> Stamp:
+def _resident_tile(stay: Stay, axis: int, stamp: Stamp) -> Stamp:
     """The tile that is held: of the visit that goes on, or of the one before the step."""
     if stay.on_path:
         return stamp
@@ -371,7 +373,7 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
     """
     node, space = stay.node, stay.node.space
     reach = min(node.depth, stay.shared)
-    found: dict[int, Form] = {}
+    result: dict[int, Form] = {}
     for axis, form in stay.carry.items():
         tied = axis < reach and bare.axes[axis].variable in bare.tied
         if tied or (axis < reach and space.axes[axis].variable in space.tied):
@@ -384,11 +386,11 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
         alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
         if common is None or (node.parts_stay and inner and not alone):
             return None
-        found[axis] = form
+        result[axis] = form
     if stay.on_path:
         goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared and i not in once)
-        found |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
-    return {i: form for i, form in found.items() if form != Form()}
+        result |= dict.fromkeys((i for i in goes_on if bare.axes[i].variable not in bare.tied), number(1))
+    return {i: form for i, form in result.items() if form != Form()}
 
 
 def leaves_nothing(space: Space, axis: int) -> bool:

@@ -19,13 +19,13 @@ def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, 
     for toll, level in _tolls(link):
         yield (
             ledger.tolls.setdefault((link.einsum, toll, link.tensor), ledger.row()),
-            _held(link, partial(_below, link, level)),
+            _inner_spatial_start(link, partial(_below, link, level)),
             None,
         )
     for component, dim in link.costly_dimensions:
         yield (
             ledger.links.setdefault((link.einsum, component, dim, link.tensor), ledger.row()),
-            _held(link, partial(_within, link, link.order((component, dim)))),
+            _inner_spatial_start(link, partial(_within, link, link.order((component, dim)))),
             (component, dim) if link.is_mesh((component, dim)) else None,
         )
 
@@ -51,7 +51,7 @@ def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
             yield c.name, hierarchy.index(c.name)
 
 
-def _held(link: TransferPath, inside: Callable[[int], bool]) -> int:
+def _inner_spatial_start(link: TransferPath, inside: Callable[[int], bool]) -> int:
     """Loop position from which on spatial loops are `inside`."""
     spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
     held = min(filter(inside, spatial), default=len(link.space.axes))

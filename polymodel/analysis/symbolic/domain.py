@@ -71,15 +71,15 @@ class Breaking:
     @property
     def once(self) -> tuple[tuple[Size, Size, str], ...]:
         """(enclosing tile, tile, what breaks otherwise) of loops that must run once, each by itself."""
-        return self._found[0]
+        return self._conditions[0]
 
     @property
     def further(self) -> bool:
         """Whether that may not be all: what else breaks is known at values only."""
-        return self._found[1]
+        return self._conditions[1]
 
     @cached_property
-    def _found(self) -> tuple[tuple[tuple[Size, Size, str], ...], bool]:
+    def _conditions(self) -> tuple[tuple[tuple[Size, Size, str], ...], bool]:
         if not self._depends:
             return (), False
         pairs = tuple(dict.fromkeys(p for chain in self.chains for p in _pairs(chain)))
@@ -121,9 +121,9 @@ def assigned(
 ) -> dict[str, int] | None:
     """A value for each symbol, so that pairs in `single` are equal and of all others the first is larger."""
     for least, factor in ((2, 2), (1, 2), (1, 1)):
-        found = _assigned(pairs, {*single, *equal}, single, symbols, (least, factor))
-        if found is not None:
-            return found
+        result = _assigned(pairs, {*single, *equal}, single, symbols, (least, factor))
+        if result is not None:
+            return result
     return None
 
 
@@ -229,8 +229,8 @@ class Domain:
     @cached_property
     def stated(self) -> tuple[DomainCondition, ...]:
         """All but those that dependences ask for."""
-        found = [*_fitting(self.analysis, self.divides), *self._same(), *self._boxes(), *self._instances()]
-        return tuple(dict.fromkeys(c for c in found if c.symbols))
+        result = [*_fitting(self.analysis, self.divides), *self._same(), *self._boxes(), *self._instances()]
+        return tuple(dict.fromkeys(c for c in result if c.symbols))
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -253,9 +253,9 @@ class Domain:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The conditions as people read them: `TM <= M`, `M = P`."""
-        found = [c.text(self.renderer) for c in self.conditions]
+        result = [c.text(self.renderer) for c in self.conditions]
         more = ["the mapping keeps its dependences"] if self.breaking.further else []
-        return tuple(dict.fromkeys((*found, *more)))
+        return tuple(dict.fromkeys((*result, *more)))
 
     def __str__(self) -> str:
         symbols = ", ".join(self.analysis.symbols)

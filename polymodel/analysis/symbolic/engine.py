@@ -143,10 +143,10 @@ def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
     """Whether what executes of some Einsum has been taken for intervals that might be listed: what is
     inferred, or spread over instances."""
     try:
-        found = paths(problem, reuse, {}).values()
+        result = paths(problem, reuse, {}).values()
     except (NotSeparable, Undecided):
         return False
-    return any(not path.groups and (path.inferred or any(a.spatial for a in path.axes)) for path in found)
+    return any(not path.groups and (path.inferred or any(a.spatial for a in path.axes)) for path in result)
 
 
 def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
@@ -242,7 +242,7 @@ def _symbols(layout: SymbolicLayout) -> tuple[str, ...]:
 
 
 def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
-    found: dict[Chain, None] = {}
+    result: dict[Chain, None] = {}
     forward = carried_variables(layout)
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
@@ -260,12 +260,12 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
                 if a.start is None:
                     chain.append(a.tile)
                 else:
-                    found.update({(chain[-1], a.tile): None, (chain[-1], a.start): None})
+                    result.update({(chain[-1], a.tile): None, (chain[-1], a.start): None})
                     chain.append(_larger(a.tile, a.start))
             if v in forward[einsum] and chain[-1] != 1:
                 chain.append(1)  # whether iterations inside a tile follow one another decides what is legal
-            found[tuple(chain)] = None
-    return tuple(found)
+            result[tuple(chain)] = None
+    return tuple(result)
 
 
 def _enclosing(layout: SymbolicLayout, stamps: Space, v: str) -> int | str:
@@ -281,12 +281,12 @@ def _enclosing(layout: SymbolicLayout, stamps: Space, v: str) -> int | str:
 
 def carried_variables(layout: SymbolicLayout) -> dict[str, set[str]]:
     """By Einsum the rank variables along which it reads or writes tensors that are carried forward."""
-    found: dict[str, set[str]] = {e: set() for e in layout.paths}
+    result: dict[str, set[str]] = {e: set() for e in layout.paths}
     for tensor, line in layout.lines.items():
         for e in layout.paths:
             for access in layout.problem.cascade[e].accesses_of(tensor):
-                found[e] |= set(access.projection[line.rank].variables)
-    return found
+                result[e] |= set(access.projection[line.rank].variables)
+    return result
 
 
 def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:

@@ -11,7 +11,7 @@ from polymodel.analysis.symbolic.crossings import along_mesh, crossed
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form, number, product
 from polymodel.analysis.symbolic.generations import only_at_first
 from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
-from polymodel.analysis.symbolic.spaces import ITERATIONS, Space, Use, is_held
+from polymodel.analysis.symbolic.spaces import ITERATIONS, Space, Use, is_fixed
 from polymodel.analysis.symbolic.tied_groups import instances_of
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
@@ -67,7 +67,7 @@ class TransferPath:
     def tensor(self) -> str:
         return self.chain[0].tensor
 
-    def held(self, position: int) -> Use:
+    def counter_use(self, position: int) -> Use:
         """What becomes of the counter of a loop in space in a count for the instance that is looked at."""
         return self.instance.get(self.space.axes[position].node, "at0")
 
@@ -360,7 +360,7 @@ def _use(link: TransferPath, first: bool, held: int, between: Callable[[int], Us
         if not link.space.axes[i].spatial:
             return link.time(i)
         if i < held:
-            return link.held(i) if first else "keep"
+            return link.counter_use(i) if first else "keep"
         return between(i)
 
     return use
@@ -380,15 +380,15 @@ def _needed_of_before(link: TransferPath, first: bool, held: int, between: Calla
 
 def _needed_over(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     use = _use(link, first, held, between)
-    found = needed(link.space, use, link.carry, link.parts_stay)
+    result = needed(link.space, use, link.carry, link.parts_stay)
     maker = link.child.producer if link.child is not None else None
     if maker in (None, link.einsum):
-        return found
+        return result
     # What an inferred producer makes in this visit needs no fill.
     assert maker is not None
     assert link.child is not None
     made = link.layout.space(maker, link.tensor, link.child.depth)
-    return found - count(made, {i: use(i) for i in range(len(made.axes))})
+    return result - count(made, {i: use(i) for i in range(len(made.axes))})
 
 
 def _input(link: TransferPath, ledger: FormLedger, needs: Needs = _needed_over) -> None:
@@ -482,7 +482,7 @@ def fillable(
         if not space.axes[i].spatial:
             return link.time(i)
         if first and i < (end if inside else held):
-            return link.held(i)
+            return link.counter_use(i)
         return "keep" if i < held else between(i)
 
     return _fillable(link, link.place, chosen)
@@ -519,7 +519,7 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
 
     def filled(i: int) -> Use:
         inner = _opening(link, depth, use)(i)
-        if not link.space.axes[i].spatial or not outer <= i < depth or is_held(inner):
+        if not link.space.axes[i].spatial or not outer <= i < depth or is_fixed(inner):
             return inner
         broadcast = link.dim(i).broadcast_partials or not link.shares(i)
         return inner if broadcast else "merge"

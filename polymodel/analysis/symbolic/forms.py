@@ -110,10 +110,10 @@ def _number(a: Factor, values: Mapping[str, int]) -> int:
 
 
 def _collected(terms: Iterable[tuple[Product, int]]) -> Form:
-    found: dict[Product, int] = {}
+    result: dict[Product, int] = {}
     for product, coefficient in terms:
-        found[product] = found.get(product, 0) + coefficient
-    return Form(tuple((p, c) for p, c in found.items() if c))
+        result[product] = result.get(product, 0) + coefficient
+    return Form(tuple((p, c) for p, c in result.items() if c))
 
 
 ZERO = Form()
@@ -345,7 +345,7 @@ class SymbolicAnalysis:
     pipelines: tuple[PipelineForms, ...] = ()
 
     @cached_property
-    def meetings(self) -> frozenset[frozenset[str]]:
+    def coupled_symbols(self) -> frozenset[frozenset[str]]:
         """Symbols on which one factor depends, of one chain or of several: windows over two rank variables,
         and a producer's loops below those of the consumer that it is inferred from."""
         atoms = {a for form in self._forms() for product, _ in form.terms for a in product}
@@ -464,20 +464,20 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
 
 def _fanouts(worlds: Sequence[World]) -> tuple[tuple[str, str, str, Form], ...]:
     """How many instances loops ask for in each case."""
-    found: dict[tuple[str, str, str], list[tuple[Form, Form]]] = {}
+    result: dict[tuple[str, str, str], list[tuple[Form, Form]]] = {}
     for world, analysis in worlds:
         for einsum, component, dim, form in analysis.fanouts:
-            found.setdefault((einsum, component, dim), []).append((world, form))
-    return tuple((*key, _sum(parts, len(worlds))) for key, parts in found.items())
+            result.setdefault((einsum, component, dim), []).append((world, form))
+    return tuple((*key, _sum(parts, len(worlds))) for key, parts in result.items())
 
 
 def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
     longest = max((table for _, table in tables), key=len)
-    found: dict[tuple[object, ...], list[tuple[Form, Row]]] = {_subject(row): [] for row in longest}
+    result: dict[tuple[object, ...], list[tuple[Form, Row]]] = {_subject(row): [] for row in longest}
     for world, table in tables:
         for row in table:
-            found.setdefault(_subject(row), []).append((world, row))
-    return tuple(_row(rows, len(tables)) for rows in found.values())
+            result.setdefault(_subject(row), []).append((world, row))
+    return tuple(_row(rows, len(tables)) for rows in result.values())
 
 
 def _subject(row: Row) -> tuple[object, ...]:
@@ -510,12 +510,12 @@ def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, For
 
 def _loads(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[Form, Form], ...]:
     """What instances read and write that may be the busiest; in cases with fewer of them others nothing."""
-    found: dict[tuple[Form, Form], None] = {}
+    result: dict[tuple[Form, Form], None] = {}
     for k in range(max(len(row.loads) for _, row in rows)):
         there = [(world, row.loads[k]) for world, row in rows if k < len(row.loads)]
         reads, writes = ([(world, pair[side]) for world, pair in there] for side in (0, 1))
-        found[_sum(reads, worlds), _sum(writes, worlds)] = None
-    return tuple(found)
+        result[_sum(reads, worlds), _sum(writes, worlds)] = None
+    return tuple(result)
 
 
 def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
@@ -529,11 +529,11 @@ def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
 
 def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
     """Phases of all cases; those that are not the same in all are empty outside their own."""
-    found: dict[tuple[str, str, str], tuple[WorkingSetForm, dict[Phase, list[Form]]]] = {}
+    result: dict[tuple[str, str, str], tuple[WorkingSetForm, dict[Phase, list[Form]]]] = {}
     for world, analysis in worlds:
         for row in analysis.working_sets:
             key = row.component, row.einsum, row.measure
-            phases = found.setdefault(key, (row, {}))[1]
+            phases = result.setdefault(key, (row, {}))[1]
             for phase in row.peak.phases:
                 phases.setdefault(phase, []).append(world)
     return tuple(
@@ -543,7 +543,7 @@ def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
                 tuple(p for phase, where in phases.items() for p in _within(phase, where, len(worlds)))
             ),
         )
-        for row, phases in found.values()
+        for row, phases in result.values()
     )
 
 

@@ -156,10 +156,10 @@ def counted(count: Count, space: Space, uses: Uses) -> Form:
     assert space.carried is not None
     if space.carried.behind == "first":
         return count(space.before, _at_first(space, uses))
-    found = count(space.alone, uses)
+    result = count(space.alone, uses)
     if space.carried.behind != "lacking":
-        found = found + count(space.before, uses)
-    return found if space.carried.behind == "each" else found - count(space.before, _at_first(space, uses))
+        result = result + count(space.before, uses)
+    return result if space.carried.behind == "each" else result - count(space.before, _at_first(space, uses))
 
 
 def _at_first(space: Space, uses: Uses) -> Uses:
@@ -193,10 +193,10 @@ def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, slidin
         space.carried.behind == "lacking" or (not sliding and inside)
     ):
         return carried(tied_generations(space), axis, uses, sliding)
-    found = carried(space.alone, axis, uses, sliding)
+    result = carried(space.alone, axis, uses, sliding)
     if space.carried.behind == "lacking":
-        return found
-    found = found + carried(space.before, axis, uses, sliding)
+        return result
+    result = result + carried(space.before, axis, uses, sliding)
     if moves or space.carried.behind == "each":
-        return found
-    return found - carried(space.before, axis, _at_first(space, uses), sliding)
+        return result
+    return result - carried(space.before, axis, _at_first(space, uses), sliding)

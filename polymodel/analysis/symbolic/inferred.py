@@ -158,7 +158,7 @@ class _Inference:
         einsum = self.problem.cascade[name]
         tied = {v for g in groups(einsum) for v in g.variables}
         ranks = [{v for v, _ in terms_of(einsum, e)} for a in einsum.accesses for e in a.projection]
-        found: dict[tuple[str, ...], TiedGroup] = {}
+        result: dict[tuple[str, ...], TiedGroup] = {}
         for axis in axes:
             together = {axis.variable} if axis.spatial else set()
             for _ in ranks:
@@ -166,8 +166,8 @@ class _Inference:
             names = tuple(sorted(together))
             extents = tuple(high - low + 1 for low, high in map(einsum.bound, names))
             if names and not together & tied and prod(extents) <= MOST_SPREAD:
-                found[names] = TiedGroup(names, Region(extents, ()))
-        return tuple(found.values())
+                result[names] = TiedGroup(names, Region(extents, ()))
+        return tuple(result.values())
 
     def one_trip(self, space: Space, axis: int) -> bool:
         """Whether a loop has one trip; Undecided where symbols do not tell."""
@@ -314,8 +314,8 @@ def _extent(einsum: Einsum, axis: LoopAxis) -> int:
 def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool | None:
     """Whether a loop has one trip in the widest tile of those above it, where some have other first tiles."""
     only = atom(extent, (*(a.level("widest") for a in above), loop.level("only")), ONE)
-    found = of_atom(only).constant
-    return None if found is None else found == 1
+    result = of_atom(only).constant
+    return None if result is None else result == 1
 
 
 class _Hold:
@@ -339,14 +339,14 @@ class _Hold:
 
     def plain(self, w: str) -> Window:
         """All of a consumer's variable that executes, under the shared loops."""
-        found = dict(self.theirs.windows).get(w)
-        if found is None:
+        result = dict(self.theirs.windows).get(w)
+        if result is None:
             low, high = self.consumer.bound(w)
-            found = Window(high - low + 1, low, 1, 0, tuple((i, 0) for i in self.positions(w)), 0)
-        later = tuple((i, more) for i, more in found.later if i < self.depth)
-        return replace(found, later=later, depth=self.depth)
+            result = Window(high - low + 1, low, 1, 0, tuple((i, 0) for i in self.positions(w)), 0)
+        later = tuple((i, more) for i, more in result.later if i < self.depth)
+        return replace(result, later=later, depth=self.depth)
 
-    def told(self, expr: Affine, shift: int) -> tuple[Affine, Stride]:
+    def producer_values(self, expr: Affine, shift: int) -> tuple[Affine, Stride]:
         """What tells the producer's values of a rank, less a shift, and which of its values these are.
 
         Variables of one value tell nothing where others have a stride, or loops of their own.
@@ -390,11 +390,11 @@ class _Hold:
         more = reach - c
         needed = {i: c * m + more for i, m in theirs.later}
         later = {i: 0 if need and self.stays(i, needed) else need for i, need in needed.items()}
-        found = Window(
+        result = Window(
             theirs.extent, low, c * theirs.scale, c * theirs.start + more, tuple(later.items()), self.depth
         )
-        steps = [found.start, *later.values()]
-        if found.start and any(self.theirs.axes[i].spatial and not self.alone(i) for i in later):
+        steps = [result.start, *later.values()]
+        if result.start and any(self.theirs.axes[i].spatial and not self.alone(i) for i in later):
             raise NotSeparable(
                 f"instances of the loop over {w} need parts of {self.tensor} in common, which {self.name} "
                 "makes",
@@ -402,7 +402,7 @@ class _Hold:
             )
         if steps != sorted(steps, reverse=True):
             raise NotSeparable(f"{self.tensor} stays over outer loops but not over inner ones", EXACT)
-        return found
+        return result
 
     def holes(self, expr: Affine) -> NotSeparable:
         return NotSeparable(
@@ -415,14 +415,14 @@ class _Hold:
         """Whether what was made before the steps of a loop that tiles this rank is still held."""
         if self.theirs.axes[axis].spatial:
             return False  # instances run together
-        if axis >= self.above or not self.held_over(axis):
+        if axis >= self.above or not self.stays_over(axis):
             return axis >= self.above  # what is made in a visit is there until its end
         mine = self.theirs.axes[axis].variable
         if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
             raise NotSeparable(f"{self.tensor} stays in part over the loop over {mine}", EXACT)
         return True
 
-    def held_over(self, axis: int) -> bool:
+    def stays_over(self, axis: int) -> bool:
         """Whether what was there before a step of a loop stays, as far as it is needed after it."""
         if axis >= self.above:
             return True  # made once in each visit
@@ -486,7 +486,7 @@ class _Hold:
                 f"the loop over {w} binds {self.name}, but not along {self.tensor}, which does not have {w}",
                 f"move that loop below the split, or use {EXACT[4:]}",
             )
-        return not self.theirs.axes[axis].spatial and self.held_over(axis)
+        return not self.theirs.axes[axis].spatial and self.stays_over(axis)
 
     def repetition(self, axis: int, once: Sequence[int]) -> Window:
         """A loop over a variable that the intermediate does not have, which makes it again at every step; of
@@ -504,11 +504,11 @@ class _Hold:
 
     def alone(self, axis: int) -> bool:
         """Whether a loop in space has one instance only; Undecided where symbols do not tell."""
-        found = self.single_trip(axis)
-        if found is None:
+        result = self.single_trip(axis)
+        if result is None:
             loop, bare = self.theirs.axes[axis], self.stamps
             raise Undecided(loop.node, settled(bare, axis))
-        return found
+        return result
 
     @property
     def stamps(self) -> Space:
@@ -541,7 +541,7 @@ class _Needed:
                     f"{einsum.name} makes {hold.tensor} along {mine}, no variable of its own", EXACT
                 )
             v = terms[0][0]
-            told, stride = hold.told(theirs, mine.constant)
+            told, stride = hold.producer_values(theirs, mine.constant)
             self.windows[v] = hold.window(told, theirs)
             if stride.every > 1:
                 self.strides[v] = stride

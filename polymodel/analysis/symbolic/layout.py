@@ -245,7 +245,7 @@ def _node(
     layout: SymbolicLayout, node_id: int, node: StorageNode, tensor: str, reuse: Reuse | None
 ) -> SymbolicBuffet | None:
     problem = layout.problem
-    found, parent, producer = [], None, None
+    result, parent, producer = [], None, None
     for einsum in users(problem.tree, node_id):
         one = problem.cascade[einsum]
         if tensor not in one.tensors:
@@ -253,21 +253,21 @@ def _node(
         ids = [s.id for s in storage_chain(problem.tree, einsum, tensor)]
         if one.is_copy and ids[0] != node_id:
             continue
-        found.append(einsum)
+        result.append(einsum)
         place = ids.index(node_id)
         parent = ids[place - 1] if place else None
         if one.access_of(tensor).output:
             producer = einsum
-    if not found:
+    if not result:
         return None
-    depth = sum(1 for a in layout.paths[found[0]] if a.node < node_id)
-    readers = [e for e in found if e != producer]
+    depth = sum(1 for a in layout.paths[result[0]] if a.node < node_id)
+    readers = [e for e in result if e != producer]
     inferred = producer in layout.inferred
     # What an inferred Einsum makes is part of what its consumer touches.
-    spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
+    spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else result)]
     if any(a.node in layout.mixed for a in spaces[0].axes):
         spaces = [loosened(space) for space in spaces]
-    check_visits(layout, found, depth)
+    check_visits(layout, result, depth)
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:
         spaces.insert(0, layout.space(producer, tensor, depth))
@@ -285,11 +285,11 @@ def _node(
             )
     space = spaces[0]
     if line is not None:
-        space = _with_generations(problem, space, line, found, producer)
+        space = _with_generations(problem, space, line, result, producer)
     elif space.access.stands_for:
         space = only_at_first(space)
     policy = reuse or node.reuse
-    return SymbolicBuffet(node_id, node.component, tensor, policy, parent, tuple(found), space, producer)
+    return SymbolicBuffet(node_id, node.component, tensor, policy, parent, tuple(result), space, producer)
 
 
 def _with_generations(
@@ -496,15 +496,15 @@ def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
 def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[LoopAxis, ...]:
     """Positions inside innermost tiles, which run one by one; of an extent of 1 there is one, of a symbol
     there may be more whatever it is in the spec."""
-    found = []
+    result = []
     inferred = dict(path.windows)
     for v in einsum.rank_variables:
         low, high = einsum.bound(v)
         begin = path.depth if v in inferred else 0
         inner = [a for a in path.axes[begin:] if a.variable == v][-1:]
         if any((a.start, a.tile) != (None, 1) for a in inner) or (not inner and (high > low or v in ranks)):
-            found.append(LoopAxis(v, 1, None, -1))
-    return tuple(found)
+            result.append(LoopAxis(v, 1, None, -1))
+    return tuple(result)
 
 
 Carry = dict[int, Form]
@@ -515,7 +515,7 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
 
     docs/semantics.md, Carry: an element that is written stays only while the parent keeps it.
     """
-    found: list[Carry] = []
+    result: list[Carry] = []
     for place, node in enumerate(chain):
         inferred = node.producer in layout.inferred
         own = policy(node)
@@ -523,7 +523,7 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
             # What it makes at a stamp that decides what executes is held nowhere then.
             own = {a: form for a, form in own.items() if a >= layout.decided[einsum]}
         if node.producer is not None and place:
-            above, reach = found[-1], chain[place - 1].depth
+            above, reach = result[-1], chain[place - 1].depth
             own = {
                 a: form if a >= reach else form * above.get(a, Form())
                 for a, form in own.items()
@@ -532,8 +532,8 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
         if node.producer is not None and not place and not inferred:
             # Whatever was given to the backing node stays there.
             own = {a: number(1) for a in temporal(node.space)}
-        found.append({a: form for a, form in own.items() if form != Form()})
-    return tuple(found)
+        result.append({a: form for a, form in own.items() if form != Form()})
+    return tuple(result)
 
 
 def policy(node: SymbolicBuffet) -> Carry:
@@ -543,13 +543,13 @@ def policy(node: SymbolicBuffet) -> Carry:
         return {}
     if node.reuse.stays_over("outer"):
         return {a: number(1) for a in temporal(space)}
-    found: Carry = {}
+    result: Carry = {}
     further_in = number(1)  # where the tile depends on none of the loops further in
     for a in reversed(list(temporal(space))):
         from_here = further_in * _independent(space, a)
-        found[a] = further_in if node.reuse.stays_over("moving") else from_here
+        result[a] = further_in if node.reuse.stays_over("moving") else from_here
         further_in = from_here
-    return found
+    return result
 
 
 def _independent(space: Space, axis: int) -> Form:

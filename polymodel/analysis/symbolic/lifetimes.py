@@ -123,12 +123,12 @@ def live_sets(layout: SymbolicLayout, every: bool) -> tuple[WorkingSetForm, ...]
 
 def live_elements(layout: SymbolicLayout) -> tuple[tuple[int, str, PeakForm], ...]:
     """Node, tensor, and the most elements of each buffet that are live at a time, as if they had one bit."""
-    found = []
+    result = []
     for node in layout.nodes.values():
         alone = [OccupancyItem(node, HeldBuffet(node.id, node.tensor, ONE, 1))]
         phases = (_phases(layout, e, node.component, alone) for e in layout.problem.tree.einsums)
-        found.append((node.id, node.tensor, PeakForm(leading([p for each in phases for p in each]))))
-    return tuple(found)
+        result.append((node.id, node.tensor, PeakForm(leading([p for each in phases for p in each]))))
+    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Following:
         mine = self.state in UNDECIDED and life.depth <= axis < life.reach and not life.indexed(axis)
         return mine and life.open(axis + 1)
 
-    def told(self, axis: int) -> bool:
+    def is_followed(self, axis: int) -> bool:
         """Whether elements of this iteration of the loop at `axis` alone are looked at."""
         return self.state == "within" and self.life.indexed(axis)
 
@@ -182,7 +182,7 @@ class Following:
         earlier = {"first": ZERO, "second": first, "before last": whole - here - last, "last": whole - here}
         return earlier[role] if self.state == "growing" else whole - here - earlier[role]
 
-    def held(self, stamp: Mapping[int, Role]) -> HeldBuffet:
+    def resident(self, stamp: Mapping[int, Role]) -> HeldBuffet:
         """What is live at the phase that a stamp has chosen."""
         here = self.settled("whole", stamp) if self.state in UNDECIDED else self
         return self.life.held.of(here.found)
@@ -211,18 +211,18 @@ def _iterations(
     several = ONE - _at_most(bare, stamp, axis, "only")
     if any(b.repeated(axis) for b in buffets):
         three = ONE - _at_most(bare, stamp, axis, "two")
-        found = [Iteration("first", ONE, {})] if several != ONE else []
-        found += [Iteration("first", several, AT_FIRST)] if shrinking or three != ONE else []
-        found += [Iteration("last", several, AT_LAST)] if growing or three != ONE else []
-        found += [Iteration("second", three, BETWEEN)] if shrinking or not growing else []
-        found += [Iteration("before last", three, BETWEEN)] if growing else []
+        result = [Iteration("first", ONE, {})] if several != ONE else []
+        result += [Iteration("first", several, AT_FIRST)] if shrinking or three != ONE else []
+        result += [Iteration("last", several, AT_LAST)] if growing or three != ONE else []
+        result += [Iteration("second", three, BETWEEN)] if shrinking or not growing else []
+        result += [Iteration("before last", three, BETWEEN)] if growing else []
     else:
         # Unless its tile may be smaller, the last iteration goes on as those before it do.
-        apart = bare.axes[axis].tile != 1 and (shrinking or any(b.told(axis) for b in buffets))
-        found = [Iteration("first", ONE, {})] if shrinking or not growing else []
-        found += [Iteration("last", ONE, {})] if growing else []
-        found += [Iteration("before last", several, {})] if growing and apart else []
-    return [i for i in found if i.there != ZERO]
+        apart = bare.axes[axis].tile != 1 and (shrinking or any(b.is_followed(axis) for b in buffets))
+        result = [Iteration("first", ONE, {})] if shrinking or not growing else []
+        result += [Iteration("last", ONE, {})] if growing else []
+        result += [Iteration("before last", several, {})] if growing and apart else []
+    return [i for i in result if i.there != ZERO]
 
 
 def _at_most(bare: Space, stamp: Mapping[int, Role], axis: int, role: Role) -> Form:
@@ -245,7 +245,7 @@ def _phases(
     for count, (there, stamp, buffets) in enumerate(every):
         if count == MOST_PHASES:
             raise _unknown(component, f"too many phases of {einsum} may be the peak")
-        yield there, (*lasting, *(b.held(stamp) for b in buffets))
+        yield there, (*lasting, *(b.resident(stamp) for b in buffets))
 
 
 def _followed(

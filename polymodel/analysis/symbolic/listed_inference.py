@@ -54,12 +54,12 @@ class ConsumerPoints:
     def together(self, names: Sequence[str]) -> list[TiedGroup]:
         """The groups that some variables are in, and each other one by itself."""
         every = [*self.listed, *groups(self.einsum)]
-        found: dict[tuple[str, ...], TiedGroup] = {}
+        result: dict[tuple[str, ...], TiedGroup] = {}
         for v in names:
             group = next((g for g in every if v in g.variables), None)
             group = group or TiedGroup((v,), Region((self.bound(v)[1],), ()))
-            found[group.variables] = group
-        return list(found.values())
+            result[group.variables] = group
+        return list(result.values())
 
 
 def listed_group(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> TiedGroup | None:
@@ -153,13 +153,13 @@ def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSi
     cascade, tree = problem.cascade, problem.tree
     einsum, kinds = cascade[name], ties(cascade, tree, name)
     loops = [(i, LoopAxis(n.variable_in(name), n.tile_shape, n, i)) for i, n in tree.loops(name)[:depth]]
-    found: dict[str, ChainSize] = {}
+    result: dict[str, ChainSize] = {}
     for v in einsum.rank_variables:
         mine = [a for i, a in loops if kinds[i] == "bound" and a.variable == v]
         low, high = einsum.bound(v)
-        found[v] = _largest_tile(mine[-1]) if mine else high - low + 1
+        result[v] = _largest_tile(mine[-1]) if mine else high - low + 1
     if not any(kinds[i] == "inferred" for i, _ in loops):
-        return found
+        return result
     for output in einsum.outputs:
         readers = [e for e in cascade.consumers(output.tensor) if e.name in tree.paths and e.name != name]
         if len(readers) != 1:
@@ -171,8 +171,8 @@ def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSi
             if len(rank.variables) == 1:
                 terms = tuple((abs(c), theirs[w]) for w, c in expr.terms if c)
                 v = rank.variables[0]
-                found[v] = Spanned(tuple(dict.fromkeys((high - low + 1, found[v]))), terms)
-    return found
+                result[v] = Spanned(tuple(dict.fromkeys((high - low + 1, result[v]))), terms)
+    return result
 
 
 def _largest_tile(axis: LoopAxis) -> ChainSize:
@@ -181,27 +181,27 @@ def _largest_tile(axis: LoopAxis) -> ChainSize:
 
 def _closed(einsum: Einsum, own: list[str]) -> list[str]:
     """Some variables with those that bounds, or ranks of several variables, put together with them."""
-    found = list(own)
+    result = list(own)
     together = [set(g.variables) for g in groups(einsum)]
     for access in einsum.accesses:
         every = [{v for v, _ in terms_of(einsum, e)} for e in access.projection]
         together += [names for names in every if len(names) > 1]
     while True:
-        more = [v for names in together if names & set(found) for v in sorted(names) if v not in found]
+        more = [v for names in together if names & set(result) for v in sorted(names) if v not in result]
         if not more:
-            return found
-        found += list(dict.fromkeys(more))
+            return result
+        result += list(dict.fromkeys(more))
 
 
 def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image]) -> tuple[int, ...]:
     """Of each loop that decides the own variable that it cuts too, or -1."""
-    found = []
+    result = []
     for axis, kind in zip(above.axes, above.kinds, strict=True):
         v = axis.variable
         if kind != "bound":
-            found.append(-1)
+            result.append(-1)
         elif v in own and image[own.index(v)] is not None:
-            found.append(own.index(v))
+            result.append(own.index(v))
         else:
             low, high = einsum.bound(v)
             if axis.start is not None or not isinstance(axis.tile, int) or axis.tile < high - low + 1:
@@ -210,8 +210,8 @@ def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image])
                     "variable that its result does not have",
                     EXACT,
                 )
-            found.append(-1)
-    return (*found, *[-1] * (len(above.theirs) - len(found)))
+            result.append(-1)
+    return (*result, *[-1] * (len(above.theirs) - len(result)))
 
 
 def runs_once_inside(einsum: Einsum, group: TiedGroup | None, axis: LoopAxis) -> bool:
@@ -233,11 +233,11 @@ def listed_windows(
 ) -> tuple[tuple[str, Window], ...]:
     """The group's variables as windows of all that may execute."""
     assert isinstance(group.region, NeededRegion)
-    depth, found = len(above.axes), []
+    depth, result = len(above.axes), []
     for v, extent in zip(group.variables, group.region.extents, strict=True):
         if v in einsum.rank_variables:
-            found.append((v, Window(extent, einsum.bound(v)[0], 1, 0, (), depth)))
+            result.append((v, Window(extent, einsum.bound(v)[0], 1, 0, (), depth)))
         else:
             loops = [i for i, a in enumerate(above.theirs) if named(reader.einsum, a.variable) == v]
-            found.append((v, Window(extent, 0, 1, 0, tuple((i, 0) for i in loops), depth)))
-    return tuple(found)
+            result.append((v, Window(extent, 0, 1, 0, tuple((i, 0) for i in loops), depth)))
+    return tuple(result)

@@ -88,10 +88,10 @@ class _Listing:
     def axes(self) -> dict[int, LoopAxis]:
         """By node id the loops above the Einsum, the buffets, and those that use these."""
         users = {self.einsum, *(e for node in self.nodes for e in node.users)}
-        found = {a.node: a for e in users for a in self.layout.paths[e]}
+        result = {a.node: a for e in users for a in self.layout.paths[e]}
         groups = (g for e in users for g in self.layout.listed.get(e, ()))
-        found |= {a.node: a for g in groups for a in g.further}
-        return dict(sorted(found.items()))
+        result |= {a.node: a for g in groups for a in g.further}
+        return dict(sorted(result.items()))
 
     @cached_property
     def places(self) -> dict[int, int]:
@@ -103,7 +103,7 @@ class _Listing:
 
     def tiles(self, space: Space) -> tuple[ListedTiles, ...]:
         """The factors of a tile along all variables of its loops."""
-        found = []
+        result = []
         for group in space.groups:
             own = [a for a in space.axes if a.variable in group.variables]
             further = (*group.deciding[len(space.axes) :], *group.further)
@@ -112,14 +112,14 @@ class _Listing:
                 for v in group.variables
             )
             told = tuple(self.places[a.node] for a in own)
-            found.append(ListedTiles(group.region, loops, told, ranks_of(space, group)))
-        return tuple(found)
+            result.append(ListedTiles(group.region, loops, told, ranks_of(space, group)))
+        return tuple(result)
 
     def rest(self, node: SymbolicBuffet) -> int:
         """How many elements a tile has along variables without loops."""
-        found = elements(grouped(node.space), {}).constant
-        assert found is not None
-        return found
+        result = elements(grouped(node.space), {}).constant
+        assert result is not None
+        return result
 
     def buffet(self, node: SymbolicBuffet, held: HeldBuffet, rest: int, used: bool) -> ListedBuffet:
         space = grouped(node.space)
@@ -151,24 +151,24 @@ class _Listing:
     def digits(self, einsum: str, loops: Sequence[LoopAxis]) -> tuple[CoordinateDigit, ...]:
         """What the counters of loops in space on the path of an Einsum, as they stand, add to coordinates: of
         several along a dimension the outer one most."""
-        found: list[CoordinateDigit] = []
+        result: list[CoordinateDigit] = []
         weights = [1] * len(self.dimensions)
         places = [self.dimensions.index((a.loop.component, a.loop.dim)) for a in loops if a.loop]
         for k, (axis, place) in reversed(list(enumerate(zip(loops, places, strict=True)))):
             if place in places[:k]:
                 radix = self.radix(einsum, axis)
-                found.append(CoordinateDigit(place, weights[place], radix))
+                result.append(CoordinateDigit(place, weights[place], radix))
                 weights[place] *= radix
             else:
-                found.append(CoordinateDigit(place, weights[place]))
-        return tuple(reversed(found))
+                result.append(CoordinateDigit(place, weights[place]))
+        return tuple(reversed(result))
 
     def radix(self, einsum: str, axis: LoopAxis) -> int:
         """How many values the counter of a loop in space counts for; of one that does not bind the Einsum,
         for the one with most trips of those that it binds."""
         cascade, tree = self.layout.problem.cascade, self.layout.problem.tree
         bound = [e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound"]
-        found = 0
+        result = 0
         for e in [einsum] if einsum in bound else bound:
             path = self.layout.paths[e]
             stamps, place = self.layout.stamps(e, path), [a.node for a in path].index(axis.node)
@@ -182,8 +182,8 @@ class _Listing:
                     f"many there are along the one over {axis.variable} is not known",
                     EXACT,
                 )
-            found = max(found, trips)
-        return found
+            result = max(result, trips)
+        return result
 
     def uses(self, user: str) -> ListedUses:
         _, mine, theirs = divergence(self.layout, self.einsum, user)
@@ -195,7 +195,7 @@ class _Listing:
         """The buffets further out that have to keep what is made and stays in one."""
         if node.producer is None or not node.reuse.carries or node.parent is None:
             return ()
-        found = []
+        result = []
         parent: SymbolicBuffet | None = self.layout.nodes[node.parent, node.tensor]
         while parent is not None:
             backing = parent.parent is None
@@ -203,13 +203,13 @@ class _Listing:
                 space = grouped(parent.space)
                 times = tuple(self.places[a.node] for a in space.axes if not a.spatial)
                 where = tuple(self.places[a.node] for a in space.axes if a.spatial)
-                found.append(
+                result.append(
                     ListedBuffet(
                         self.tiles(space), times, where, (), (), True, parent.reuse, (), (1, 1, 1, 1)
                     )
                 )
             parent = None if parent.parent is None else self.layout.nodes[parent.parent, node.tensor]
-        return tuple(found)
+        return tuple(result)
 
 
 def _trips_in_widest(group: TiedGroup, path: Sequence[LoopAxis]) -> int | None:
@@ -239,7 +239,7 @@ def grouped(space: Space) -> Space:
     """The space with all variables of its loops in groups, with those that share a rank with them."""
     if space.carried is not None:
         space = tied_generations(space)
-    found: list[TiedGroup] = []
+    result: list[TiedGroup] = []
     seen = set(space.tied)
     for axis in space.axes:
         if axis.variable in seen:
@@ -256,5 +256,5 @@ def grouped(space: Space) -> Space:
         windows = tuple(made(space, v) for v in names)
         region = MadeRegion(extents, (), windows) if any(windows) else Region(extents, ())
         seen |= together
-        found.append(TiedGroup(names, region))
-    return replace(space, listed=(*space.listed, *found)) if found else space
+        result.append(TiedGroup(names, region))
+    return replace(space, listed=(*space.listed, *result)) if result else space

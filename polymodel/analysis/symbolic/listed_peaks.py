@@ -101,8 +101,8 @@ class ListedTiles:
         own = [tuple(tiles[p] for p in mine) for mine in self.loops]
         wanted = [any(rank[k] for rank in self.ranks) for k in range(len(self.loops))]
         places = sorted(order)
-        found = rows_of(self.region, own, [order[p] for p in places], wanted)
-        return Rows(found.counters[:, [places.index(p) for p in self.told]], found.values)
+        result = rows_of(self.region, own, [order[p] for p in places], wanted)
+        return Rows(result.counters[:, [places.index(p) for p in self.told]], result.values)
 
     def elements(self, tiles: Tiles) -> Ints:
         """Different rows of the counters that tell tiles and the index along each rank."""
@@ -179,10 +179,10 @@ class ListedBuffet:
         """Where it is along each dimension, told by these counters."""
         import numpy as np
 
-        found = np.zeros((len(counters), dimensions), np.int64)
+        result = np.zeros((len(counters), dimensions), np.int64)
         for k, digit in enumerate(self.along):
-            found[:, digit.dimension] += digit.weight * counters[:, k]
-        return found
+            result[:, digit.dimension] += digit.weight * counters[:, k]
+        return result
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,12 @@ def _peak(asked: JointPeak, tiles: Tiles) -> tuple[int, ...]:
 
     active = _active(asked, tiles)
     idle = _idle(asked, tiles, active)
-    sizes = [_held(one, tiles, active) for one in asked.held]
+    sizes = [_resident_elements(one, tiles, active) for one in asked.held]
     total = _bits(asked.held, sizes)
     if len(idle):
         # Others may be there in instances in which the Einsum does not run at the time.
-        least = [_held(one, tiles, idle) * bool(one.uses) for one in asked.held]
-        most = [_held(one, tiles, idle) for one in asked.held]
+        least = [_resident_elements(one, tiles, idle) * bool(one.uses) for one in asked.held]
+        most = [_resident_elements(one, tiles, idle) for one in asked.held]
         if _bits(asked.held, most).max() > max(total.max(), _bits(asked.held, least).max()):
             raise NotSeparable(
                 "an instance may hold most while it is idle, and it is not known what stays there", EXACT
@@ -254,11 +254,11 @@ def _active(asked: JointPeak, tiles: Tiles) -> Ints:
     import numpy as np
 
     every = _together(asked.stamps, tiles, tuple(range(len(tiles))))
-    found = np.zeros((len(every), len(tiles) + asked.dimensions), np.int64)
-    found[:, list(asked.own)] = every[:, list(asked.own)]
+    result = np.zeros((len(every), len(tiles) + asked.dimensions), np.int64)
+    result[:, list(asked.own)] = every[:, list(asked.own)]
     for place, digit in asked.along:
-        found[:, len(tiles) + digit.dimension] += digit.weight * every[:, place]
-    return distinct(found)
+        result[:, len(tiles) + digit.dimension] += digit.weight * every[:, place]
+    return distinct(result)
 
 
 def _idle(asked: JointPeak, tiles: Tiles, active: Ints) -> Ints:
@@ -273,10 +273,10 @@ def _idle(asked: JointPeak, tiles: Tiles, active: Ints) -> Ints:
     if len(times) * count > MOST_ROWS:
         raise too_many()
     grids = np.indices(tuple(sizes)).reshape(len(sizes), count).T.reshape(count, len(sizes))
-    found = np.repeat(times, len(grids), axis=0)
-    found = np.concatenate([found, np.tile(grids, (len(times), 1))], axis=1)
-    both = coded(active, found)
-    return found[~np.isin(both[len(active) :], both[: len(active)])]
+    result = np.repeat(times, len(grids), axis=0)
+    result = np.concatenate([result, np.tile(grids, (len(times), 1))], axis=1)
+    both = coded(active, result)
+    return result[~np.isin(both[len(active) :], both[: len(active)])]
 
 
 def _together(groups: tuple[ListedTiles, ...], tiles: Tiles, loops: tuple[int, ...]) -> Ints:
@@ -296,7 +296,7 @@ def _together(groups: tuple[ListedTiles, ...], tiles: Tiles, loops: tuple[int, .
     return distinct(counters)
 
 
-def _held(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
+def _resident_elements(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
     """At each stamp how many elements of the factors a buffet holds."""
     import numpy as np
 
@@ -326,15 +326,15 @@ def _sizes(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
     """The size of a buffet's tile at stamps, which have the counters of the loops above it."""
     import numpy as np
 
-    found = np.ones(len(stamps), np.int64)
+    result = np.ones(len(stamps), np.int64)
     for factor in one.tiles:
         told = factor.elements(tiles)[:, : len(factor.told)]
         both = coded(told, stamps[:, [one.above.index(p) for p in factor.told]])
         names, count = np.unique(both[: len(told)], return_counts=True)
         theirs = both[len(told) :]
         place = np.minimum(names.searchsorted(theirs), max(0, len(names) - 1))
-        found *= np.where(names[place] == theirs, count[place], 0) if len(names) else 0
-    return found
+        result *= np.where(names[place] == theirs, count[place], 0) if len(names) else 0
+    return result
 
 
 class _Visits:
@@ -384,15 +384,15 @@ class _Visits:
         if not times or not len(before):
             return np.zeros(len(before), bool)
         step = (at[:, :times] != follows[:, :times]).argmax(axis=1)
-        found = self._over(step)
+        result = self._over(step)
         for factor in self.one.tiles:
             told = [self.one.above.index(p) for p in factor.told]
-            found &= _meet(factor.elements(self.tiles), at[:, told], follows[:, told])
+            result &= _overlap(factor.elements(self.tiles), at[:, told], follows[:, told])
         for outer in self.one.outer:
-            found &= _Visits(outer, self.tiles).kept(found, at, follows)
-        return found
+            result &= _Visits(outer, self.tiles).retains(result, at, follows)
+        return result
 
-    def kept(self, asked: Ints, at: Ints, follows: Ints) -> Ints:
+    def retains(self, asked: Ints, at: Ints, follows: Ints) -> Ints:
         """Whether the buffet, further out, keeps its elements from one stamp to a later one."""
         depth = len(self.one.times)
         now, then = (self._number(stamps[:, :depth]) for stamps in (at, follows))
@@ -414,7 +414,7 @@ class _Visits:
 
     def _innermost(self) -> int:
         """The innermost loop in time on which the tile depends, or -1."""
-        found = -1
+        result = -1
         for factor in self.one.tiles:
             rows = factor.elements(self.tiles)
             depth = len(factor.told)
@@ -424,11 +424,11 @@ class _Visits:
             order += [factor.told.index(p) for p in mine]
             axis = innermost(rows[:, order], element, len(order) - len(mine))
             if axis >= 0:
-                found = max(found, self.one.times.index(mine[axis]))
-        return found
+                result = max(result, self.one.times.index(mine[axis]))
+        return result
 
 
-def _meet(rows: Ints, at: Ints, follows: Ints) -> Ints:
+def _overlap(rows: Ints, at: Ints, follows: Ints) -> Ints:
     """Whether tiles at stamps have an element in common with those that follow."""
     import numpy as np
 

@@ -104,10 +104,10 @@ class _Points:
         """Of each point one number for the counters of some loops, outermost first."""
         import numpy as np
 
-        found = np.zeros([1] * self.there.ndim, np.int64)
+        result = np.zeros([1] * self.there.ndim, np.int64)
         for place in places:
-            found = found * self.widths[place] + self.columns[place]
-        return self._of(found)
+            result = result * self.widths[place] + self.columns[place]
+        return self._of(result)
 
     def _of(self, values: Ints) -> Ints:
         import numpy as np
@@ -151,11 +151,11 @@ def _points(
         return column.reshape([-1 if i == k else 1 for i in range(count)])
 
     def affine(factors: Sequence[int]) -> Ints:
-        found = np.zeros([1] * count, np.int64)
+        result = np.zeros([1] * count, np.int64)
         for k, factor in enumerate(factors):
             if factor:
-                found = found + along(k, factor * listed[k][0])
-        return found
+                result = result + along(k, factor * listed[k][0])
+        return result
 
     there = np.ones(shape, bool)
     for *factors, constant in region.bounds:
@@ -215,8 +215,8 @@ def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
 
     points = _points(region, ((),) * len(region.extents), (), (), (factors,))
     lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
-    found = np.unique(points.element)
-    return lowest + int(found[0]), lowest + int(found[-1]), len(found)
+    result = np.unique(points.element)
+    return lowest + int(result[0]), lowest + int(result[-1]), len(result)
 
 
 def _all(asked: Listing, tiles: tuple[Tiles, ...]) -> _Points:
@@ -250,7 +250,7 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
     if asked.step is not None:
         return points.widths, _staying(asked, points, apart)
     most, kept = _places(asked, None, "most"), _places(asked, None, "keep")
-    if _are_told(asked, tiles):
+    if _are_distinct(asked, tiles):
         codes, below = points.number_of([*apart, *most]), 1
     else:
         below = points.elements * points.size(kept)
@@ -260,7 +260,7 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
     return points.widths, counts.reshape(points.size(apart), -1).max(axis=1)
 
 
-def _are_told(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
+def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     """Whether no two points have the same counters and element: each variable is told by a rank of its own,
     or by counters down to single values."""
     if isinstance(asked.region, NeededRegion):
@@ -292,8 +292,8 @@ def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
     new = after[~np.isin(after, before, assume_unique=True)]
     each = [np.unique(code // instances) // below for code in (after, new)]
     size = points.size(apart)
-    found: Ints = np.bincount(each[0], minlength=size) - np.bincount(each[1], minlength=size)
-    return found
+    result: Ints = np.bincount(each[0], minlength=size) - np.bincount(each[1], minlength=size)
+    return result
 
 
 def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
@@ -316,12 +316,12 @@ def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
     else:
         after = np.concatenate(([0], 1 + np.nonzero(~same)[0]))
         before = np.append(after[1:], len(visits)) - 1
-    found = []
+    result = []
     for side in (before, after):
         step = np.full(len(visits), -1, np.int64)
         step[side] = np.arange(len(side))
-        found.append(step[which.reshape(-1)])
-    return found[0], found[1]
+        result.append(step[which.reshape(-1)])
+    return result[0], result[1]
 
 
 def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:

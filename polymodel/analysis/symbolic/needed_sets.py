@@ -47,12 +47,12 @@ def rows_of(region: Region, tiles: Sequence[Tiles], order: Sequence[int], wanted
     import numpy as np
 
     if isinstance(region, NeededRegion):
-        found = _with_own_loops(region, tiles, order)
+        result = _with_own_loops(region, tiles, order)
     else:
-        found = _boxed(region, tuple(tiles), tuple(order), tuple(wanted))
+        result = _boxed(region, tuple(tiles), tuple(order), tuple(wanted))
     if all(wanted):
-        return found
-    told = np.concatenate([found.counters, found.values * np.array(wanted, np.int64)], axis=1)
+        return result
+    told = np.concatenate([result.counters, result.values * np.array(wanted, np.int64)], axis=1)
     told = distinct(told)
     return Rows(told[:, : len(order)], told[:, len(order) :])
 
@@ -111,31 +111,31 @@ def _boxed(
     for *factors, constant in region.bounds:
         there &= values @ np.array(factors, np.int64) + constant >= 0
     taken = [0] * len(shape)
-    found = np.zeros((len(values), len(order)), np.int64)
+    result = np.zeros((len(values), len(order)), np.int64)
     for place, k in enumerate(order):
-        found[:, place] = listed[k][1][taken[k]][grids[k]]
+        result[:, place] = listed[k][1][taken[k]][grids[k]]
         taken[k] += 1
-    return Rows(found[there], values[there])
+    return Rows(result[there], values[there])
 
 
 def _product(sizes: Sequence[int]) -> int:
-    found = 1
+    result = 1
     for n in sizes:
-        found *= n
-    return found
+        result *= n
+    return result
 
 
 def counters_of(values: Ints, tiles: Tiles) -> list[Ints]:
     """The counters of nested loops that begin at 0, at values of their variable."""
     import numpy as np
 
-    found = []
+    result = []
     for first, tile in tiles:
         behind = values - first
         counter = np.where(behind < 0, 0, 1 + behind // tile)
-        found.append(counter)
+        result.append(counter)
         values = np.where(counter > 0, behind - (counter - 1) * tile, values)
-    return found
+    return result
 
 
 def _with_own_loops(region: NeededRegion, tiles: Sequence[Tiles], order: Sequence[int]) -> Rows:
@@ -143,25 +143,25 @@ def _with_own_loops(region: NeededRegion, tiles: Sequence[Tiles], order: Sequenc
     import numpy as np
 
     outer = tuple(tiles[region.own :])
-    found = executed(region, outer)
-    stamp = coded(found.counters)
+    result = executed(region, outer)
+    stamp = coded(result.counters)
     _, which = np.unique(stamp, return_inverse=True)
     columns: dict[int, list[Ints]] = {}
     for k in range(region.own):
-        values = found.values[:, k]
+        values = result.values[:, k]
         low = np.full(int(which.max(initial=-1)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(low, which.reshape(-1), values)
         columns[k] = counters_of(values - low[which.reshape(-1)], tiles[k])
     for place, variable in enumerate(region.over):
         mine = [i for i, v in enumerate(region.loops) if v == variable]
-        columns[region.own + place] = [found.counters[:, i] for i in mine]
+        columns[region.own + place] = [result.counters[:, i] for i in mine]
     taken = [0] * len(tiles)
-    counters = np.zeros((len(found.values), len(order)), np.int64)
+    counters = np.zeros((len(result.values), len(order)), np.int64)
     for place, k in enumerate(order):
         counters[:, place] = columns[k][taken[k]]
         taken[k] += 1
-    more = np.zeros((len(found.values), len(region.over)), np.int64)
-    return Rows(counters, np.concatenate([found.values, more], axis=1))
+    more = np.zeros((len(result.values), len(region.over)), np.int64)
+    return Rows(counters, np.concatenate([result.values, more], axis=1))
 
 
 @lru_cache(maxsize=64)
@@ -175,7 +175,7 @@ def executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
     tiles = dict(zip(region.over, outer, strict=True))
     source = _sources(region, tiles)
     needed = _image(region, source, tiles)
-    made = _not_held(region, needed)
+    made = _newly_needed(region, needed)
     values = np.zeros((len(made.values), 0), np.int64)
     counters, rest = made.counters, made.values
     for k, image in enumerate(region.image):
@@ -259,7 +259,7 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
     return Rows(rows[:, : len(region.loops)], rows[:, len(region.loops) :])
 
 
-def _not_held(region: NeededRegion, needed: Rows) -> Rows:
+def _newly_needed(region: NeededRegion, needed: Rows) -> Rows:
     """What is needed for the first time in a visit of the storage, and did not stay from the one before."""
     import numpy as np
 

@@ -99,12 +99,12 @@ class _Known:
     @cached_property
     def nodes(self) -> dict[str, list[SymbolicBuffet]]:
         """The buffets of each component."""
-        found: dict[str, list[SymbolicBuffet]] = {}
+        result: dict[str, list[SymbolicBuffet]] = {}
         for key, node in self.layout.nodes.items():
             if self.only is not None and key not in self.only:
                 continue
-            found.setdefault(node.component, []).append(node)
-        return found
+            result.setdefault(node.component, []).append(node)
+        return result
 
     def item(self, node: SymbolicBuffet) -> OccupancyItem:
         key = node.id, node.tensor
@@ -195,10 +195,10 @@ def _overlapped_phases(
                 if b != p.stage_of(einsum):
                     each = (_overlapped_phases(known, e, component, measure, p) for e in stage)
                     parts.append(tuple(phase for phases in each for phase in phases))
-    found = [phases for phases in parts if phases]
-    if prod(map(len, found)) > MOST_STAMPS:
+    result = [phases for phases in parts if phases]
+    if prod(map(len, result)) > MOST_STAMPS:
         raise NotSeparable(f"stages of a Pipeline have many peaks in {component}", "use engine exact")
-    return tuple(tuple(h for phase in some for h in phase) for some in cartesian(*found)) if found else ()
+    return tuple(tuple(h for phase in some for h in phase) for some in cartesian(*result)) if result else ()
 
 
 def _in_another_stage(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> bool:
@@ -229,14 +229,14 @@ def _residents(known: _Known, einsum: str, component: str, measure: Measure) -> 
     from polymodel.analysis.symbolic.listed_occupancy import Residents
 
     on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
-    lasting, found = [], []
+    lasting, result = [], []
     for node in known.nodes.get(component, []):
         item, here = known.item(node), node.id in on_path
         if item.fixed:
             lasting.append(item.held)
         elif measure == "tile" or here:
-            found.append((node, item.held, here and (measure == "reserved" or einsum in node.users)))
-    return Residents(tuple(lasting), tuple(found))
+            result.append((node, item.held, here and (measure == "reserved" or einsum in node.users)))
+    return Residents(tuple(lasting), tuple(result))
 
 
 def item_of(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
@@ -249,7 +249,7 @@ def item_of(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
         if _persistent(layout, node):
             times = max(layout.problem.cascade[e].n_instances for e in node.users)
             return OccupancyItem(
-                node, replace(held, elements=_ever_held(node.space), count=times), fixed=True
+                node, replace(held, elements=_distinct_elements(node.space), count=times), fixed=True
             )
     elif layout.problem.hierarchy.doubles(node.component):
         held = replace(held, count=2)
@@ -265,7 +265,7 @@ def _largest(space: Space) -> Form:
     return elements(space, dict.fromkeys(range(len(space.axes)), "widest"))
 
 
-def _ever_held(space: Space) -> Form:
+def _distinct_elements(space: Space) -> Form:
     """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
     return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
@@ -290,15 +290,15 @@ def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem |
     """Buffets that an Einsum uses, or that may be there while it runs."""
     path = known.layout.problem.tree.path(einsum)
     on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
-    found: list[OccupancyItem | Stay] = []
+    result: list[OccupancyItem | Stay] = []
     for node in known.nodes.get(component, []):
         item = known.item(node)
         used = item.fixed or (node.id in on_path and einsum in node.users)
         if used:
-            found.append(_own(known.layout, einsum, item))
+            result.append(_own(known.layout, einsum, item))
         else:
-            found.append(_stay(known, einsum, item, node.id in on_path))
-    return found
+            result.append(_stay(known, einsum, item, node.id in on_path))
+    return result
 
 
 def _peak(
@@ -462,18 +462,18 @@ def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
     left = {a for i in items if i.shared is not None for a in i.node.space.generations}
     open_ = [a for a in sorted(gone) if bare.axes[a].grows or a in left]
     steps: tuple[Role, ...] = ("first", "second", "third")
-    found: dict[tuple[tuple[int, Role], ...], Stamp] = {}
+    result: dict[tuple[tuple[int, Role], ...], Stamp] = {}
     for seconds in sorted(chosen, key=sorted):
         for some_steps in cartesian(steps, repeat=len(open_)):
             stamp: dict[int, Role] = dict.fromkeys(sorted(seconds), "second")
             stamp |= dict(zip(open_, some_steps, strict=True))
-            found[tuple(sorted(stamp.items()))] = stamp
-    if len(found) > MOST_STAMPS:
+            result[tuple(sorted(stamp.items()))] = stamp
+    if len(result) > MOST_STAMPS:
         raise NotSeparable(
             f"buffets come and go over {len(open_)} loops with a smaller first tile",
             "use engine exact",
         )
-    return list(found.values())
+    return list(result.values())
 
 
 def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:

@@ -96,8 +96,8 @@ class Meet:
             more = next((lv.more for lv in side.levels if lv.role == "window"), 0)
             return walk.still(side.levels, Tile(whole, whole, more))
 
-        found = steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
-        return ops.positive(found) if self.any else found
+        result = steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
+        return ops.positive(result) if self.any else result
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,11 @@ class _Steps:
         if level.role == "first":
             tiles = (self.walk.first(t, level, lambda tile: tile) for t in (change.before, change.after))
             return self.apart(rest, TileChange(change.gap, *tiles))
-        return self.beside(level, rest, change)
+        return self.adjacent_instances(level, rest, change)
 
-    def beside(self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: TileChange) -> Value:
+    def adjacent_instances(
+        self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: TileChange
+    ) -> Value:
         """Instances side by side: counter by counter, as long as there is a tile on either side."""
         walk, ops = self.walk, self.walk.ops
         sides, t = (change.before, change.after), walk.size(level.tile)
@@ -260,7 +262,7 @@ def front(
     one, two = pairs(region, *inner)
     table = np.empty((len(one), len(asked)), np.int64)
     for k, a in enumerate(asked):
-        width, codes, held = _held(region, u, v, a, known)
+        width, codes, held = _resident_pairs(region, u, v, a, known)
         p, q = (starts(n, tiles) for n, tiles in zip(extents, _outside(u, v, a), strict=True))
         mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
         table[:, k] = held[np.searchsorted(codes, mine)]
@@ -290,7 +292,7 @@ def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
 HeldSizes = dict[TileQuery, tuple[int, Ints, Ints]]
 
 
-def _held(
+def _resident_pairs(
     region: Region, u: Tiles, v: Tiles, asked: TileQuery, known: HeldSizes
 ) -> tuple[int, Ints, Ints]:
     """What is held by pairs of tiles: how many tiles of v there are, numbers of the pairs, and sizes."""
@@ -303,13 +305,13 @@ def _held_by_pairs(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tupl
     one, two = _outside(u, v, asked)
     width, gap = len(starts(region.extents[1], two)), asked.gap
     if gap is None:
-        p, q, found = tile_sizes(region, one, two, asked.what, asked.rank)
-        return width, p * width + q, found
+        p, q, result = tile_sizes(region, one, two, asked.what, asked.rank)
+        return width, p * width + q, result
     mine = tuple(u[k] for k in asked.own[0]), tuple(v[k] for k in asked.own[1])
-    stamps, found = resident(Loops(region, *mine, asked.order), gap, asked.what, asked.rank)
+    stamps, result = resident(Loops(region, *mine, asked.order), gap, asked.what, asked.rank)
     codes = stamps.one * width + stamps.two
     order = codes.argsort(kind="stable")
-    return width, codes[order], found[order]
+    return width, codes[order], result[order]
 
 
 @dataclass(frozen=True)
@@ -356,7 +358,7 @@ def _full(
     tried = inner[0][:: max(1, len(inner[0]) // TRIED)]
     one, two = _ranges(region, innermost[0]), _ranges(turned, innermost[1])
     good = _met(one, two, tile_of(one.begin, tried), np.arange(len(inner[1])))
-    found = []
+    result = []
     for a in asked:
         one, two = _ranges(region, u[: a.u]), _ranges(turned, v[: a.v])
         i, j = tile_of(one.begin, tried), tile_of(two.begin, inner[1])
@@ -366,8 +368,8 @@ def _full(
         else:
             good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
             good &= _touched(a.what, one, two, i, j)
-        found.append(whole)
-    return tuple(found) if good.any() else None
+        result.append(whole)
+    return tuple(result) if good.any() else None
 
 
 def _met(one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> Ints:
@@ -397,7 +399,7 @@ def _there(
     """[i, j]: what is there of a buffet with a gap where tiles begin, 0 where there is no stamp."""
     import numpy as np
 
-    width, codes, held = _held(region, *tiles, asked, known)
+    width, codes, held = _resident_pairs(region, *tiles, asked, known)
     i, j = (
         tile_of(starts(n, outside), begin)
         for n, outside, begin in zip(region.extents, _outside(*tiles, asked), at, strict=True)
@@ -490,8 +492,8 @@ class Tabled:
         rows, which = np.unique(
             np.stack(arrays, axis=-1).reshape(-1, len(sizes)), axis=0, return_inverse=True
         )
-        found = [self.at(*row) for row in rows.tolist()]
-        return np.array(found, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
+        result = [self.at(*row) for row in rows.tolist()]
+        return np.array(result, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
 
 
 @dataclass(frozen=True)

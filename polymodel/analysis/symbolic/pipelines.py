@@ -96,14 +96,14 @@ class PipelineForms:
 
     def at(self, values: Mapping[str, int]) -> PipelineRun:
         """The slots for given symbols, equal ones counted once."""
-        found: Counter[PipelineSlot] = Counter()
+        result: Counter[PipelineSlot] = Counter()
         for wrap in self.wraps:
             times = wrap.times.at(values)
             if times:
                 stages = [[tuple(_numbers(w, values) for w in x) for x in stage] for stage in wrap.stages]
                 for slot, n in _slots(self.components, stages, wrap.trips.at(values)):
-                    found[slot] += n * times
-        return PipelineRun(self.node, ordered_slots(found))
+                    result[slot] += n * times
+        return PipelineRun(self.node, ordered_slots(result))
 
     def in_slots(self, of: Callable[[Form], Any]) -> PipelineRun:
         """The same for any symbols; `of` makes numbers of forms. Slots that do not exist count 0."""
@@ -125,7 +125,7 @@ def _loads(work: StageForms, of: Callable[[Form], Any]) -> tuple[Any, ...]:
 
 def _joint(stages: Sequence[Sequence[StageForms]]) -> list[tuple[str, Pair]]:
     """What components that several stages may load are loaded with in one slot."""
-    found: dict[str, list[Pair]] = {}
+    result: dict[str, list[Pair]] = {}
     for stage in stages:
         own: dict[str, Pair] = {}
         for name, (r, w) in (x for work in stage for x in work.loads):
@@ -133,10 +133,10 @@ def _joint(stages: Sequence[Sequence[StageForms]]) -> list[tuple[str, Pair]]:
                 have = own.get(name, (ZERO, ZERO))
                 own[name] = have[0] + r, have[1] + w
         for name, pair in own.items():
-            found.setdefault(name, []).append(pair)
+            result.setdefault(name, []).append(pair)
     return [
         (name, (_sum(r for r, _ in pairs), _sum(w for _, w in pairs)))
-        for name, pairs in found.items()
+        for name, pairs in result.items()
         if len(pairs) > 1
     ]
 
@@ -181,8 +181,8 @@ def _slot_forms(wrap: WrapForms) -> Iterator[tuple[str, Form, tuple[tuple[StageF
 def _numbers(work: StageForms, values: Mapping[str, int]) -> StageWork | None:
     operations = work.operations.at(values)
     loads = ((name, (r.at(values), w.at(values))) for name, (r, w) in work.loads)
-    found = tuple((name, (pair,)) for name, pair in loads if any(pair))
-    return StageWork(work.einsum, operations, found) if operations or found else None
+    result = tuple((name, (pair,)) for name, pair in loads if any(pair))
+    return StageWork(work.einsum, operations, result) if operations or result else None
 
 
 Kinds = tuple[StageWork | None, ...]
@@ -215,26 +215,26 @@ def _shared(
     components: tuple[str, ...], stages: Sequence[Sequence[StageWork]]
 ) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """The joint loads of the components that several stages load."""
-    found: dict[str, dict[int, tuple[int, int]]] = {}
+    result: dict[str, dict[int, tuple[int, int]]] = {}
     for b, stage in enumerate(stages):
         for name, ((r, w),) in (x for work in stage for x in work.loads):
-            have = found.setdefault(name, {}).get(b, (0, 0))
-            found[name][b] = have[0] + r, have[1] + w
+            have = result.setdefault(name, {}).get(b, (0, 0))
+            result[name][b] = have[0] + r, have[1] + w
     return tuple(
         (name, ((sum(r for r, _ in pairs.values()), sum(w for _, w in pairs.values())),))
         for name in components
-        if len(pairs := found.get(name, {})) > 1
+        if len(pairs := result.get(name, {})) > 1
     )
 
 
 def pipeline_forms(layout: SymbolicLayout) -> tuple[PipelineForms, ...]:
     """Every pipeline of the mapping. Raises NotSeparable."""
-    found = pipelines_of(layout.problem)
-    for p in found:
+    result = pipelines_of(layout.problem)
+    for p in result:
         for e in p.einsums:
             _refuse_tiles(layout, e)
         check_visits(layout, p.einsums, _loops(layout, p)[0])
-    return tuple(_pipeline(layout, p) for p in found)
+    return tuple(_pipeline(layout, p) for p in result)
 
 
 def refuse_pipelines(problem: Problem) -> None:
@@ -350,7 +350,7 @@ def _pipeline(layout: SymbolicLayout, p: PipelineSplit) -> PipelineForms:
     _, axes = _loops(layout, p)
     inner = next((i for i in axes if path[i].node == p.loop), None)
     outer = tuple(i for i in axes if i != inner)
-    found: dict[object, WrapForms] = {}
+    result: dict[object, WrapForms] = {}
     for chosen in cartesian(ITERATIONS, repeat=len(outer)):
         held: dict[int, Any] = dict(zip(outer, chosen, strict=True))
         times = product(kinds.times(i, held) for i in outer)
@@ -363,10 +363,10 @@ def _pipeline(layout: SymbolicLayout, p: PipelineSplit) -> PipelineForms:
         trips = number(1) if inner is None else kinds.trips(inner, held)
         stages = tuple(tuple(_works(kinds, e, held, inner) for e in stage) for stage in p.stages)
         key = trips, beyond, stages
-        have = found.get(key)
-        found[key] = WrapForms(times if have is None else have.times + times, trips, beyond, stages)
+        have = result.get(key)
+        result[key] = WrapForms(times if have is None else have.times + times, trips, beyond, stages)
     names = tuple(c.name for c in layout.problem.hierarchy.components)
-    return PipelineForms(p.node, names, tuple(found.values()))
+    return PipelineForms(p.node, names, tuple(result.values()))
 
 
 def _works(

@@ -41,15 +41,15 @@ def _row(key: Key, loads: dict[Key, list[Form]]) -> RefillLoad[Form]:
 
 def _loads(layout: SymbolicLayout, ledger: FormLedger) -> dict[Key, list[Form]]:
     """Read and written bits of the first instance, the busiest one."""
-    found: dict[Key, list[Form]] = {}
+    result: dict[Key, list[Form]] = {}
     for (einsum, node_id, tensor), entry in ledger.accesses.items():
         node = layout.nodes[node_id, tensor]
         for kind, storage in _kinds(layout, einsum, node):
             if entry.whole[kind].terms:
-                sums = found.setdefault((einsum, node.component, storage), [Form(), Form()])
+                sums = result.setdefault((einsum, node.component, storage), [Form(), Form()])
                 side = 0 if kind in READS else 1
                 sums[side] = sums[side] + entry.first[kind] * layout.bits(tensor)
-    return found
+    return result
 
 
 def _kinds(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> Iterator[tuple[str, str]]:

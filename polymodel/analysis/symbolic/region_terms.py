@@ -75,8 +75,8 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
     @property
     def _shown(self) -> list[Any]:
-        found: list[Any] = self.args[0].table.shown(self.args[1:])
-        return found
+        result: list[Any] = self.args[0].table.shown(self.args[1:])
+        return result
 
 
 def term(table: Tabled, sizes: Sequence[Any]) -> Any:

@@ -265,10 +265,10 @@ def _rank_sizes(region: Region, cuts: tuple[Ints, Ints], rank: tuple[int, int]) 
     row, code, begin, stop = pieces(region, *cuts)
     codes, group = np.unique(code, return_inverse=True)
     moved = rank[0] * row
-    found = united(group, moved + begin, moved + stop, len(codes))
+    result = united(group, moved + begin, moved + stop, len(codes))
     if not turned:
-        return found
-    return found[np.lexsort((codes // len(cuts[1]), codes % len(cuts[1])))]
+        return result
+    return result[np.lexsort((codes // len(cuts[1]), codes % len(cuts[1])))]
 
 
 def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -343,20 +343,20 @@ class StampOrder:
 
     def counters(self) -> list[Ints]:
         """For each loop its counter at every stamp, from 0 on within the enclosing tile."""
-        found, extents = [], self.loops.region.extents
+        result, extents = [], self.loops.region.extents
         for k, letter in enumerate(self.loops.order):
             side = "uv".index(letter)
             inner = starts(extents[side], self.loops.outermost(k + 1)[side])
             outer = starts(extents[side], self.loops.outermost(k)[side])
             here, enclosing = self.outermost(k + 1)[side], self.outermost(k)[side]
-            found.append(here - tile_of(inner, outer[enclosing]))
-        return found
+            result.append(here - tile_of(inner, outer[enclosing]))
+        return result
 
     def sizes(self, what: What, rank: tuple[int, int]) -> Ints:
         """How many elements each stamp's tile has."""
-        one, two, found = tile_sizes(self.loops.region, self.loops.u, self.loops.v, what, rank)
+        one, two, result = tile_sizes(self.loops.region, self.loops.u, self.loops.v, what, rank)
         width = len(self.starts[1])
-        return found[(one * width + two).searchsorted(self.one * width + self.two)]
+        return result[(one * width + two).searchsorted(self.one * width + self.two)]
 
     def common(self, before: Ints, after: Ints, what: What, rank: tuple[int, int]) -> Ints:
         """How many elements the tiles at two stamps share, for several pairs of stamps."""
@@ -372,10 +372,10 @@ class StampOrder:
         region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
         if what == "v":
             region, cuts, columns, one = region.turned, cuts[::-1], columns[::-1], two
-        found = np.zeros(len(before), np.int64)
+        result = np.zeros(len(before), np.int64)
         ends = columns[1][before[one]], columns[1][after[one]]
-        found[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
-        return found
+        result[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
+        return result
 
     def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
         import numpy as np
@@ -413,12 +413,12 @@ def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: I
     width = len(cuts[1]) + 1
     late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
     early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
-    found = end - begin - late - early
+    result = end - begin - late - early
     (apart,) = np.nonzero(most - least > 1)
     if len(apart):
         ends = begin[apart], end[apart]
-        found[apart] = _rows_around(first, last, ends, least[apart], most[apart])
-    return found
+        result[apart] = _rows_around(first, last, ends, least[apart], most[apart])
+    return result
 
 
 def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
@@ -438,10 +438,10 @@ def visits(loops: Loops) -> StampOrder:
     import numpy as np
 
     one, two = pairs(loops.region, loops.u, loops.v)
-    found = StampOrder(loops, one, two)
+    result = StampOrder(loops, one, two)
     if "vu" not in loops.order:  # then they are in order as they are
-        return found
-    keys = [found.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
+        return result
+    keys = [result.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
     order = np.lexsort(keys[::-1])
     return StampOrder(loops, one[order], two[order])
 
@@ -451,17 +451,17 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
     """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
     import numpy as np
 
-    found = visits(loops)
+    result = visits(loops)
     if kind == "settled":
-        return int(_settled(found, axis, what, rank))
-    outside = found.same(axis)
+        return int(_settled(result, axis, what, rank))
+    outside = result.same(axis)
     if kind == "moves":
-        (before,) = np.nonzero(outside & ~found.same(axis + 1))
+        (before,) = np.nonzero(outside & ~result.same(axis + 1))
         after = before + 1
     else:
         after = np.concatenate(([0], 1 + np.nonzero(~outside)[0]))
-        before = np.append(after[1:], len(found.one)) - 1
-    return int(found.common(before, after, what, rank).sum())
+        before = np.append(after[1:], len(result.one)) - 1
+    return int(result.common(before, after, what, rank).sum())
 
 
 def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:
@@ -504,16 +504,16 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
     """
     import numpy as np
 
-    found = visits(loops)
+    result = visits(loops)
     held = StampOrder(
         Loops(loops.region, *loops.outermost(gap.depth), loops.order[: gap.depth]),
-        *found.outermost(gap.depth),
+        *result.outermost(gap.depth),
     )
-    size, within = held.sizes(what, rank), found.same(gap.depth)
+    size, within = held.sizes(what, rank), result.same(gap.depth)
     ends = np.zeros(0, np.int64)
     if gap.inside:  # what it held last in each stamp
         within = np.zeros(len(within), bool)
-        (ends,) = np.nonzero(~found.same(gap.shared))
+        (ends,) = np.nonzero(~result.same(gap.shared))
         steps = ends
     else:
         (steps,) = np.nonzero(~within)
@@ -523,16 +523,16 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
         steps = steps[_allowed(held, steps, gap.policy, what, rank)]
         joined[steps] = held.common(steps, steps + 1, what, rank) > 0
     if gap.inside:
-        last = np.append(ends, len(found.one) - 1)
+        last = np.append(ends, len(result.one) - 1)
         stamps = StampOrder(
             Loops(loops.region, *loops.outermost(gap.shared), loops.order[: gap.shared]),
-            *(tiles[last] for tiles in found.outermost(gap.shared)),
+            *(tiles[last] for tiles in result.outermost(gap.shared)),
         )
         stays = np.where(joined[ends], size[ends], 0)
         return stamps, np.append(stays, 0) if gap.before else np.insert(stays, 0, 0)
     there = within | joined
     there = np.append(there, False) if gap.before else np.insert(there, 0, False)
-    return found, np.where(there, size, 0)
+    return result, np.where(there, size, 0)
 
 
 def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:

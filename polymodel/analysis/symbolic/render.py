@@ -150,20 +150,20 @@ class Renderer:
         return Expressions(pairs, self._divides)
 
     def atom(self, atom: Factor) -> sympy.Expr:
-        found = self._atoms.get(atom)
-        if found is None:
-            found = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
+        result = self._atoms.get(atom)
+        if result is None:
+            result = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
             if self._divides and isinstance(atom, Meet):
-                found = self.ops.sp.expand_mul(found)  # a last tile begins at X - t, not at (X/t - 1) t
-            self._atoms[atom] = found
-        return found
+                result = self.ops.sp.expand_mul(result)  # a last tile begins at X - t, not at (X/t - 1) t
+            self._atoms[atom] = result
+        return result
 
     def form(self, form: Form) -> sympy.Expr:
         """The sum of products, as it stands."""
         sp = self.ops.sp
         return sp.Add(*(sp.Mul(c, *(self.atom(a) for a in product)) for product, c in form.terms))
 
-    def held(self, held: HeldBuffet) -> sympy.Expr:
+    def buffet_bits(self, held: HeldBuffet) -> sympy.Expr:
         """Bits of one buffet."""
         sp = self.ops.sp
         bits = self.form(held.elements) * held.bits * held.numerator
@@ -172,7 +172,7 @@ class Renderer:
     def peak(self, peak: PeakForm) -> sympy.Expr:
         """Bits at the largest phase."""
         sp = self.ops.sp
-        return self.largest([sp.Add(*(self.held(h) for h in phase)) for phase in peak.phases])
+        return self.largest([sp.Add(*(self.buffet_bits(h) for h in phase)) for phase in peak.phases])
 
     def largest(self, parts: Iterable[sympy.Expr]) -> sympy.Expr:
         """Max of the parts; SymPy's own comparison of all pairs is slow, so only numbers are compared."""

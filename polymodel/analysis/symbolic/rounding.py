@@ -23,7 +23,7 @@ Key = tuple[str, int, str, str]  # Einsum, node, tensor, kind
 def whole_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:
     """The actions of every kind of access that is rounded, tile by tile. Raises NotSeparable."""
     refuse_tolls(layout)
-    found: dict[Key, Form] = {}
+    result: dict[Key, Form] = {}
     for link in _links(layout):
         for node, kind in _ends(link):
             if not ledger.accesses[link.einsum, node.id, link.tensor].whole[kind].terms:
@@ -31,10 +31,10 @@ def whole_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActi
             action = action_of(layout, node, kind)
             if action.rounds(layout.bits(link.tensor)):
                 key = link.einsum, node.id, link.tensor, kind
-                found[key] = found.get(key, Form()) + _visits(link, kind) * _tiles(link, action)
+                result[key] = result.get(key, Form()) + _visits(link, kind) * _tiles(link, action)
     return tuple(
         WholeActions(einsum, node, layout.nodes[node, tensor].component, tensor, kind, form)
-        for (einsum, node, tensor, kind), form in found.items()
+        for (einsum, node, tensor, kind), form in result.items()
     )
 
 
@@ -101,15 +101,15 @@ def _visits(link: TransferPath, kind: str) -> Form:
     """How often each tile is moved: in every iteration of the loops that do not index it; partial sums are
     brought in again each time but the first, when there are none."""
     _refuse_pieces(link)
-    space, found = link.space, number(1)
+    space, result = link.space, number(1)
     for v in space.spread:
-        found = found * summed(space.extent(v), space.ladder(v, dict.fromkeys(space.of(v), "each")), ONE)
+        result = result * summed(space.extent(v), space.ladder(v, dict.fromkeys(space.of(v), "each")), ONE)
     if not link.access.output or kind in ("reads_drain", "writes_drain") or link.access.accumulates:
-        return found
+        return result
     # Where storage further out gives what nobody has written, all storage below has it as well.
     hierarchy = link.layout.problem.hierarchy
     given = any(hierarchy[n.component].read_first for n in link.chain[: link.place])
-    return found if given else found - 1
+    return result if given else result - 1
 
 
 def _refuse_pieces(link: TransferPath) -> None:

@@ -27,7 +27,7 @@ Iteration = Literal["first", "later", "last"]
 ITERATIONS: tuple[Iteration, ...] = ("first", "later", "last")
 
 
-def is_held(use: Use) -> bool:
+def is_fixed(use: Use) -> bool:
     """Whether a counter is held at one instance."""
     return use == "at0" or isinstance(use, int)
 
@@ -130,11 +130,11 @@ def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
         bounds.append(c.expr)
         together = set.union(*(tied[v] for v in c.expr.variables))
         tied |= dict.fromkeys(together, together)
-    found: dict[tuple[str, ...], list[Affine]] = {}
+    result: dict[tuple[str, ...], list[Affine]] = {}
     for expr in bounds:
         # In one order, so that Einsums that share loops over them have equal regions.
-        found.setdefault(tuple(sorted(tied[expr.variables[0]])), []).append(expr)
-    return tuple(TiedGroup(names, _region(box, names, exprs)) for names, exprs in found.items())
+        result.setdefault(tuple(sorted(tied[expr.variables[0]])), []).append(expr)
+    return tuple(TiedGroup(names, _region(box, names, exprs)) for names, exprs in result.items())
 
 
 def _region(box: Mapping[str, tuple[int, int]], names: tuple[str, ...], bounds: list[Affine]) -> Region:
@@ -297,10 +297,10 @@ class Space:
 
     @cached_property
     def _positions(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         for i, axis in enumerate(self.axes):
-            found.setdefault(axis.variable, []).append(i)
-        return found
+            result.setdefault(axis.variable, []).append(i)
+        return result
 
     def ladder(
         self, variable: str, roles: Mapping[int, Role], since: int = -1, until: int | None = None
@@ -314,11 +314,11 @@ class Space:
             axes = self.axes
             return tuple(axes[i].level(roles[i]) for i in self._positions.get(variable, ()) if i in roles)
         later = dict(window.later) if any(m != window.start for _, m in window.later) else {}
-        found = {i: self.axes[i].level(roles[i], later.get(i)) for i in self.of(variable) if i in roles}
-        outer = tuple(lv for i, lv in found.items() if i < window.depth)
+        result = {i: self.axes[i].level(roles[i], later.get(i)) for i in self.of(variable) if i in roles}
+        outer = tuple(lv for i, lv in result.items() if i < window.depth)
         if since >= window.depth or (until is not None and until < window.depth):
-            return tuple(found.values())
-        return (*outer, window.level, *(lv for i, lv in found.items() if i >= window.depth))
+            return tuple(result.values())
+        return (*outer, window.level, *(lv for i, lv in result.items() if i >= window.depth))
 
     @cached_property
     def counted(self) -> dict[tuple[Use, ...], Form]:
@@ -339,8 +339,8 @@ class Space:
     def shrinking(self) -> list[int]:
         """Positions of loops at whose later steps windows of the tensor are smaller than at first."""
         windows = (w for v, w in self.windows if v in self.access.variables)
-        found = (i for w in windows for i, more in w.later if more != w.start)
-        return [i for i in found if i < len(self.axes)]
+        result = (i for w in windows for i, more in w.later if more != w.start)
+        return [i for i in result if i < len(self.axes)]
 
     def bare(self) -> Space:
         """The stamps alone, at which anything is touched, without elements."""
@@ -351,17 +351,17 @@ class Space:
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
     """The coupled ranks of an access; NotSeparable for accesses that are not products of such."""
-    found, sums = windows(einsum, access)
+    result, sums = windows(einsum, access)
     if sums:
         raise _no_rank_of_its_own(einsum, access, sums[0].rank)
-    return found
+    return result
 
 
 def windows(einsum: Einsum, access: TensorAccess) -> tuple[tuple[Halo, ...], tuple[SumRank, ...]]:
     """The ranks of an access that are indexed by two, and by more rank variables; NotSeparable for accesses
     in which ranks share rank variables."""
     seen: set[str] = set()
-    found, sums = [], []
+    result, sums = [], []
     for place, expr in enumerate(access.projection):
         terms = terms_of(einsum, expr)
         if any(c < 0 for _, c in terms) or seen & {v for v, _ in terms}:
@@ -370,10 +370,10 @@ def windows(einsum: Einsum, access: TensorAccess) -> tuple[tuple[Halo, ...], tup
         if len(terms) == 2:
             (p, a), (r, b) = terms
             g = gcd(a, b)
-            found.append(Halo(p, r, b // g, a // g))
+            result.append(Halo(p, r, b // g, a // g))
         elif len(terms) > 2:
             sums.append(SumRank(place, tuple(v for v, _ in terms), tuple(c for _, c in terms)))
-    return tuple(found), tuple(sums)
+    return tuple(result), tuple(sums)
 
 
 def terms_of(einsum: Einsum, expr: Affine) -> list[tuple[str, int]]:
@@ -408,7 +408,7 @@ class CarriedRank:
 
 def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
     """By tensor that is carried forward; NotSeparable for those without closed forms."""
-    found = {}
+    result = {}
     for tensor in problem.cascade.recurrent:
         maker = problem.cascade.producer(tensor)
         if maker is None or maker.name not in problem.tree.paths:
@@ -417,17 +417,17 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
         forward = maker.access_of(tensor).projection[line.rank].variables
         loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial)
         alone = frozenset(i for i, n in loops if n.variable_in(maker.name) in forward)
-        found[tensor] = replace(line, alone=alone)
+        result[tensor] = replace(line, alone=alone)
     for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
         for access in einsum.accesses:
-            if access.tensor in found:
-                check_access(einsum, access, found[access.tensor])
+            if access.tensor in result:
+                check_access(einsum, access, result[access.tensor])
             elif access.guard and (not access.stands_for or not _is_first(problem, access)):
                 raise NotSeparable(
                     f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
                     "use engine exact, or give init as a number",
                 )
-    return found
+    return result
 
 
 def _is_first(problem: Problem, access: TensorAccess) -> bool:
@@ -486,10 +486,10 @@ def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool
     """Whether all accesses of a tensor touch the same element in one operation, but for its generation."""
 
     def rest(access: TensorAccess) -> list[Affine]:
-        found = list(access.projection)
+        result = list(access.projection)
         if line is not None:
-            found[line.rank] = replace(found[line.rank], constant=0)
-        return found
+            result[line.rank] = replace(result[line.rank], constant=0)
+        return result
 
     first, *others = einsum.accesses_of(tensor)
     return all(rest(a) == rest(first) for a in others)

@@ -35,10 +35,10 @@ def in_strides(
         tiles = [max(s for s in sizes if isinstance(s, int)) for sizes in each if all_numbers(sizes)]
         most[v] = windows[v].scale * min([windows[v].extent, *tiles]) + windows[v].start
     spread = {a.variable for a in axes if a.spatial}
-    found = []
+    result = []
     for a in axes:
         if a.variable not in strides:
-            found.append(a)
+            result.append(a)
             continue
         every = strides[a.variable].every
         tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
@@ -55,26 +55,26 @@ def in_strides(
                 EXACT,
             )
         most[a.variable] = min(most[a.variable], count)
-        found.append(replace(a, tile=count))
-    return tuple(found)
+        result.append(replace(a, tile=count))
+    return tuple(result)
 
 
 def only_every(einsum: Einsum, strides: Strides, windows: Mapping[str, Window]) -> Einsum:
     """The Einsum in terms of the values that execute of its variables with a stride."""
 
-    def told(expr: Affine) -> Affine:
-        found = Affine((), expr.constant)
+    def in_strides(expr: Affine) -> Affine:
+        result = Affine((), expr.constant)
         for v, c in expr.terms:
             stride = strides.get(v, Stride(1, 0))
-            found = found + Affine(((v, c * stride.every),), c * stride.base)
-        return found
+            result = result + Affine(((v, c * stride.every),), c * stride.base)
+        return result
 
     bounds = tuple(
         (w.low, w.low + w.scale * w.extent + w.start - 1) if v in strides else bound
         for v, bound in zip(einsum.rank_variables, einsum.bounds, strict=True)
         for w in (windows.get(v) or Window(1, 0, 1, 0, (), 0),)
     )
-    accesses = tuple(replace(a, projection=tuple(map(told, a.projection))) for a in einsum.accesses)
+    accesses = tuple(replace(a, projection=tuple(map(in_strides, a.projection))) for a in einsum.accesses)
     limits = tuple(c for c in einsum.constraints if not strides.keys() & set(c.expr.variables))
     return replace(einsum, bounds=bounds, accesses=accesses, constraints=limits)
 

@@ -42,7 +42,7 @@ def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
 
 def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
     """Of each rank that variables of a group index their coefficients."""
-    found = []
+    result = []
     for expr in space.access.projection:
         terms = dict(expr.terms)
         factors = tuple(terms.get(v, 0) for v in group.variables)
@@ -53,8 +53,8 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
                 "bound ties to another one",
                 "use engine exact",
             )
-        found += [factors] if any(factors) else []
-    return tuple(found)
+        result += [factors] if any(factors) else []
+    return tuple(result)
 
 
 def is_listed(space: Space, group: TiedGroup) -> bool:
@@ -101,8 +101,8 @@ def listing(
 
 def listed_group_of(space: Space, variable: str) -> TiedGroup | None:
     """The group of a variable of which what executes is listed, if it is in one."""
-    found = (g for g in space.listed if variable in g.variables)
-    return next((g for g in found if isinstance(g.region, NeededRegion)), None)
+    result = (g for g in space.listed if variable in g.variables)
+    return next((g for g in result if isinstance(g.region, NeededRegion)), None)
 
 
 def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
@@ -143,7 +143,7 @@ def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
     return CutAtom(group.region, chains[0], chains[1], what, rank)
 
 
-def kept_within(space: Space, group: TiedGroup, axis: int, uses: Uses) -> CutAtom | StepAtom | Listing:
+def retained_within(space: Space, group: TiedGroup, axis: int, uses: Uses) -> CutAtom | StepAtom | Listing:
     """What stays over a step along the variables of a group."""
     positions = sorted(i for v in group.variables for i in space.of(v))
     kept = [i for i in positions if uses[i] == "keep"]

@@ -40,11 +40,11 @@ def arch_of(
     table = KeyedTable(reading, node, "arch")
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
-    found = ArchSections()
+    result = ArchSections()
     instances: list[str] = []
     nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", instances))
     inner = Scope(inner.variables, inner.view, _fanouts(nodes, inner))
-    kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _kept(t))] if n}
+    kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _keep_text(t))] if n}
     above: list[str] = []
     pending: list[KeyedTable] = []
     for given in nodes:
@@ -56,18 +56,18 @@ def arch_of(
         together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in instances else 1
         said = tuple(sparse.get(given.owner, ()))
         part = WrittenComponent(given, inner, einsums, kept, tuple(above), together, said)
-        for tag, fields in component_of(reading, part, found.explore):
+        for tag, fields in component_of(reading, part, result.explore):
             if pending and "spatial" in fields:
                 fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
-            found.nodes.append((tag, fields))
+            result.nodes.append((tag, fields))
         if given.node.tag == "Memory":
             above.append(_text(given, "name"))
     for given in pending:
         why, remedy = "no fanout follows that it could link", "write `link:` of a fanout dimension"
         reading.leave(given.node, "Network", why, remedy, given.path, changes="energy and latency")
     leave_rest(table)
-    _backed(reading, node, found)
-    return found
+    _backed(reading, node, result)
+    return result
 
 
 def _backed(reading: Reading, node: YamlNode, found: ArchSections) -> None:
@@ -145,9 +145,9 @@ def _array(
 
 
 def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
-    found = KeyedTable(table.reading, node, table.path, table.owner)
-    found.owner = table.owner
-    return found
+    result = KeyedTable(table.reading, node, table.path, table.owner)
+    result.owner = table.owner
+    return result
 
 
 def _own_fanout(network: KeyedTable) -> KeyedTable:
@@ -162,7 +162,7 @@ def _text(table: KeyedTable, key: str) -> str:
     return "" if entry is None or entry.value.scalar is None else str(entry.value.scalar)
 
 
-def _kept(table: KeyedTable) -> str:
+def _keep_text(table: KeyedTable) -> str:
     tensors = table.node.entry("tensors")
     keep = tensors.value.entry("keep") if tensors is not None else None
     return str(keep.value.scalar) if keep is not None and keep.value.scalar is not None else ""
@@ -171,7 +171,7 @@ def _kept(table: KeyedTable) -> str:
 def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
     """The fanouts of components by name, and those of a compute-in-memory array: of the dimensions that have
     ARRAY in their names."""
-    found = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
+    result = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
     for table in nodes:
         spatial = table.node.entry("spatial")
         for item in (spatial.value.elements if spatial is not None else None) or ():
@@ -183,15 +183,15 @@ def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
             if not 1 <= fanout <= LARGEST:
                 continue
             own = f"{table.owner}.get_fanout"
-            found[own] = found.get(own, 1) * int(fanout)
+            result[own] = result.get(own, 1) * int(fanout)
             if "ARRAY" not in str(keys["name"].value.scalar if "name" in keys else ""):
                 continue
             reused = " ".join(str(keys[k].value.scalar) for k in ("reuse", "may_reuse") if k in keys)
-            found["total"] *= int(fanout)
+            result["total"] *= int(fanout)
             for role in ("input", "output", "weight"):
                 if re.search(rf"\b{role}\b", reused):
-                    found[f"reuse_{role}"] *= int(fanout)
-    return found
+                    result[f"reuse_{role}"] *= int(fanout)
+    return result
 
 
 def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope) -> object:

@@ -127,27 +127,27 @@ class WrittenComponent:
 
     def variables(self, text: str) -> set[str] | None:
         """The rank variables of a set, alike in all Einsums that have them; None where it is none."""
-        found: set[str] = set()
+        result: set[str] = set()
         without: set[str] = set()
         for einsum in self.einsums.each():
             try:
                 members = self.einsums.variables(einsum, text, lambda name: self.kept.get(name, ""))
             except TextFault:
                 return None
-            found |= members
+            result |= members
             without |= set(einsum.rank_variables) - members
-        return None if found & without else found
+        return None if result & without else result
 
     def tensors(self, text: str) -> dict[tuple[str, str], int]:
         """(Einsum, tensor) of a set -> bits of its values: an output of one may be an input of the next."""
-        found: dict[tuple[str, str], int] = {}
+        result: dict[tuple[str, str], int] = {}
         for einsum in self.einsums.each():
             try:
                 members = self.einsums.members(einsum, text, lambda name: self.kept.get(name, ""))
             except TextFault:
                 continue
-            found.update(((einsum.name, t), einsum.access_of(t).bits_per_value) for t in members)
-        return found
+            result.update(((einsum.name, t), einsum.access_of(t).bits_per_value) for t in members)
+        return result
 
 
 _FREE = (
@@ -275,17 +275,17 @@ def _tensors(
     table = part.table.table("tensors")
     if table is None:
         return "All", {}
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for key in ("keep", "may_keep"):
         node = table.take(key)
         if node is not None and node.scalar is not None:
-            found[key] = part.set_text(reading, node)
+            result[key] = part.set_text(reading, node)
     once = table.take("no_refetch_from_above")
     if once is not None and once.scalar is not None and part.kind == "Memory":
         rule_at(explore, "memories", part.name)["no_refetch"] = part.set_text(reading, once)
     leave_rest(table)
-    texts = [f"({found[k]})" for k in ("keep", "may_keep") if k in found]
-    return " | ".join(texts) or "All", found
+    texts = [f"({result[k]})" for k in ("keep", "may_keep") if k in result]
+    return " | ".join(texts) or "All", result
 
 
 @dataclass(frozen=True)
@@ -332,18 +332,18 @@ def _ratios(
     """Bits of a value here over those in the workload, of every tensor of the component."""
     given = part.table.take("bits_per_value")
     scaled = part.table.take("bits_per_value_scale")
-    found: dict[tuple[str, str], Fraction] = {}
+    result: dict[tuple[str, str], Fraction] = {}
     for node, absolute in ((given, True), (scaled, False)):
         for entry in (node.entries if node is not None else None) or ():
             members = part.tensors(entry.key)
-            concerned = [t for t in members if t in widths and t not in found]
+            concerned = [t for t in members if t in widths and t not in result]
             if not concerned:
                 continue
             value = part.number(reading, entry.value, "bits_per_value")
             for tensor in concerned if value else ():
                 bits = Fraction(str(value))
-                found[tensor] = bits / widths[tensor] if absolute else bits
-    return {t: found.get(t, Fraction(1)) for t in widths}, given or scaled
+                result[tensor] = bits / widths[tensor] if absolute else bits
+    return {t: result.get(t, Fraction(1)) for t in widths}, given or scaled
 
 
 def _widths(reading: Reading, part: WrittenComponent) -> list[list[str]]:
@@ -351,11 +351,11 @@ def _widths(reading: Reading, part: WrittenComponent) -> list[list[str]]:
     widths = part.tensors(keep_of(part.table.node))
     ratios, _ = _ratios(reading, part, widths)
     counted = part.table.node.entry("values_per_action") is not None
-    found: dict[tuple[Fraction, int], set[str]] = {}
+    result: dict[tuple[Fraction, int], set[str]] = {}
     for (einsum, tensor), ratio in ratios.items():
         bits = widths[einsum, tensor] if counted else 0
-        found.setdefault((ratio, bits), set()).add(tensor)
-    return [sorted(names) for names in found.values()]
+        result.setdefault((ratio, bits), set()).add(tensor)
+    return [sorted(names) for names in result.values()]
 
 
 def _values(
@@ -365,16 +365,16 @@ def _values(
     node = part.table.take("values_per_action")
     if node is None:
         return None
-    found: set[Fraction] = set()
+    result: set[Fraction] = set()
     for entry in node.entries or ():
         if set(part.tensors(entry.key)) & set(widths):
-            found.add(Fraction(str(part.number(reading, entry.value, "values_per_action", 1) or 1)))
+            result.add(Fraction(str(part.number(reading, entry.value, "values_per_action", 1) or 1)))
     if node.entries is None:
-        found.add(Fraction(str(part.number(reading, node, "values_per_action", 1) or 1)))
-    if len(found) > 1:
+        result.add(Fraction(str(part.number(reading, node, "values_per_action", 1) or 1)))
+    if len(result) > 1:
         why, remedy = "it differs among the tensors", "write one component per tensor"
         part.leave(reading, node, "values_per_action", why, remedy, "counts of actions", True)
-    return max(found) if found else None
+    return max(result) if result else None
 
 
 def _size(reading: Reading, part: WrittenComponent, fields: dict[str, object], factor: ValueScale) -> None:
@@ -403,27 +403,27 @@ def _read_first(reading: Reading, part: WrittenComponent, fields: dict[str, obje
 
 
 def _scales(reading: Reading, part: WrittenComponent) -> dict[str, float]:
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     keys = ("energy_scale", "leak_power_scale", "area_scale", "throughput_scale", "latency_scale")
     for key in keys:
         node = part.table.take(key)
         value = part.number(reading, node, key) if node is not None else None
-        found[key] = 1.0 if value is None else float(value)
+        result[key] = 1.0 if value is None else float(value)
     for key in ("leak_power_scale", "area_scale", "throughput_scale"):
-        found[key] *= part.instances
+        result[key] *= part.instances
     parallel = part.table.take("n_parallel_instances")
     if parallel is not None:
         value = part.number(reading, parallel, "n_parallel_instances", 1) or 1
         for key in ("leak_power_scale", "area_scale", "throughput_scale"):
-            found[key] *= float(value)
-    return found
+            result[key] *= float(value)
+    return result
 
 
 def _actions(
     reading: Reading, part: WrittenComponent, factor: ValueScale, scales: Mapping[str, float], model: str
 ) -> dict[str, dict[str, object]]:
     """Actions by name, priced per bit, per whole action where the file counts them, or per operation."""
-    found: dict[str, dict[str, object]] = {}
+    result: dict[str, dict[str, object]] = {}
     free = model == "Dummy"
     given = part.table.take("bits_per_action")
     moved = part.number(reading, given, "bits_per_action") if given is not None else None
@@ -460,11 +460,11 @@ def _actions(
             one["energy"] = energy if "bits_per_action" in one else energy / float(each)
         if throughput is not None and throughput != math.inf:
             one["throughput"] = plain_number(throughput * float(each))
-        found[name] = one
-    if not found and not free and part.kind != "Container":
+        result[name] = one
+    if not result and not free and part.kind != "Container":
         what = f"no actions are given for {part.name}: they are free"
         reading.note(part.table.node, what, _PRICE, part.table.path)
-    return found
+    return result
 
 
 _PRICE = "add `energy:` and `throughput:` to its actions, or name an `energy_model:` (docs/energy_models.md)"

@@ -37,10 +37,10 @@ class Einsums:
         self, einsum: Einsum, text: str, kept: Callable[[str], str] = lambda name: ""
     ) -> frozenset[str]:
         """The rank variables of one Einsum that a set has: TextFault for a set of tensors."""
-        found = evaluate_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
-        if found.kind == "tensors":
+        result = evaluate_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
+        if result.kind == "tensors":
             raise TextFault("the expression gives tensors, not rank variables", 0, "append .rank_variables")
-        return found.members
+        return result.members
 
     def _scope(self, einsum: Einsum, kept: Callable[[str], str], open_names: tuple[str, ...]) -> SetScope:
         tensors = einsum.tensors
@@ -69,8 +69,8 @@ class Einsums:
             return None
 
         def component(name: str) -> frozenset[str] | None:
-            found = renamed(name)
-            return None if found is None else found.members
+            result = renamed(name)
+            return None if result is None else result.members
 
         known = frozenset(t for e in self.cascade for t in e.tensors)
         variables = {t: frozenset(einsum.access_of(t).variables) for t in tensors}

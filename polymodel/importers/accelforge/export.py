@@ -42,7 +42,7 @@ def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
 def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
     """The same as files: name -> YAML."""
     refuse_lacking(_lacking(spec), allow)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     cascade = tree = None
     names: dict[str, dict[str, str]] = {}
     if spec.raw_workload is not None:
@@ -50,15 +50,15 @@ def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
         cascade = replace(spec.workload, einsums=tuple(_from_zero(e) for e in spec.workload))
         names = _names_apart(cascade)
         cascade = replace(cascade, einsums=tuple(_renamed(e, names[e.name]) for e in cascade))
-        found["workload.yaml"] = dump({"workload": _workload(cascade)}, WIDTH)
+        result["workload.yaml"] = dump({"workload": _workload(cascade)}, WIDTH)
     if spec.raw_arch is not None:
         nodes = [_component(c) for c in spec.arch.components]
-        found["arch.yaml"] = dump({"arch": {"nodes": nodes}}, WIDTH)
+        result["arch.yaml"] = dump({"arch": {"nodes": nodes}}, WIDTH)
     if spec.mapping is not None:
         tree = _written(spec.mapping, spec.workload, names)
-        found["mapping.yaml"] = mapping_to_yaml(tree).removeprefix("schema_version: 1\n")
-    _check(spec, cascade, tree, "\n".join(found.values()))
-    return found
+        result["mapping.yaml"] = mapping_to_yaml(tree).removeprefix("schema_version: 1\n")
+    _check(spec, cascade, tree, "\n".join(result.values()))
+    return result
 
 
 def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
@@ -88,78 +88,78 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     if cascade.rank_sizes:
-        found["rank_sizes"] = dict(cascade.rank_sizes)
-    found["einsums"] = [_einsum(e) for e in cascade]
-    return found
+        result["rank_sizes"] = dict(cascade.rank_sizes)
+    result["einsums"] = [_einsum(e) for e in cascade]
+    return result
 
 
 def _einsum(einsum: Einsum) -> dict[str, object]:
-    found: dict[str, object] = {"name": einsum.name}
+    result: dict[str, object] = {"name": einsum.name}
     if einsum.is_copy:
-        found["is_copy_operation"] = True
+        result["is_copy_operation"] = True
     if einsum.n_instances != 1:
-        found["n_instances"] = einsum.n_instances
-    found["iteration_space_shape"] = [str(c) for c in einsum.constraints]
-    found["tensor_accesses"] = [_access(a) for a in einsum.accesses]
-    found["renames"] = {n: " | ".join(sorted(members)) or "Nothing" for n, members in einsum.renames}
-    return found
+        result["n_instances"] = einsum.n_instances
+    result["iteration_space_shape"] = [str(c) for c in einsum.constraints]
+    result["tensor_accesses"] = [_access(a) for a in einsum.accesses]
+    result["renames"] = {n: " | ".join(sorted(members)) or "Nothing" for n, members in einsum.renames}
+    return result
 
 
 def _access(access: TensorAccess) -> dict[str, object]:
     projection = {r: str(e) for r, e in zip(access.ranks, access.projection, strict=True)}
-    found: dict[str, object] = {"name": access.tensor, "projection": projection}
+    result: dict[str, object] = {"name": access.tensor, "projection": projection}
     if access.output:
-        found["output"] = True
-    found["bits_per_value"] = access.bits_per_value
+        result["output"] = True
+    result["bits_per_value"] = access.bits_per_value
     if access.persistent:
-        found["persistent"] = True
+        result["persistent"] = True
     if access.backing_scale != 1:
-        found["backing_storage_size_scale"] = float(access.backing_scale)
-    return found
+        result["backing_storage_size_scale"] = float(access.backing_scale)
+    return result
 
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
     if part.kind not in _TAGS:
         raise Refused(f"AccelForge has no {part.kind}, as {part.name} is", "leave it out of the export")
-    found: dict[str, object] = {"name": part.name}
+    result: dict[str, object] = {"name": part.name}
     if part.stores:
-        found["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
+        result["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
     if part.read_first:
-        found["skip_initial_output_write"] = False
+        result["skip_initial_output_write"] = False
     if part.spatial:
-        found["spatial"] = [_fanout(d) for d in part.spatial]
+        result["spatial"] = [_fanout(d) for d in part.spatial]
     if part.acts:
-        found |= {"leak_power": part.leak_power, "area": part.area}
+        result |= {"leak_power": part.leak_power, "area": part.area}
     tensors = {
         k: rule.text for k, rule in (("keep", part.keep), ("may_keep", part.may_keep)) if rule is not None
     }
     if tensors:
-        found["tensors"] = tensors
+        result["tensors"] = tensors
     if part.ports == "separate":
-        found["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
+        result["total_latency"] = "max(a.n_calls / a.throughput for a in actions)"
     actions = [_action(part.action(name)) for name in KINDS[part.kind].actions]
     if part.passes:
-        actions, found["direction"] = _direction(actions)
+        actions, result["direction"] = _direction(actions)
     if actions:
-        found["actions"] = actions
-    return _TAGS[part.kind], found
+        result["actions"] = actions
+    return _TAGS[part.kind], result
 
 
 def _fanout(dim: FanoutDim) -> dict[str, object]:
-    found: dict[str, object] = {"name": dim.name, "fanout": dim.fanout}
-    return found if dim.may_reuse is None else {**found, "may_reuse": dim.may_reuse.text}
+    result: dict[str, object] = {"name": dim.name, "fanout": dim.fanout}
+    return result if dim.may_reuse is None else {**result, "may_reuse": dim.may_reuse.text}
 
 
 def _action(action: ActionCost) -> dict[str, object]:
     throughput: object = "inf" if math.isinf(action.throughput) else action.throughput
     bits = action.bits_per_action
-    found: dict[str, object] = {"name": action.name, "energy": action.energy}
+    result: dict[str, object] = {"name": action.name, "energy": action.energy}
     if bits is not None:
-        found["bits_per_action"] = bits
+        result["bits_per_action"] = bits
         throughput = throughput if isinstance(throughput, str) else action.throughput / bits
-    return {**found, "throughput": throughput, "latency": 0}
+    return {**result, "throughput": throughput, "latency": 0}
 
 
 def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]:
@@ -185,7 +185,7 @@ def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
     """New names of rank variables, by Einsum: there a name has one range of values in all Einsums."""
     ranges: dict[str, tuple[int, int]] = {}
     taken = {v for e in cascade for v in e.rank_variables}
-    found: dict[str, dict[str, str]] = {e.name: {} for e in cascade}
+    result: dict[str, dict[str, str]] = {e.name: {} for e in cascade}
     for einsum in cascade:
         for name, bound in zip(einsum.rank_variables, einsum.bounds, strict=True):
             if ranges.setdefault(name, bound) != bound:
@@ -193,8 +193,8 @@ def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
                 while new in taken:
                     new += "_"
                 taken.add(new)
-                found[einsum.name][name] = new
-    return found
+                result[einsum.name][name] = new
+    return result
 
 
 def _from_zero(einsum: Einsum) -> Einsum:

@@ -17,7 +17,7 @@ _RELATIONS = ("==", "<=", ">=", "<", ">")
 def spatial_of(
     reading: Reading, part: WrittenComponent, explore: dict[str, object]
 ) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     for j, node in enumerate(part.table.items("spatial")):
         table = KeyedTable(reading, node, f"{part.table.path}.spatial[{j}]", part.name)
         fields: dict[str, object] = {"name": table.text("name")}
@@ -47,34 +47,34 @@ def spatial_of(
             share = float(least) if least < 1 else "max"
             rules.setdefault(part.name, {})[str(fields["name"])] = share
         leave_rest(table)
-        found.append(fields)
-    return found
+        result.append(fields)
+    return result
 
 
 def rule_at(explore: dict[str, object], *path: str) -> dict[str, object]:
     """The table of an exploration's rule at a place, made where it is missing."""
-    found = explore
+    result = explore
     for name in path:
-        inner = found.setdefault(name, {})
+        inner = result.setdefault(name, {})
         assert isinstance(inner, dict)
-        found = inner
-    return found
+        result = inner
+    return result
 
 
 def _loop_bounds(reading: Reading, part: WrittenComponent, spatial: KeyedTable) -> dict[str, str]:
     """Rank variable -> its factor over a fanout, of `loop_bounds`: sets of rank variables and a number."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for node in spatial.items("loop_bounds"):
         table = KeyedTable(reading, node, f"{spatial.path}.loop_bounds", part.name)
         expression, operator, value = (table.take(k) for k in ("expression", "operator", "value"))
         number = part.number(reading, value, "value") if value is not None else None
         relation = str(operator.scalar) if operator is not None else ""
         variables = part.variables(str(expression.scalar)) if expression is not None else None
-        if number is None or relation not in _RELATIONS or variables is None or found.keys() & variables:
+        if number is None or relation not in _RELATIONS or variables is None or result.keys() & variables:
             why = "here a factor of each rank variable is bounded, alike in all Einsums that have it"
             part.leave(reading, node, "loop_bounds", why, "write `factors:` of the fanout in `explore:`")
             continue
         shift = {"<": -1, ">": 1}.get(relation, 0)
         sign = {"==": "=", "<": "<=", ">": ">="}.get(relation, relation)
-        found |= {v: f"{sign} {int(number) + shift}" for v in sorted(variables)}
-    return found
+        result |= {v: f"{sign} {int(number) + shift}" for v in sorted(variables)}
+    return result

@@ -27,9 +27,9 @@ def mapping_of(reading: Reading, node: YamlNode) -> list[tuple[str, dict[str, ob
     """The nodes of the tree."""
     table = KeyedTable(reading, node, "mapping")
     table.take("version")
-    found = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
+    result = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
     leave_rest(table)
-    return found
+    return result
 
 
 def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[tuple[str, dict[str, object]]]:

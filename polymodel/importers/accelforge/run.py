@@ -56,9 +56,9 @@ def import_accelforge(
         reading.note(None, fault.message, fault.remedy)
     reading.faults.found[:0] = document.faults.found
     reading.faults.raise_if_any()
-    found = _read(reading, sections)
+    result = _read(reading, sections)
     reading.faults.raise_if_any()
-    return reading.imported("AccelForge", listed, found, allow)
+    return reading.imported("AccelForge", listed, result, allow)
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Sections:
 def _sections(
     files: Sequence[File], variables: Mapping[str, object], document: Document, reading: Reading
 ) -> _Sections:
-    found = _Sections()
+    result = _Sections()
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of AccelForge's YAML files"))
     for file in files:
@@ -83,16 +83,16 @@ def _sections(
             continue
         for entry in root.entries or ():
             if entry.key == "variables":
-                found.variables |= {e.key: raw(e.value) for e in entry.value.entries or ()}
+                result.variables |= {e.key: raw(e.value) for e in entry.value.entries or ()}
             elif entry.key in _READ:
-                if entry.key in found.nodes:
+                if entry.key in result.nodes:
                     what = f"`{entry.key}` of the file before is replaced by this one"
                     reading.note(entry.value, what, "", entry.key)
-                found.nodes[entry.key] = entry.value
+                result.nodes[entry.key] = entry.value
             elif entry.key in _STEERING:
                 why, remedy = reason(entry.key)
                 reading.leave(entry.value, entry.key, why, remedy)
-    return found
+    return result
 
 
 def _root(file: File, variables: Mapping[str, object], document: Document) -> YamlNode | None:
@@ -139,30 +139,30 @@ def _known(root: YamlNode, file: File, reading: Reading) -> bool:
 
 
 def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
-    found: dict[str, object] = {"schema_version": 1}
+    result: dict[str, object] = {"schema_version": 1}
     scope = Scope(sections.variables)
     nodes = sections.nodes
     workload = workload_of(reading, nodes.get("workload"), nodes.get("renames"), scope)
     if len(reading.faults):
-        return found
+        return result
     _expected(reading, workload.sections, nodes)
-    found |= workload.sections
-    if "renames" in found and "workload" not in found:
+    result |= workload.sections
+    if "renames" in result and "workload" not in result:
         reading.note(nodes["renames"], "renames without a workload are left to the workload", "", "renames")
         if set(nodes) > {"renames"}:
-            del found["renames"]
+            del result["renames"]
     if "arch" in nodes:
         einsums = _einsums(workload.sections, reading, nodes["arch"])
         sparse = targets_of(reading, nodes.get("sparse_optimizations"))
         machine = arch_of(reading, nodes["arch"], scope, einsums, sparse)
         if "mapping" in nodes and einsums.given:
             _permit(reading, nodes["mapping"], machine, einsums)
-        found["arch"] = {"nodes": machine.nodes}
+        result["arch"] = {"nodes": machine.nodes}
         if machine.explore and len(reading.faults) == 0:
-            found["explore"] = machine.explore
+            result["explore"] = machine.explore
     if "mapping" in nodes:
-        found["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"])}
-    return found
+        result["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"])}
+    return result
 
 
 def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums: Einsums) -> None:
@@ -178,11 +178,11 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
     known = {t for e in einsums.each() for t in e.tensors}
 
     def members(text: object) -> set[str]:
-        found: set[str] = set()
+        result: set[str] = set()
         for einsum in einsums.each():
             with suppress(TextFault):  # told where the machine is read
-                found |= einsums.members(einsum, str(text), lambda name: kept.get(name, ""))
-        return found
+                result |= einsums.members(einsum, str(text), lambda name: kept.get(name, ""))
+        return result
 
     for tag, fields in machine.nodes:
         texts, name = _rule(fields), str(fields["name"])
@@ -204,8 +204,8 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
 
 def _rule(fields: Mapping[str, object]) -> dict[str, object]:
     """What `tensors:` of a component says."""
-    found = fields.get("tensors")
-    return found if isinstance(found, dict) else {}
+    result = fields.get("tensors")
+    return result if isinstance(result, dict) else {}
 
 
 def _nodes_below(node: YamlNode) -> Iterator[YamlNode]:

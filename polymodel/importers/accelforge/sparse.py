@@ -26,18 +26,18 @@ _KINDS = {"gating": "gate", "skipping": "skip", "position_skipping": "skip", "sp
 
 def targets_of(reading: Reading, node: YamlNode | None) -> dict[str, list[YamlNode]]:
     """The section by the names of components."""
-    found: dict[str, list[YamlNode]] = {}
+    result: dict[str, list[YamlNode]] = {}
     if node is None:
-        return found
+        return result
     table = KeyedTable(reading, node, "sparse_optimizations")
     for one in table.items("targets"):
         name = one.entry("target")
         if name is None:
             reading.fault(one, "a target has a name", "add `target: COMPONENT`", table.path)
         else:
-            found.setdefault(str(name.value.scalar), []).append(one)
+            result.setdefault(str(name.value.scalar), []).append(one)
     leave_rest(table)
-    return found
+    return result
 
 
 def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
@@ -60,14 +60,14 @@ def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
         if table is not part.table:
             table.take("target")
             leave_rest(table)
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     if formats:
-        found["format"] = formats
+        result["format"] = formats
     if actions:
-        found["actions"] = actions
-    if found and part.kind == "Memory":
-        found["dense_outputs"] = "Outputs"  # there an output moves unless an action on it says otherwise
-    return found
+        result["actions"] = actions
+    if result and part.kind == "Memory":
+        result["dense_outputs"] = "Outputs"  # there an output moves unless an action on it says otherwise
+    return result
 
 
 def _format(reading: Reading, part: WrittenComponent, table: KeyedTable) -> dict[str, object]:

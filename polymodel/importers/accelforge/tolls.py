@@ -40,14 +40,14 @@ def directions_of(reading: Reading, part: WrittenComponent) -> list[tuple[str, s
     if node is None:
         return [("up_and_down", "")]
     given = [(e.key, e.value) for e in node.entries] if node.entries is not None else [("", node)]
-    found = []
+    result = []
     for text, value in given:
         word = str(value.scalar)
         if word not in ("up", "down", "up_and_down"):
             what = f"{word[:40]} is not a direction"
             reading.fault(value, what, "up, down or up_and_down", part.table.path)
-        found.append((word, text))
-    return found
+        result.append((word, text))
+    return result
 
 
 def tolls_of(

@@ -152,14 +152,14 @@ def numbers_in(given: object) -> list[float]:
     text = str(given).strip()[:MOST_TEXT]
     if re.sub(r"[()+\s]", "", _LIST.sub("", text)):
         raise NoValue(text[:40])
-    found: list[float] = []
+    result: list[float] = []
     for match in _LIST.finditer(text):
         try:
             values = [float(v) for v in match[1].split(",") if v.strip()]
         except ValueError as error:
             raise NoValue(text[:40]) from error
-        found += values * int(match[2] or 1)
-    return found
+        result += values * int(match[2] or 1)
+    return result
 
 
 def _blamed(text: str, known: Mapping[str, object], fault: TextFault) -> str:

@@ -62,53 +62,53 @@ def workload_of(
     reading: Reading, workload: YamlNode | None, renames: YamlNode | None, scope: Scope
 ) -> WorkloadSections:
     """Both sections; one of them may be missing."""
-    found = WorkloadSections()
+    result = WorkloadSections()
     shapes: list[ConditionScope] = []
     if workload is not None:
-        found.sections["workload"] = _workload(
+        result.sections["workload"] = _workload(
             reading, KeyedTable(reading, workload, "workload"), scope, shapes
         )
     if renames is not None:
         table = _renames(reading, KeyedTable(reading, renames, "renames"), scope, shapes)
         if table:
-            found.sections["renames"] = {"einsums": table}
-    return found
+            result.sections["renames"] = {"einsums": table}
+    return result
 
 
 def _workload(
     reading: Reading, table: KeyedTable, scope: Scope, shapes: list[ConditionScope]
 ) -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     table.take("version")
     if "name" in table:
-        found["name"] = table.text("name")
+        result["name"] = table.text("name")
     sizes = table.table("rank_sizes")
     if sizes is not None:
-        found["rank_sizes"] = _sizes(reading, sizes, scope)
+        result["rank_sizes"] = _sizes(reading, sizes, scope)
     bounds = table.take("iteration_space_shape") or table.take("shape")
     table.take("shape")
     if bounds is not None:
-        found["iteration_space_shape"] = {e.key: str(e.value.scalar) for e in bounds.entries or ()}
+        result["iteration_space_shape"] = {e.key: str(e.value.scalar) for e in bounds.entries or ()}
     bits = table.table("bits_per_value")
     if bits is not None:
-        found["bits_per_value"] = _numbers(reading, bits, scope)
+        result["bits_per_value"] = _numbers(reading, bits, scope)
     persistent = table.take("persistent_tensors")
     if persistent is not None and persistent.scalar is not None:
-        found["persistent_tensors"] = str(persistent.scalar)
+        result["persistent_tensors"] = str(persistent.scalar)
     if "n_instances" in table:
         node = table.take("n_instances")
-        found["n_instances"] = _whole(reading, node, scope, table.path) if node is not None else 1
+        result["n_instances"] = _whole(reading, node, scope, table.path) if node is not None else 1
     einsums = []
     for i, node in enumerate(table.items("einsums")):
         one = _einsum(reading, node, f"workload.einsums[{i}]", scope)
         if one is not None:
             einsums.append(one)
             shapes.append(_shape(one))
-    found["einsums"] = einsums
+    result["einsums"] = einsums
     for entry in table.rest:
         why, remedy = "a workload here has no such key", "check that the counts do not need it"
         reading.leave(entry.value, entry.key, why, remedy, table.path, changes="counts", refused=True)
-    return found
+    return result
 
 
 def _sizes(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Value]:
@@ -139,32 +139,32 @@ def _einsum(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object
     if node.kind == "scalar":
         return _parsed(reading, node, str(node.scalar), path)
     table = KeyedTable(reading, node, path, "")
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     text = table.take("einsum")
     if text is not None:
         parsed = _parsed(reading, text, str(text.scalar), f"{path}.einsum")
         if parsed is None:
             return None
-        found.update(parsed)
+        result.update(parsed)
     if "name" in table:
-        found["name"] = table.text("name")
+        result["name"] = table.text("name")
     accesses = table.items("tensor_accesses")
     if accesses:
-        found["tensor_accesses"] = _accesses(reading, accesses, path, scope, found)
+        result["tensor_accesses"] = _accesses(reading, accesses, path, scope, result)
     for key in _EINSUM_KEYS:
         value = table.take(key)
         if value is not None and not (value.kind == "scalar" and value.scalar is None):
-            found[key] = plain(value)
+            result[key] = plain(value)
     words = {what: table.text(f"{what}_op") for what in ("map", "reduce")}
-    if any(words.values()) and "operations" not in found:
-        found["operations"] = {what: word for what, word in words.items() if word}
+    if any(words.values()) and "operations" not in result:
+        result["operations"] = {what: word for what, word in words.items() if word}
     renames = table.take("renames")
     if renames is not None:
-        found["renames"] = _table_of_renames(reading, renames, f"{path}.renames", scope)
+        result["renames"] = _table_of_renames(reading, renames, f"{path}.renames", scope)
     for entry in table.rest:
         why, remedy = "an Einsum here has no such key", "check that the counts do not need it"
         reading.leave(entry.value, entry.key, why, remedy, path, changes="counts", refused=True)
-    return found
+    return result
 
 
 def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str, object] | None:
@@ -183,10 +183,10 @@ def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str,
             reading.note(node, f"{tensor} stands twice alike: it is read once per operation", "", path)
         else:
             accesses.append(access)
-    found: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
+    result: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
     if parsed.joined == "+":
-        found["operations"] = {"map": "add"}
-    return found
+        result["operations"] = {"map": "add"}
+    return result
 
 
 def _projection(ranks: Mapping[str, object]) -> object:
@@ -202,7 +202,7 @@ def _accesses(
 ) -> list[dict[str, object]]:
     """Full accesses; of an Einsum that is written as text too, they add keys to its tensors."""
     before = einsum.get("tensor_accesses")
-    found: list[dict[str, object]] = list(before) if isinstance(before, list) else []
+    result: list[dict[str, object]] = list(before) if isinstance(before, list) else []
     for j, node in enumerate(nodes):
         below = f"{path}.tensor_accesses[{j}]"
         table = KeyedTable(reading, node, below)
@@ -216,16 +216,16 @@ def _accesses(
         for entry in table.rest:
             why, remedy = "a tensor access here has no such key", "check that the counts do not need it"
             reading.leave(entry.value, entry.key, why, remedy, below, changes="counts", refused=True)
-        same = next((a for a in found if a.get("name") == access.get("name") and "output" not in a), None)
+        same = next((a for a in result if a.get("name") == access.get("name") and "output" not in a), None)
         if same is not None and "projection" not in access:
             same.update(access)
-        elif access in found:
+        elif access in result:
             reading.note(
                 node, f"{access.get('name')} stands twice alike: it is read once per operation", "", below
             )
         else:
-            found.append(access)
-    return found
+            result.append(access)
+    return result
 
 
 def _shape(einsum: object) -> ConditionScope:
@@ -240,7 +240,7 @@ def _renames(
     reading: Reading, table: KeyedTable, scope: Scope, shapes: Sequence[ConditionScope]
 ) -> list[dict[str, object]]:
     """`renames:`; entries with conditions are written per Einsum, with the side that holds there."""
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     produced = frozenset(t for s in shapes for t in s.outputs)
     for i, node in enumerate(table.items("einsums")):
         entry = KeyedTable(reading, node, f"renames.einsums[{i}]")
@@ -258,7 +258,7 @@ def _renames(
                 value = entry.take(key)
                 if value is not None:
                     one[key] = _table_of_renames(reading, value, entry.below(key), inner)
-            found.append(one)
+            result.append(one)
         entry.seen.update(("name", "tensor_accesses", "rank_variables"))
         for rest in entry.rest:
             why = "renames here have no such key"
@@ -266,7 +266,7 @@ def _renames(
                 rest.value, rest.key, why, "write it per Einsum", entry.path, changes="names", refused=True
             )
     table.seen.add("einsums")
-    return found
+    return result
 
 
 def scope_of(scope: Scope, shape: ConditionScope, produced: frozenset[str]) -> Scope:
@@ -288,7 +288,7 @@ def _table_of_renames(reading: Reading, node: YamlNode, path: str, scope: Scope)
     """Renames as a table name -> set, or as a list with expected counts."""
     if node.entries is not None:
         return {e.key: _set(reading, e.value, f"{path}.{e.key}", scope) for e in node.entries}
-    found = []
+    result = []
     for j, item in enumerate(flat(node)):
         table = KeyedTable(reading, item, f"{path}[{j}]")
         source = table.take("source")
@@ -298,8 +298,8 @@ def _table_of_renames(reading: Reading, node: YamlNode, path: str, scope: Scope)
         count = table.take("expected_count")
         if count is not None and count.scalar is not None:
             one["expected_count"] = _whole(reading, count, scope, table.below("expected_count"))
-        found.append(one)
-    return found
+        result.append(one)
+    return result
 
 
 def _set(reading: Reading, node: YamlNode, path: str, scope: Scope) -> str:

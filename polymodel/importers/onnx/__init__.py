@@ -143,11 +143,11 @@ def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     groups: dict[tuple[str, str], list[str]] = {}
     for note in notes:
         groups.setdefault((note.message, note.remedy), []).append(note.path)
-    found = []
+    result = []
     for (message, remedy), paths in groups.items():
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        found.append(Diagnostic(message, remedy, ", ".join(paths[:3]) + more, notes[0].place))
-    return tuple(found)
+        result.append(Diagnostic(message, remedy, ", ".join(paths[:3]) + more, notes[0].place))
+    return tuple(result)
 
 
 def _remarks(b: Builder, origin: Origin) -> tuple[str, ...]:

@@ -84,5 +84,5 @@ def _heads(b: Builder, node: OnnxNode, name: str, heads: int, hint: str) -> Inde
         raise InvalidNode(
             f"{heads} heads do not divide a width of {view.shape[2]}", "check the number of heads"
         )
-    found = b.reshaped(node, view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
-    return b.slots.transposed(found, (0, 2, 1, 3))
+    result = b.reshaped(node, view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
+    return b.slots.transposed(result, (0, 2, 1, 3))

@@ -87,10 +87,10 @@ class Axes:
 
     def _cuts(self, leaves: Sequence[int]) -> list[int]:
         """Elements in the last 0, 1, 2, ... leaves."""
-        found = [1]
+        result = [1]
         for leaf in reversed(leaves):
-            found.append(found[-1] * self._size[leaf])
-        return found
+            result.append(result[-1] * self._size[leaf])
+        return result
 
     def _split_one(self, leaves: Sequence[int], cuts: Sequence[int]) -> bool:
         below = 1

@@ -195,17 +195,17 @@ class Builder:
                 if not self.axes.unify(self.slots.of(known), self.slots.of(slots)):
                     raise Misfit(place)
         table: dict[str, Affine] = {}
-        found: dict[Hashable, tuple[str, ...]] = {}
+        result: dict[Hashable, tuple[str, ...]] = {}
         fine = [self.slots.refined(view) for view, _ in operands]
         for view, (_, labels) in zip(fine, operands, strict=True):
             for slots, label in zip(view.dims, labels, strict=True):
                 if slots:
-                    same = found.setdefault(label, slots)
+                    same = result.setdefault(label, slots)
                     table |= {s: Affine.variable(t) for s, t in zip(slots, same, strict=True)}
         names = {s: t.terms[0][0] for s, t in table.items()}
         return [
             rewritten(v, table, tuple(tuple(names[s] for s in d) for d in v.dims), v.shape) for v in fine
-        ], found
+        ], result
 
     def einsum(
         self,
@@ -321,19 +321,19 @@ class Builder:
         """The view as a tensor of its own, filled by a copy Einsum."""
         out = self.fresh(f"{view.tensor}_copy")
         labels = list(range(len(view.dims)))
-        found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
+        result = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
         self.note(node, f"{view.tensor} is copied to {out}: {why}")
-        return found
+        return result
 
     def indexed(
         self, node: OnnxNode, view: IndexView, change: Callable[[IndexView], IndexView | None]
     ) -> IndexView:
         """`change` of a view, or of its copy where the index of the view is spread over several ranks."""
-        found = change(view)
-        if found is None:
-            found = change(self.copied(node, view))
-        assert found is not None
-        return found
+        result = change(view)
+        if result is None:
+            result = change(self.copied(node, view))
+        assert result is not None
+        return result
 
     def recut(self, node: OnnxNode, view: IndexView, start: int, end: int, shape: Sequence[int]) -> IndexView:
         """A copy whose dimensions from `start` to `end` can be cut anew: each of `shape` takes whole ones."""
@@ -350,17 +350,17 @@ class Builder:
             scatter[f"new{k}"] = Scatter(size, "", tuple(steps))
             made.append(f"new{k}")
         results = [*labels[:start], *made, *labels[end:]]
-        found = self.einsum(node, out, results, [(view, labels)], name=out, copy=True, scatter=scatter)
+        result = self.einsum(node, out, results, [(view, labels)], name=out, copy=True, scatter=scatter)
         self.note(node, f"{view.tensor} is copied to {out}: it is read in other parts than it is made")
-        return found
+        return result
 
     def reshaped(
         self, node: OnnxNode, view: IndexView, shape: Sequence[int], hints: Sequence[str]
     ) -> IndexView:
         """The view in another shape, of a copy where the two cut the elements otherwise."""
-        found = self.slots.reshaped(view, shape, hints)
-        if found is not None:
-            return found
+        result = self.slots.reshaped(view, shape, hints)
+        if result is not None:
+            return result
         same = [a == b for a, b in zip(view.shape, shape, strict=False)]
         head = (*same, False).index(False)
         tail = 0
@@ -375,10 +375,10 @@ class Builder:
 
     def fresh(self, name: str) -> str:
         """A name that no value of the graph has."""
-        found, k = name, 2
-        while found in self.tensors or self.known(found):
-            found, k = f"{name}_{k}", k + 1
-        return found
+        result, k = name, 2
+        while result in self.tensors or self.known(result):
+            result, k = f"{name}_{k}", k + 1
+        return result
 
     def alias(self, name: str, view: IndexView) -> None:
         """A value that is another one, seen differently."""

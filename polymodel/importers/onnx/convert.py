@@ -119,9 +119,9 @@ def _check_results(b: Builder, node: OnnxNode, read: set[str]) -> None:
 
 def handler(node: OnnxNode) -> Handler:
     """What converts the node. Raises Unsupported where nothing does."""
-    found = OTHERS.get((node.domain, node.op)) or (HANDLERS.get(node.op) if not node.domain else None)
-    if found is not None:
-        return found
+    result = OTHERS.get((node.domain, node.op)) or (HANDLERS.get(node.op) if not node.domain else None)
+    if result is not None:
+        return result
     if node.domain == BODY:
         raise Unsupported("it runs a graph of its own, as often as data says", "export without it")
     if node.domain:

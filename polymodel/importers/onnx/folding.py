@@ -62,10 +62,10 @@ def folded(
         return None
     try:
         with np.errstate(all="ignore"):
-            found = _computed(node, [a for a in given if a is not None], given, types)
+            result = _computed(node, [a for a in given if a is not None], given, types)
     except (ValueError, IndexError, TypeError, ArithmeticError):
         return None  # the node is wrong, or means another thing than ours: it is looked at as data
-    return found if found is not None and found.size <= LARGEST else None
+    return result if result is not None and result.size <= LARGEST else None
 
 
 def _constant(node: OnnxNode) -> Array | None:

@@ -22,14 +22,14 @@ def fused(
     for e in einsums:
         for line in e.inputs:
             reads[line.tensor] = reads.get(line.tensor, 0) + 1
-    found: dict[str, Lowered] = {}  # the place in the order is the maker's, as later Einsums read its result
+    result: dict[str, Lowered] = {}  # the place in the order is the maker's, as later Einsums read its result
     place: dict[str, str] = {}  # result -> key of what makes it
     taken: list[tuple[Lowered, Lowered]] = []
     apart: list[Lowered] = []
     for e in einsums:
         source = _operand(e, weights)
         key = place.get(source.tensor) if source is not None else None
-        maker = found.get(key) if key is not None else None
+        maker = result.get(key) if key is not None else None
         whole = source is not None and reads[source.tensor] == 1 and source.tensor not in outputs
         if source is not None and key is not None and maker is not None and whole and not maker.copy:
             joined = _joined(maker, e, source, names)
@@ -37,10 +37,10 @@ def fused(
                 apart.append(e)
             elif joined is not None:
                 taken.append((e, maker))
-                found[key], place[e.output.tensor] = joined, key
+                result[key], place[e.output.tensor] = joined, key
                 continue
-        found[e.output.tensor], place[e.output.tensor] = e, e.output.tensor
-    return list(found.values()), taken, apart
+        result[e.output.tensor], place[e.output.tensor] = e, e.output.tensor
+    return list(result.values()), taken, apart
 
 
 def _operand(e: Lowered, weights: Collection[str]) -> AccessIndices | None:

@@ -33,21 +33,21 @@ class OnnxNode:
         return self.inputs[k] if k < len(self.inputs) else ""
 
     def whole(self, key: str, default: int) -> int:
-        found = self.attributes.get(key)
-        return found if isinstance(found, int) else default
+        result = self.attributes.get(key)
+        return result if isinstance(result, int) else default
 
     def real(self, key: str, default: float) -> float:
-        found = self.attributes.get(key)
-        return float(found) if isinstance(found, (int, float)) else default
+        result = self.attributes.get(key)
+        return float(result) if isinstance(result, (int, float)) else default
 
     def text(self, key: str, default: str) -> str:
-        found = self.attributes.get(key)
-        return found if isinstance(found, str) else default
+        result = self.attributes.get(key)
+        return result if isinstance(result, str) else default
 
     def int_list(self, key: str) -> list[int] | None:
         """An attribute that is a list of integers; None if the node does not have it."""
-        found = self.attributes.get(key)
-        return [int(v) for v in found if isinstance(v, int)] if isinstance(found, list) else None
+        result = self.attributes.get(key)
+        return [int(v) for v in result if isinstance(v, int)] if isinstance(result, list) else None
 
 
 @dataclass(frozen=True)

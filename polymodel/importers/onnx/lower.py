@@ -92,19 +92,19 @@ def digits(variables: Variables, expr: Affine, leaves: Sequence[int]) -> tuple[A
     """The index of each part of an axis, if the whole one is made of them; else None."""
     sizes = [variables.axes.size(leaf) for leaf in leaves]
     left, constant = dict(expr.terms), expr.constant
-    weight, found = 1, []
+    weight, result = 1, []
     for size in reversed(sizes):
         digit = constant // weight % size
         fitting = [v for v, c in left.items() if c == weight and variables.size(v) == size]
         if len(fitting) > 1 or (fitting and digit):
             return None
-        found.append(Affine.variable(fitting[0]) if fitting else Affine((), digit))
+        result.append(Affine.variable(fitting[0]) if fitting else Affine((), digit))
         if fitting:
             del left[fitting[0]]
         else:
             constant -= digit * weight
         weight *= size
-    return tuple(reversed(found)) if not left and not constant else None
+    return tuple(reversed(result)) if not left and not constant else None
 
 
 def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: BuiltEinsum) -> Lowered:

@@ -83,8 +83,8 @@ def decode_error() -> type[Exception]:
     """What protobuf, which onnx brings, raises for bytes that are not a message."""
     from importlib import import_module
 
-    found: type[Exception] = import_module("google.protobuf.message").DecodeError
-    return found
+    result: type[Exception] = import_module("google.protobuf.message").DecodeError
+    return result
 
 
 def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
@@ -289,14 +289,14 @@ def _numpy_name(onnx: Any, number: int) -> str:
 
 
 def _values(onnx: Any, graph: Any) -> tuple[dict[str, Value], dict[str, str]]:
-    found: dict[str, Value] = {}
+    result: dict[str, Value] = {}
     unknown: dict[str, str] = {}
     for tensor in graph.initializer:
         dtype = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-        found[tensor.name] = Value(tuple(tensor.dims), dtype, ("",) * len(tensor.dims))
+        result[tensor.name] = Value(tuple(tensor.dims), dtype, ("",) * len(tensor.dims))
     for values in (graph.input, graph.value_info, graph.output):
         for value in values:
-            if value.name in found:
+            if value.name in result:
                 continue
             kind = value.type.tensor_type
             if not value.type.HasField("tensor_type"):
@@ -313,8 +313,8 @@ def _values(onnx: Any, graph: Any) -> tuple[dict[str, Value], dict[str, str]]:
                 continue
             dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
             shape = tuple(d.dim_value for d in dims)
-            found[value.name] = Value(shape, dtype, tuple(d.dim_param for d in dims))
-    return found, {n: why for n, why in unknown.items() if n not in found}
+            result[value.name] = Value(shape, dtype, tuple(d.dim_param for d in dims))
+    return result, {n: why for n, why in unknown.items() if n not in result}
 
 
 def _node(onnx: Any, node: Any, opsets: Mapping[str, int]) -> OnnxNode:
@@ -341,8 +341,8 @@ def _attribute(onnx: Any, a: Any) -> Attribute:
     if a.type == kinds.STRINGS:
         return [v.decode("utf-8", "replace") for v in a.strings]
     if a.type == kinds.TENSOR and not _is_data(onnx, a.t):
-        found: Array = onnx.numpy_helper.to_array(a.t)
-        return found
+        result: Array = onnx.numpy_helper.to_array(a.t)
+        return result
     return None
 
 

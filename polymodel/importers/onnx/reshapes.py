@@ -17,12 +17,12 @@ from polymodel.importers.onnx.views import IndexView
 
 def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
     """The elements of a constant. Raises Unsupported where it is none."""
-    found = b.graph.constants.get(name)
-    if found is None:
+    result = b.graph.constants.get(name)
+    if result is None:
         raise Unsupported(
             f"its {what} ({name}) is not a constant that is in the file", f"export it with constant {what}"
         )
-    return [int(v) for v in found.ravel()]
+    return [int(v) for v in result.ravel()]
 
 
 def source_of(b: Builder, node: OnnxNode) -> IndexView:
@@ -57,7 +57,7 @@ def reshape(b: Builder, node: OnnxNode) -> None:
         axis = axis + len(shape) if axis < 0 else axis
         shape = [prod(shape[:axis]), prod(shape[axis:])]
     elif node.op == "Reshape":
-        shape = _wanted(b, node, shape)
+        shape = _target_shape(b, node, shape)
     else:
         axes = node.int_list("axes")
         if axes is None and node.input(1):
@@ -80,24 +80,24 @@ def reshape(b: Builder, node: OnnxNode) -> None:
     b.alias(node.outputs[0], reshaped(b, node, view, shape))
 
 
-def _wanted(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]:
+def _target_shape(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]:
     given = node.int_list("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
-    found = list(given or [])
-    if any(s < -1 for s in found) or found.count(-1) > 1:
+    result = list(given or [])
+    if any(s < -1 for s in result) or result.count(-1) > 1:
         raise InvalidNode(
-            f"its shape {found} is none: one size may be -1, the others are sizes", "check the shape"
+            f"its shape {result} is none: one size may be -1, the others are sizes", "check the shape"
         )
-    for k, size in enumerate(found):
+    for k, size in enumerate(result):
         if size == 0 and not node.whole("allowzero", 0):
             if k >= len(shape):
                 raise InvalidNode(
                     f"dimension {k} of its shape is 0, which its input does not have", "write a size"
                 )
-            found[k] = shape[k]
-    if -1 in found:
-        rest = prod(s for s in found if s != -1)
-        found[found.index(-1)] = prod(shape) // rest if rest else 0
-    return found
+            result[k] = shape[k]
+    if -1 in result:
+        rest = prod(s for s in result if s != -1)
+        result[result.index(-1)] = prod(shape) // rest if rest else 0
+    return result
 
 
 def reshaped(b: Builder, node: OnnxNode, view: IndexView, shape: Sequence[int]) -> IndexView:

@@ -83,12 +83,12 @@ def _sizes(sizes: Mapping[str, int]) -> list[str]:
 
 def _projection(line: AccessIndices, ranks: RankNames, names: Mapping[str, str]) -> str:
     table = {v: Affine.variable(n) for v, n in names.items()}
-    found = [
+    result = [
         (r, str(substituted(x, table))) for r, x in zip(ranks.ranks[line.tensor], line.exprs, strict=True)
     ]
-    if all(text.upper() == rank and text.islower() for rank, text in found):
-        return "[" + ", ".join(text for _, text in found) + "]"
-    return "{" + ", ".join(f"{rank}: {text}" for rank, text in found) + "}"
+    if all(text.upper() == rank and text.islower() for rank, text in result):
+        return "[" + ", ".join(text for _, text in result) + "]"
+    return "{" + ", ".join(f"{rank}: {text}" for rank, text in result) + "}"
 
 
 def _operations(e: Lowered, names: Mapping[str, str]) -> list[str]:
@@ -199,22 +199,22 @@ class RankNames:
 
     def variables(self, e: Lowered) -> dict[str, str]:
         """Names of the variables of one Einsum, and of the ranks of tensors that it is the first to use."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for line in e.inputs:
             if line.tensor in self.ranks:
                 for rank, (_, expr) in zip(self.ranks[line.tensor], line.ranks, strict=True):
                     if len(expr.terms) == 1 and expr.terms[0][1] == 1 and not expr.constant:
                         v, name = expr.variables[0], rank.lower()
-                        if v not in found and name not in found.values():
-                            found[v] = name
+                        if v not in result and name not in result.values():
+                            result[v] = name
         for v in dict.fromkeys(v for line in e.lines for v in line.variables):
-            if v not in found:
-                taken = {n.upper() for n in found.values()}
-                found[v] = self.of_axis(self._variables.axis[v], taken).lower()
+            if v not in result:
+                taken = {n.upper() for n in result.values()}
+                result[v] = self.of_axis(self._variables.axis[v], taken).lower()
         for line in e.lines:
             if line.tensor not in self.ranks:
-                self.ranks[line.tensor] = self._of_tensor(line.ranks, found)
-        return found
+                self.ranks[line.tensor] = self._of_tensor(line.ranks, result)
+        return result
 
     def _of_tensor(self, ranks: Sequence[tuple[int, object]], found: dict[str, str]) -> tuple[str, ...]:
         taken: list[str] = []

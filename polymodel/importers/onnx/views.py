@@ -137,11 +137,11 @@ class AxisSlots:
         Where the expression leaves the dimension, the view is padded.
         """
         table = {view.dims[dim][0]: expr} if view.dims[dim] else {}
-        found = rewritten(view, table, _spliced(view.dims, dim, slots), _spliced(view.shape, dim, sizes))
+        result = rewritten(view, table, _spliced(view.dims, dim, slots), _spliced(view.shape, dim, sizes))
         low, high = self.range(expr)
         if low >= 0 and high < view.shape[dim]:
-            return found
-        return replace(found, padded=True, limits=(*found.limits, (expr, view.shape[dim])))
+            return result
+        return replace(result, padded=True, limits=(*result.limits, (expr, view.shape[dim])))
 
     def range(self, expr: Affine) -> tuple[int, int]:
         """The smallest and the largest value."""

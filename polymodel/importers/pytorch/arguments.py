@@ -50,26 +50,26 @@ class AtenArguments:
 
     def tensor(self, place: int, name: str = "") -> str:
         """The name of a tensor, empty for none. Numbers stand as constants."""
-        found = self.argument(place, name)
-        if isinstance(found, Ref):
-            return found.name
-        if isinstance(found, (bool, int, float)):
-            return self.into.constant(found, np.int64 if isinstance(found, int) else np.float64)
-        if found is None:
+        result = self.argument(place, name)
+        if isinstance(result, Ref):
+            return result.name
+        if isinstance(result, (bool, int, float)):
+            return self.into.constant(result, np.int64 if isinstance(result, int) else np.float64)
+        if result is None:
             return ""
         raise UnknownCall
 
     def whole(self, place: int, name: str, default: int = 0) -> int:
-        found = self.argument(place, name, default)
-        if not isinstance(found, int):
+        result = self.argument(place, name, default)
+        if not isinstance(result, int):
             raise UnknownCall
-        return found
+        return result
 
     def real(self, place: int, name: str, default: float) -> float:
-        found = self.argument(place, name, default)
-        if not isinstance(found, (int, float)):
+        result = self.argument(place, name, default)
+        if not isinstance(result, (int, float)):
             raise UnknownCall
-        return float(found)
+        return float(result)
 
     def flag(self, place: int, name: str, default: bool = False) -> bool:
         return bool(self.argument(place, name, default))

@@ -506,15 +506,15 @@ def translated(program: TorchProgram) -> Translation:
 
 
 def _tensors(call: AtenCall) -> list[Ref]:
-    found: list[Ref] = []
+    result: list[Ref] = []
 
     def look(argument: Any) -> None:
         if isinstance(argument, Ref):
-            found.append(argument)
+            result.append(argument)
         elif isinstance(argument, tuple):
             for one in argument:
                 look(one)
 
     look(call.args)
     look(tuple(call.kwargs.values()))
-    return found
+    return result

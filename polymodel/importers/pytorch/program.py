@@ -118,13 +118,13 @@ class _Reader:
 
     def _picked(self) -> dict[str, tuple[str, ...]]:
         """For each node with several results their names: those of the first nodes that take them out."""
-        found: dict[str, dict[int, str]] = {}
+        result: dict[str, dict[int, str]] = {}
         for node in self.nodes:
             if _is_item(node) and hasattr(node.args[0], "name"):
-                found.setdefault(node.args[0].name, {}).setdefault(int(node.args[1]), node.name)
+                result.setdefault(node.args[0].name, {}).setdefault(int(node.args[1]), node.name)
         several = {n.name: n for n in self.nodes if isinstance(_value(n), (tuple, list))}
         return {
-            name: tuple(found.get(name, {}).get(k, "") for k in range(len(_value(node))))
+            name: tuple(result.get(name, {}).get(k, "") for k in range(len(_value(node))))
             for name, node in several.items()
         }
 

@@ -51,18 +51,18 @@ def explore_of(
                 reader.alone(fields)
             elif part.kind == "memory":
                 reader.temporal(fields, memories.setdefault(part.name, {}))
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     finished = {name: reader.finished(rule) for name, rule in memories.items()}
     if windowed(shape.spaces):
         for part in [p for p in parts if p.kind == "memory"][1:]:
             if reader.slides(part):
                 finished.setdefault(part.name, {})["reuse"] = ["refill", "slide"]
     if any(finished.values()):
-        found["memories"] = {name: rule for name, rule in finished.items() if rule}
+        result["memories"] = {name: rule for name, rule in finished.items() if rule}
     if any(rule for dims in fanouts.values() for rule in dims.values()):
         kept = {name: {d: rule for d, rule in dims.items() if rule} for name, dims in fanouts.items()}
-        found["fanouts"] = {name: dims for name, dims in kept.items() if dims}
-    return found
+        result["fanouts"] = {name: dims for name, dims in kept.items() if dims}
+    return result
 
 
 @dataclass
@@ -157,8 +157,8 @@ class _Reader:
 
     def factors(self, fields: Fields) -> Iterator[IterationBound]:
         """Bounds on variables of several values; those of macros among them."""
-        found = {f.variable: f for f in self._said(fields, "factors")}
-        only = list(self._said(fields, "factors_only"))
+        found = {f.variable: f for f in self._bounds_of(fields, "factors")}
+        only = list(self._bounds_of(fields, "factors_only"))
         single: dict[str, YamlNode] = (
             dict.fromkeys(self.used, fields.node) if "factors_only" in fields else {}
         )
@@ -185,7 +185,7 @@ class _Reader:
                 remedy = suggestion(word, tensors, "data spaces")
                 self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
 
-    def _said(self, fields: Fields, key: str) -> Iterator[IterationBound]:
+    def _bounds_of(self, fields: Fields, key: str) -> Iterator[IterationBound]:
         node = fields.take(key)
         if node is None:
             return

@@ -20,24 +20,24 @@ Written = tuple[str, dict[str, object]]
 
 def number(value: Fraction | Value) -> int | float:
     """A whole number as int, else the nearest float."""
-    found = value if isinstance(value, Fraction) else exact(value)
-    return int(found) if found.denominator == 1 else float(found)
+    result = value if isinstance(value, Fraction) else exact(value)
+    return int(result) if result.denominator == 1 else float(result)
 
 
 def workload(shapes: Sequence[EinsumShape], bits: int, name: str) -> dict[str, object]:
     """`workload:`. One Einsum as one line, named after its output; several with their names."""
-    found: dict[str, object] = {"name": name} if name else {}
-    found["bits_per_value"] = {"All": bits}
+    result: dict[str, object] = {"name": name} if name else {}
+    result["bits_per_value"] = {"All": bits}
     single = len(shapes) == 1 and not shapes[0].domain
     if single:
         used = {v for s in shapes[0].spaces for v in s.variables}
         sizes = {v: n for v, n in shapes[0].sizes.items() if v in used}
-        found["iteration_space_shape"] = {v: f"0 <= {v} < {n}" for v, n in sizes.items()}
+        result["iteration_space_shape"] = {v: f"0 <= {v} < {n}" for v, n in sizes.items()}
     densities = {s.name: s.density for shape in shapes for s in shape.spaces if s.density is not None}
     if densities:
-        found["densities"] = densities
-    found["einsums"] = [_line(shapes[0])] if single else [_einsum(s) for s in shapes]
-    return found
+        result["densities"] = densities
+    result["einsums"] = [_line(shapes[0])] if single else [_einsum(s) for s in shapes]
+    return result
 
 
 def einsum_name(shapes: Sequence[EinsumShape]) -> str:
@@ -92,12 +92,12 @@ def axes_of(part: TimeloopLevel, loops: Sequence[NestLoop]) -> list[FanoutLoops]
     Instances that the file does not lay out in a mesh stand along X, whatever a mapping makes of them.
     """
     fanned = zip("XY", part.mesh, strict=True) if part.shaped else (("X", part.instances),)
-    found: list[FanoutLoops] = []
+    result: list[FanoutLoops] = []
     for axis, fanout in fanned:
         along = tuple(x for x in loops if x.axis == axis or not part.shaped)
         if along or fanout > 1:
-            found.append(FanoutLoops(axis, fanout, along, part.unicast))
-    return found
+            result.append(FanoutLoops(axis, fanout, along, part.unicast))
+    return result
 
 
 def windowed(spaces: Sequence[DataSpace]) -> bool:
@@ -107,15 +107,15 @@ def windowed(spaces: Sequence[DataSpace]) -> bool:
 
 def fanouts(axes: Sequence[FanoutLoops], identical: bool) -> list[dict[str, object]]:
     """`spatial:` of a component. It holds for every mapping: nothing of it comes from the loops."""
-    found = []
+    result = []
     for a in axes:
         fields: dict[str, object] = {"name": a.name, "fanout": a.fanout}
         if a.unicast:
             fields["may_reuse"] = f"~({' | '.join(sorted(a.unicast))})"
         if identical:
             fields["multicast"] = "identical"
-        found.append({**fields, "broadcast_partials": True})
-    return found
+        result.append({**fields, "broadcast_partials": True})
+    return result
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def component(
     if part.entries == 0:
         fields["tensors"] = {"keep": "Nothing", "may_keep": "Nothing"}
     elif part.kind == "memory" and (part.held.keep or part.held.bypass):
-        fields["tensors"] = _held(part, tensors)
+        fields["tensors"] = _keep_rules(part, tensors)
     prices = machine.energies.of(part.name)
     if prices.leak:
         fields["leak_power"] = float(prices.leak * Fraction(1, 10**12) / part.cluster / machine.cycle)
@@ -187,38 +187,38 @@ def _moving(
     part: TimeloopLevel, name: str, price: Fraction | None, bandwidth: Value | None, machine: SharedAttributes
 ) -> dict[str, object]:
     """An action per bit: Timeloop's energy, in pJ, is that of an access of `words` words per instance."""
-    found: dict[str, object] = {"name": name}
+    result: dict[str, object] = {"name": name}
     if price is not None:
-        found["energy"] = float(price / 10**12 / part.words / part.cluster / machine.bits)
+        result["energy"] = float(price / 10**12 / part.words / part.cluster / machine.bits)
     if bandwidth is not None and bandwidth != float("inf"):
-        found["throughput"] = f"{number(bandwidth)} * {machine.bits} * {machine.hertz}"
-    return found
+        result["throughput"] = f"{number(bandwidth)} * {machine.bits} * {machine.hertz}"
+    return result
 
 
-def _held(part: TimeloopLevel, tensors: Sequence[str]) -> dict[str, object]:
+def _keep_rules(part: TimeloopLevel, tensors: Sequence[str]) -> dict[str, object]:
     keep = [t for t in tensors if t in part.held.keep]
     may = [t for t in tensors if t not in part.held.bypass and t not in keep]
-    found: dict[str, object] = {"keep": " | ".join(keep)} if keep else {"keep": "Nothing"}
-    return {**found, "may_keep": " | ".join(may) or "Nothing"}
+    result: dict[str, object] = {"keep": " | ".join(keep)} if keep else {"keep": "Nothing"}
+    return {**result, "may_keep": " | ".join(may) or "Nothing"}
 
 
 def mapping(
     parts: Sequence[TimeloopLevel], nest: TimeloopNest, axes: Mapping[str, Sequence[FanoutLoops]], einsum: str
 ) -> list[Written]:
     """`mapping:`: storages with the loops below them; every storage reuses as Timeloop's do."""
-    found: list[Written] = []
+    result: list[Written] = []
     for part in parts:
         for loop in nest.of(part.name, spatial=True):
             name = next(a.name for a in axes[part.name] if any(x is loop for x in a.loops))
             fields = {"rank_variable": loop.variable, "tile_shape": nest.tile(loop)}
-            found.append(("Spatial", {**fields, "component": part.name, "name": name}))
+            result.append(("Spatial", {**fields, "component": part.name, "name": name}))
         if part.kind == "memory":
             kept = list(nest.kept[part.name])
             if kept:
                 storage = {"component": part.name, "tensors": kept, "reuse": "slide"}
-                found.append(("Storage", dict(storage)))
+                result.append(("Storage", dict(storage)))
             for loop in nest.of(part.name, spatial=False):
                 fields = {"rank_variable": loop.variable, "tile_shape": nest.tile(loop)}
-                found.append(("Temporal", dict(fields)))
+                result.append(("Temporal", dict(fields)))
     unit = next(p.name for p in parts if p.kind == "compute")
-    return [*found, ("Compute", {"einsum": einsum, "component": unit})]
+    return [*result, ("Compute", {"einsum": einsum, "component": unit})]

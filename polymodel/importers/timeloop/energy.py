@@ -66,14 +66,14 @@ def energies_of(
             reading.leave(table.node, f"the area of {name} is there already", "keep one table", table.path)
         elif area is not None:
             areas[name] = exact(area)
-    found = {}
+    result = {}
     for name in known:
         costs = actions.get(name, {})
         read, write = _first(costs, _READS), _first(costs, _WRITES)
-        found[name] = ComponentPrices(
+        result[name] = ComponentPrices(
             read, write, _first(costs, _COMPUTES), _first(costs, _LEAKS), areas.get(name)
         )
-    return Energies(found)
+    return Energies(result)
 
 
 def _tables(reading: TimeloopReading, node: YamlNode | None, title: str) -> list[tuple[Fields, str]]:
@@ -81,18 +81,18 @@ def _tables(reading: TimeloopReading, node: YamlNode | None, title: str) -> list
         return []
     fields = Fields(reading, node, title)
     fields.ignore("version")
-    found = []
+    result = []
     for inner in fields.each("tables", "energy_reference_table", "area_reference_table"):
         inner.ignore("primitive_estimation", "primitive_estimations", "estimator", "estimation")
         if inner.need("name", example="name: system.PE.RF[1..16]") is not None:
             whole, _ = name_and_count(inner.text("name"))
             # A dotted name holds ranges of its own: system.PE[0..15].RF.
-            found.append((inner, whole.replace("..", " ").rsplit(".", 1)[-1].split("[")[0].strip()))
-    return found
+            result.append((inner, whole.replace("..", " ").rsplit(".", 1)[-1].split("[")[0].strip()))
+    return result
 
 
 def _actions(reading: TimeloopReading, table: Fields) -> dict[str, Fraction]:
-    found: dict[str, Fraction] = {}
+    result: dict[str, Fraction] = {}
     for fields in table.each("actions"):
         name, energy = fields.text("name").lower(), fields.number("energy")
         arguments = fields.take("arguments")
@@ -103,22 +103,22 @@ def _actions(reading: TimeloopReading, table: Fields) -> dict[str, Fraction]:
         if energy is None or not 0 <= energy < float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
             reading.fault(fields.node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
-        elif name in found and found[name] != exact(energy):
+        elif name in result and result[name] != exact(energy):
             what = f"{name} has several energies, by arguments: the largest is taken"
             reading.note(fields.node, what, "", fields.path)
-            found[name] = max(found[name], exact(energy))
+            result[name] = max(result[name], exact(energy))
         else:
-            found[name] = exact(energy)
-    writes = [n for n in _WRITES if n in found]
-    if len({found[n] for n in writes}) > 1 and writes[0] == "write":
+            result[name] = exact(energy)
+    writes = [n for n in _WRITES if n in result]
+    if len({result[n] for n in writes}) > 1 and writes[0] == "write":
         what = f"{writes[1]} costs other than write: its price is not used, all that is written costs a write"
         remedy = "set the energy of write by hand"
         reading.leave(table.node, what, remedy, table.path, changes="energy")
-    for name in found:
+    for name in result:
         if name not in {*_READS, *_WRITES, *_COMPUTES, *_LEAKS}:
             what = f"the energy of {name} has no counterpart"
             reading.leave(table.node, what, "name it read, write, compute or leak", table.path)
-    return found
+    return result
 
 
 def _first(costs: Mapping[str, Fraction], names: tuple[str, ...]) -> Fraction | None:

@@ -67,13 +67,13 @@ def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
         sections |= {"ART": {"version": 0.4, "tables": areas}} if areas else {}
         if nest is not None:
             sections["mapping"] = list(_directives(nest, parts, einsum, names))
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for key, value in sections.items():
         name = _FILES.get(key, f"{key}.yaml")
-        before = f"{found[name]}\n" if name in found else ""
-        found[name] = before + dump({key: value}, WIDTH)
-    _check(spec, einsum, "\n".join(found.values()))
-    return found
+        before = f"{result[name]}\n" if name in result else ""
+        result[name] = before + dump({key: value}, WIDTH)
+    _check(spec, einsum, "\n".join(result.values()))
+    return result
 
 
 def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
@@ -150,8 +150,8 @@ def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
 
 def _data_space(access: TensorAccess, names: dict[str, str]) -> dict[str, object]:
     projection = [_rank(access.tensor, e, names) for e in access.projection]
-    found: dict[str, object] = {"name": access.tensor, "projection": projection}
-    return {**found, "read_write": True} if access.output else found
+    result: dict[str, object] = {"name": access.tensor, "projection": projection}
+    return {**result, "read_write": True} if access.output else result
 
 
 def _rank(tensor: str, expr: Affine, names: dict[str, str]) -> list[list[str]]:
@@ -269,7 +269,7 @@ def _axes(part: Component, level: _Level | None) -> tuple[FanoutDim, ...]:
 def _nodes(
     parts: Sequence[Component], einsum: Einsum, nest: _Nest | None, cycle: float
 ) -> list[tuple[str, dict[str, object]]]:
-    found: list[tuple[str, dict[str, object]]] = []
+    result: list[tuple[str, dict[str, object]]] = []
     bits = max(a.bits_per_value for a in einsum.accesses)
     for part in parts:
         fields: dict[str, object] = {"name": part.name}
@@ -283,40 +283,40 @@ def _nodes(
         constraints = _constraints(part, einsum)
         if constraints:
             fields["constraints"] = constraints
-        found.append(("Container" if not part.acts else "Component", fields))
-    return found
+        result.append(("Container" if not part.acts else "Component", fields))
+    return result
 
 
 def _attributes(part: Component, bits: int, cycle: float) -> dict[str, object]:
-    found: dict[str, object] = {"datawidth": bits}
+    result: dict[str, object] = {"datawidth": bits}
     if part.computes:
-        return found
-    found["width"] = bits
+        return result
+    result["width"] = bits
     if not math.isinf(part.size_bits):
-        found["depth"] = int(part.size_bits // bits)
+        result["depth"] = int(part.size_bits // bits)
     rates = {way: part.action(way).throughput * cycle / bits for way in ("read", "write")}
     finite = {way: rate for way, rate in rates.items() if not math.isinf(rate)}
     if part.ports == "shared" and len(finite) == 2 and rates["read"] == rates["write"]:
-        return {**found, "shared_bandwidth": rates["read"]}
-    return {**found, **{f"{way}_bandwidth": rate for way, rate in finite.items()}}
+        return {**result, "shared_bandwidth": rates["read"]}
+    return {**result, **{f"{way}_bandwidth": rate for way, rate in finite.items()}}
 
 
 def _constraints(part: Component, einsum: Einsum) -> dict[str, object]:
     """What a memory keeps, and what a fanout does not share."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     if part.stores and (part.keep is not None or part.may_keep is not None):
-        keep, may = _held(part, einsum)
-        found["dataspace"] = {
+        keep, may = _keep_sets(part, einsum)
+        result["dataspace"] = {
             "keep": [t for t in einsum.tensors if t in keep],
             "bypass": [t for t in einsum.tensors if t not in keep | may],
         }
     alone = [t for t in einsum.tensors if any(not d.reuses(einsum.name, t) for d in part.spatial)]
     if alone:
-        found["spatial"] = {"no_reuse": alone}
-    return found
+        result["spatial"] = {"no_reuse": alone}
+    return result
 
 
-def _held(part: Component, einsum: Einsum) -> tuple[frozenset[str], frozenset[str]]:
+def _keep_sets(part: Component, einsum: Einsum) -> tuple[frozenset[str], frozenset[str]]:
     """Tensors of the Einsum that the memory has to keep, and those that it may keep."""
     every = frozenset(einsum.tensors)
     keep = part.keep.tensors(einsum.name) & every if part.keep is not None else frozenset()
@@ -462,7 +462,7 @@ def _changed(part: Component, like: Component, einsum: Einsum, again: Einsum) ->
         sorted(d.fanout for d in c.spatial) for c in (like, like)
     ]:
         yield "its fanouts"
-    if part.stores and _held(part, einsum) != _held(like, again):
+    if part.stores and _keep_sets(part, einsum) != _keep_sets(like, again):
         yield "what it keeps"
     if not part.acts:
         return

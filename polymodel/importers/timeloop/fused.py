@@ -41,13 +41,13 @@ class Fused:
         """The levels by number, outermost first, without sizes: a fused mapping names none."""
         names = [("Memory", level(t)) for t in sorted(self.storages)]
         names += [("Compute", unit(t)) for t in sorted(self.units)]
-        found: list[Written] = []
+        result: list[Written] = []
         for kind, name in names:
             fields: dict[str, object] = {"name": name}
             if name in self.fanouts:
                 fields["spatial"] = [{"name": n, "fanout": f} for n, f in self.fanouts[name]]
-            found.append((kind, fields))
-        return found
+            result.append((kind, fields))
+        return result
 
 
 def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> Fused:
@@ -79,7 +79,7 @@ def is_fused(node: YamlNode) -> bool:
 
 def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
     """The widest extent of each rank variable over all Einsums."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for shape in shapes:
         extents = dict(shape.sizes)
         if shape.domain:
@@ -101,8 +101,8 @@ def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShap
                 continue
             extents = {v: high - low + 1 for v, (low, high) in zip(variables, bounds, strict=True)}
         for v, n in extents.items():
-            found[v] = max(n, found.get(v, 0))
-    return found
+            result[v] = max(n, result.get(v, 0))
+    return result
 
 
 class _Builder:
@@ -126,12 +126,12 @@ class _Builder:
                 self.targets(branch.elements or (branch,))
 
     def nodes(self, given: Sequence[YamlNode], path: str) -> list[Written]:
-        found: list[Written] = []
+        result: list[Written] = []
         for i, node in enumerate(given):
             written = self.node(Fields(self.reading, node, f"{path}[{i}]"), given[i + 1 :])
             if written is not None:
-                found.append(written)
-        return found
+                result.append(written)
+        return result
 
     def node(self, fields: Fields, below: Sequence[YamlNode]) -> Written | None:
         kind = fields.text("type").lower()

@@ -146,7 +146,7 @@ class _Builder:
             self.reading.fault(fields.node, f"a directive of type {kind or '(none)'}", remedy, fields.path)
             return
         if _TYPES[kind] == "kept":
-            self.kept(fields, target)
+            self.keep_and_bypass(fields, target)
         elif kind == "temporal":
             self.loops(fields, target)
         else:
@@ -172,7 +172,7 @@ class _Builder:
         """Whether the target is a container: it has no loops and holds nothing, as some files say of it."""
         return any(p.name == self.called(target) and p.kind == "container" for p in self.parts)
 
-    def kept(self, fields: Fields, target: YamlNode) -> None:
+    def keep_and_bypass(self, fields: Fields, target: YamlNode) -> None:
         if self.hollow(target) and not fields.words("keep"):
             fields.ignore("bypass", "keep")
             return
@@ -241,17 +241,17 @@ class _Builder:
         """Loops outermost first, with their place in the permutation (innermost first)."""
         bounds = self.bounds(fields, part)
         order = self.order(fields)
-        found = []
+        result = []
         for at, variable in enumerate(order):
             if variable in bounds:
-                found.append((bounds[variable], at))
-        return found[::-1]
+                result.append((bounds[variable], at))
+        return result[::-1]
 
     def bounds(self, fields: Fields, part: str) -> dict[str, NestLoop]:
-        found: dict[str, NestLoop] = {}
+        result: dict[str, NestLoop] = {}
         node = fields.take("factors")
         if node is None:
-            return found
+            return result
         path = f"{fields.path}.factors"
         if node.entries is not None:
             for entry in node.entries:
@@ -260,11 +260,11 @@ class _Builder:
                 numbers = [count_of(self.reading, v, fields.scope, path, least=0) for v in pair[:2]]
                 if None not in numbers and numbers:
                     bound, last = numbers[0] or 0, numbers[-1] or 0
-                    self.add(found, entry.key, bound, last, value, path, part)
-            return found
+                    self.add(result, entry.key, bound, last, value, path, part)
+            return result
         for item in node.elements if node.elements is not None else (node,):
-            self.text(found, item, path, part)
-        return found
+            self.text(result, item, path, part)
+        return result
 
     def text(self, found: dict[str, NestLoop], node: YamlNode, path: str, part: str) -> None:
         example = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
@@ -298,8 +298,8 @@ class _Builder:
 
     def order(self, fields: Fields) -> list[str]:
         """Our variables, innermost first; those that the permutation leaves out are outermost."""
-        found = listed(self.reading, fields, self.shape)
-        return [*found, *(v for v in self.shape.dims.values() if v not in found)]
+        result = listed(self.reading, fields, self.shape)
+        return [*result, *(v for v in self.shape.dims.values() if v not in result)]
 
     def finished(self, node: YamlNode) -> TimeloopNest:
         loops: list[NestLoop] = []
@@ -374,7 +374,7 @@ class _Builder:
 
     def stored(self) -> dict[str, tuple[str, ...]]:
         """What each storage keeps: all that nothing says otherwise of."""
-        found: dict[str, tuple[str, ...]] = {}
+        result: dict[str, tuple[str, ...]] = {}
         every = tuple(self.shape.tensors.values())
         by_name = {p.name: p for p in self.parts}
         for level in self.memories:
@@ -384,13 +384,13 @@ class _Builder:
             if part.entries == 0 and self.keep[level]:
                 what, remedy = f"{level} has no words, so it keeps nothing", "give it a size, or bypass it"
                 self.reading.fault(part.node, what, remedy, "mapping")
-            found[level] = tuple(t for t in every if t not in gone)
+            result[level] = tuple(t for t in every if t not in gone)
         for t in every:
-            if t not in {x for kept in found.values() for x in kept}:
+            if t not in {x for kept in result.values() for x in kept}:
                 what = f"{t} is kept nowhere"
                 part = next(p for p in self.parts if p.kind == "memory")
                 self.reading.fault(part.node, what, "keep it in the outermost storage", "mapping")
-        return found
+        return result
 
 
 def listed(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list[str]:
@@ -398,17 +398,17 @@ def listed(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list
     dims = shape.dims
     words = fields.words("permutation") or ()
     given = [(w, node) for word, node in words for w in ([word] if word in dims else letters(word, dims))]
-    found: list[str] = []
+    result: list[str] = []
     for word, node in given:
         if word not in dims:
             remedy = suggestion(word, dims, "dimensions")
             reading.fault(node, f"there is no dimension {word}", remedy, f"{fields.path}.permutation")
-        elif dims[word] in found:
+        elif dims[word] in result:
             what = f"{word} is there twice"
             reading.fault(node, what, "keep it once", f"{fields.path}.permutation")
         else:
-            found.append(dims[word])
-    return found
+            result.append(dims[word])
+    return result
 
 
 def _product(loops: Sequence[NestLoop], axis: str) -> int:

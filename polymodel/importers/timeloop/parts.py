@@ -123,26 +123,26 @@ def memory_sizes(reading: TimeloopReading, fields: Fields | None, backing: bool)
     kilobytes = fields.amount("sizekb")
     word = bits or 8
     width = fields.amount(*WIDTH)
-    found: Fraction | None = None
+    result: Fraction | None = None
     if entries is not None:
-        found = exact(entries)
+        result = exact(entries)
     elif depth is not None and width is not None:
-        found = exact(depth) * exact(width) / word / cluster
+        result = exact(depth) * exact(width) / word / cluster
     elif depth is not None:
-        found = exact(depth) * words
+        result = exact(depth) * words
     elif kilobytes is not None:
-        found = exact(kilobytes) * 8192 / word
+        result = exact(kilobytes) * 8192 / word
     times = fields.amount("multiple_buffering")
-    if found is not None and times is not None and times > 1:
+    if result is not None and times is not None and times > 1:
         what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
         reading.note(fields.node, what, "", fields.path)
-        found = found / exact(times)
+        result = result / exact(times)
     lines, wide = (fields.amount(f"metadata_storage_{k}", least=0) for k in ("depth", "width"))
     metadata = int(exact(lines or 0) * exact(wide or 0) / cluster)
     if metadata and not backing:
         what = f"{metadata} bits for metadata are part of its size: data and metadata share it here"
         reading.note(fields.node, what, "", fields.path)
-    return Sizes(bits, None if backing and entries is None else found, words, cluster, metadata)
+    return Sizes(bits, None if backing and entries is None else result, words, cluster, metadata)
 
 
 def _row(reading: TimeloopReading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:
@@ -180,24 +180,24 @@ def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]
 
 def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str, Value]) -> dict[str, Value]:
     """The numbers that expressions in these attributes may use: variables, those outside, their own."""
-    found = {**{k: v for k, v in reading.variables.items() if v is not None}, **outer}
+    result = {**{k: v for k, v in reading.variables.items() if v is not None}, **outer}
     waiting = [e for e in (fields.node.entries or () if fields else ()) if e.value.kind == "scalar"]
     for _ in range(len(waiting)):
         rest = []
         for entry in waiting:
-            value = _quietly(entry.value, found)
+            value = _quietly(entry.value, result)
             if value is None:
                 rest.append(entry)
             else:
-                found[entry.key] = value
+                result[entry.key] = value
         if len(rest) == len(waiting):
             break
         waiting = rest
     for entry in fields.node.entries or () if fields else ():
         # What a container says goes for all inside it, and is checked once.
         if entry.key == CYCLE and id(entry) not in reading.seen:
-            cycle_of(reading, reading.take(entry), found, fields.below(CYCLE) if fields else "")
-    return found
+            cycle_of(reading, reading.take(entry), result, fields.below(CYCLE) if fields else "")
+    return result
 
 
 def _quietly(node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
@@ -213,7 +213,7 @@ def _quietly(node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
         return None
 
 
-def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Dataspace:
+def dataspace_of(fields: Fields | None, tensors: Mapping[str, str]) -> Dataspace:
     """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
     if fields is None:
         return Dataspace()
@@ -240,7 +240,7 @@ def constrained(
     tensors: Mapping[str, str],
 ) -> tuple[TimeloopLevel, ...]:
     """The parts with what the sections say of them: what they keep, and their loops."""
-    found = {p.name: p for p in parts}
+    result = {p.name: p for p in parts}
     for section in SECTIONS:
         node = sections.get(section)
         if node is None:
@@ -254,21 +254,21 @@ def constrained(
             target = Fields(reading, item, f"{section}[{i}]")
             kind = target.text("type").lower()
             name = called(parts, target.text("target", "name"))
-            several = fanned(parts, name) if kind == "spatial" and name in found else ()
-            part = several[0] if len(several) == 1 else None if kind == "spatial" else found.get(name)
+            several = fanned(parts, name) if kind == "spatial" and name in result else ()
+            part = several[0] if len(several) == 1 else None if kind == "spatial" else result.get(name)
             if kind not in (*_KINDS, *_LOOPS) or part is None:
                 continue
             inner = target.fields("constraints") or target
             if kind in _LOOPS:
                 more = LoopConstraint(kind == "spatial", inner.node, inner.path)
-                found[part.name] = replace(found[part.name], asked=(*found[part.name].asked, more))
+                result[part.name] = replace(result[part.name], asked=(*result[part.name].asked, more))
                 continue
-            part = found[part.name]
+            part = result[part.name]
             name_strange(reading, inner, tensors)
-            held = held_of(inner, tensors)
+            held = dataspace_of(inner, tensors)
             both = Dataspace(part.held.keep | held.keep, part.held.bypass | held.bypass)
-            found[part.name] = replace(part, held=both)
-    return tuple(found.values())
+            result[part.name] = replace(part, held=both)
+    return tuple(result.values())
 
 
 def called(parts: Sequence[TimeloopLevel], text: str) -> str:

@@ -69,13 +69,13 @@ def shapes_of(reading: TimeloopReading, node: YamlNode) -> tuple[EinsumShape, ..
     entries = node.elements if node.elements is not None else (node,)
     if not entries:
         reading.fault(node, "there is no problem in the list", "give shape: and instance:", "problem")
-    found = []
+    result = []
     for i, entry in enumerate(entries):
         path = f"problem[{i}]" if several else "problem"
         one = _shape(reading, Fields(reading, entry, path), several)
         if one is not None:
-            found.append(one)
-    return tuple(found)
+            result.append(one)
+    return tuple(result)
 
 
 def _shape(reading: TimeloopReading, fields: Fields, several: bool) -> EinsumShape | None:
@@ -129,12 +129,12 @@ def _dimensions(reading: TimeloopReading, shape: Fields) -> dict[str, str] | Non
 
 
 def _coefficients(shape: Fields) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for fields in shape.each("coefficients"):
         if fields.need("name", example="name: Stride") is None:
             continue
-        found[fields.text("name")] = fields.count("default") or 1
-    return found
+        result[fields.text("name")] = fields.count("default") or 1
+    return result
 
 
 def _sizes(
@@ -193,7 +193,7 @@ def _domain(text: str, dims: Mapping[str, str]) -> tuple[str, ...]:
 def _spaces(
     reading: TimeloopReading, shape: Fields, dims: Mapping[str, str], known: Mapping[str, int], several: bool
 ) -> tuple[DataSpace, ...]:
-    found: list[DataSpace] = []
+    result: list[DataSpace] = []
     shape.need("data_spaces", example="data_spaces: [{name: A, projection: [[[M]], [[K]]]}, ...]")
     for fields in shape.each("data_spaces"):
         title = fields.need("name", example="name: A")
@@ -203,7 +203,7 @@ def _spaces(
             continue
         theirs = str(title.scalar)
         name = _tensor(reading, title, theirs)
-        if name in {s.name for s in found}:
+        if name in {s.name for s in result}:
             reading.fault(title, f"data space {theirs} is there twice", "give each another name", fields.path)
             continue
         names = [w for w, _ in fields.words("dimensions", "ranks") or ()]
@@ -214,8 +214,8 @@ def _spaces(
         if not names:
             names = [f"{name}_{n}" for n in range(len(exprs))] if several else _rank_names(exprs)
         ranks = tuple(zip(names, exprs, strict=False))
-        found.append(DataSpace(name, theirs, ranks, written is not None and written.scalar is True))
-    return tuple(found)
+        result.append(DataSpace(name, theirs, ranks, written is not None and written.scalar is True))
+    return tuple(result)
 
 
 def _tensor(reading: TimeloopReading, node: YamlNode, theirs: str) -> str:
@@ -231,11 +231,11 @@ def _tensor(reading: TimeloopReading, node: YamlNode, theirs: str) -> str:
 
 def _rank_names(exprs: list[Affine]) -> list[str]:
     """A rank goes by what indexes it: M for m, P_R for 2*p + r."""
-    found: list[str] = []
+    result: list[str] = []
     for expr in exprs:
         name = "_".join(v.upper() for v in expr.variables) or "ONE"
-        found.append(name if name not in found else f"{name}_{len(found)}")
-    return found
+        result.append(name if name not in result else f"{name}_{len(result)}")
+    return result
 
 
 def _projection(
@@ -327,15 +327,15 @@ def _with_densities(
     if node is None:
         return spaces
     fields = Fields(reading, node, "problem.densities")
-    found = []
+    result = []
     for s in spaces:
         given = fields.take(plain_key(s.theirs))
         if given is None:
-            found.append(s)
+            result.append(s)
             continue
         shape = [(r, 1 + sum(c * (sizes.get(v, 1) - 1) for v, c in e.terms)) for r, e in s.ranks]
         density = density_of(reading, given, f"problem.densities.{s.theirs}", shape)
-        found.append(replace(s, density=density))
+        result.append(replace(s, density=density))
     for entry in node.entries or ():
         if id(entry) not in reading.seen:
             place = YamlNode(entry.source, entry.line, entry.column)
@@ -343,7 +343,7 @@ def _with_densities(
             reading.seen.add(id(entry))
             remedy = suggestion(entry.key, names, "data spaces")
             reading.fault(place, f"there is no data space {entry.key}", remedy, "problem.densities")
-    return tuple(found)
+    return tuple(result)
 
 
 def _used(reading: TimeloopReading, node: YamlNode, shape: EinsumShape) -> EinsumShape | None:

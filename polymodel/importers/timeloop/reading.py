@@ -131,24 +131,24 @@ class Fields:
 
     def need(self, *keys: str, example: str) -> YamlNode | None:
         """As `take`; a fault if there is none."""
-        found = self.take(*keys)
-        if found is None:
+        result = self.take(*keys)
+        if result is None:
             self.reading.fault(self.node, f"`{keys[0]}` is missing", f"add e.g. `{example}`", self.path)
-        return found
+        return result
 
     def fields(self, *keys: str) -> Fields | None:
-        found = self.take(*keys)
-        return Fields(self.reading, found, self.below(keys[0]), self._numbers()) if found else None
+        result = self.take(*keys)
+        return Fields(self.reading, result, self.below(keys[0]), self._numbers()) if result else None
 
     def _numbers(self) -> dict[str, Value]:
         return {k: v for k, v in self.scope.items() if v is not None}
 
     def items(self, *keys: str) -> tuple[YamlNode, ...]:
         """The elements of a list; a single value stands for a list of one."""
-        found = self.take(*keys)
-        if found is None or (found.kind == "scalar" and found.scalar is None):
+        result = self.take(*keys)
+        if result is None or (result.kind == "scalar" and result.scalar is None):
             return ()
-        return found.elements if found.elements is not None else (found,)
+        return result.elements if result.elements is not None else (result,)
 
     def each(self, *keys: str) -> list[Fields]:
         """The elements of a list as mappings, each with its place; the first key names them in messages."""
@@ -157,27 +157,27 @@ class Fields:
 
     def text(self, *keys: str) -> str:
         """A word, empty if there is none."""
-        found = self.take(*keys)
-        if found is None or found.scalar is None:
+        result = self.take(*keys)
+        if result is None or result.scalar is None:
             return ""
-        return str(found.scalar)
+        return str(result.scalar)
 
     def words(self, *keys: str) -> tuple[tuple[str, YamlNode], ...] | None:
         """A list of words, also written as one text; None if the key is not there."""
         if self._entry(*keys) is None:
             return None
-        found: list[tuple[str, YamlNode]] = []
+        result: list[tuple[str, YamlNode]] = []
         for node in self.items(*keys):
             if node.kind != "scalar":
                 self.reading.fault(node, f"a name is expected, here is a {node.kind}", "", self.path)
                 continue
-            found += [(word, node) for word in re.split(r"[\s,]+", str(node.scalar).strip()) if word]
-        return tuple(found)
+            result += [(word, node) for word in re.split(r"[\s,]+", str(node.scalar).strip()) if word]
+        return tuple(result)
 
     def number(self, *keys: str) -> Value | None:
         """A number or an expression over what is in scope; None if it is not there, or faulty."""
-        found = self.take(*keys)
-        return None if found is None else number_of(self.reading, found, self.scope, self.below(keys[0]))
+        result = self.take(*keys)
+        return None if result is None else number_of(self.reading, result, self.scope, self.below(keys[0]))
 
     def amount(self, *keys: str, least: int = 1) -> Value | None:
         """A number above 0, or 0 too if that is the least; infinity is as good as none."""
@@ -300,9 +300,9 @@ def chosen(
 
 def letters(text: str, names: Iterable[str]) -> list[str]:
     """`SRQPCKN` as the names in it; the longest one that fits counts, else one letter."""
-    found, at, known = [], 0, tuple(names)
+    result, at, known = [], 0, tuple(names)
     while at < len(text):
         name = max((d for d in known if text.startswith(d, at)), key=len, default=text[at])
-        found.append(name)
+        result.append(name)
         at += len(name)
-    return found
+    return result

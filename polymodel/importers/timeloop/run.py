@@ -37,7 +37,7 @@ from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
 from polymodel.importers.timeloop.parts import TimeloopLevel, constrained
 from polymodel.importers.timeloop.problem import EinsumShape, shapes_of
 from polymodel.importers.timeloop.reading import CYCLE, Fields, TimeloopReading, cycle_of, plain_key
-from polymodel.importers.timeloop.sparse import actions_where_kept, sparse_of
+from polymodel.importers.timeloop.sparse import actions_where_stored, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.faults import Faults, Source, TextFault, YamlNode, node_of
@@ -87,11 +87,11 @@ def import_timeloop(
         shown = ", ".join(str(f) for f in files if not isinstance(f, Mapping))
         reading.faults.note(Diagnostic(what, f"sections: {names}", place=Place(shown)))
     _read_variables(reading, sections.get("variables"))
-    found = _read(reading, sections)
+    result = _read(reading, sections)
     reading.faults.raise_if_any()
     for root in roots:
         reading.name_the_rest(root)
-    return reading.imported("Timeloop", files, _written(found, reading), allow, _REMARKS)
+    return reading.imported("Timeloop", files, _written(result, reading), allow, _REMARKS)
 
 
 def _roots(
@@ -99,12 +99,12 @@ def _roots(
     variables: Mapping[str, object],
     document: Document,
 ) -> list[YamlNode]:
-    found: list[YamlNode] = []
+    result: list[YamlNode] = []
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of Timeloop's YAML files"))
     for file in _each(files, document):
         if isinstance(file, Mapping):
-            found.append(node_of(file, Source("", ()), 0))
+            result.append(node_of(file, Source("", ()), 0))
             continue
         before = len(document.faults)
         path = existing(str(file), document)
@@ -115,20 +115,20 @@ def _roots(
         if other is not None:
             document.faults.found[before:] = [other]  # its tags are not Timeloop's
         elif root is not None:
-            found.append(root)
+            result.append(root)
     document.faults.found[:] = [_emptiness(d) for d in document.faults.found]
-    return found
+    return result
 
 
 def _each(
     files: tuple[str | Path | Mapping[str, object], ...], document: Document
 ) -> list[str | Path | Mapping[str, object]]:
     """The files; a folder stands for those of a design, or of a run, in it."""
-    found: list[str | Path | Mapping[str, object]] = []
+    result: list[str | Path | Mapping[str, object]] = []
     for file in files:
         folder = not isinstance(file, Mapping) and os.path.isdir(file)
-        found += files_of(Path(str(file)), document.faults) if folder else [file]
-    return found
+        result += files_of(Path(str(file)), document.faults) if folder else [file]
+    return result
 
 
 def _emptiness(fault: Diagnostic) -> Diagnostic:
@@ -138,7 +138,7 @@ def _emptiness(fault: Diagnostic) -> Diagnostic:
 
 
 def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, YamlNode]:
-    found: dict[str, YamlNode] = {}
+    result: dict[str, YamlNode] = {}
     for root in roots:
         if root.entries is None:
             what = "a file of Timeloop's is a mapping of sections"
@@ -152,19 +152,19 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
             if key == "mapping" and not (entry.value.entries or entry.value.elements):
                 reading.take(entry)  # what a mapper is given: it looks for one
                 continue
-            if key in found and key != "variables":
+            if key in result and key != "variables":
                 place = entry.source.place(entry.line, entry.column)
                 what = f"section `{entry.key}` is given twice"
                 reading.faults.note(Diagnostic(what, "keep it in one of the files", entry.key, place))
                 continue
-            found[key] = reading.take(entry)
-    if not found.keys() & {"problem", "architecture", "mapping"}:
+            result[key] = reading.take(entry)
+    if not result.keys() & {"problem", "architecture", "mapping"}:
         for entry in (e for root in roots for e in root.entries or ()):
             if entry.value.entry("shape") is not None and entry.value.entry("instance") is not None:
                 reading.note(entry.value, f"`{entry.key}` is read as the problem: it has shape and instance")
-                found["problem"] = reading.take(entry)
+                result["problem"] = reading.take(entry)
                 break
-    return found
+    return result
 
 
 def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
@@ -207,34 +207,34 @@ class _Found:
 
 
 def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
-    found = _Found()
+    result = _Found()
     if "problem" in sections:
-        found.shapes = shapes_of(reading, sections["problem"])
-    shape = found.shapes[0] if len(found.shapes) == 1 else None
-    tensors = {t: o for s in found.shapes for t, o in s.tensors.items()}
+        result.shapes = shapes_of(reading, sections["problem"])
+    shape = result.shapes[0] if len(result.shapes) == 1 else None
+    tensors = {t: o for s in result.shapes for t, o in s.tensors.items()}
     if "architecture" in sections:
-        found.parts = parts_of(reading, sections["architecture"], tensors)
-        found.parts = constrained(reading, sections, found.parts, tensors)
-        found.energies = energies_of(reading, sections.get("ert"), sections.get("art"), found.parts)
+        result.parts = parts_of(reading, sections["architecture"], tensors)
+        result.parts = constrained(reading, sections, result.parts, tensors)
+        result.energies = energies_of(reading, sections.get("ert"), sections.get("art"), result.parts)
     given = sections.get("mapping")
     proposed = sections.get("extra_mapping_constraints")
-    if given is None and proposed is not None and shape is not None and found.parts:
-        given = _settled(reading, proposed, found.parts, shape)
-    if shape is not None and shape.sizes and found.parts and not (given and is_fused(given)):
-        found.explore = explore_of(reading, found.parts, shape)
+    if given is None and proposed is not None and shape is not None and result.parts:
+        given = _settled(reading, proposed, result.parts, shape)
+    if shape is not None and shape.sizes and result.parts and not (given and is_fused(given)):
+        result.explore = explore_of(reading, result.parts, shape)
     sparse = sections.get("sparse_optimizations")
-    if shape is not None and found.parts:
-        found.sparse = sparse_of(reading, sparse, found.parts, shape, given is not None)
+    if shape is not None and result.parts:
+        result.sparse = sparse_of(reading, sparse, result.parts, shape, given is not None)
     elif sparse is not None:
         reading.leave(
             sparse, "it needs problem and architecture", "import them together", "sparse_optimizations"
         )
         reading.whole(sparse)
     if given is None:
-        return found
-    if is_fused(given) and found.shapes:
-        found.fused = fused_of(reading, given, found.shapes)
-        if found.parts:
+        return result
+    if is_fused(given) and result.shapes:
+        result.fused = fused_of(reading, given, result.shapes)
+        if result.parts:
             what = "a fused mapping names its levels by number, so the architecture is left out"
             reading.leave(
                 sections["architecture"],
@@ -244,13 +244,13 @@ def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
                 key="architecture",
                 changes="capacity, energy and latency",
             )
-    elif shape is not None and any(p.kind == "compute" for p in found.parts):
-        found.nest = nest_of(reading, given, found.parts, shape)
-        found.sparse = actions_where_kept(reading, found.sparse, found.parts, found.nest.kept)
+    elif shape is not None and any(p.kind == "compute" for p in result.parts):
+        result.nest = nest_of(reading, given, result.parts, shape)
+        result.sparse = actions_where_stored(reading, result.sparse, result.parts, result.nest.kept)
     elif not len(reading.faults):
-        lacking = "`problem:`" if not found.shapes else "`architecture:`" if shape else "a fused mapping"
+        lacking = "`problem:`" if not result.shapes else "`architecture:`" if shape else "a fused mapping"
         reading.fault(given, f"a mapping needs {lacking}", "import the files together", "mapping")
-    return found
+    return result
 
 
 def _settled(
@@ -381,18 +381,18 @@ def files_of(folder: Path, faults: Faults) -> list[Path]:
     if (folder / STORED).is_file():
         beside = [p for p in _yaml(folder) if p.name.endswith((".map.yaml", ".ERT.yaml", ".ART.yaml"))]
         return [folder / STORED, *beside]
-    found = _yaml(folder)
+    result = _yaml(folder)
     for part in _PARTS:
         inside = _yaml(folder / part)
         if part in ("map", "mapping", "constraints") and len(inside) > 1:
             what = f"{part}/ has {len(inside)} files, which are alternatives"
             remedy = f"name the files: {folder.name}/.../*.yaml {folder.name}/{part}/{inside[0].name}"
             faults.note(Diagnostic(what, remedy, "", Place(str(folder))))
-        found += inside
-    if not found:
+        result += inside
+    if not result:
         what = "there is no YAML file in the folder"
         faults.note(Diagnostic(what, "name the files", "", Place(str(folder))))
-    return found
+    return result
 
 
 def _yaml(folder: Path) -> list[Path]:

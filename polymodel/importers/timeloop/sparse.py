@@ -31,7 +31,7 @@ def sparse_of(
 
     `mapped`: whether there is a mapping, so that what is left out changes counts of this spec.
     """
-    found: dict[str, dict[str, object]] = {}
+    result: dict[str, dict[str, object]] = {}
     given: list[tuple[str, Fields]] = []
     for part in parts:
         if part.sparse is not None:
@@ -52,40 +52,40 @@ def sparse_of(
     for name, target in given:
         section = _section(reading, target, shape, name in units, mapped)
         if section:
-            found[name] = _both(reading, target, found.get(name), section)
+            result[name] = _both(reading, target, result.get(name), section)
     # There an output moves whatever was computed, unless an action on it says otherwise.
-    for part in parts if found else ():
+    for part in parts if result else ():
         if part.kind == "memory":
-            found.setdefault(part.name, {})["dense_outputs"] = "Outputs"
-    return found
+            result.setdefault(part.name, {})["dense_outputs"] = "Outputs"
+    return result
 
 
 def _both(
     reading: TimeloopReading, target: Fields, first: dict[str, object] | None, section: dict[str, object]
 ) -> dict[str, object]:
     """What two entries say of one level, which must not be two formats of one tensor."""
-    found = dict(first or {})
+    result = dict(first or {})
     for key, value in section.items():
-        known = found.get(key)
+        known = result.get(key)
         if isinstance(known, dict) and isinstance(value, dict):
             for tensor in sorted(known.keys() & value.keys()):
                 what = f"the format of {tensor} is given twice"
                 reading.fault(target.node, what, "keep it once", target.path)
-            found[key] = {**known, **value}
+            result[key] = {**known, **value}
         elif isinstance(known, list) and isinstance(value, list):
-            found[key] = [*known, *value]
+            result[key] = [*known, *value]
         else:
-            found[key] = value
-    return found
+            result[key] = value
+    return result
 
 
 def _section(
     reading: TimeloopReading, target: Fields, shape: EinsumShape, computes: bool, mapped: bool
 ) -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     formats = _formats(reading, target.fields("representation_format"), shape, mapped)
     if formats and not computes:
-        found["format"] = formats
+        result["format"] = formats
     elif formats:
         what = "a compute unit stores nothing, so formats are not converted there"
         reading.leave(target.node, what, "say formats of the storages", target.path)
@@ -103,8 +103,8 @@ def _section(
                 fields.node, what, remedy, fields.path, key="compute_optimization", changes="sparse counts"
             )
     if actions:
-        found["actions"] = actions
-    return found
+        result["actions"] = actions
+    return result
 
 
 def _kind(reading: TimeloopReading, fields: Fields) -> str | None:
@@ -123,35 +123,35 @@ def _kind(reading: TimeloopReading, fields: Fields) -> str | None:
 
 def _actions(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list[dict[str, object]]:
     kind = _kind(reading, fields)
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     for option in fields.each("options") or ([fields] if "target" in fields else []):
         targets = _tensors(reading, option, shape, "target")
         leaders = _tensors(reading, option, shape, "condition_on") or targets[:1]
         if kind is None or not targets or not leaders:
             continue
         for tensor in targets:
-            found.append({kind: tensor, "on": leaders[0] if len(leaders) == 1 else leaders})
-    return found
+            result.append({kind: tensor, "on": leaders[0] if len(leaders) == 1 else leaders})
+    return result
 
 
 def _tensors(reading: TimeloopReading, option: Fields, shape: EinsumShape, key: str) -> list[str]:
     option_node = option.need(key, example=f"{key}: A")
-    found = []
+    result = []
     for word, node in option.words(key) or () if option_node is not None else ():
         if word not in shape.tensors:
             remedy = suggestion(word, shape.tensors, "data spaces")
             reading.fault(node, f"there is no data space {word}", remedy, option.path)
         else:
-            found.append(shape.tensors[word])
-    return found
+            result.append(shape.tensors[word])
+    return result
 
 
 def _formats(
     reading: TimeloopReading, fields: Fields | None, shape: EinsumShape, mapped: bool
 ) -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     if fields is None:
-        return found
+        return result
     spaces = {s.theirs: s for s in shape.spaces}
     for inner in fields.each("data_spaces"):
         title = inner.need("name", example="name: A")
@@ -183,19 +183,19 @@ def _formats(
         named = [rank for rank, _ in spaces[name].ranks]
         if flat or len(words) != len(named):
             given = _stand_in(reading, inner, name, given or ["U"], len(named), flat)
-        found[spaces[name].name] = _by_rank(named, given)
-    return found
+        result[spaces[name].name] = _by_rank(named, given)
+    return result
 
 
 def _with_widths(name: str, rank: Fields, last: bool) -> Format:
     """The format of a rank with the widths that the file gives. Payloads of the last rank are values."""
     metadata, payload = (_width(rank, f"{what}_word_bits") for what in ("metadata", "payload"))
-    found: dict[str, object] = {"format": name}
+    result: dict[str, object] = {"format": name}
     if metadata is not None and name in _METADATA:
-        found[_METADATA[name]] = metadata
+        result[_METADATA[name]] = metadata
     if payload is not None and not last:
-        found[_PAYLOAD[name]] = payload
-    return found if len(found) > 1 else name
+        result[_PAYLOAD[name]] = payload
+    return result if len(result) > 1 else name
 
 
 def _width(rank: Fields, key: str) -> int | None:
@@ -221,17 +221,17 @@ def _stand_in(
     """
     own = formats if len(formats) < ranks and not flat else formats[-1:]
     around: list[Format] = [{"format": "U", "pbits": 0}] * (ranks - len(own))
-    found = [*around, *own]
+    result = [*around, *own]
     reading.whole(given.node)
     kind = "flattened loops" if flat else "loops"
-    shown = ", ".join(str(f["format"]) if isinstance(f, dict) else f for f in found)
+    shown = ", ".join(str(f["format"]) if isinstance(f, dict) else f for f in result)
     what = f"{len(formats)} formats of {kind} stand at {name} of {ranks} ranks: {shown} are taken"
     remedy = "say the format of each rank (docs/sparse/formats.md) where metadata count"
     reading.leave(given.node, what, remedy, given.path, changes="bits of metadata")
-    return found
+    return result
 
 
-def actions_where_kept(
+def actions_where_stored(
     reading: TimeloopReading,
     sparse: dict[str, dict[str, object]],
     parts: Sequence[TimeloopLevel],

@@ -9,7 +9,7 @@ from polymodel.importers.timeloop.parts import (
     LoopConstraint,
     TimeloopLevel,
     bandwidths,
-    held_of,
+    dataspace_of,
     kind_of,
     memory_sizes,
     name_strange,
@@ -240,7 +240,7 @@ class _Builder:
         told = constraints.fields("dataspace", "datatype")
         if told is not None:
             name_strange(self.reading, told, self.tensors)
-        held = held_of(told, self.tensors)
+        held = dataspace_of(told, self.tensors)
         spatial = constraints.fields("spatial")
         temporal = constraints.fields("temporal")
         given = (spatial.words("no_reuse") or ()) if spatial is not None and part.instances > 1 else ()

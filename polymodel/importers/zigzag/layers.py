@@ -122,12 +122,12 @@ def _entries(table: KeyedTable, key: str) -> list[tuple[str, YamlNode]]:
 
 
 def _numbers(reading: Reading, table: KeyedTable, key: str) -> dict[str, int]:
-    found = {}
+    result = {}
     for name, value in _entries(table, key):
         number = _count(reading, value, f"{table.path}.{key}", least=0)
         if number is not None:
-            found[name] = number
-    return found
+            result[name] = number
+    return result
 
 
 def _count(reading: Reading, node: YamlNode, path: str, least: int = 1) -> int | None:
@@ -232,7 +232,7 @@ def _einsum(
 def _roles(layer: _Layer, links: Mapping[str, str]) -> dict[str, str]:
     """Operand -> input, weight or output, by the links, by the usual letters, else in order."""
     given = {**links, **layer.links}
-    found = {layer.output: "output"}
+    result = {layer.output: "output"}
     left = [ROLES["I1"], ROLES["I2"]]
     waiting = []
     for operand in (o for o in layer.accesses if o != layer.output):
@@ -240,12 +240,12 @@ def _roles(layer: _Layer, links: Mapping[str, str]) -> dict[str, str]:
         role = ROLES.get(given.get(operand, usual), "")
         if role in left:
             left.remove(role)
-            found[operand] = role
+            result[operand] = role
         else:
             waiting.append(operand)
     for operand in waiting:
-        found[operand] = left.pop(0) if left else "input"
-    return found
+        result[operand] = left.pop(0) if left else "input"
+    return result
 
 
 def _bits(reading: Reading, layer: _Layer, operand: str) -> int:
@@ -305,13 +305,13 @@ def _matched(layer: _Layer, operand: str, dims: Sequence[str], made: _Layer) -> 
     """Dimension -> the rank of the tensor that another layer makes: as said, by name, else in order."""
     theirs = list(made.accesses[made.output])
     said = layer.ranks.get(operand, {})
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for dim in dims:
         for name in (said.get(dim, ""), dim, f"o{dim[1:]}" if dim.startswith("i") else ""):
             if name in theirs:
-                found[dim] = name
+                result[dim] = name
                 theirs.remove(name)
                 break
-    for dim in (d for d in dims if d not in found):
-        found[dim] = theirs.pop(0)
-    return found
+    for dim in (d for d in dims if d not in result):
+        result[dim] = theirs.pop(0)
+    return result

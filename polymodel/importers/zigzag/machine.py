@@ -56,14 +56,14 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
         _left(reading, top, entry.key, entry.value)
     if len(reading.faults):
         return []
-    found: list[Written] = []
+    result: list[Written] = []
     below: frozenset[str] = frozenset()
     fanouts = dict(zip(names, sizes, strict=True))
     for memory in memories:
-        found += _containers([d for d in names if d in memory.alone - below], fanouts)
+        result += _containers([d for d in names if d in memory.alone - below], fanouts)
         below |= memory.alone
-        found.append(_memory(reading, memory, clock))
-    return [*found, *_containers([d for d in names if d not in below], fanouts), unit]
+        result.append(_memory(reading, memory, clock))
+    return [*result, *_containers([d for d in names if d not in below], fanouts), unit]
 
 
 def _number(reading: Reading, node: YamlNode, path: str) -> float:
@@ -88,7 +88,7 @@ def _containers(dims: list[str], fanouts: dict[str, float]) -> list[Written]:
 def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_Memory]:
     """Outermost first. The file lists them from the array on; what fewer units share stands further in."""
     table = top.table("memories")
-    found: list[_Memory] = []
+    result: list[_Memory] = []
     for entry in (table.node.entries or ()) if table is not None else ():
         one = KeyedTable(reading, entry.value, f"memories.{entry.key}", entry.key)
         operands = tuple(str(n.scalar) for n in one.items("operands"))
@@ -101,19 +101,19 @@ def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_
             what = f"{', '.join(sorted(served - dims))} is not a dimension of the array"
             reading.fault(entry.value, what, f"dimensions: {', '.join(sorted(dims))}", one.path)
         name = re.sub(r"\W+", "_", entry.key, flags=re.ASCII)
-        found.append(_Memory(name if name[:1].isalpha() else f"M{name}", one, operands, dims - served))
-    if table is None or not found:
+        result.append(_Memory(name if name[:1].isalpha() else f"M{name}", one, operands, dims - served))
+    if table is None or not result:
         reading.fault(top.node, "the accelerator has no memory", "add `memories:`", "memories")
-    found.reverse()
-    found.sort(key=lambda m: len(m.alone))
-    for outer, inner in pairwise(found):
+    result.reverse()
+    result.sort(key=lambda m: len(m.alone))
+    for outer, inner in pairwise(result):
         if not outer.alone <= inner.alone:
             here, there = (", ".join(sorted(m.alone)) for m in (outer, inner))
             what = f"{outer.name} has an instance along {here}, {inner.name} along {there}"
             remedy = "one hierarchy has memories along more and more dimensions; write it by hand"
             what += ": they do not form one hierarchy"
             reading.fault(inner.table.node, what, remedy, inner.table.path)
-    return found
+    return result
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,16 @@ def import_zigzag(
     sections = _sections(listed, document, reading)
     reading.faults.found[:0] = document.faults.found
     reading.faults.raise_if_any()
-    found: dict[str, object] = {"schema_version": 1}
+    result: dict[str, object] = {"schema_version": 1}
     if sections.layers is not None:
-        found["workload"] = workload_of(reading, sections.layers, sections.links)
+        result["workload"] = workload_of(reading, sections.layers, sections.links)
     if sections.machine is not None:
         if clock is None:
             what, remedy = "no clock is given: one cycle is taken as 1 ns", "give it: clock=2e8, --clock 2e8"
             reading.note(sections.machine, what, remedy)
-        found["arch"] = {"nodes": machine_of(reading, sections.machine, clock or CLOCK)}
+        result["arch"] = {"nodes": machine_of(reading, sections.machine, clock or CLOCK)}
     reading.faults.raise_if_any()
-    return reading.imported("ZigZag", listed, found, allow)
+    return reading.imported("ZigZag", listed, result, allow)
 
 
 def _each(files: File | Sequence[File]) -> list[File]:
@@ -85,7 +85,7 @@ class _Sections:
 
 
 def _sections(files: Sequence[File], document: Document, reading: Reading) -> _Sections:
-    found = _Sections()
+    result = _Sections()
     if not files:
         document.faults.note(Diagnostic("nothing to import", "name one or more of ZigZag's YAML files"))
     for file in files:
@@ -93,13 +93,13 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
         if root is None:
             continue
         if root.elements and any(e.entry("equation") for e in root.elements):
-            _once(reading, root, found.layers, "layers")
-            found.layers = root
+            _once(reading, root, result.layers, "layers")
+            result.layers = root
         elif root.elements and any(e.entry("spatial_mapping") or e.entry("name") for e in root.elements):
-            _mapping(reading, root, found)
+            _mapping(reading, root, result)
         elif root.entry("memories") is not None:
-            _once(reading, root, found.machine, "an accelerator")
-            found.machine = root
+            _once(reading, root, result.machine, "an accelerator")
+            result.machine = root
         elif root.entry("cores") is not None:
             what = "several cores that run layers beside each other, as Stream has them, have no counterpart"
             entry = root.entry("cores")
@@ -107,7 +107,7 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
         else:
             remedy = "a list of layers (`equation:`), an accelerator (`memories:`) or a mapping"
             reading.fault(root, "it has nothing of ZigZag's", remedy)
-    return found
+    return result
 
 
 def _root(file: File, document: Document, reading: Reading) -> YamlNode | None:

@@ -98,11 +98,11 @@ class TilingEstimates(Answer):
         if all(f.actual is None for f in self.found):
             columns = columns[:8]
         shown = self.table("estimates").only("tensor", *(c.name for c in columns))
-        found: list[Block] = []
+        result: list[Block] = []
         for title in dict.fromkeys(f.tensor for f in self.found):
             head = f"{title}: {self.op}, {room(self.fit)}"
-            found += [Section(head, shown.of(title), opened=True), Line()]
-        return [*found, *notes(self.notes)]
+            result += [Section(head, shown.of(title), opened=True), Line()]
+        return [*result, *notes(self.notes)]
 
     def plot(self, quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
         """Bars of what each model foretells, tiler by tiler, beside the actual figure."""

@@ -90,10 +90,10 @@ class TensorMovement:
     def actions(self, action: ActionCost, words: int) -> int:
         """Whole actions (bits, if the action is one bit) of one of the four flows."""
         if self.transfers is None or not words:
-            found: int = whole_actions(action, words, self.word_bits)
+            result: int = whole_actions(action, words, self.word_bits)
         else:
-            found = rounded_actions(action, self.transfers, 1)
-        return found
+            result = rounded_actions(action, self.transfers, 1)
+        return result
 
 
 def tiling_report(
@@ -157,9 +157,9 @@ class TilingReport(Answer):
     @property
     def total_latency(self) -> float | None:
         """Seconds of all Einsums one after the other; None if a memory has no clock."""
-        found = [_seconds(x, _cycles(x)) for x in self.counted]
-        known = [s for s in found if s is not None]
-        return math.fsum(known) if len(known) == len(found) else None
+        result = [_seconds(x, _cycles(x)) for x in self.counted]
+        known = [s for s in result if s is not None]
+        return math.fsum(known) if len(known) == len(result) else None
 
     @property
     def total_energy(self) -> float | None:
@@ -231,9 +231,9 @@ class TilingReport(Answer):
         """All tables but the tiles, what they are in all, and what to know."""
         tables = [(self.declared[n].title, self.table(n).only(*_NARROW[n])) for n in _SHOWN]
         shown = [Section(title, table, opened=True) for title, table in tables if table.rows]
-        found: list[Block] = [block for section in shown for block in (section, Line())]
-        found += [Line(_in_all(self)), Line()] if self.counted else [] if shown else [Line(_UNCUT), Line()]
-        return [*found, *notes(self.notes)]
+        result: list[Block] = [block for section in shown for block in (section, Line())]
+        result += [Line(_in_all(self)), Line()] if self.counted else [] if shown else [Line(_UNCUT), Line()]
+        return [*result, *notes(self.notes)]
 
     @property
     def title(self) -> str:
@@ -353,7 +353,7 @@ def _tiles(found: TilingReport) -> Table:
     for x in found.levels:
         c, rects = x.costs, x.costs.cut.rects
         arrays = (
-            rects.row, rects.col, rects.height, rects.width, *x.held, c.loads, c.fits, *x.words, c.runs,
+            rects.row, rects.col, rects.height, rects.width, *x.entries, c.loads, c.fits, *x.words, c.runs,
             c.cycles,
         )  # fmt: skip
         listed = zip(*(array.tolist() for array in arrays), strict=True)
@@ -430,7 +430,7 @@ def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
 
 def moved_by(x: ProductLevel) -> list[TensorMovement]:
     """What tiles of A, B and the output move. Tiles that stay are worked on again at every launch."""
-    found = []
+    result = []
     for tensor, role, parent, words, tiles in zip(
         x.tensors, _ROLES, x.parents, x.words, x.tiles, strict=True
     ):
@@ -438,12 +438,12 @@ def moved_by(x: ProductLevel) -> list[TensorMovement]:
         if parent is None:  # the tensor is here for good
             into = out = 0
         count = tiles.tiles * x.executions
-        found.append(
+        result.append(
             TensorMovement(
                 x.einsum, x.memory, x.word_bits, tensor, role, parent, count, into, read, written, out
             )
         )
-    return found
+    return result
 
 
 def traffic_table(moved: Iterable[TensorMovement]) -> Table:

@@ -113,14 +113,14 @@ class MatmulTiling(Answer):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the figures are, and what to know beside them."""
-        found = [_EXACT, *self.told]
+        result = [_EXACT, *self.told]
         if self.best.traffic.streamed:
-            found.append(
+            result.append(
                 "overbooked: some tiles exceed their buffer, and what exceeds it is moved at every use"
             )
         if not self.best.fits:
-            found.append(f"some tiles exceed their buffers: {'/'.join(map(str, self.best.over))} of A/B/Z")
-        return tuple(found)
+            result.append(f"some tiles exceed their buffers: {'/'.join(map(str, self.best.over))} of A/B/Z")
+        return tuple(result)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Words of A, B and Z per order, stacked."""
@@ -151,10 +151,10 @@ class MatmulTiling(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """Sums, tiles and orders, the best of what was compared, and what the figures are."""
-        found: list[Block] = [Line(self.title)]
+        result: list[Block] = [Line(self.title)]
         for title, table in self._shown():
-            found += [Line(), Section(title, table, opened=True), Line()]
-        return [*found, *notes(self.notes)]
+            result += [Line(), Section(title, table, opened=True), Line()]
+        return [*result, *notes(self.notes)]
 
     def _shown(self) -> list[tuple[str, Table]]:
         shown = [(name, self.table(name)) for name in ("summary", "tiles", "orders")]

@@ -76,7 +76,7 @@ def plot_tiles(found: TilingPicture, *, bins: int = BINS, ax: Axes | None = None
     most, steps, apart = _draw(found, bins, made, inches, hatched=True)
     if ax is None:
         _scale(made, most, steps)
-        _legend(_told([found], apart), made)
+        _legend(_legend_patches([found], apart), made)
     return made
 
 
@@ -112,7 +112,7 @@ def plot_tilers(found: Sequence[TilingPicture], *, bins: int = BINS // 2) -> Fig
         ax.set_axis_off()
         above.tick_params(labelbottom=True)  # the lowest of its column
         above.set_xlabel(grid[-1, 0].get_xlabel())
-    _legend(_told(found, apart), grid.flat[0])
+    _legend(_legend_patches(found, apart), grid.flat[0])
     # Axes of a fixed shape have their final size after one pass only, which the next one makes room around.
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -150,8 +150,8 @@ def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
     at = pattern.rows // rows
     at *= shape[1]  # at most bins x bins: whatever holds a coordinate holds it
     at += pattern.cols // columns
-    found: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape)
-    return found, (rows, columns)
+    result: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape)
+    return result, (rows, columns)
 
 
 def _shaded(found: TilingPicture, ax: Axes, hatched: bool) -> None:
@@ -208,8 +208,8 @@ def segments(rects: Rects) -> tuple[NDArray[np.int64], Ints]:
     down, right = _lines(rects.col, rects.row, rects.height, rects.width)
     parts = [np.stack([across[:, [1, 0]], across[:, [2, 0]]], axis=1),
              np.stack([down[:, [0, 1]], down[:, [0, 2]]], axis=1)]  # fmt: skip
-    found: NDArray[np.int64] = np.concatenate(parts)
-    return found, np.concatenate([below, right])
+    result: NDArray[np.int64] = np.concatenate(parts)
+    return result, np.concatenate([below, right])
 
 
 def _lines(at: Ints, first: Ints, length: Ints, behind: Ints) -> tuple[NDArray[np.int64], Ints]:
@@ -291,7 +291,7 @@ def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
     bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
 
 
-def _told(found: Sequence[TilingPicture], apart: float) -> list[Patch]:
+def _legend_patches(found: Sequence[TilingPicture], apart: float) -> list[Patch]:
     """What grey, red and a mere tint mean, where they occur; of one tiling also how many tiles."""
     from matplotlib.patches import Patch
 

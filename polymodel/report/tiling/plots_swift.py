@@ -65,15 +65,15 @@ def plot_chart(bars: Sequence[Bar], quantity: str, op: Op) -> Figure:
 
 def _series(bars: Sequence[Bar], quantity: str) -> dict[str, str]:
     """Names of what is drawn, with their fields; published bars only where there are any."""
-    found = {
+    result = {
         PUBLISHED: f"published_{quantity}",
         BUILT: f"as_built_{quantity}",
         ALL: f"corrected_{quantity}_all",
         NONEMPTY: f"corrected_{quantity}_nonempty",
     }
-    if all(getattr(b, found[PUBLISHED]) is None for b in bars):
-        del found[PUBLISHED]
-    return found
+    if all(getattr(b, result[PUBLISHED]) is None for b in bars):
+        del result[PUBLISHED]
+    return result
 
 
 def _panel(ax: Axes, bars: Sequence[Bar], series: dict[str, str]) -> None:

@@ -130,10 +130,10 @@ class TilerSwift(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """The claims, then run and configuration cycles of every bar."""
-        found: list[Block] = []
+        result: list[Block] = []
         for title, table in sections(self):
-            found += [Section(title, table, opened=table.name == "means"), Line()]
-        return [*found, *notes(self.notes)]
+            result += [Section(title, table, opened=table.name == "means"), Line()]
+        return [*result, *notes(self.notes)]
 
 
 def sections(found: TilerSwift) -> list[tuple[str, Table]]:

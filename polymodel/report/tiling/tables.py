@@ -76,19 +76,19 @@ class TilingTask:
         made, seconds = self.made.get(tiler, (None, 0.0))
         if made is None:
             asked = (self.pattern, self.op, self.fit, tiler, self.objective, self.launch)
-            made = cut(*asked, watch=self._kept)
+            made = cut(*asked, watch=self._cached)
             seconds = perf_counter() - begun
         return Rival(tiler, costs(self.pattern, made, self.op, self.fit, self.launch), seconds)
 
-    def _kept(self, tiler: str, make: Make) -> Make:
+    def _cached(self, tiler: str, make: Make) -> Make:
         """A tiler whose cut is kept, if that is not too large."""
 
         def kept(pattern: Pattern, op: Op, fit: Fit) -> Cut:
             begun = perf_counter()
-            found = make(pattern, op, fit)
+            result = make(pattern, op, fit)
             if pattern.points <= _KEPT:
-                self.made[tiler] = found, perf_counter() - begun
-            return found
+                self.made[tiler] = result, perf_counter() - begun
+            return result
 
         return kept
 
@@ -105,8 +105,8 @@ def every(task: TilingTask) -> tuple[str, ...]:
     if task.compat:
         return BUILT
     merging = [n for n in NAMES if n not in (*_SLOW, "best")]
-    found = [full for n in merging for full in ((n, _SIBLINGS) if n == "qtree" else (n,))]
-    return (*found, *(f"{n}+fixpoint" for n in merging), *sorted(_SLOW), "best")
+    result = [full for n in merging for full in ((n, _SIBLINGS) if n == "qtree" else (n,))]
+    return (*result, *(f"{n}+fixpoint" for n in merging), *sorted(_SLOW), "best")
 
 
 def usual(task: TilingTask) -> tuple[str, ...]:
@@ -127,8 +127,8 @@ def several(tilers: Sequence[str]) -> tuple[str, ...]:
 def compared(task: TilingTask, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
     """The cuts of all these tilers, the chosen one last where it is not among them."""
     names = usual(task) if tilers is None else tilers
-    found = [own if n == own.tiler else task.tried(n) for n in names]
-    return tuple(found if own.tiler in names else [*found, own])
+    result = [own if n == own.tiler else task.tried(n) for n in names]
+    return tuple(result if own.tiler in names else [*result, own])
 
 
 BUILT = ("simple", "qtree", "qtree+merge", "btree")  # what Tiler-Swift's program has

@@ -189,14 +189,14 @@ def small(rival: Rival, costs: CutCosts) -> TilingPicture:
 def bars(rivals: Sequence[Rival]) -> list[TilerBar]:
     """For the picture that compares tilers; those that refused are not in it."""
     base = next((r.costs for r in rivals if r.tiler == BASE), None)
-    found = []
+    result = []
     for r in distinct(rivals):
         if r.costs is not None:
             against = None if r.costs is base else base
             won, faster = reduction(r.costs, against), speedup(r.costs, against)
             c = r.costs
-            found.append(TilerBar(r.name, c.kernels, c.config_cycles, c.run_cycles, won, faster, r.chosen))
-    return found
+            result.append(TilerBar(r.name, c.kernels, c.config_cycles, c.run_cycles, won, faster, r.chosen))
+    return result
 
 
 def distinct(rivals: Sequence[Rival]) -> list[Rival]:

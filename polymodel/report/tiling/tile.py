@@ -132,7 +132,7 @@ class Tiling(Answer):
         """`summary` as plain data."""
         return summary_table(self.rivals(tilers), self.lower_bound)
 
-    def beside(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
+    def comparison(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
         """`summary` with the tilers that are named; columns against `simple` are empty where it is not among
         them."""
         return self.summary_table(tilers).frame()

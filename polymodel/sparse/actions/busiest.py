@@ -101,10 +101,10 @@ def most_nonzeros(
 
 def _products(columns: Sequence[Ints]) -> Ints:
     """Products of one entry of each."""
-    found = np.ones(1, np.int64)
+    result = np.ones(1, np.int64)
     for column in columns:
-        found = np.multiply.outer(found, column).reshape(-1)
-    return found
+        result = np.multiply.outer(result, column).reshape(-1)
+    return result
 
 
 @lru_cache(maxsize=4096)
@@ -149,10 +149,10 @@ class Instances:
 
     def dense(self, settings: Settings) -> Array:
         """Operations of the busiest instance if nothing is left out."""
-        found: Array = np.ones(())
+        result: Array = np.ones(())
         for v, most in self.most.items():
-            found = found * most[settings[v]]
-        return found
+            result = result * most[settings[v]]
+        return result
 
     def busiest(self, settings: Settings) -> Array:
         """Those that are left, in the mean over all data; NaN where that is not worked out."""
@@ -162,17 +162,17 @@ class Instances:
         distinct, back = np.unique(flat, axis=1, return_inverse=True)
         known = [self._nonzeros(tuple(row)) for row in distinct.T.tolist()]
         each = np.array([np.nan if one is None else one[0] for one in known])
-        found = each[back.reshape(-1)].reshape(columns[0].shape)
+        result = each[back.reshape(-1)].reshape(columns[0].shape)
         others: Array = np.ones(())
         for v, most in self.most.items():
             if v not in self.kinds:
                 others = others * most[settings[v]]
-        return found * others
+        return result * others
 
     def certainty(self, settings: Mapping[str, int]) -> Certainty | None:
         """What `busiest` is at one point; None where that is not worked out."""
-        found = self._nonzeros(tuple(int(self.kind[v][settings[v]]) for v in self.kinds))
-        return None if found is None else found[1]
+        result = self._nonzeros(tuple(int(self.kind[v][settings[v]]) for v in self.kinds))
+        return None if result is None else result[1]
 
     def _nonzeros(self, kinds: tuple[int, ...]) -> tuple[float, Certainty] | None:
         if kinds not in self._known:

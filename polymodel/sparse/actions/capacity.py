@@ -87,16 +87,16 @@ def _expected_resident(
     largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
     model = _model_of(tiles, known)
     order = how.format.order(access.ranks)
-    found = how.format.bits(expected_levels(model, largest, order))
+    result = how.format.bits(expected_levels(model, largest, order))
     most = int(model.quantile(largest, confidence))
     top = _expected_bits(how, access.ranks, largest, most)
     mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
-    total = float(found.total)
+    total = float(result.total)
     each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
     needed = needed_bits(model, how, access.ranks, largest, fit, total, known.computed)
     return TileFootprint(
         buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
-        float(found.payload), float(found.metadata),
+        float(result.payload), float(result.metadata),
         max(most_bits(how, access.ranks, largest, most), total), confidence, known.label,
         largest, total - each * mean, each, each * deviation, needed,
     )  # fmt: skip
@@ -116,8 +116,8 @@ def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], non
         return _expected_bits(how, ranks, extents, nonzeros)
     order = how.format.order(tuple(ranks))
     size = dict(zip(ranks, extents, strict=True))
-    found = scattered_levels(order, [size[r] for r in order], min(nonzeros, math.prod(extents)))
-    return float(how.format.bits(found).total)
+    result = scattered_levels(order, [size[r] for r in order], min(nonzeros, math.prod(extents)))
+    return float(how.format.bits(result).total)
 
 
 def nonzeros_with_room(
@@ -189,7 +189,7 @@ def capacity_checks(
     """One record per working set that its memory's size is checked with."""
     held = {(f.node, f.tensor): f for f in counts.footprints}
     formats = Formats(problem)
-    found = []
+    result = []
     for peak in analysis.working_sets:
         component = problem.hierarchy[peak.component]
         if peak.measure != component.allocation:
@@ -211,8 +211,8 @@ def capacity_checks(
         if all(f.label == "exact" for _, f in sparse):
             label = "exact"
         size = component.size_bits
-        found.append(MemoryDemand(peak.component, peak.einsum, peak.bits, bits, needed, size, chance, label))
-    return tuple(found)
+        result.append(MemoryDemand(peak.component, peak.einsum, peak.bits, bits, needed, size, chance, label))
+    return tuple(result)
 
 
 def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
@@ -265,7 +265,7 @@ def overbooked(
 ) -> tuple[tuple[AccessCount, ...], tuple[str, ...]]:
     """The accesses with what is fetched again, and a remark for each tensor of which anything is."""
     rooms = _tile_capacities(problem, analysis, footprints)
-    found = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
+    result = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
     notes = []
     # Innermost first: what is fetched again there is one more use further out.
     for buffet in sorted(analysis.buffets, key=lambda b: -b.node):
@@ -273,17 +273,17 @@ def overbooked(
         if room is None or buffet.parent is None:
             continue
         share, sure = _overflowing(problem, buffet, room, data, formats)
-        again, label = _again(found, buffet, share, data[buffet.tensor].actual is not None, sure)
+        again, label = _again(result, buffet, share, data[buffet.tensor].actual is not None, sure)
         if again <= 1:
             continue
-        for key in _fetches(problem, buffet, found):
-            found[key] = _grown(found[key], again, label)
+        for key in _fetches(problem, buffet, result):
+            result[key] = _grown(result[key], again, label)
         told = f"{share:.3%}" if share >= 5e-6 else "less than 0.001%"
         notes.append(
             f"{buffet.component}: {told} of what its tiles of {buffet.tensor} hold finds no room there, "
             "and is fetched again at each use"
         )
-    return tuple(found[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)
+    return tuple(result[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)
 
 
 def _tile_capacities(
@@ -292,7 +292,7 @@ def _tile_capacities(
     """Bits for a tile of each tensor that may be overbooked: what it needs, and of what is left over a share
     in proportion to expected bits."""
     held = {(f.node, f.tensor): f for f in footprints}
-    found: dict[tuple[int, str], float] = {}
+    result: dict[tuple[int, str], float] = {}
     for peak in analysis.working_sets:
         component = problem.hierarchy[peak.component]
         if peak.measure != component.allocation or math.isinf(component.size_bits):
@@ -304,8 +304,8 @@ def _tile_capacities(
         for _, f in sparse:
             if isinstance(fit_of(problem, f.component, f.tensor), float):
                 room = f.needed_bits + (spare * f.bits / expected if expected else spare)
-                found[f.node, f.tensor] = min(room, found.get((f.node, f.tensor), math.inf))
-    return found
+                result[f.node, f.tensor] = min(room, result.get((f.node, f.tensor), math.inf))
+    return result
 
 
 def _overflowing(
@@ -319,11 +319,11 @@ def _overflowing(
     known, tiles = _tiles_of(problem, buffet, data)
     how = formats.known[buffet.component, buffet.tensor]
     if known.actual is not None:
-        found = formats.counted(tiles, how, known.actual)
+        result = formats.counted(tiles, how, known.actual)
         # Whole nonzeros stay, each with its part of the bits of its tile.
-        stay = np.floor(room * found.occupancies / np.maximum(found.each, 1) + 1e-9)
-        over = np.maximum(found.occupancies - stay, 0).sum()
-        return float(ratio(over, found.occupancies.sum(), 0.0)), True
+        stay = np.floor(room * result.occupancies / np.maximum(result.each, 1) + 1e-9)
+        over = np.maximum(result.occupancies - stay, 0).sum()
+        return float(ratio(over, result.occupancies.sum(), 0.0)), True
     model = _model_of(tiles, known)
     held, over, sure_of_all = 0.0, 0.0, True
     for extents, number in tiles.classes():

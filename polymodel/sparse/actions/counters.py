@@ -46,7 +46,7 @@ def counters_of(problem: Problem, einsum: str, only: Container[str] | None = Non
     `only`: of these variables.
     """
     e, loops = problem.cascade[einsum], problem.tree.loops(einsum)
-    found = []
+    result = []
     names = [loop.variable_in(einsum) for _, loop in loops]
     for variable in e.rank_variables:
         if only is not None and variable not in only:
@@ -56,13 +56,13 @@ def counters_of(problem: Problem, einsum: str, only: Container[str] | None = Non
         base = low
         if mine and not mine[0][1].uneven:
             base = min(_lows(problem, mine[0], einsum))
-        found.append(_counted(variable, low, high, base, mine))
+        result.append(_counted(variable, low, high, base, mine))
     for variable in dict.fromkeys(n for n in names if n not in e.rank_variables):
         if only is not None and variable not in only:
             continue
         mine = tuple(x for x, name in zip(loops, names, strict=True) if name == variable)
-        found.append(_repeats(problem, variable, mine))
-    return tuple(found)
+        result.append(_repeats(problem, variable, mine))
+    return tuple(result)
 
 
 def _bound_by(problem: Problem, node: int, loop: Loop) -> list[tuple[Einsum, str]]:
@@ -83,7 +83,7 @@ def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[i
         raise Refused(f"rank variable {variable} has {high - low + 1:,} values: too many to list", remedy)
     values = np.arange(low, high + 1, dtype=np.int64)
     begin = np.full(values.size, base, dtype=np.int64)
-    found = []
+    result = []
     for _, loop in loops:
         tile, first = loop.tile_shape, loop.initial_tile_shape
         assert isinstance(tile, int), "symbols have values here"
@@ -92,8 +92,8 @@ def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[i
         inside = values - begin
         counter = np.where(inside < head, 0, 1 + (inside - head) // tile)
         begin = begin + np.where(counter == 0, 0, head + (counter - 1) * tile)
-        found.append(counter)
-    return Counters(variable, low, loops, tuple(found), values - begin)
+        result.append(counter)
+    return Counters(variable, low, loops, tuple(result), values - begin)
 
 
 def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...]) -> Counters:
@@ -110,23 +110,23 @@ def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...
 
 def group_numbers(columns: list[Ints], size: int) -> Ints:
     """A number for each row, equal where all columns are equal; in lexicographic order from 0."""
-    found = np.zeros(size, dtype=np.int64)
+    result = np.zeros(size, dtype=np.int64)
     for column in columns:
-        mixed = found * (int(column.max(initial=0)) + 1) + column
+        mixed = result * (int(column.max(initial=0)) + 1) + column
         top = int(mixed.max(initial=0)) + 1
         if top <= 4 * size + 1000:
             # Numbers that are not much more than the rows are renumbered without sorting.
             present = np.zeros(top, np.int64)
             present[mixed] = 1
-            found = (np.cumsum(present) - 1)[mixed]
+            result = (np.cumsum(present) - 1)[mixed]
         else:
-            found = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
-    return found
+            result = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+    return result
 
 
 def digit_columns(counters: Counters, digits: Set[int | str]) -> list[Ints]:
     """The counters of these loops (POINT, or its name: and the place within the innermost tile) of every
     value."""
-    found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
+    result = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
     points = (POINT in digits or counters.variable in digits) and not counters.foreign
-    return [*found, counters.offset] if points else found
+    return [*result, counters.offset] if points else result

@@ -245,11 +245,11 @@ class EinsumActions:
         if effectual_only(self.structure, self.data, ACTIONS):
             executed, second = effectual, label
         else:
-            executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
+            executed, second = self._remaining(sums, "operations", sums.looked(ACTIONS), whole, False)
         if sharpest(skips.conditions) == sharpest(every):
             turns, about = executed, second
         else:
-            turns, about = self._kept(sums, "operations", skips, whole, False)
+            turns, about = self._remaining(sums, "operations", skips, whole, False)
         label = least_certain((label, about, second))
         effectual, executed, turns = in_order(effectual, executed, turns, whole)
         busiest, sure = self._busiest(sums, skips.conditions, dense, turns, about)
@@ -272,8 +272,8 @@ class EinsumActions:
         followed = self.structure.box and sums.total("operations") == dense.operations
         if followed and all(self.data[c.leader].actual is not None for c in useful):
             tables = {c: sums.table(c) for c in useful}
-            found = operations_by_instance(self.structure, useful, tables)
-            return int(found.max(initial=0)), "exact"
+            result = operations_by_instance(self.structure, useful, tables)
+            return int(result.max(initial=0)), "exact"
         fullest = self._fullest(useful[0], dense) if followed and len(useful) == 1 else None
         if fullest is not None:
             return fullest
@@ -294,20 +294,20 @@ class EinsumActions:
         label = instances.certainty(dict.fromkeys(settings, 0))
         if label is None:
             return None
-        found = float(instances.busiest({v: np.zeros((), np.int64) for v in settings}))
-        return int(found) if found.is_integer() and label == "exact" else found, label
+        result = float(instances.busiest({v: np.zeros((), np.int64) for v in settings}))
+        return int(result) if result.is_integer() and label == "exact" else result, label
 
     def _effectual(self, whole: int) -> tuple[Number, Certainty]:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
         einsum = self.structure.einsum
         require_known(einsum, self.data)
-        found = effectual_points(einsum, self.data, empty_before(self.structure.problem.cascade))
-        if found.of == 1:
-            return whole * found.number, found.label
+        result = effectual_points(einsum, self.data, empty_before(self.structure.problem.cascade))
+        if result.of == 1:
+            return whole * result.number, result.label
         each_alike = self.structure.box and whole == prod(c.size for c in self.structure.counters)
-        if each_alike and whole % found.of == 0 and isinstance(found.number, int):
-            return whole // found.of * found.number, found.label
-        return whole * found.number / found.of, found.label if each_alike else "estimate"
+        if each_alike and whole % result.of == 0 and isinstance(result.number, int):
+            return whole // result.of * result.number, result.label
+        return whole * result.number / result.of, result.label if each_alike else "estimate"
 
     def _require_carried(self, sums: LinkSums) -> None:
         """Refused where operations are left out that carry a tensor forward: the next generation would lack
@@ -335,12 +335,12 @@ class EinsumActions:
             held, label = self._scaled(row.tensor, dense, nonzeros)
             return self._record(row, kind, dense, held, held, held, label)
         every = [LinkSums(self.structure, self.data, self.tables, chain) for chain in ways]
-        found = [
+        result = [
             self._left(sums, kind, part, nonzeros)
             for sums, part in zip(every, self._parts(every, kind, dense), strict=True)
         ]
-        held, turns, actual = (sum(column) for column in tuple(zip(*found, strict=True))[:3])
-        return self._record(row, kind, dense, held, turns, actual, least_certain(f[3] for f in found))
+        held, turns, actual = (sum(column) for column in tuple(zip(*result, strict=True))[:3])
+        return self._record(row, kind, dense, held, turns, actual, least_certain(f[3] for f in result))
 
     def _parts(self, every: list[LinkSums], kind: str, dense: int) -> list[Number]:
         """What of `dense` goes over each of several ways."""
@@ -354,13 +354,13 @@ class EinsumActions:
         self, sums: LinkSums, kind: str, dense: Number, nonzeros: bool
     ) -> tuple[Number, Number, Number, Certainty]:
         """How much is held, takes a turn and moves, and what these numbers are."""
-        held, label = self._kept(sums, kind, NOTHING, dense, nonzeros)
+        held, label = self._remaining(sums, kind, NOTHING, dense, nonzeros)
         skips, every = sums.looked(SKIPS), sums.looked(ACTIONS)
         if kind in ("reads_fill", "writes_fill") and not sums.followed:
             # What an operation reads of the generation before moves whether or not it is executed.
             skips, every = sums.alone(SKIPS), sums.alone(ACTIONS)
-        turns, first = self._kept(sums, kind, skips, dense, nonzeros)
-        actual, second = self._kept(sums, kind, every, dense, nonzeros)
+        turns, first = self._remaining(sums, kind, skips, dense, nonzeros)
+        actual, second = self._remaining(sums, kind, every, dense, nonzeros)
         return held, turns, actual, least_certain((label, first, second))
 
     def _record(
@@ -395,7 +395,7 @@ class EinsumActions:
             )
         return self.tilings[key]
 
-    def _kept(
+    def _remaining(
         self, sums: LinkSums, kind: str, looked: Looked, dense: Number, nonzeros: bool
     ) -> tuple[Number, Certainty]:
         """How much of `dense` is left, and what that number is."""
@@ -405,11 +405,11 @@ class EinsumActions:
         data = [self.data[t] for t in (*looked.leaders, *([sums.tensor] if nonzeros else []))]
         if self.structure.box and sums.followed and sums.total(kind) == dense:
             label: Certainty = "exact" if all(d.label == "exact" for d in data) else "expected"
-            found = sums.total(kind, looked, nonzeros)
+            result = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
             sure = sums.sure(kind, looked, nonzeros)
             if own is not None and own.actual is None and looked and not sure:
-                return min(found, sums.total(kind, NOTHING, True)), "bound"
+                return min(result, sums.total(kind, NOTHING, True)), "bound"
             if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 touched = sums.total(kind, looked)
@@ -417,7 +417,7 @@ class EinsumActions:
                     # What is touched is nonzero in the end.
                     return touched, label if sums.sure(kind, looked, False) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
-            return found, label if sure and not bounded else "bound"
+            return result, label if sure and not bounded else "bound"
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
         led = {c: self.structure.led(c.leader).tensor for c in looked.conditions}
         mine = tuple(c for c in looked.conditions if not nonzeros or led[c] != sums.tensor)

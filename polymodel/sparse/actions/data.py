@@ -82,10 +82,10 @@ class TensorData:
         if not self.laws:
             return self.model.p_nonempty(tiles)
         points = self.model.tiles(tiles).prod(axis=-1)
-        found, *more = (law.p_nonempty(points) for _, law in self.laws)
+        result, *more = (law.p_nonempty(points) for _, law in self.laws)
         for (weight, _), other in zip(self.laws[1:], more, strict=True):
-            found = found + weight * (other - found)
-        return found
+            result = result + weight * (other - result)
+        return result
 
 
 def dense_data(tensor: str) -> TensorData:

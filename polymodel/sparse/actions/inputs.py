@@ -44,9 +44,9 @@ def output_data(
     if output.accumulates or not inputs or (union and len(inputs) < len(operands)):
         return TensorData(output.tensor)
     if not union and all(data[a.tensor].actual is not None for a in inputs):
-        found = _pattern(einsum, output, shape, inputs, data)
-        if found is not None:
-            return TensorData(output.tensor, actual=found, computed=True)
+        result = _pattern(einsum, output, shape, inputs, data)
+        if result is not None:
+            return TensorData(output.tensor, actual=result, computed=True)
     share = _share(einsum, output, inputs, union, data)
     if share >= 1:
         return TensorData(output.tensor)
@@ -102,11 +102,11 @@ def _plain(access: TensorAccess) -> bool:
 def _part(access: TensorAccess, whole: list[str], size: Mapping[str, int]) -> tuple[Ints, ...]:
     from polymodel.sparse.actions.tally import window
 
-    found = []
+    result = []
     for x in access.projection:
         extents = tuple(np.array([size[v] if v in whole else 1]) for v in x.variables)
-        found.append(window(x, extents))
-    return tuple(found)
+        result.append(window(x, extents))
+    return tuple(result)
 
 
 def _pattern(
@@ -153,7 +153,7 @@ def _pattern(
 def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
     """Sizes of a tensor's ranks: as given, else up to the largest coordinate that is touched."""
     sizes = dict(cascade.rank_sizes)
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for einsum in cascade.einsums:
         for access in einsum.accesses:
             if access.tensor != tensor:
@@ -161,8 +161,8 @@ def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
             for rank, x in zip(access.ranks, access.projection, strict=True):
                 ends = [(c, einsum.bound(v)) for v, c in x.terms]
                 top = x.constant + sum(c * (high if c > 0 else low) for c, (low, high) in ends)
-                found[rank] = max(found.get(rank, 1), top + 1, sizes.get(rank, 1))
-    return tuple(found.values())
+                result[rank] = max(result.get(rank, 1), top + 1, sizes.get(rank, 1))
+    return tuple(result.values())
 
 
 def _from_zero(cascade: Cascade, tensor: str) -> None:
@@ -181,12 +181,12 @@ def _from_zero(cascade: Cascade, tensor: str) -> None:
 
 def written_densities(cascade: Cascade) -> dict[str, object]:
     """Tensor -> density as written at any of its accesses, None where it has none."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for e in cascade.einsums:
         for a in e.accesses:
-            if found.get(a.tensor) is None:
-                found[a.tensor] = a.density
-    return found
+            if result.get(a.tensor) is None:
+                result[a.tensor] = a.density
+    return result
 
 
 def tensor_data(
@@ -211,17 +211,17 @@ def tensor_data(
         for name in (*given, *(densities or {}))
         if name not in cascade.tensors
     ]
-    found: dict[str, TensorData] = {}
+    result: dict[str, TensorData] = {}
     for einsum in cascade.einsums:
         for access in (*einsum.inputs, *einsum.outputs):
-            if access.tensor in found:
+            if access.tensor in result:
                 if (
                     access.output
                     and asked[access.tensor] is None
                     and access.tensor not in given
                     and not faults
                 ):
-                    _require_full(einsum, access, tensor_shape(cascade, access.tensor), found)
+                    _require_full(einsum, access, tensor_shape(cascade, access.tensor), result)
                 continue
             if given.get(access.tensor) is not None:
                 _from_zero(cascade, access.tensor)
@@ -233,11 +233,11 @@ def tensor_data(
                 known = TensorData(access.tensor)
             asks = needed is None or access.tensor in needed
             if known is None and access.output and asks and not faults:
-                known = output_data(einsum, access, shape, found)
-            found[access.tensor] = known or TensorData(access.tensor)
+                known = output_data(einsum, access, shape, result)
+            result[access.tensor] = known or TensorData(access.tensor)
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def _require_full(
@@ -258,12 +258,12 @@ def _require_full(
 
 def tensors_in_use(problem: Problem) -> frozenset[str]:
     """Tensors whose zeros any count depends on: operands, leaders, and those that have a format."""
-    found = {a.tensor for e in problem.cascade.einsums for a in e.inputs}
+    result = {a.tensor for e in problem.cascade.einsums for a in e.inputs}
     for component in problem.hierarchy.components:
         if component.sparse is not None:
-            found |= {tensor for tensor, _ in component.sparse.formats}
-            found |= {x for action in component.sparse.actions for _, _, on in action.by_einsum for x in on}
-    return frozenset(found)
+            result |= {tensor for tensor, _ in component.sparse.formats}
+            result |= {x for action in component.sparse.actions for _, _, on in action.by_einsum for x in on}
+    return frozenset(result)
 
 
 def _known(
@@ -271,10 +271,10 @@ def _known(
 ) -> TensorData | None:
     """One tensor as it is given or written; None if nothing is said."""
     if given is not None:
-        found = _actual(access, shape, given)
-        if written is not None and found.actual is not None:
-            _warn(found.actual, density_model(access, shape, written, folder))
-        return found
+        result = _actual(access, shape, given)
+        if written is not None and result.actual is not None:
+            _warn(result.actual, density_model(access, shape, written, folder))
+        return result
     if written is None:
         return None
     if isinstance(written, SparseTensor):

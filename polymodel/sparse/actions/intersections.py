@@ -34,7 +34,7 @@ def intersection_counts(
     structure: EinsumLinks, data: Mapping[str, TensorData]
 ) -> tuple[IntersectionCount, ...]:
     """One record per rule of a component that holds all its tensors in this Einsum, and loop of theirs."""
-    found = []
+    result = []
     for component in structure.problem.hierarchy.components:
         for rule in component.sparse.intersections if component.sparse else ():
             if all(t in structure.einsum.tensors for t in rule.tensors):
@@ -47,12 +47,12 @@ def intersection_counts(
                 for digit, before in _places(structure, component.name, rule):
                     reads, label = _reads(structure, data, rule, digit, before)
                     name = f"{digit[1]}" if digit[0] == POINT else f"{digit[1]} (node {digit[0]})"
-                    found.append(
+                    result.append(
                         IntersectionCount(
                             structure.name, component.name, rule.tensors, rule.kind, name, reads, label
                         )
                     )
-    return tuple(found)
+    return tuple(result)
 
 
 def _order(structure: EinsumLinks) -> list[Digit]:
@@ -81,12 +81,12 @@ def _places(
         outer = max(ids[-1] for ids in own)
         inner = min((s.id for chain in chains for s in chain if s.id > outer), default=inner)
     shared = set.intersection(*(set(structure.einsum.access_of(t).variables) for t in rule.tensors))
-    order, found = _order(structure), []
+    order, result = _order(structure), []
     for at, (i, variable) in enumerate(order):
         inside = outer < i < inner or (i == POINT and inner == float("inf"))
         if variable in shared and inside and _columns(structure, variable, [(i, variable)])[1] > 1:
-            found.append(((i, variable), tuple(order[:at])))
-    return found
+            result.append(((i, variable), tuple(order[:at])))
+    return result
 
 
 def _columns(structure: EinsumLinks, variable: str, digits: Sequence[Digit]) -> tuple[Ints, int]:
@@ -97,8 +97,8 @@ def _columns(structure: EinsumLinks, variable: str, digits: Sequence[Digit]) -> 
 
 
 def _picked(counters: Counters, ids: set[int]) -> list[Ints]:
-    found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in ids]
-    return [*found, counters.offset] if POINT in ids else found
+    result = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in ids]
+    return [*result, counters.offset] if POINT in ids else result
 
 
 def _reads(
@@ -116,12 +116,12 @@ def _reads(
     if all(d.actual is not None for d in known) and len(known) == 2:
         fibers = [_Fibers(structure, t, data[t], digit, before) for t in rule.tensors]
         return times * _exact(structure, rule, *fibers), "exact"
-    found = {t: _expected(structure, data, rule, t, digit, before) for t in rule.tensors}
+    result = {t: _expected(structure, data, rule, t, digit, before) for t in rule.tensors}
     if rule.kind == "leader_follower":
         label: Label = "exact" if all(d.dense for d in known) else "expected"
-        reads, sure = found[rule.leader]
+        reads, sure = result[rule.leader]
         return times * reads, label if sure else "bound"
-    return times * sum(reads for reads, _ in found.values()), "bound"
+    return times * sum(reads for reads, _ in result.values()), "bound"
 
 
 def _own(structure: EinsumLinks, tensor: str) -> tuple[str, ...]:

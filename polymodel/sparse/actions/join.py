@@ -31,9 +31,9 @@ class GroupTable:
     @staticmethod
     def of(variables: Sequence[str], ids: Sequence[Ints], rows: int, different: bool = False) -> GroupTable:
         """Different rows of these; `different` says that they are."""
-        found = GroupTable(tuple(variables), tuple(ids), rows)
+        result = GroupTable(tuple(variables), tuple(ids), rows)
         if different or not rows:
-            return found
+            return result
         numbers = group_numbers(list(ids), rows)
         first = _firsts(numbers)
         return GroupTable(tuple(variables), tuple(column[first] for column in ids), first.size)
@@ -67,9 +67,9 @@ class GroupTable:
 
 def _firsts(numbers: Ints) -> Ints:
     """The first place of every number; they are 0, 1, 2, ... without gaps."""
-    found = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
-    found[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
-    return found
+    result = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
+    result[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
+    return result
 
 
 def _added(numbers: Ints, weights: Ints | None, count: int) -> Ints:
@@ -78,9 +78,9 @@ def _added(numbers: Ints, weights: Ints | None, count: int) -> Ints:
         return np.bincount(numbers, minlength=count)
     if float(np.abs(weights).astype(np.float64).sum()) < _WHOLE:
         return np.rint(np.bincount(numbers, weights, count)).astype(np.int64)
-    found = np.zeros(count, np.int64)
-    np.add.at(found, numbers, weights)
-    return found
+    result = np.zeros(count, np.int64)
+    np.add.at(result, numbers, weights)
+    return result
 
 
 def _sum(weights: Ints) -> int:
@@ -109,8 +109,8 @@ def weighted_count(tables: Sequence[GroupTable], axes: Mapping[str, VariablePart
     if len(waiting) < 2:
         return total * (waiting[0].total() if waiting else 1)
     shared = [[v for v in t.variables if sum(v in o.variables for o in tables) > 1] for t in tables]
-    found = [t.without([v for v in t.variables if v not in s]) for t, s in zip(waiting, shared, strict=True)]
-    return total * joined_rows(found).total()
+    result = [t.without([v for v in t.variables if v not in s]) for t, s in zip(waiting, shared, strict=True)]
+    return total * joined_rows(result).total()
 
 
 def prepared(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) -> tuple[int, list[GroupTable]]:

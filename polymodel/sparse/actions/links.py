@@ -152,15 +152,15 @@ class EinsumLinks:
         """What actions may be led by: every input by its name. An input that is read at several elements is
         as many operands, `A[x - 1]` and `A[x + 1]`, of which one that is zero makes a product idle; a sum is
         idle where all of them are zero, so that they lead together."""
-        found: dict[str, UsedElements] = {}
+        result: dict[str, UsedElements] = {}
         for tensor in dict.fromkeys(a.tensor for a in self.einsum.inputs):
             used = self.used(tensor)
             if len(used.accesses) == 1 or self.union:
-                found[tensor] = used
+                result[tensor] = used
                 continue
             for a in used.accesses:
-                found[f"{tensor}[{', '.join(map(str, a.projection))}]"] = UsedElements((a,), a)
-        return found
+                result[f"{tensor}[{', '.join(map(str, a.projection))}]"] = UsedElements((a,), a)
+        return result
 
     def led(self, leader: str) -> UsedElements:
         """What an Einsum uses of a leader."""
@@ -183,17 +183,17 @@ class EinsumLinks:
     ) -> tuple[TransferEdge, ...]:
         """`operand`: as what is read, also of a tensor that the Einsum writes."""
         chain = storage_chain(self.problem.tree, self.name, tensor)
-        found: list[TransferEdge] = []
+        result: list[TransferEdge] = []
         for level, step in enumerate(chain):
             child = chain[level + 1].id if level + 1 < len(chain) else None
-            above = found[-1].conditions if found else ()
+            above = result[-1].conditions if result else ()
             used = self.used(tensor)
             if access is not None and child is None:
                 used = UsedElements((access,), access)
             link = self._link(used, level, step.id, child, above)
             reached = () if operand else self._reached(tensor, link.component, child)
-            found.append(replace(link, reached=reached))
-        return tuple(found)
+            result.append(replace(link, reached=reached))
+        return tuple(result)
 
     def ways(self, tensor: str, node: int, kind: str) -> tuple[tuple[TransferEdge, ...], ...]:
         """The tensor's links from the outermost to the one over which this kind of access of a storage node
@@ -257,8 +257,8 @@ class EinsumLinks:
 
     def _named(self, digits: Set[int]) -> Digits:
         """The same with places within tiles by the names of rank variables."""
-        found: set[int | str] = {d for d in digits if d != POINT}
-        return frozenset(found | (set(self.einsum.rank_variables) if POINT in digits else set()))
+        result: set[int | str] = {d for d in digits if d != POINT}
+        return frozenset(result | (set(self.einsum.rank_variables) if POINT in digits else set()))
 
     def _staying(
         self, own: set[str], over: list[tuple[int, Loop]], parent: int, child: int | None, output: bool
@@ -271,9 +271,9 @@ class EinsumLinks:
         return {i for i, x in over if not x.spatial and i > last and (i > parent or not output)}
 
     def _storage(self, node: int) -> StorageNode:
-        found = next(n for i, n, _ in self.problem.tree.walk() if i == node)
-        assert isinstance(found, StorageNode), "chains consist of storages"
-        return found
+        result = next(n for i, n, _ in self.problem.tree.walk() if i == node)
+        assert isinstance(result, StorageNode), "chains consist of storages"
+        return result
 
     def _conditions(
         self, tensor: str, component: str, child: int | None, read: frozenset[int]
@@ -281,14 +281,14 @@ class EinsumLinks:
         rules = self.problem.hierarchy[component].sparse
         if rules is None or self.shares(tensor, child):
             return ()
-        found = []
+        result = []
         for action in rules.actions:
             targets, leaders = action.of(self.name)
             if tensor in targets:
                 for leader in (name for x in leaders for name in self.leaders(x)):
                     digits = self._restricted(read, leader)
-                    found.append(Condition(action.kind, leader, digits))
-        return tuple(found)
+                    result.append(Condition(action.kind, leader, digits))
+        return tuple(result)
 
     def shares(self, tensor: str, child: int | None) -> bool:
         """True if what fills the child serves several Einsums: no one's leaders speak for all of them."""
@@ -309,7 +309,7 @@ class EinsumLinks:
         assert isinstance(leaf, ComputeNode), "paths end in compute"
         unit = self.problem.hierarchy[leaf.component]
         every = frozenset(i for i, _ in self.loops) | {POINT}
-        found = [
+        result = [
             Condition(action.kind, leader, self._restricted(every, leader))
             for action in (unit.sparse.actions if unit.sparse else ())
             for x in action.of(self.name)[1]
@@ -317,8 +317,8 @@ class EinsumLinks:
         ]
         for access in () if self.union else self.einsum.inputs:
             links = self._linked(access.tensor, access, operand=True)
-            found += links[-1].conditions if links else ()
-        return tuple(dict.fromkeys(found))
+            result += links[-1].conditions if links else ()
+        return tuple(dict.fromkeys(result))
 
     @property
     def box(self) -> bool:

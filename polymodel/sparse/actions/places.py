@@ -33,7 +33,7 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
 
     Refused where that does not follow from the model of the whole tensor.
     """
-    found = dict(data)
+    result = dict(data)
     for access in einsum.accesses:
         known = data.get(access.tensor)  # an output is not known before its operands are
         if known is None or known.placeless or known.dense or known.actual is not None:
@@ -56,8 +56,8 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
                 "does not tell the nonzeros",
                 f"set the rank sizes of {access.tensor} to what is touched, or give its nonzeros",
             )
-        found[access.tensor] = replace(known, model=part)
-    return found
+        result[access.tensor] = replace(known, model=part)
+    return result
 
 
 def each_once(access: TensorAccess) -> bool:
@@ -74,7 +74,7 @@ def differs(known: TensorData, access: TensorAccess) -> bool:
 def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None:
     """The coordinates of a tensor that an Einsum touches, rank by rank; None where they have gaps of several
     lengths. Of a space that is not a box: those of the box around it."""
-    found = []
+    result = []
     for x in access.projection:
         terms = [(c, einsum.bound(v)) for v, c in x.terms]
         terms = [(c, (low, high)) for c, (low, high) in terms if high > low]
@@ -87,8 +87,8 @@ def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None
             if abs(c) > reach + step:
                 return None
             reach += abs(c) * (last - first)
-        found.append(range(low, high + 1, step))
-    return tuple(found)
+        result.append(range(low, high + 1, step))
+    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -190,17 +190,17 @@ def all_alike(
 ) -> float:
     """Probability that at a point none of these accesses, which are different, is zero, or that all are
     (`nonzero` False). `data`: densities that do not depend on the place."""
-    found = 1.0
+    result = 1.0
     for tensor in dict.fromkeys(a.tensor for a in accesses):
         mine, known = [a for a in accesses if a.tensor == tensor], data[tensor]
         if len(mine) == 1:
-            found *= known.density if nonzero else 1 - known.density
+            result *= known.density if nonzero else 1 - known.density
         elif not known.dense:
             pairs = _elements_of(einsum, mine)
-            found *= sum(share * _all_of(known, count, nonzero) for count, share in pairs if share)
+            result *= sum(share * _all_of(known, count, nonzero) for count, share in pairs if share)
         elif not nonzero:
             return 0.0
-    return found
+    return result
 
 
 def _all_of(known: TensorData, count: int, nonzero: bool) -> float:
@@ -252,14 +252,14 @@ class _Box:
         apart = [a for a in modelled if self._anywhere(a, [o for o in sparse if o is not a])]
         scale, factors, known = self._factors(modelled, apart)
         label: Certainty = "expected" if modelled or several else "exact"
-        if not known or not is_box(self.einsum) or self._meet_beside(several, sparse):
+        if not known or not is_box(self.einsum) or self._differ_where_shared(several, sparse):
             label = "estimate"
         number: float = self._counted(given, factors)
         of = prod(f.of for f in factors)
         scale *= all_alike(self.einsum, self.data, several)
         return Effectual(number * scale if modelled or several else number, self.points * of, label)
 
-    def _meet_beside(self, several: Sequence[TensorAccess], sparse: Sequence[TensorAccess]) -> bool:
+    def _differ_where_shared(self, several: Sequence[TensorAccess], sparse: Sequence[TensorAccess]) -> bool:
         """True if accesses of one tensor touch the same element at some points only, and it is not the same
         everywhere what else is nonzero there."""
         others = any(differs(self.data[a.tensor], a) for a in sparse if a not in several)

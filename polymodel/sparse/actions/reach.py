@@ -80,8 +80,8 @@ def looked_at(
     access = structure.einsum.access_of(link.tensor)
     if any(len(x.variables) > 1 for x in access.projection):
         return Looked(own, loose=True)  # several operations of one transfer touch one element
-    alone, meetings, loose = _meetings(structure, useful, link.fixed, data)
-    kept = tuple(c for c in alone if _is_asked(structure, c, (*own, *alone), data, gaps))
+    alone, meetings, loose = _joint_conditions(structure, useful, link.fixed, data)
+    kept = tuple(c for c in alone if _is_unknown(structure, c, (*own, *alone), data, gaps))
     conditions, apart = _apart((*own, *kept), meetings, data)
     loose = loose or less or fewer or len(kept) < len(alone) or apart != meetings
     return Looked(conditions, apart, loose, True)
@@ -112,7 +112,7 @@ def one_of_each(
     return kept, len(kept) < len(useful)
 
 
-def _is_asked(
+def _is_unknown(
     structure: EinsumLinks,
     condition: Condition,
     others: Sequence[Condition],
@@ -142,15 +142,15 @@ def _apart(
 ) -> tuple[tuple[Condition, ...], tuple[Meeting, ...]]:
     """What is independent of each other, tensor by tensor: conditions that a meeting implies go, and so do
     meetings of which another part is looked at besides. Of given data all stay."""
-    found: list[Meeting] = []
+    result: list[Meeting] = []
     for m in meetings:
         modelled = [c for c in m.conditions if data[c.leader].actual is None]
         others = [c for c in conditions if not any(_implies(p, c) for p in modelled)]
-        taken = {c.leader for c in others} | {t for x in found for t in x.leaders}
+        taken = {c.leader for c in others} | {t for x in result for t in x.leaders}
         if not any(c.leader in taken for c in modelled):
-            found.append(m)
+            result.append(m)
             conditions = others
-    return tuple(conditions), tuple(found)
+    return tuple(conditions), tuple(result)
 
 
 def _implies(one: Condition, other: Condition) -> bool:
@@ -171,7 +171,7 @@ def effectual_only(structure: EinsumLinks, data: Mapping[str, TensorData], kinds
     return True
 
 
-def _meetings(
+def _joint_conditions(
     structure: EinsumLinks, conditions: Sequence[Condition], fixed: Digits, data: Mapping[str, TensorData]
 ) -> tuple[tuple[Condition, ...], tuple[Meeting, ...], bool]:
     """Conditions over all operations of a transfer, those that vary together, and whether any is left out."""
@@ -249,9 +249,9 @@ def meeting_table(structure: EinsumLinks, meeting: Meeting, tables: Sequence[Gro
     total, waiting = prepared(listed, axes)
     if not total or any(not t.rows for t in waiting):
         return GroupTable(tuple(n[:-1] for n in names), tuple(np.zeros(0, np.int64) for _ in names), 0)
-    found = joined_rows(waiting, names)
-    some = np.flatnonzero(found.weighed())
-    return GroupTable(tuple(n[:-1] for n in found.variables), tuple(c[some] for c in found.ids), some.size)
+    result = joined_rows(waiting, names)
+    some = np.flatnonzero(result.weighed())
+    return GroupTable(tuple(n[:-1] for n in result.variables), tuple(c[some] for c in result.ids), some.size)
 
 
 @dataclass(frozen=True)
@@ -301,11 +301,11 @@ def chances(
     are the most they can be. Arrays broadcast."""
     columns = np.broadcast_arrays(parts, *points, even)
     distinct, back = np.unique(np.array([c.reshape(-1) for c in columns]), axis=1, return_inverse=True)
-    found, sure = np.empty(distinct.shape[1]), True
+    result, sure = np.empty(distinct.shape[1]), True
     for i, (count, first, second, same) in enumerate(distinct.T.tolist()):
-        found[i], exactly = _chance(count, (first, second), bool(same), pair)
+        result[i], exactly = _chance(count, (first, second), bool(same), pair)
         sure = sure and exactly
-    return found[back.reshape(-1)].reshape(columns[0].shape), sure
+    return result[back.reshape(-1)].reshape(columns[0].shape), sure
 
 
 def _chance(

@@ -44,8 +44,8 @@ def ratio(part: Any, whole: Any, otherwise: float = 1.0) -> Any:
     if np.ndim(whole) == 0 and np.ndim(part) == 0:
         return part / whole if whole else otherwise
     shape = np.broadcast_shapes(np.shape(part), np.shape(whole))
-    found = np.full(shape, otherwise)
-    return np.divide(part, whole, out=found, where=np.broadcast_to(np.asarray(whole) != 0, shape))
+    result = np.full(shape, otherwise)
+    return np.divide(part, whole, out=result, where=np.broadcast_to(np.asarray(whole) != 0, shape))
 
 
 # Of the busiest instance: `lower bound` is the mean of instances that the dense schedule gives equal shares;
@@ -61,11 +61,11 @@ def least_certain(labels: Iterable[Certainty]) -> Certainty:
 
     What is at most so much and what is at least so much bound nothing together.
     """
-    found = set(labels)
-    if {"bound", "lower bound"} <= found:
+    result = set(labels)
+    if {"bound", "lower bound"} <= result:
         return "estimate"
     order: tuple[Certainty, ...] = ("estimate", "bound", "lower bound", "expected")
-    return next((x for x in order if x in found), "exact")
+    return next((x for x in order if x in result), "exact")
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,11 @@ class _Rescaled:
         return tuple((_times(r, read), _times(w, write)) for r, w in loads)
 
     def _traffic(self, row: Traffic) -> Traffic:
-        found = []
+        result = []
         for kind in KINDS:
             count = self.kinds.get((row.einsum, row.node, row.tensor, kind))
-            found.append(getattr(row, kind) if count is None else _count(count.actual))
-        return Traffic(row.einsum, row.node, row.component, row.tensor, *found)
+            result.append(getattr(row, kind) if count is None else _count(count.actual))
+        return Traffic(row.einsum, row.node, row.component, row.tensor, *result)
 
     def _compute(self, row: ComputeCounts) -> ComputeCounts:
         count = self.work.get(row.einsum)

@@ -62,22 +62,22 @@ class Formats:
     @cached_property
     def known(self) -> dict[tuple[str, str], KeptTensor]:
         """(component, tensor) -> how it is kept, where that is not point by point. Raises SpecError."""
-        found: dict[tuple[str, str], KeptTensor] = {}
+        result: dict[tuple[str, str], KeptTensor] = {}
         faults: list[Diagnostic] = []
         for component in self.problem.hierarchy.components:
             for tensor, written in component.sparse.formats if component.sparse else ():
                 access = self.accesses[tensor]
                 path = f"{component.name}.sparse.format.{tensor}"
                 try:
-                    how = kept(written_format(access, written, path))
+                    how = stored_as(written_format(access, written, path))
                 except SpecError as error:
                     faults += error.diagnostics
                     continue
                 if how.elides or how.blocks:
-                    found[component.name, tensor] = how
+                    result[component.name, tensor] = how
         if faults:
             raise SpecError(faults)
-        return found
+        return result
 
     def counted(self, tiles: LoopTiles, how: KeptTensor, tensor: SparseTensor) -> ActualBits:
         """Bits of actual tiles, counted once for each tiling and format."""
@@ -98,7 +98,7 @@ def written_format(access: TensorAccess, written: object, path: str = "") -> For
     return parse_format(written, access.ranks, widths, path=path)
 
 
-def kept(format: Format) -> KeptTensor:
+def stored_as(format: Format) -> KeptTensor:
     """What a format leaves out; nothing if all ranks are uncompressed, whatever is zero."""
     if isinstance(format, NamedFormat | CISS):
         return KeptTensor(format, format.name != "dense", False)
@@ -319,8 +319,8 @@ def tiling_bits(
     boxes = list(tiles.classes())
     points = sum(prod(extents) * number for extents, number in boxes)
     if data.actual is not None:
-        found = formats.counted(tiles, how, data.actual)
-        return TileBits(points, found.nonzeros, found.payload, found.total, "exact")
+        result = formats.counted(tiles, how, data.actual)
+        return TileBits(points, result.nonzeros, result.payload, result.total, "exact")
     model = full_model(data, access.ranks, shape)
     order = format.order(access.ranks)
     label = data.label
@@ -349,9 +349,9 @@ def transfer_digits(structure: EinsumLinks, tensor: str, node: int, kind: str) -
             fine = link.fine if link.child is not None else _above(structure, node)
             return fine - {POINT}
         if link.child == node:
-            found = link.fine
+            result = link.fine
             if kind in ("writes_fill", "reads_drain"):
-                return found
+                return result
     return frozenset()
 
 

@@ -59,7 +59,7 @@ class ClassTransfers:
         if not placed:
             return tuple(conditions)
         elsewhere = [c for c in conditions if c not in placed]
-        taken = self._varying(elsewhere, self.tally.elements()) | self._given()
+        taken = self._varying(elsewhere, self.tally.elements()) | self._actual_variables()
         if self.own is not None:
             taken |= set(self.own.variables) if differs(self.data[self.own.tensor], self.own) else set()
         kept = list(elsewhere)
@@ -78,10 +78,10 @@ class ClassTransfers:
             return False
         elsewhere = [c for c in conditions if not self._along(c)]
         return not each_once(self.own) or bool(
-            set(self.own.variables) & (self._varying(elsewhere) | self._given())
+            set(self.own.variables) & (self._varying(elsewhere) | self._actual_variables())
         )
 
-    def _given(self) -> set[str]:
+    def _actual_variables(self) -> set[str]:
         return {v for t in self.given for v in self.tally.structure.led(t).variables}
 
     def _along(self, condition: Condition) -> frozenset[str]:
@@ -190,8 +190,8 @@ class LinkSums:
         key = (place, side, frozenset(useful), frozenset(looked.meetings), looked.by_value, nonzeros)
         if key not in self._tables.sums:
             self._tables.sums[key] = self._total(kind, replace(looked, conditions=useful), nonzeros)
-        found, sure = self._tables.sums[key]
-        return found, sure and not (nonzeros and self.tied(looked.conditions))
+        result, sure = self._tables.sums[key]
+        return result, sure and not (nonzeros and self.tied(looked.conditions))
 
     def _partial(self, kind: str) -> bool:
         """True for partial sums, of which some transfers bring none."""
@@ -209,7 +209,7 @@ class LinkSums:
         by_value = given_own and plain and self.link is not None and len(self.link.used.accesses) == 1
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
         given = tuple(c for c in useful if c not in modelled)
-        met = tuple(m for m in looked.meetings if self._is_given(m))
+        met = tuple(m for m in looked.meetings if self._is_actual(m))
         parts: tuple[Condition | Meeting, ...] = (*given, *met, *overlaps(modelled))
         parts += tuple(m for m in looked.meetings if m not in met)
         tally = LinkTally(self.structure, self.chain, parts, by_value or looked.by_value)
@@ -229,18 +229,18 @@ class LinkSums:
         sure = sure and len(free) == len(modelled)
         factor = factor * self._factor(tally, free)
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
-        tables |= {i: self._meeting(m) for i, m in enumerate(met, len(given))}
+        tables |= {i: self._joint_table(m) for i, m in enumerate(met, len(given))}
         if not tables and not given_own and not scattered:
-            found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
-            return (round(found) if scale == 1 and (factor == 1).all() else found), sure
+            result = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
+            return (round(result) if scale == 1 and (factor == 1).all() else result), sure
         mine = self._own_table(by_value, given_own) if given_own or scattered else None
-        found = tally.actual(counted, factor, tables, mine)
-        return (found if scale == 1 else found * scale), sure
+        result = tally.actual(counted, factor, tables, mine)
+        return (result if scale == 1 else result * scale), sure
 
-    def _is_given(self, meeting: Meeting) -> bool:
+    def _is_actual(self, meeting: Meeting) -> bool:
         return all(self.data[t].actual is not None for t in meeting.leaders)
 
-    def _meeting(self, meeting: Meeting) -> GroupTable:
+    def _joint_table(self, meeting: Meeting) -> GroupTable:
         """Where a meeting of given data happens."""
         if meeting not in self._tables.meetings:
             tables = [self.table(c) for c in meeting.conditions]
@@ -249,18 +249,18 @@ class LinkSums:
 
     def _met(self, tally: LinkTally, meetings: Sequence[Meeting]) -> tuple[Floats, bool]:
         """Probability that all meetings of tensors with densities happen; False beside it: at most."""
-        found, sure = np.ones([1] * len(tally.axes)), True
+        result, sure = np.ones([1] * len(tally.axes)), True
         for meeting in meetings:
-            if not self._is_given(meeting):
+            if not self._is_actual(meeting):
                 pair = [self.data[t] for t in meeting.leaders]
-                each, exactly = chances(*tally.meeting(meeting), pair)
-                found, sure = found * each, sure and exactly
-        return found, sure
+                each, exactly = chances(*tally.joint_parts(meeting), pair)
+                result, sure = result * each, sure and exactly
+        return result, sure
 
     def shares(self, looked: Looked, kind: str) -> tuple[float, float]:
         """The least and greatest probability, over all transfers, that all conditions hold."""
         useful = sharpest(c for c in looked.conditions if self._matters(c, False))
-        modelled = tuple(m for m in looked.meetings if not self._is_given(m))
+        modelled = tuple(m for m in looked.meetings if not self._is_actual(m))
         # Of data a meeting has no chance; its parts have, one by one.
         useful += tuple(
             replace(c, digits=c.digits & m.fixed)
@@ -299,12 +299,12 @@ class LinkSums:
     def _counted(self, tally: LinkTally, kind: str) -> Bools:
         if self.link is None:
             return tally.masks("all")
-        found = tally.masks(_SIDES[kind])
+        result = tally.masks(_SIDES[kind])
         if self._partial(kind):
-            found = found & tally.partial()
+            result = result & tally.partial()
             if kind == "writes_fill":
-                found = found & tally.receives()
-        return found
+                result = result & tally.receives()
+        return result
 
     def uneven(self, condition: Condition) -> bool:
         """True if the leader's model knows places and its parts differ in size: the answer is a bound."""
@@ -333,21 +333,21 @@ class LinkSums:
 
     def _factor(self, tally: LinkTally, conditions: Sequence[Condition]) -> Floats:
         """Probability that all conditions hold, leaders being independent of each other."""
-        found = np.ones([1] * len(tally.axes))
+        result = np.ones([1] * len(tally.axes))
         for leader in dict.fromkeys(c.leader for c in conditions):
             mine = [c for c in conditions if c.leader == leader]
             data = self.data[leader]
             if len(mine) == 1:
-                found = found * self._holds(tally, mine[0])
+                result = result * self._holds(tally, mine[0])
             elif data.law is not None:
-                found = found * all_hold(tally, mine, data.law)
+                result = result * all_hold(tally, mine, data.law)
             else:
                 raise Refused(
                     f"{self.structure.name}: actions on {self.tensor or 'operations'} look at several parts "
                     f"of {leader}, of which none contains the other",
                     f"give {leader} a uniform density or its nonzeros, or keep one of the actions",
                 )
-        return found
+        return result
 
     def table(self, condition: Condition) -> GroupTable:
         """Which parts of a condition's leader hold a nonzero."""
@@ -377,12 +377,12 @@ class LinkSums:
         nonzeros: bool = True,
     ) -> GroupTable:
         key = used.accesses, digits, each, nonzeros
-        found = self._tables.known.get(key)
-        if found is None:
+        result = self._tables.known.get(key)
+        if result is None:
             assert data is not None, "only tensors with actual data have tables"
-            found = region_table(self.structure, used, digits, data, each)
-            self._tables.known[key] = found
-        return found
+            result = region_table(self.structure, used, digits, data, each)
+            self._tables.known[key] = result
+        return result
 
 
 def _joint(conditions: Sequence[Condition]) -> Condition:
@@ -398,19 +398,19 @@ def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]
 
 def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """The conditions, and the common parts of all those that look at one leader."""
-    found = dict.fromkeys(conditions)
+    result = dict.fromkeys(conditions)
     for leader in dict.fromkeys(c.leader for c in conditions):
-        found |= dict.fromkeys(map(_joint, _subsets([c for c in conditions if c.leader == leader])))
-    return tuple(found)
+        result |= dict.fromkeys(map(_joint, _subsets([c for c in conditions if c.leader == leader])))
+    return tuple(result)
 
 
 def all_hold(tally: PartExtents, conditions: Sequence[Condition], law: Hypergeometric) -> Floats:
     """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
-    found = np.ones([1] * len(tally.axes))
+    result = np.ones([1] * len(tally.axes))
     for some in _subsets(conditions):
         points = np.zeros([1] * len(tally.axes), np.int64)
         for common in _subsets(some):
             extents = tally.part(_joint(common))
             points = points - (-1) ** len(common) * np.prod(np.broadcast_arrays(*extents), axis=0)
-        found = found + (-1) ** len(some) * law.p_empty(points)
-    return found
+        result = result + (-1) ** len(some) * law.p_empty(points)
+    return result

@@ -151,11 +151,11 @@ class LinkTally:
         return self._spread(number, column).astype(np.int64)
 
     def _any(self, columns: Sequence[tuple[int, Bools]], all_of: bool) -> Bools:
-        found = np.full([1] * len(self.axes), all_of)
+        result = np.full([1] * len(self.axes), all_of)
         for number, column in columns:
             part = self._spread(number, column).astype(np.bool_)
-            found = found & part if all_of else found | part
-        return found
+            result = result & part if all_of else result | part
+        return result
 
     def partial(self) -> Bools:
         """True where the parent holds the sum so far: a counter of a reduction since it came is not 0, or it
@@ -183,22 +183,22 @@ class LinkTally:
 
     def counts(self) -> Floats:
         """How many atoms each combination of classes stands for."""
-        found = np.ones([1] * len(self.axes))
+        result = np.ones([1] * len(self.axes))
         for n, labels in enumerate(self.labels):
             shape = [1] * len(self.axes)
             shape[n] = -1
-            found = found * np.bincount(labels).reshape(shape)
-        return found
+            result = result * np.bincount(labels).reshape(shape)
+        return result
 
     def elements(self) -> Floats:
         """Elements of the tensor in one transfer of each combination; 1 for operations."""
-        found = np.ones([1] * len(self.axes))
+        result = np.ones([1] * len(self.axes))
         if self.used is None:
-            return found
+            return result
         assert self.used.union is not None, "elements that do not stand evenly apart are listed"
         for expression, extents in self._extents(self.used, {a.variable: a.extent for a in self.axes}):
-            found = found * window(expression, extents)
-        return found
+            result = result * window(expression, extents)
+        return result
 
     def _extents(
         self, used: UsedElements, sizes: Mapping[str, Ints]
@@ -232,7 +232,7 @@ class LinkTally:
                 "of its tiles are not counted",
                 f"give the nonzeros of {condition.leader}, or leave out the action",
             )
-        found = []
+        result = []
         sizes = {a.variable: a.sizes[number] for a in self.axes if number in a.sizes}
         for expression, extents in self._extents(used, sizes):
             names = expression.variables
@@ -241,10 +241,10 @@ class LinkTally:
                     f"{self.structure.name}: what is used of {condition.leader} has gaps",
                     "let the spatial loop be no part of its ranks, or leave out the action",
                 )
-            found.append(window(expression, extents))
-        return tuple(found)
+            result.append(window(expression, extents))
+        return tuple(result)
 
-    def meeting(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
+    def joint_parts(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
         """Parts, points of the largest part of each leader, and whether all are alike, one entry per
         combination of classes."""
         number = self.conditions.index(meeting)
@@ -354,18 +354,18 @@ def _region(
 def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:
     """Of the atoms that share these counters, the first one."""
     numbers = group_numbers(digit_columns(counters, digits), counters.size)[pick]
-    found = np.zeros(pick.size, np.bool_)
+    result = np.zeros(pick.size, np.bool_)
     # Atoms are numbered outer loop first, so the least is the one with the least counters.
-    found[np.unique(numbers, return_index=True)[1]] = True
-    return found
+    result[np.unique(numbers, return_index=True)[1]] = True
+    return result
 
 
 def _all(zero: dict[int, Bools], digits: frozenset[int], size: int) -> Bools:
-    found = np.ones(size, np.bool_)
+    result = np.ones(size, np.bool_)
     for i in digits:
         if i in zero:
-            found &= zero[i]
-    return found
+            result &= zero[i]
+    return result
 
 
 def window(expression: Affine, extents: tuple[NDArray[np.generic], ...]) -> Ints:

@@ -57,8 +57,8 @@ def _identity(einsum: Einsum) -> float | None:
     operations = dict(einsum.operations)
     if operations.get("identity"):
         return float(operations["identity"] or 0)
-    found = OPERATORS.get(operations.get("reduce") or "add")
-    return found.identity if found is not None else None
+    result = OPERATORS.get(operations.get("reduce") or "add")
+    return result.identity if result is not None else None
 
 
 def _absorbs(einsum: Einsum, access: TensorAccess, result: float) -> bool:
@@ -72,12 +72,12 @@ def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
     operation = dict(einsum.operations).get("map") or "mul"
     values = [known.get(a) for a in einsum.operands]
     if operation in OPERATORS:
-        found = OPERATORS[operation]
-        if found.arity == 1 or len(values) == 1:
-            return _applied(found, values) if found.arity == 1 else values[0]
+        result = OPERATORS[operation]
+        if result.arity == 1 or len(values) == 1:
+            return _applied(result, values) if result.arity == 1 else values[0]
         joined = values[0]
         for value in values[1:]:
-            joined = _applied(found, [joined, value])
+            joined = _applied(result, [joined, value])
         return joined
     named = {f"_{i}": x for i, x in enumerate(values)}
     alone = {a.tensor for a in einsum.operands if len({*einsum.accesses_of(a.tensor)}) == 1}
@@ -99,18 +99,18 @@ def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
         value = _evaluated(tree.operand, named)
         return -value if tree.op == "-" and value is not None else value
     sides = (tree.left, tree.right) if isinstance(tree, Binary) else tree.arguments
-    found = OPERATORS.get(tree.op if isinstance(tree, Binary) else tree.name)
-    if found is None or len(sides) != found.arity:
+    result = OPERATORS.get(tree.op if isinstance(tree, Binary) else tree.name)
+    if result is None or len(sides) != result.arity:
         return None
-    return _applied(found, [_evaluated(side, named) for side in sides])
+    return _applied(result, [_evaluated(side, named) for side in sides])
 
 
 def _applied(operator: Operator, values: Sequence[float | None]) -> float | None:
     """The operator of numbers, of which None is any finite one; None where its result depends on them."""
     if None not in values:
         with np.errstate(all="ignore"):
-            found = float(operator.form(*(np.float64(x) for x in values if x is not None)))
-        return None if math.isnan(found) else found
+            result = float(operator.form(*(np.float64(x) for x in values if x is not None)))
+        return None if math.isnan(result) else result
     fixed = next((x for x in values if x is not None), None)
     if fixed is None:
         return None

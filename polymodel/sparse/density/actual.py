@@ -99,8 +99,8 @@ class Actual(Placed):
             numbers += row if size == 1 else row // size
         if prod(grid) <= max(_IN_ALL, _PER_NONZERO * tensor.nnz):
             counts = np.bincount(numbers, minlength=1)
-            found = np.flatnonzero(counts)
-            return found.astype(np.int64), counts[found].astype(np.int64)
+            result = np.flatnonzero(counts)
+            return result.astype(np.int64), counts[result].astype(np.int64)
         # Nonzeros are in order; where whole fibers stay together, tiles are too.
         if (numbers[1:] < numbers[:-1]).any():
             numbers.sort()

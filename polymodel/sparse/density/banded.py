@@ -41,7 +41,7 @@ def tiles_by_offset(shape: tuple[int, int], tile: tuple[int, int], low: int, hig
     """Tiles in which column - row may lie within low .. high, by size: full ones first, then edge tiles."""
     whole = tuple(s // t for s, t in zip(shape, tile, strict=True))
     rest = tuple(s % t for s, t in zip(shape, tile, strict=True))
-    found = []
+    result = []
     for at_edge in ((False, False), (True, False), (False, True), (True, True)):
         if any(e and not r for e, r in zip(at_edge, rest, strict=True)):
             continue
@@ -49,8 +49,8 @@ def tiles_by_offset(shape: tuple[int, int], tile: tuple[int, int], low: int, hig
         box = tuple(r if e else t for e, r, t in zip(at_edge, rest, tile, strict=True))
         total = float(spans[0][1] - spans[0][0]) * float(spans[1][1] - spans[1][0])
         reach = -high - (box[0] - 1), box[1] - 1 - low
-        found.append(_of_box(tile, (box[0], box[1]), spans, reach, total))
-    return found
+        result.append(_of_box(tile, (box[0], box[1]), spans, reach, total))
+    return result
 
 
 def _of_box(
@@ -159,8 +159,8 @@ class Banded(Placed):
             return np.full(rows.size, round(self.expected_nnz) // rows.size, dtype=np.int64)
         other = self.shape[second if first == 0 else first]
         inside = np.minimum(rows + self.width, other - 1) - np.maximum(rows - self.width, 0) + 1
-        found: Ints = np.maximum(inside, 0) * (self.size // (rows.size * other))
-        return found
+        result: Ints = np.maximum(inside, 0) * (self.size // (rows.size * other))
+        return result
 
     def square_multiplies(self) -> float:
         rows = self.known_rows()
@@ -207,18 +207,18 @@ def _inside(offset: Ints, box: tuple[int, int], width: int) -> Ints:
 
     def below(k: Ints) -> Ints:
         """Points with x - y <= k: a quadratic that changes at the corners of the box."""
-        found: Ints = (
+        result: Ints = (
             _triangle(k + box[1]) - _triangle(k + box[1] - box[0]) - _triangle(k) + _triangle(k - box[0])
         )
-        return found
+        return result
 
     return below(width - offset) - below(-width - 1 - offset)
 
 
 def _triangle(n: Ints) -> Ints:
     cut = np.maximum(n, 0)
-    found: Ints = cut * (cut + 1) // 2
-    return found
+    result: Ints = cut * (cut + 1) // 2
+    return result
 
 
 def _grid(shape: tuple[int, int], tile: tuple[int, int], width: int) -> tuple[list[Ints], list[Floats]]:

@@ -268,28 +268,28 @@ class OfBlocks(Regions):
     def _parts(self, rects: Ints) -> list[tuple[Ints, Ints, Ints]]:
         """Boxes of blocks, what of each block is meant, and which rectangles have them."""
         segments = [_segments(rects[:, a], rects[:, 2 + a], self.block[a]) for a in (0, 1)]
-        found = []
+        result = []
         for row, rows, height in segments[0]:
             for column, columns, width in segments[1]:
                 own = np.flatnonzero((rows > 0) & (columns > 0))
                 if own.size:
                     box = np.stack([row[own], column[own], rows[own], columns[own]], axis=1)
-                    found.append((box, np.stack([height[own], width[own]], axis=1), own))
-        return found
+                    result.append((box, np.stack([height[own], width[own]], axis=1), own))
+        return result
 
     def mean(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for box, part, own in self._parts(rects):
-            found[own] += self.arrangement.mean(box) * self.fill.expected(part)
-        return found
+            result[own] += self.arrangement.mean(box) * self.fill.expected(part)
+        return result
 
     def variance(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for box, part, own in self._parts(rects):
             held = self.fill.expected(part)
-            found[own] += self.arrangement.mean(box) * self.fill.variance(part)
-            found[own] += np.maximum(self.arrangement.variance(box), 0.0) * held**2
-        return found
+            result[own] += self.arrangement.mean(box) * self.fill.variance(part)
+            result[own] += np.maximum(self.arrangement.variance(box), 0.0) * held**2
+        return result
 
     def laws(self, rects: Ints) -> CountLaws:
         plain = super().laws(rects)
@@ -306,7 +306,7 @@ class OfBlocks(Regions):
         most = int(super().laws(rects).reach.max()) + 1
         parts = self._parts(rects)
         length = 1 << int(most).bit_length()
-        found = np.ones((rects.shape[0], length // 2 + 1), dtype=np.complex128)
+        result = np.ones((rects.shape[0], length // 2 + 1), dtype=np.complex128)
         for box, part, own in parts:
             held = self.arrangement.laws(box)
             blocks = int(held.reach.max()) + 1
@@ -321,24 +321,24 @@ class OfBlocks(Regions):
                 here = place.reshape(-1) == i
                 one = self.fill.cdf(size, np.arange(int(size.prod()) + 1))
                 moved = np.fft.rfft(np.diff(one, prepend=0.0), n=length)
-                found[own[here]] *= chances[here] @ moved[None, :] ** numbers[:, None]
-        return np.clip(np.fft.irfft(found, n=length, axis=1), 0.0, 1.0)
+                result[own[here]] *= chances[here] @ moved[None, :] ** numbers[:, None]
+        return np.clip(np.fft.irfft(result, n=length, axis=1), 0.0, 1.0)
 
     def sure(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for box, part, own in self._parts(rects):
             held = np.where(self.fill.variance(part) == 0, self.fill.expected(part), 0.0)
-            found[own] += self.arrangement.sure(box) * held
-        return found
+            result[own] += self.arrangement.sure(box) * held
+        return result
 
     def log_empty(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for box, part, own in self._parts(rects):
-            found[own] += self.arrangement.laws(box).log_generating(self.fill.p_empty(part))
-        return np.maximum(found, np.log(NEVER))
+            result[own] += self.arrangement.laws(box).log_generating(self.fill.p_empty(part))
+        return np.maximum(result, np.log(NEVER))
 
     def rows(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         columns = _segments(rects[:, 1], rects[:, 3], self.block[1])
         for row, rows, height in _segments(rects[:, 0], rects[:, 2], self.block[0]):
             at = np.repeat(np.arange(rects.shape[0]), rows)
@@ -351,8 +351,8 @@ class OfBlocks(Regions):
                 box = np.stack([line[own], column[here], ones, many[here]], axis=1)
                 part = np.stack([ones, width[here]], axis=1)
                 none[own] += self.arrangement.laws(box).log_generating(self.fill.p_empty(part))
-            np.add.at(found, at, height[at] * -np.expm1(none))
-        return found
+            np.add.at(result, at, height[at] * -np.expm1(none))
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +370,7 @@ class Compound(CountLaws):
         )  # fmt: skip
 
     def _above(self, s: Floats) -> Floats:
-        found = np.empty(np.broadcast_shapes(s.shape, (self.mean.size, 1)))
+        result = np.empty(np.broadcast_shapes(s.shape, (self.mean.size, 1)))
         length = 1 << int(self.reach.max(initial=1.0)).bit_length()
         step = max(1, _ENTRIES // length)
         for start in range(0, self.mean.size, step):
@@ -378,14 +378,14 @@ class Compound(CountLaws):
             asked = s[own] if s.shape[0] > 1 else s
             written = self.regions.written(self.rects[own])
             if written is None:
-                found[own] = CountLaws._above(CountLaws.only(self, own), asked)
+                result[own] = CountLaws._above(CountLaws.only(self, own), asked)
                 continue
             tails = np.cumsum(written[:, ::-1], axis=1)[:, ::-1]
             place = np.clip(np.floor(asked) + 1, 0, tails.shape[1] - 1).astype(np.int64)
             beyond = np.floor(asked) + 1 > tails.shape[1] - 1
-            value = np.take_along_axis(tails, np.broadcast_to(place, found[own].shape), axis=1)
-            found[own] = np.where(beyond, 0.0, np.minimum(value, 1.0))
-        return found
+            value = np.take_along_axis(tails, np.broadcast_to(place, result[own].shape), axis=1)
+            result[own] = np.where(beyond, 0.0, np.minimum(value, 1.0))
+        return result
 
 
 def _segments(start: Ints, size: Ints, block: int) -> list[tuple[Ints, Ints, Ints]]:

@@ -52,8 +52,8 @@ class BlockSample:
 
     def seen(self, rows: Ints, columns: Ints) -> Bools:
         """Whether points are seen."""
-        found: Bools = (rows // self.side + 2 * (columns // self.side)) % 5 < 3
-        return found
+        result: Bools = (rows // self.side + 2 * (columns // self.side)) % 5 < 3
+        return result
 
     def open_points(self, axis: int) -> Floats:
         """How many points of each line are seen."""
@@ -119,8 +119,8 @@ class Observed:
         # One in each of so many equal parts.
         places = (np.arange(_LOOKED) + np.random.default_rng(0).random(_LOOKED)) / _LOOKED
         along = (first[:, None] + places * length[:, None]).astype(np.int64)
-        found: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length
-        return found
+        result: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length
+        return result
 
     def symmetric(self) -> bool:
         """Whether all nonzeros whose mirror images are seen have them, and there are such."""
@@ -143,8 +143,8 @@ class Observed:
                 return np.ones(np.broadcast_shapes(rows.shape, columns.shape), dtype=bool)
             low, high = (rows * size, columns * size), (rows * size + size - 1, columns * size + size - 1)
             corners = [(low[0], low[1]), (low[0], high[1]), (high[0], low[1]), (high[0], high[1])]
-            found: Bools = np.logical_and.reduce([self.seen(r, c) for r, c in corners])
-            return found
+            result: Bools = np.logical_and.reduce([self.seen(r, c) for r, c in corners])
+            return result
 
         rows, columns = self.tensor.coords // size
         kept = seen(rows, columns)
@@ -392,17 +392,17 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
 def _chosen(tried: list[tuple[str, DensityModel, tuple[Compared, ...]]], scores: list[Floats]) -> Choice:
     sums = np.array([float(s.sum()) for s in scores])
     best = int(sums.argmax())
-    found = []
+    result = []
     for (name, model, compared), score in zip(tried, scores, strict=True):
         behind, error = _behind(scores[best], score)
-        found.append(Fitted(name, model, float(score.sum()), behind, error, compared))
-    able = [i for i, f in enumerate(found) if f.near] or list(range(len(found)))
+        result.append(Fitted(name, model, float(score.sum()), behind, error, compared))
+    able = [i for i, f in enumerate(result) if f.near] or list(range(len(result)))
     first = max(able, key=sums.__getitem__)
     for i in able:
         behind, error = _behind(scores[first], scores[i])
         if behind <= error:
-            return Choice(tuple(found), found[i])
-    return Choice(tuple(found), found[first])
+            return Choice(tuple(result), result[i])
+    return Choice(tuple(result), result[first])
 
 
 def _behind(better: Floats, score: Floats) -> tuple[float, float]:
@@ -458,7 +458,7 @@ def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) ->
     hidden = ~split.seen(grid[0][:, None] * side, grid[1][None, :] * side)
     number = np.full(hidden.shape, -1, dtype=np.int64)
     number[hidden] = np.arange(int(hidden.sum()))
-    found = np.zeros(int(hidden.sum()))
+    result = np.zeros(int(hidden.sum()))
     inside = (held.coords[0] < grid[0].size * side) & (held.coords[1] < grid[1].size * side)
     coords = held.coords[:, inside]
     square = [(s, s) for s in _SIZES if 2 * s <= side and side % s == 0]
@@ -469,7 +469,7 @@ def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) ->
         points = float(tile[0]) * tile[1]
         chance = model.cdf(tile, asked) - np.where(asked > 0, model.cdf(tile, asked - 1), 0.0)
         told = np.log((1 - _RARE) * np.maximum(chance, 0.0) + _RARE / (points + 1))
-        found += told[0] * (side * side / points)
+        result += told[0] * (side * side / points)
         own = number[where[0] // side, where[1] // side]
-        np.add.at(found, own, told[1:][place.reshape(-1)] - told[0])
-    return found
+        np.add.at(result, own, told[1:][place.reshape(-1)] - told[0])
+    return result

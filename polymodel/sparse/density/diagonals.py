@@ -77,13 +77,13 @@ class Diagonals(Regional):
             read.add("offsets", f"{shown(given)} is not a list of offsets", "write e.g. [-1, 0, 1]")
             return []
         low, high = 1 - self.shape[0], self.shape[1] - 1
-        found = []
+        result = []
         for i, offset in enumerate(given):
             what = f"diagonal {shown(offset)}: the matrix has those from {low} to {high}"
-            found.append(read.whole(f"offsets[{i}]", offset, low, high, what))
-        if len(set(found)) < len(found) and not read.faults:
+            result.append(read.whole(f"offsets[{i}]", offset, low, high, what))
+        if len(set(result)) < len(result) and not read.faults:
             read.add("offsets", "a diagonal stands there twice", "name each once")
-        return found
+        return result
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
@@ -151,27 +151,27 @@ class Diagonals(Regional):
         more = np.array(self.fill) - self.background
         np.add.at(steps, first, more)
         np.add.at(steps, last, -more)
-        found: Floats = np.cumsum(steps[:-1]) + self.background * self.shape[1 - over]
-        return found
+        result: Floats = np.cumsum(steps[:-1]) + self.background * self.shape[1 - over]
+        return result
 
     def known_rows(self) -> Ints | None:
         return np.rint(self._means(0)).astype(np.int64) if self.settled else None
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
         """Rows are independent, and alike away from both ends."""
-        found: Floats = np.diff(self.cdf((1, self.shape[1]), np.append(int(loads[0]) - stride, loads)))
-        return found
+        result: Floats = np.diff(self.cdf((1, self.shape[1]), np.append(int(loads[0]) - stride, loads)))
+        return result
 
     def square_multiplies(self) -> float:
         if self.shape[0] != self.shape[1]:
             return super().square_multiplies()
         # A row and a column are independent but for the point in both.
         own = dict(zip(self.offsets, self.fill, strict=True)).get(0, self.background)
-        found = float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
+        result = float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
         if self.symmetric:  # every other point of the row is one of the column as well
             whole = np.array([[0, 0, *self.shape]], dtype=np.int64)
-            found += float(self._regions.mirrored(whole, self._regions.spread)[0])
-        return found
+            result += float(self._regions.mirrored(whole, self._regions.spread)[0])
+        return result
 
     def regions(self) -> Regions:
         return self._regions
@@ -232,10 +232,10 @@ class OfDiagonals(Regions):
     symmetric: bool = False
 
     def keys(self, rects: Ints) -> Ints:
-        found = rects.copy()
-        found[:, 0] -= rects[:, 1]
-        found[:, 1] = 0
-        return found
+        result = rects.copy()
+        result[:, 0] -= rects[:, 1]
+        result[:, 1] = 0
+        return result
 
     def reach(self, start: Ints, size: Ints) -> tuple[Ints, Ints]:
         if self.background or not self.offsets.size:
@@ -245,14 +245,14 @@ class OfDiagonals(Regions):
 
     def _added(self, rects: Ints, on: Floats, elsewhere: float) -> Floats:
         """The sum over all points of a rectangle of `on[d]` for those of diagonal d, else `elsewhere`."""
-        found = rects[:, 2].astype(np.float64) * rects[:, 3] * elsewhere
+        result = rects[:, 2].astype(np.float64) * rects[:, 3] * elsewhere
         step = max(1, _BLOCK // max(self.offsets.size, 1))
         for begin in range(0, rects.shape[0], step):
             row, column, height, width = (x[:, None] for x in rects[begin : begin + step].T)
             first = np.maximum(row, column - self.offsets)
             last = np.minimum(row + height, column + width - self.offsets)
-            found[begin : begin + step] += np.maximum(last - first, 0) @ (on - elsewhere)
-        return found
+            result[begin : begin + step] += np.maximum(last - first, 0) @ (on - elsewhere)
+        return result
 
     def mean(self, rects: Ints) -> Floats:
         return self._added(rects, self.fill, self.background)
@@ -263,8 +263,8 @@ class OfDiagonals(Regions):
         return self.fill * (1 - self.fill), self.background * (1 - self.background)
 
     def variance(self, rects: Ints) -> Floats:
-        found = self._added(rects, *self.spread)
-        return found + self.mirrored(rects, self.spread) if self.symmetric else found
+        result = self._added(rects, *self.spread)
+        return result + self.mirrored(rects, self.spread) if self.symmetric else result
 
     def mirrored(self, rects: Ints, each: tuple[Floats, float]) -> Floats:
         """The sum over the points of a rectangle, off the main diagonal, whose mirror images are in it."""
@@ -273,8 +273,8 @@ class OfDiagonals(Regions):
         size = np.maximum(high - low, 0)
         main = np.flatnonzero(self.offsets == 0)
         on = float(each[0][main[0]]) if main.size else each[1]
-        found: Floats = self._added(np.stack([low, low, size, size], axis=1), *each) - size * on
-        return found
+        result: Floats = self._added(np.stack([low, low, size, size], axis=1), *each) - size * on
+        return result
 
     def sure(self, rects: Ints) -> Floats:
         return self._added(rects, (self.fill == 1).astype(np.float64), float(self.background == 1))
@@ -288,16 +288,16 @@ class OfDiagonals(Regions):
         )
 
     def log_empty(self, rects: Ints) -> Floats:
-        found = self._added(rects, *self._logs)
+        result = self._added(rects, *self._logs)
         if self.symmetric:  # two points that are one are empty as often as one
-            found = found - self.mirrored(rects, self._logs) / 2
-        return np.minimum(found, 0.0)
+            result = result - self.mirrored(rects, self._logs) / 2
+        return np.minimum(result, 0.0)
 
     def rows(self, rects: Ints) -> Floats:
         """A row is decided by how far its first point is from the diagonal."""
         on, elsewhere = self._logs
         summed = np.concatenate(([0.0], np.cumsum(on - elsewhere)))
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         row, column, height, width = rects.T
         for one in np.unique(width):
             here = width == one
@@ -307,5 +307,5 @@ class OfDiagonals(Regions):
             first, last = (np.searchsorted(self.offsets, starts + more) for more in (0, int(one)))
             none = summed[last] - summed[first] + elsewhere * float(one)
             some = np.concatenate(([0.0], np.cumsum(-np.expm1(np.minimum(none, 0.0)))))
-            found[here] = some[away - low + 1] - some[away - height[here] + 1 - low]
-        return found
+            result[here] = some[away - low + 1] - some[away - height[here] + 1 - low]
+        return result

@@ -89,8 +89,8 @@ class Hierarchical(Placeless):
         return all(d == 1 for d in self.densities[:-1])
 
     def expected(self, tile: ArrayLike) -> Floats:
-        found: Floats = self.tiles(tile).astype(np.float64).prod(axis=-1) * prod(self.densities)
-        return found
+        result: Floats = self.tiles(tile).astype(np.float64).prod(axis=-1) * prod(self.densities)
+        return result
 
     def variance(self, tile: ArrayLike) -> Floats:
         shapes = self.tiles(tile)
@@ -124,10 +124,10 @@ class Hierarchical(Placeless):
             low, high = low * max(0.0, t * kept - room), high * min(t, t * kept + room)
 
         def transform(turn: Complex) -> Complex:
-            found = turn
+            result = turn
             for t, kept in zip(reversed(tile), reversed(self.densities), strict=True):
-                found = power(1 - kept + kept * found, t)
-            return found
+                result = power(1 - kept + kept * result, t)
+            return result
 
         mean, variance = float(self.expected(tile)), float(self.variance(tile))
         return transformed(transform, mean, variance, int(low), min(prod(tile), int(high) + 1))
@@ -159,8 +159,8 @@ class Hierarchical(Placeless):
         return "expected" if alone or independent else "bound"
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
-        found: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
-        return found
+        result: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
+        return result
 
     def square_multiplies(self) -> float:
         if len(self.shape) != 2 or self.shape[0] != self.shape[1]:

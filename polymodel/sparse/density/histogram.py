@@ -161,10 +161,10 @@ class RankNnz(Placed):
         some = np.ix_(*(np.arange(t.start, t.stop, t.step) for t in (touched[a] for a in axes)))
         # A fiber may have more nonzeros than its part has room for, so that these are set after the checks.
         none = np.zeros([len(touched[a]) for a in axes], np.int64)
-        found = RankNnz(self.ranks, tuple(map(len, touched)), none, self.along)
-        object.__setattr__(found, "histogram", self.histogram[some])
-        object.__setattr__(found, "_fiber", self._fiber)
-        return found
+        result = RankNnz(self.ranks, tuple(map(len, touched)), none, self.along)
+        object.__setattr__(result, "histogram", self.histogram[some])
+        object.__setattr__(result, "_fiber", self._fiber)
+        return result
 
     def by_place(self) -> ByPlace:
         return ByPlace(tuple(self.ranks.index(r) for r in self.along), self.histogram, self._fiber)
@@ -174,8 +174,8 @@ class RankNnz(Placed):
             return None
         axis = self.along.index(self.ranks[0])
         others = tuple(a for a in range(self.histogram.ndim) if a != axis)
-        found: Ints = self.histogram.sum(axis=others)
-        return found
+        result: Ints = self.histogram.sum(axis=others)
+        return result
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
@@ -252,8 +252,8 @@ class _Blocks:
 
     def sums(self, values: Floats | Ints) -> Floats:
         """One value per fiber, summed over each block."""
-        found: Floats = np.add.reduceat(values.astype(np.float64), self.starts)
-        return found
+        result: Floats = np.add.reduceat(values.astype(np.float64), self.starts)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,8 +344,8 @@ class _Fibers(TilesOfShape):
         high = _reach(mean, variance)
         if high * self.blocks.fibers.size > _MOST or high > LONGEST:
             raise Refused("the law of the fullest tile of very full tiles", "ask expected_max")
-        found: Floats = np.exp(self._log_below(high))[np.minimum(s, high)]
-        return found
+        result: Floats = np.exp(self._log_below(high))[np.minimum(s, high)]
+        return result
 
     def _log_below(self, high: int) -> Floats:
         """ln P(no tile has more than 0 .. high nonzeros), tiles as if independent."""
@@ -425,7 +425,7 @@ def _reach(mean: Floats, variance: Floats) -> int:
 def _table(given: object) -> NDArray[Any] | None:
     """Numbers in lists of equal length, nested alike; None if they are not."""
     try:
-        found: NDArray[Any] = np.array(given)
+        result: NDArray[Any] = np.array(given)
     except ValueError:
         return None
-    return found if found.dtype.kind in "iuf" and found.ndim else None
+    return result if result.dtype.kind in "iuf" and result.ndim else None

@@ -47,8 +47,8 @@ class Hypergeometric:
 
     def mean(self, t: ArrayLike) -> Floats:
         """n t / N."""
-        found: Floats = np.asarray(t, dtype=np.float64) * (self.nnz / self.points)
-        return found
+        result: Floats = np.asarray(t, dtype=np.float64) * (self.nnz / self.points)
+        return result
 
     def variance(self, t: ArrayLike) -> Floats:
         """(n t / N) (1 - n / N) (N - t) / (N - 1)."""
@@ -60,13 +60,13 @@ class Hypergeometric:
     def log_p_empty(self, t: ArrayLike) -> Floats:
         """ln P(0) = ln C(N - t, n) / C(N, n); -inf where t + n > N."""
         tiles = _ints(t)
-        found = np.empty(tiles.shape)
-        flat, out = tiles.ravel(), found.reshape(-1)
+        result = np.empty(tiles.shape)
+        flat, out = tiles.ravel(), result.reshape(-1)
         step = max(1, _BLOCK // (_PLAIN + _NODES))
         for start in range(0, flat.size, step):
             part = slice(start, start + step)
             out[part] = self._log_p_empty(flat[part])
-        return found
+        return result
 
     def _log_p_empty(self, tiles: Ints) -> Floats:
         possible = tiles <= self.points - self.nnz
@@ -80,8 +80,8 @@ class Hypergeometric:
             ratio = more_f / below
             with np.errstate(divide="ignore"):
                 # A ratio near 1 has lost its distance from 1; free points are exact.
-                found: Floats = np.where(ratio < 0.5, np.log1p(-ratio), np.log((free - x) / below))
-            return found
+                result: Floats = np.where(ratio < 0.5, np.log1p(-ratio), np.log((free - x) / below))
+            return result
 
         # The last terms are nearest to the singularity at x = N - M: they are added one by one.
         count = np.minimum(fewer, _PLAIN)
@@ -121,14 +121,14 @@ class Hypergeometric:
     def pmf(self, t: ArrayLike, s: ArrayLike) -> Floats:
         """P(exactly s nonzeros among t points)."""
         tiles, wanted = np.broadcast_arrays(_ints(t), _ints(s))
-        found = np.zeros(tiles.shape)
+        result = np.zeros(tiles.shape)
         low, high = self._support(tiles)
         inside = (wanted >= low) & (wanted <= high)
         cells = _Cells(self, tiles[inside])
-        found[inside] = np.exp(
+        result[inside] = np.exp(
             cells.log_pmf((wanted[inside] - cells.floor).astype(np.float64)[:, None])[:, 0]
         )
-        return found
+        return result
 
     def table(self, t: ArrayLike, most: int) -> Floats:
         """(tiles, most + 1): P(0) .. P(most), each from its neighbour's where 0 is possible."""
@@ -138,24 +138,26 @@ class Hypergeometric:
         with np.errstate(divide="ignore"):
             steps = np.log(ways) - np.log((k + 1.0) * np.maximum(spare[:, None] + k + 1.0, 1.0))
         start = self.log_p_empty(tiles)[:, None]
-        found: Floats = np.exp(np.concatenate((start, start + np.cumsum(steps, axis=1)), axis=1))
+        result: Floats = np.exp(np.concatenate((start, start + np.cumsum(steps, axis=1)), axis=1))
         full = np.flatnonzero(spare < 0)
         if full.size:
-            found[full] = self.pmf(tiles[full, None], np.arange(most + 1))
-        return found
+            result[full] = self.pmf(tiles[full, None], np.arange(most + 1))
+        return result
 
     def cdf(self, t: ArrayLike, s: ArrayLike) -> Floats:
         """P(at most s nonzeros among t points)."""
         tiles, wanted = np.broadcast_arrays(_ints(t), np.asarray(s))
         if wanted.dtype.kind == "f":
             wanted = np.floor(np.clip(wanted, -1.0, 9e18))
-        tail, upper = self._tails(tiles.ravel(), np.clip(wanted.astype(np.int64), -1, self.points).ravel())
+        tail, upper = self._tail_probabilities(
+            tiles.ravel(), np.clip(wanted.astype(np.int64), -1, self.points).ravel()
+        )
         return np.where(upper, 1 - tail, tail).reshape(tiles.shape)
 
     def sf(self, t: ArrayLike, s: ArrayLike) -> Floats:
         """P(more than s nonzeros among t points), accurate also where it is tiny."""
         tiles, wanted = np.broadcast_arrays(_ints(t), _ints(s))
-        tail, upper = self._tails(tiles.ravel(), wanted.ravel())
+        tail, upper = self._tail_probabilities(tiles.ravel(), wanted.ravel())
         return np.where(upper, tail, 1 - tail).reshape(tiles.shape)
 
     def quantile(self, t: ArrayLike, confidence: ArrayLike) -> Ints:
@@ -183,8 +185,8 @@ class Hypergeometric:
             reached[wide] = self.cdf(flat[wide], middle[wide]) >= goal[wide]
             over = np.where(wide & reached, middle, over)
             under = np.where(wide & ~reached, middle, under)
-        found: Ints = over.reshape(tiles.shape)
-        return found
+        result: Ints = over.reshape(tiles.shape)
+        return result
 
     def _guess(self, tiles: Ints, confidence: Floats) -> Ints:
         """A quantile of the normal law with the skewness of a Poisson law: near enough to start from."""
@@ -207,13 +209,13 @@ class Hypergeometric:
         """Least and greatest occupancy: max(0, t + n - N) and min(t, n)."""
         return np.maximum(0, tiles - (self.points - self.nnz)), np.minimum(tiles, self.nnz)
 
-    def _tails(self, tiles: Ints, s: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+    def _tail_probabilities(self, tiles: Ints, s: Ints) -> tuple[Floats, NDArray[np.bool_]]:
         """P(X <= s) below the mean and P(X > s) above it, and which of both it is."""
         low, high = self._support(tiles)
         floor, rest = self._floor(tiles)
         # Whichever tail is the smaller one: the other is its complement.
         upper = (s > floor) | ((s == floor) & (rest < 0.5))
-        found = np.zeros(tiles.shape)
+        result = np.zeros(tiles.shape)
         first = np.where(upper, s + 1, s)
         inside = np.flatnonzero((first >= low) & (first <= high))
         spread = np.sqrt(self.variance(tiles))
@@ -223,8 +225,8 @@ class Hypergeometric:
             for start in range(0, chosen.size, step):
                 part = chosen[start : start + step]
                 tail = self._integrated if smooth else self._summed
-                found[part] = tail(tiles[part], first[part], upper[part])
-        return found, upper
+                result[part] = tail(tiles[part], first[part], upper[part])
+        return result, upper
 
     def _summed(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
         """The probabilities from `first` away from the mean, one by one, each from its neighbour's."""
@@ -247,8 +249,8 @@ class Hypergeometric:
         up = missing_f * zeros_f / ((inside + 1) * (outside_f + 1))
         down = inside * outside_f / ((missing_f + 1) * (zeros_f + 1))
         ratios = np.where(upper[:, None], up, down)
-        found: Floats = start * (1 + np.cumprod(ratios, axis=1).sum(axis=1))
-        return found
+        result: Floats = start * (1 + np.cumprod(ratios, axis=1).sum(axis=1))
+        return result
 
     def _integrated(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
         """The same sum as an integral with Euler-Maclaurin corrections, for wide laws."""
@@ -269,8 +271,8 @@ class Hypergeometric:
         around = np.exp(cells.log_pmf(edge + np.array([-1.5, -0.5, 0.5, 1.5])))
         first_difference = around[:, 2] - around[:, 1]
         third = around[:, 3] - around[:, 0] - 3 * first_difference
-        found: Floats = total + sign[:, 0] * (first_difference / 24 - 17 * third / 5760)
-        return found
+        result: Floats = total + sign[:, 0] * (first_difference / 24 - 17 * third / 5760)
+        return result
 
 
 class _Cells:
@@ -292,11 +294,11 @@ class _Cells:
     def log_pmf(self, distance: Floats) -> Floats:
         """(tiles, m) distances from the floor -> ln P."""
         deviation = distance - self.rest[:, None]
-        found = np.broadcast_to(self._margins[:, None], deviation.shape).copy()
+        result = np.broadcast_to(self._margins[:, None], deviation.shape).copy()
         for base, mean, sign in zip(self._base, self._mean, (1, -1, -1, 1), strict=True):
             count = np.maximum(base + sign * distance, 0.0)
-            found -= leading(count) + _deviance(count, mean, sign * deviation)
-        return found
+            result -= leading(count) + _deviance(count, mean, sign * deviation)
+        return result
 
 
 def _deviance(count: Floats, mean: Floats, deviation: Floats) -> Floats:
@@ -309,14 +311,14 @@ def _deviance(count: Floats, mean: Floats, deviation: Floats) -> Floats:
     series = np.zeros_like(v)
     for power in (13, 11, 9, 7, 5, 3):
         series = series * square + 1 / power
-    found: Floats = deviation * v + 2 * count * v * square * series
+    result: Floats = deviation * v + 2 * count * v * square * series
     far = np.abs(v) >= 0.05
     if far.any():
         parts = np.broadcast_arrays(count, mean, deviation)
         many, usual, away = (part[far] for part in parts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found[far] = np.where(many > 0, many * np.log(many / usual), 0.0) - away
-    return found
+            result[far] = np.where(many > 0, many * np.log(many / usual), 0.0) - away
+    return result
 
 
 def leading(count: Floats) -> Floats:
@@ -326,12 +328,12 @@ def leading(count: Floats) -> Floats:
     big = np.maximum(count, 16.0)
     inverse = 1 / (big * big)
     series = 1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))
-    found: Floats = 0.5 * np.log(2 * np.pi * big) + series / big
+    result: Floats = 0.5 * np.log(2 * np.pi * big) + series / big
     few = count < 16
     if few.any():
         small = np.maximum(count[few], 1e-300)
-        found[few] = np.where(count[few] > 0, gammaln(small + 1) - small * np.log(small) + small, 0.0)
-    return found
+        result[few] = np.where(count[few] > 0, gammaln(small + 1) - small * np.log(small) + small, 0.0)
+    return result
 
 
 @cache

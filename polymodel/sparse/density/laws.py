@@ -36,14 +36,14 @@ class Law:
     @cached_property
     def below(self) -> Floats:
         """P(at most start + i)."""
-        found: Floats = np.minimum(np.cumsum(self._written), 1.0)
-        return found
+        result: Floats = np.minimum(np.cumsum(self._written), 1.0)
+        return result
 
     @cached_property
     def above(self) -> Floats:
         """P(more than start + i)."""
-        found: Floats = np.concatenate((np.cumsum(self._written[:0:-1])[::-1], [0.0]))
-        return found
+        result: Floats = np.concatenate((np.cumsum(self._written[:0:-1])[::-1], [0.0]))
+        return result
 
     @cached_property
     def _normals(self) -> tuple[Floats, Floats, Floats]:
@@ -95,13 +95,13 @@ class Law:
         from scipy.special import ndtr
 
         means, spreads, weights = self._normals
-        found = np.zeros(s.shape)
-        flat, out = s.reshape(-1), found.reshape(-1)
+        result = np.zeros(s.shape)
+        flat, out = s.reshape(-1), result.reshape(-1)
         step = max(1, _BLOCK // means.size)
         for start in range(0, flat.size, step):
             part = slice(start, start + step)
             out[part] = ndtr((means - flat[part, None] - 0.5) / spreads) @ weights
-        return found
+        return result
 
     def quantile(self, confidence: ArrayLike) -> Ints:
         """The least s with P(at most s) >= confidence (less a rounding of 1e-13)."""
@@ -186,8 +186,8 @@ def power(base: Complex, exponent: int) -> Complex:
     """base ** exponent by its logarithm, 0 where the base is."""
     size = np.abs(base)
     with np.errstate(divide="ignore"):
-        found: Complex = np.exp(exponent * np.log(size)) * np.exp(1j * exponent * np.angle(base))
-    return found
+        result: Complex = np.exp(exponent * np.log(size)) * np.exp(1j * exponent * np.angle(base))
+    return result
 
 
 def deviation(exponent: float, variance: float, reach: float) -> float:
@@ -243,16 +243,16 @@ class CountLaws:
     @cached_property
     def filled(self) -> Floats:
         """P(not 0)."""
-        found: Floats = -np.expm1(self.log_empty)
-        return found
+        result: Floats = -np.expm1(self.log_empty)
+        return result
 
     @cached_property
     def reach(self) -> Floats:
         """What is not exceeded but for e^-40, also by a law with a wide upper tail."""
         spread = np.maximum(self.variance, 0.0)
         wide = np.maximum(self.variance / np.maximum(self.mean, 1e-300), 1.0)
-        found: Floats = np.minimum(self.mean + np.sqrt(2 * RARE * spread) + RARE * wide, self.most)
-        return found
+        result: Floats = np.minimum(self.mean + np.sqrt(2 * RARE * spread) + RARE * wide, self.most)
+        return result
 
     @cached_property
     def least(self) -> Floats:
@@ -272,7 +272,7 @@ class CountLaws:
         mean, variance = self._free[:, None], self.variance[:, None]
         s = np.broadcast_to(s, np.broadcast_shapes(s.shape, mean.shape)).astype(np.float64)
         mean, variance = np.broadcast_to(mean, s.shape), np.broadcast_to(variance, s.shape)
-        found = (np.rint(mean) > s).astype(np.float64)
+        result = (np.rint(mean) > s).astype(np.float64)
         some = variance > _SURE * np.maximum(mean, 1e-12)
         poisson = some & (np.abs(variance - mean) <= _EQUAL * mean)
         low, high = some & ~poisson & (variance < mean), some & ~poisson & (variance > mean)
@@ -281,18 +281,18 @@ class CountLaws:
         under = s < np.maximum(low_end, 0)
         inside = ~under & (s <= high_end)
         at = poisson & inside
-        found[at] = gammainc(s[at] + 1, mean[at])
+        result[at] = gammainc(s[at] + 1, mean[at])
         at = low & inside
         share = 1 - variance[at] / mean[at]
         trials = mean[at] / share
         rest = np.maximum(trials - s[at], 1e-300)
-        found[at] = np.where(s[at] < trials, betainc(s[at] + 1, rest, share), 0.0)
+        result[at] = np.where(s[at] < trials, betainc(s[at] + 1, rest, share), 0.0)
         at = high & inside
         beyond = variance[at] - mean[at]
-        found[at] = betainc(s[at] + 1, mean[at] ** 2 / beyond, beyond / variance[at])
-        found[under & (some | (s < 0))] = 1.0
-        found[some & (s > high_end)] = 0.0
-        return found
+        result[at] = betainc(s[at] + 1, mean[at] ** 2 / beyond, beyond / variance[at])
+        result[under & (some | (s < 0))] = 1.0
+        result[some & (s > high_end)] = 0.0
+        return result
 
     @cached_property
     def _stretch(self) -> Floats:
@@ -310,8 +310,8 @@ class CountLaws:
         return self._above(np.asarray(s, dtype=np.float64)[:, None])[:, 0]
 
     def _above(self, s: Floats) -> Floats:
-        found = self._plain(s - self.sure[:, None]) * self._stretch[:, None]
-        return np.where(s < 0, 1.0, np.where(s >= self.most[:, None], 0.0, np.minimum(found, 1.0)))
+        result = self._plain(s - self.sure[:, None]) * self._stretch[:, None]
+        return np.where(s < 0, 1.0, np.where(s >= self.most[:, None], 0.0, np.minimum(result, 1.0)))
 
     def at(self, x: Floats) -> Floats:
         """P(exactly x), one x for each entry."""
@@ -324,9 +324,9 @@ class CountLaws:
             whole = np.where(self.sure > 0, self.sure * np.log(z), 0.0)
             # As the law itself: what is not zero is stretched.
             grown = -np.expm1(plain) * self._stretch
-            found: Floats = np.log1p(-np.minimum(grown, 1.0)) + whole
+            result: Floats = np.log1p(-np.minimum(grown, 1.0)) + whole
         # At z = 0 that is P(0), known better than by differences.
-        return np.where(z <= 0, self.log_empty, np.where(z >= 1, 0.0, np.minimum(found, 0.0)))
+        return np.where(z <= 0, self.log_empty, np.where(z >= 1, 0.0, np.minimum(result, 0.0)))
 
     @property
     def log_plain_empty(self) -> Floats:
@@ -340,5 +340,5 @@ class CountLaws:
         flat = np.abs(share) <= _EQUAL
         with np.errstate(divide="ignore", invalid="ignore"):
             inner = np.log1p(-np.where(flat, 0.0, share) * (1 - z)) / np.where(flat, 1.0, share)
-            found: Floats = mean * np.where(flat, z - 1, inner)
-        return np.where(mean > 0, found, 0.0)
+            result: Floats = mean * np.where(flat, z - 1, inner)
+        return np.where(mean > 0, result, 0.0)

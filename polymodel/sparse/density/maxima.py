@@ -65,12 +65,12 @@ def cdf_max(law: Hypergeometric, sizes: Ints, counts: Floats, s: Floats) -> Floa
     """P(max over tiles <= s) for an array of s. Label as `expected_max`."""
     points, number = _merged(sizes, counts)
     wanted = np.floor(np.asarray(s, dtype=np.float64)).ravel()
-    found = np.where(wanted >= min(law.nnz, int(points[-1])), 1.0, 0.0)
-    inside = (found < 1) & (wanted >= 0)
+    result = np.where(wanted >= min(law.nnz, int(points[-1])), 1.0, 0.0)
+    inside = (result < 1) & (wanted >= 0)
     if inside.any() and wanted[inside].max() > 10 * _LONGEST:
         raise Refused("tiles of more than 200,000 nonzeros", "ask the bounds of the maximum instead")
-    found[inside] = _cdf_max(law, points, number, wanted[inside].astype(np.int64))
-    return found.reshape(np.shape(s))
+    result[inside] = _cdf_max(law, points, number, wanted[inside].astype(np.int64))
+    return result.reshape(np.shape(s))
 
 
 def _merged(sizes: Ints, counts: Floats) -> tuple[Ints, Floats]:
@@ -133,14 +133,14 @@ def _bernstein(exponent: Floats, variance: Floats) -> Floats:
 
 def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floats:
     """P(max <= s) for s below the greatest possible occupancy."""
-    found = np.zeros(s.shape)
+    result = np.zeros(s.shape)
     rest = law.points - int(points @ number.astype(np.int64))  # in no tile: takes as many as are left
     capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0) + rest
     if law.nnz == law.points:
-        return found
+        return result
     possible = np.flatnonzero(capacity >= law.nnz)
     if not possible.size:
-        return found
+        return result
     longest = int(s[possible].max()) + 1
     tiles = [_CutBinomial.of(law, int(t), longest) for t in points]
     if rest:
@@ -149,8 +149,8 @@ def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floa
     step = max(1, _BLOCK // (longest + 4096))
     for start in range(0, possible.size, step):
         part = possible[start : start + step]
-        found[part] = np.exp(_log_cdf_max(law, tiles, number, s[part]))
-    return np.minimum(found, 1.0)
+        result[part] = np.exp(_log_cdf_max(law, tiles, number, s[part]))
+    return np.minimum(result, 1.0)
 
 
 def _log_cdf_max(law: Hypergeometric, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floats:
@@ -178,8 +178,8 @@ def _log_cdf_max(law: Hypergeometric, tiles: list[_CutBinomial], number: Floats,
         log_sum[part] = _log_at(law.nnz, cuts, tiles, number, _length(float(spread[part].max())))
     n, rest = float(law.nnz), float(law.points - law.nnz)
     whole = leading(np.array([float(law.points), n, rest]))
-    found: Floats = log_mass - tilt * law.nnz + log_sum - (whole[0] - whole[1] - whole[2])
-    return found
+    result: Floats = log_mass - tilt * law.nnz + log_sum - (whole[0] - whole[1] - whole[2])
+    return result
 
 
 def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floats:
@@ -227,8 +227,8 @@ def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Flo
         turn += many * np.arctan2(moved.imag, 1 + moved.real)
     back = (nnz % length) * turns % length
     value = (np.exp(size) * np.cos(turn - 2 * np.pi * back / length)).mean(axis=1)
-    found: Floats = np.log(np.maximum(value, 1e-300))
-    return found
+    result: Floats = np.log(np.maximum(value, 1e-300))
+    return result
 
 
 @dataclass(frozen=True)

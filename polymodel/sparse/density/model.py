@@ -233,8 +233,8 @@ class DensityModel(ABC):
     def number_of_tiles(self, tile: ArrayLike) -> Floats:
         """Tiles of the tiling, empty and edge ones included."""
         counts = -(-np.array(self.shape, dtype=np.int64) // self.tiles(tile))
-        found: Floats = counts.astype(np.float64).prod(axis=-1)
-        return found
+        result: Floats = counts.astype(np.float64).prod(axis=-1)
+        return result
 
     def fraction_nonempty(self, tile: ArrayLike) -> Floats:
         """Expected share of nonempty tiles among all of the tiling, edge tiles included."""

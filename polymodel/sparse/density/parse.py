@@ -38,9 +38,9 @@ def _within(
 ) -> DensityModel | None:
     """A model that is written inside another one: its faults are told with their place in the whole."""
     inside = Reader(ranks, shape, reader.read, reader.name)
-    found = _model(inside, written)
+    result = _model(inside, written)
     reader.faults += [((*path, *place), message, remedy) for place, message, remedy in inside.faults]
-    return found
+    return result
 
 
 def _blocks(reader: Reader, path: Path, given: object) -> DensityModel | None:
@@ -79,9 +79,9 @@ def model_of(
     returned as it is.
     """
     reader = Reader(tuple(ranks), tuple(int(s) for s in shape), read, name)
-    found = _model(reader, written)
+    result = _model(reader, written)
     if not reader.faults:
-        return found
+        return result
     if add is None:
         told = [Diagnostic(m, r, ".".join(map(str, p))) for p, m, r in reader.faults]
         raise SpecError(told)

@@ -120,12 +120,12 @@ class Placed(DensityModel):
 
     def tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         """The tiling by one shape."""
-        found = self._made.get(tile)
-        if found is None:
+        result = self._made.get(tile)
+        if result is None:
             if len(self._made) >= _KEPT:
                 self._made.clear()
-            found = self._made[tile] = self.make_tiling(tile)
-        return found
+            result = self._made[tile] = self.make_tiling(tile)
+        return result
 
     def expected(self, tile: ArrayLike) -> Floats:
         return self.each(tile, lambda t: self.tiling(t).mean)
@@ -161,10 +161,10 @@ class Placed(DensityModel):
 
     def expected_max(self, tile: ArrayLike) -> Floats:
         def one(shape: tuple[int, ...]) -> float:
-            found, bounded = self.tiling(shape).greatest
+            result, bounded = self.tiling(shape).greatest
             # The number of nonzeros is fixed: some tile has the mean at least, rounded up.
             mean = self.expected_nnz / float(self.number_of_tiles(shape))
-            return max(found, ceil(mean * (1 - 1e-12))) if bounded else found
+            return max(result, ceil(mean * (1 - 1e-12))) if bounded else result
 
         return self.each(tile, one)
 
@@ -173,8 +173,8 @@ class Placed(DensityModel):
         if shape.ndim > 1:
             raise SpecError([Diagnostic("cdf_max takes one tile shape", "call it once per tile")])
         asked = np.floor(np.asarray(occupancy, dtype=np.float64)).astype(np.int64)
-        found = self.tiling(tuple(int(t) for t in shape)).below(asked.reshape(-1))
-        return np.where(asked.reshape(-1) < 0, 0.0, found).reshape(asked.shape)
+        result = self.tiling(tuple(int(t) for t in shape)).below(asked.reshape(-1))
+        return np.where(asked.reshape(-1) < 0, 0.0, result).reshape(asked.shape)
 
     def max_label(self, tile: ArrayLike) -> Label:
         bounded = self.each(tile, lambda t: float(self.tiling(t).greatest[1]))
@@ -196,8 +196,8 @@ def by_law(
     )
     flat_wanted = np.broadcast_to(wanted, lead).ravel()
     distinct, place = np.unique(flat, axis=0, return_inverse=True)
-    found = np.empty(flat_wanted.size)
+    result = np.empty(flat_wanted.size)
     for number, one in enumerate(distinct):
         here = place.reshape(-1) == number
-        found[here] = answer(tuple(int(t) for t in one))(flat_wanted[here])
-    return found.reshape(lead)
+        result[here] = answer(tuple(int(t) for t in one))(flat_wanted[here])
+    return result.reshape(lead)

@@ -23,13 +23,13 @@ class Placeless(DensityModel):
 
     def expected_tiles(self, tile: ArrayLike) -> Floats:
         sizes, counts = edge_classes(self.tiles(tile), self.shape)
-        found: Floats = (counts * self.p_nonempty(sizes)).sum(axis=-1)
-        return found
+        result: Floats = (counts * self.p_nonempty(sizes)).sum(axis=-1)
+        return result
 
     def expected_squares(self, tile: ArrayLike) -> Floats:
         sizes, counts = edge_classes(self.tiles(tile), self.shape)
-        found: Floats = (counts * (self.variance(sizes) + self.expected(sizes) ** 2)).sum(axis=-1)
-        return found
+        result: Floats = (counts * (self.variance(sizes) + self.expected(sizes) ** 2)).sum(axis=-1)
+        return result
 
     @abstractmethod
     def p_nonempty(self, tile: ArrayLike) -> Floats:

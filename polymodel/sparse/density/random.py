@@ -53,7 +53,7 @@ def random_tensor(
     read.raise_if_any()
     generator = np.random.default_rng(start)
     if several:
-        coords = _thinned(generator, sizes, tuple(float(d) for d in densities))
+        coords = _sampled_coordinates(generator, sizes, tuple(float(d) for d in densities))
     else:
         coords = _uniform(generator, sizes, densities[0])
     values = generator.integers(1, 10, coords.shape[1])
@@ -74,7 +74,9 @@ def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: fl
     return coords
 
 
-def _thinned(generator: np.random.Generator, shape: tuple[int, ...], densities: tuple[float, ...]) -> Ints:
+def _sampled_coordinates(
+    generator: np.random.Generator, shape: tuple[int, ...], densities: tuple[float, ...]
+) -> Ints:
     """Coordinates kept rank by rank. Independent choices are their number, then as many at random."""
     coords = np.zeros((0, 1), dtype=np.int64)
     for size, density in zip(shape, densities, strict=True):
@@ -95,19 +97,19 @@ def distinct_below(generator: np.random.Generator, size: int, number: int) -> In
         kept = np.ones(size, dtype=bool)
         kept[distinct_below(generator, size, size - number)] = False
         return np.flatnonzero(kept).astype(np.int64)
-    found = generator.integers(0, size, number)
-    found.sort()
-    if found.size:
+    result = generator.integers(0, size, number)
+    result.sort()
+    if result.size:
         # Sorting beats the hash table that np.unique makes.
-        found = found[np.concatenate(([True], found[1:] != found[:-1]))]
-    while found.size < number:
+        result = result[np.concatenate(([True], result[1:] != result[:-1]))]
+    while result.size < number:
         # Those drawn next that are new, in the order of drawing, complete the set.
-        drawn = generator.integers(0, size, 2 * (number - found.size) + 16)
+        drawn = generator.integers(0, size, 2 * (number - result.size) + 16)
         drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-        place = np.minimum(np.searchsorted(found, drawn), max(found.size - 1, 0))
-        new = drawn[found[place] != drawn] if found.size else drawn
-        found = np.sort(np.concatenate((found, new[: number - found.size])))
-    return found
+        place = np.minimum(np.searchsorted(result, drawn), max(result.size - 1, 0))
+        new = drawn[result[place] != drawn] if result.size else drawn
+        result = np.sort(np.concatenate((result, new[: number - result.size])))
+    return result
 
 
 def places_in_lines(generator: np.random.Generator, counts: Ints, length: int) -> tuple[Ints, Ints]:

@@ -81,8 +81,8 @@ class Reader:
         if not isinstance(names, Sequence) or not names:
             self.add(path, f"{given!r} is not a list of ranks", f"name some of {', '.join(self.ranks)}")
             return None
-        found = [self.rank(path, n) for n in names]
-        return None if None in found else tuple(f for f in found if f is not None)
+        result = [self.rank(path, n) for n in names]
+        return None if None in result else tuple(f for f in result if f is not None)
 
     def file(self, path: Path, given: object) -> SparseTensor | None:
         """The tensor in a file, its ranks named by position."""

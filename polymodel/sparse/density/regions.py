@@ -80,8 +80,8 @@ def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
     """
     fewer, more = np.minimum(width, entries), np.maximum(width, entries)
     middle = np.maximum(np.asarray(area) - (fewer - 1) / 2, _LEAST)
-    found: Floats = np.where(fewer > 0, np.clip(1 - more / middle, 0.0, 1.0) ** np.maximum(fewer, 0), 1.0)
-    return found
+    result: Floats = np.where(fewer > 0, np.clip(1 - more / middle, 0.0, 1.0) ** np.maximum(fewer, 0), 1.0)
+    return result
 
 
 def _none_inside(inside: Ints, extent: Ints, held: Ints) -> Floats:
@@ -91,8 +91,8 @@ def _none_inside(inside: Ints, extent: Ints, held: Ints) -> Floats:
     left = extent - inside
     ways = gammaln(left + 1) - gammaln(np.maximum(left - held, 0) + 1)
     every = gammaln(extent + 1) - gammaln(extent - held + 1)
-    found: Floats = np.where(left >= held, np.exp(ways - every), 0.0)
-    return found
+    result: Floats = np.where(left >= held, np.exp(ways - every), 0.0)
+    return result
 
 
 def turned(rects: Ints) -> Ints:
@@ -142,15 +142,15 @@ class OfSizes(Regions):
 
     def rows(self, rects: Ints) -> Floats:
         one = np.stack([np.ones_like(rects[:, 3]), np.maximum(rects[:, 3], 1)], axis=1)
-        found: Floats = rects[:, 2].astype(np.float64) * self.model.p_nonempty(one)
-        return found
+        result: Floats = rects[:, 2].astype(np.float64) * self.model.p_nonempty(one)
+        return result
 
     def log_empty(self, rects: Ints) -> Floats:
         return _log(self.model.p_empty(_sizes(rects)))
 
     def above(self, rects: Ints, s: Ints) -> Floats:
-        found: Floats = 1 - self.model.cdf(_sizes(rects)[:, None, :], s[None, :])
-        return found
+        result: Floats = 1 - self.model.cdf(_sizes(rects)[:, None, :], s[None, :])
+        return result
 
 
 @dataclass(frozen=True)
@@ -167,13 +167,13 @@ class OfGroups(Regions):
     law: Callable[[int, int, int], Law]
 
     def keys(self, rects: Ints) -> Ints:
-        found = _placeless(rects)
+        result = _placeless(rects)
         # Where it begins in a group matters, and whether the last, shorter group is reached.
         start, m = rects[:, self.axis], self.m
         whole = self.shape[self.axis] // m * m
         ends = start + rects[:, 2 + self.axis] > whole
-        found[:, self.axis] = np.where(ends, start, start % m)
-        return found
+        result[:, self.axis] = np.where(ends, start, start % m)
+        return result
 
     def mean(self, rects: Ints) -> Floats:
         return self._parts(rects)[0] * rects[:, 3 - self.axis]
@@ -242,14 +242,14 @@ class OfLines(Regions):
         return cls(axis, length, summed(n), summed(spread), counts, summed(empty))
 
     def keys(self, rects: Ints) -> Ints:
-        found = rects.copy()
-        found[:, 1 - self.axis] = 0
-        return found
+        result = rects.copy()
+        result[:, 1 - self.axis] = 0
+        return result
 
     def _over(self, sums: Floats, rects: Ints) -> Floats:
         start = rects[:, self.axis]
-        found: Floats = sums[start + rects[:, 2 + self.axis]] - sums[start]
-        return found
+        result: Floats = sums[start + rects[:, 2 + self.axis]] - sums[start]
+        return result
 
     def mean(self, rects: Ints) -> Floats:
         return self._over(self.sums, rects) * rects[:, 3 - self.axis] / self.length
@@ -259,18 +259,18 @@ class OfLines(Regions):
         return self._over(self.spreads, rects) * share * (1 - share)
 
     def log_empty(self, rects: Ints) -> Floats:
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         widths, place = np.unique(rects[:, 3 - self.axis], return_inverse=True)
         for i, width in enumerate(widths):
             here = place.reshape(-1) == i
             none = untouched(float(width), float(self.length), self.counts.astype(np.float64))
-            found[here] = self._over(summed(_log(none)), rects[here])
-        return found
+            result[here] = self._over(summed(_log(none)), rects[here])
+        return result
 
     def rows(self, rects: Ints) -> Floats:
         if self.axis == 1:
-            found: Floats = rects[:, 2].astype(np.float64) * -np.expm1(self._over(self.empty, rects))
-            return found
+            result: Floats = rects[:, 2].astype(np.float64) * -np.expm1(self._over(self.empty, rects))
+            return result
         widths, place = np.unique(rects[:, 3], return_inverse=True)
         present = np.zeros(rects.shape[0])
         for i, width in enumerate(widths):
@@ -283,20 +283,20 @@ class OfLines(Regions):
 
 def _log(share: Floats) -> Floats:
     """Logarithms; of what never happens one whose sums stay finite."""
-    found: Floats = np.log(np.maximum(share, NEVER))
-    return found
+    result: Floats = np.log(np.maximum(share, NEVER))
+    return result
 
 
 def summed(values: Floats) -> Floats:
     """Sums of the values before each place, and of all."""
-    found: Floats = np.concatenate([np.zeros(1), np.cumsum(values)])
-    return found
+    result: Floats = np.concatenate([np.zeros(1), np.cumsum(values)])
+    return result
 
 
 def _placeless(rects: Ints) -> Ints:
-    found = rects.copy()
-    found[:, :2] = 0
-    return found
+    result = rects.copy()
+    result[:, :2] = 0
+    return result
 
 
 def _sizes(rects: Ints) -> Ints:
@@ -382,10 +382,10 @@ class Regional(Placed):
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """Parts that are not tiles are rectangles added up."""
-        found = super().fullest_part(parts)
+        result = super().fullest_part(parts)
         runs = [_runs(part) for part in parts]
-        if found is not None or prod(start.size for start, _, _ in runs) > _RECTS:
-            return found
+        if result is not None or prod(start.size for start, _, _ in runs) > _RECTS:
+            return result
         (row, height, of_row), (column, width, of_column) = runs
         grid = [np.repeat(x, column.size) for x in (row, height, of_row)]
         grid_1 = [np.tile(x, row.size) for x in (column, width, of_column)]
@@ -481,10 +481,10 @@ class OfKinds(TilesOfShape):
 
 def _log_below(counts: CountLaws, number: Floats, s: Floats) -> Floats:
     """ln P(none of so many counts of each law exceeds s)."""
-    found = np.zeros(s.size)
+    result = np.zeros(s.size)
     step = max(1, _BLOCK // max(s.size, 1))
     with np.errstate(divide="ignore"):
         for start in range(0, number.size, step):
             part = np.arange(start, min(start + step, number.size))
-            found += number[part] @ np.log1p(-np.minimum(counts.only(part).above(s), 1.0))
-    return found
+            result += number[part] @ np.log1p(-np.minimum(counts.only(part).above(s), 1.0))
+    return result

@@ -49,10 +49,10 @@ class Products:
     def over(self, rects: Ints) -> Floats:
         """The sum over all points of each rectangle."""
         row, column, height, width = rects.T
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for rows, columns in zip(self.rows.T, self.columns.T, strict=True):
-            found += (rows[row + height] - rows[row]) * (columns[column + width] - columns[column])
-        return found
+            result += (rows[row + height] - rows[row]) * (columns[column + width] - columns[column])
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +84,11 @@ def chances_of(rows: Floats, columns: Floats) -> Chances:
 
 def _kinds(values: Floats) -> tuple[Floats, Ints]:
     """Distinct numbers of nonzeros, and which each line has; of very many, neighbours share their mean."""
-    found, place = np.unique(values, return_inverse=True)
+    result, place = np.unique(values, return_inverse=True)
     place = place.reshape(-1)
-    if found.size <= _KINDS:
-        return found, place
-    group = np.searchsorted(np.linspace(0, 1, _KINDS), np.arange(found.size) / found.size, side="right") - 1
+    if result.size <= _KINDS:
+        return result, place
+    group = np.searchsorted(np.linspace(0, 1, _KINDS), np.arange(result.size) / result.size, side="right") - 1
     own = group[place]
     total = np.bincount(own, weights=values, minlength=_KINDS)
     number = np.maximum(np.bincount(own, minlength=_KINDS), 1)
@@ -98,9 +98,9 @@ def _kinds(values: Floats) -> tuple[Floats, Ints]:
 def _weighed(rows: Floats, row_number: Floats, columns: Floats, column_number: Floats) -> Floats:
     """The chance of each kind of point, by weights of rows and of columns in turn."""
     some, any_column = rows > 0, columns > 0
-    found = np.zeros((rows.size, columns.size))
+    result = np.zeros((rows.size, columns.size))
     if not some.any():
-        return found
+        return result
     full_rows, full_columns = float(column_number[any_column].sum()), float(row_number[some].sum())
     total = float(rows @ row_number)
     x, y = np.log(rows[some] / total**0.5), np.log(columns[any_column] / total**0.5)
@@ -113,8 +113,8 @@ def _weighed(rows: Floats, row_number: Floats, columns: Floats, column_number: F
         off = np.abs(chance @ many_columns - rows[some]) / rows[some]
         if off.max() < _NEAR:
             break
-    found[np.ix_(some, any_column)] = chance
-    return found
+    result[np.ix_(some, any_column)] = chance
+    return result
 
 
 def _solved(own: Floats, other: Floats, wanted: Floats, number: Floats, most: float) -> Floats:
@@ -131,8 +131,8 @@ def _solved(own: Floats, other: Floats, wanted: Floats, number: Floats, most: fl
 def _logistic(z: Floats) -> Floats:
     from scipy.special import expit
 
-    found: Floats = expit(z)
-    return found
+    result: Floats = expit(z)
+    return result
 
 
 def _factors(values: Floats) -> tuple[Floats, Floats]:
@@ -148,8 +148,8 @@ def _factors(values: Floats) -> tuple[Floats, Floats]:
 
 
 def _running(values: Floats) -> Floats:
-    found: Floats = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    return found
+    result: Floats = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    return result
 
 
 # Recursive graphs (R-MAT): the expected nonzeros of their rows and columns.
@@ -207,19 +207,19 @@ def _rates(levels: int, quarters: Quarters) -> tuple[Floats, Floats]:
 
 def _binomials(most: int) -> Floats:
     """C(n, k), 0 for k > n."""
-    found = np.zeros((most + 1, most + 1))
-    found[:, 0] = 1
+    result = np.zeros((most + 1, most + 1))
+    result[:, 0] = 1
     for n in range(1, most + 1):
-        found[n, 1:] = found[n - 1, 1:] + found[n - 1, :-1]
-    return found
+        result[n, 1:] = result[n - 1, 1:] + result[n - 1, :-1]
+    return result
 
 
 def _ones(side: int) -> Ints:
     """How many 1 bits each number below `side` has."""
-    found = np.zeros(1, dtype=np.int64)
-    while found.size < side:
-        found = np.concatenate([found, found + 1])
-    return found
+    result = np.zeros(1, dtype=np.int64)
+    while result.size < side:
+        result = np.concatenate([result, result + 1])
+    return result
 
 
 # Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
@@ -368,9 +368,9 @@ class RowColumn(Regional):
     @cached_property
     def _whole(self) -> tuple[Ints, Ints] | None:
         """Rows and columns, if all of them are whole numbers."""
-        found = np.rint(self.rows), np.rint(self.columns)
-        off = (np.abs(w - x).max() for w, x in zip(found, (self.rows, self.columns), strict=True))
-        return (found[0].astype(np.int64), found[1].astype(np.int64)) if max(off) < 1e-9 else None
+        result = np.rint(self.rows), np.rint(self.columns)
+        off = (np.abs(w - x).max() for w, x in zip(result, (self.rows, self.columns), strict=True))
+        return (result[0].astype(np.int64), result[1].astype(np.int64)) if max(off) < 1e-9 else None
 
     @property
     def independent(self) -> bool:
@@ -489,34 +489,34 @@ class OfMargins(Regions):
     def keys(self, rects: Ints) -> Ints:
         return rects
 
-    def _held(self, rects: Ints) -> tuple[Floats, Floats]:
+    def _margin_nonzeros(self, rects: Ints) -> tuple[Floats, Floats]:
         """Nonzeros of the rows, and of the columns, that each rectangle cuts through."""
         row, column, height, width = rects.T
         down, across = self.rows_below, self.columns_below
         return down[row + height] - down[row], across[column + width] - across[column]
 
     def mean(self, rects: Ints) -> Floats:
-        rows, columns = self._held(rects)
-        found = np.clip(self.chances.mean.over(rects), 0.0, np.minimum(rows, columns))
+        rows, columns = self._margin_nonzeros(rects)
+        result = np.clip(self.chances.mean.over(rects), 0.0, np.minimum(rows, columns))
         # Of whole rows and columns, and of empty ones, nothing is left to rounding.
-        found = np.where(rects[:, 3] == self.shape[1], rows, found)
-        return np.where(rects[:, 2] == self.shape[0], columns, found)
+        result = np.where(rects[:, 3] == self.shape[1], rows, result)
+        return np.where(rects[:, 2] == self.shape[0], columns, result)
 
     def _left(self, rects: Ints) -> Floats:
         """The share of the variance that known rows and columns leave."""
         if not self.fixed:
             return np.ones(rects.shape[0])
         total = self.rows_below[-1]
-        found = np.ones(rects.shape[0])
+        result = np.ones(rects.shape[0])
         for axis, below in enumerate((self.rows_below, self.columns_below)):
             start, size = rects[:, axis], np.maximum(rects[:, 2 + axis], 1)
             start = np.minimum(start, self.shape[axis] - size)
             held = below[start + size] - below[start]
             one = np.maximum(total - held / size, 1e-300)
             # Of all lines but this one: of a single line nothing is taken.
-            found *= np.where(size == 1, 1.0, np.clip((total - held) / one, 0.0, 1.0))
+            result *= np.where(size == 1, 1.0, np.clip((total - held) / one, 0.0, 1.0))
         whole = (rects[:, 2:] == np.array(self.shape)).any(axis=1)
-        return np.where(whole, 0.0, found)
+        return np.where(whole, 0.0, result)
 
     def variance(self, rects: Ints) -> Floats:
         own = np.maximum(self.mean(rects) - self.chances.square.over(rects), 0.0)
@@ -528,15 +528,15 @@ class OfMargins(Regions):
         mean = self.mean(rects)
         own = np.maximum(mean - self.chances.square.over(rects), 0.0)
         left = own * self._left(rects)
-        found: Floats = free + _log_none(mean, left) - _log_none(mean, own)
-        return np.where(mean > 0, np.minimum(found, 0.0), 0.0)
+        result: Floats = free + _log_none(mean, left) - _log_none(mean, own)
+        return np.where(mean > 0, np.minimum(result, 0.0), 0.0)
 
     def sure(self, rects: Ints) -> Floats:
         return np.zeros(rects.shape[0])
 
     def rows(self, rects: Ints) -> Floats:
         """One row after the other; of many, some stand for all."""
-        found = np.zeros(rects.shape[0])
+        result = np.zeros(rects.shape[0])
         for number, (row, column, height, width) in enumerate(rects.tolist()):
             if not height or not width:
                 continue
@@ -544,8 +544,8 @@ class OfMargins(Regions):
             rows = np.arange(row, row + height, step, dtype=np.int64)
             ones = np.ones_like(rows)
             each = np.stack([rows, column * ones, ones, width * ones], axis=1)
-            found[number] = float(-np.expm1(self.log_empty(each)).mean()) * height
-        return found
+            result[number] = float(-np.expm1(self.log_empty(each)).mean()) * height
+        return result
 
 
 def _log_none(mean: Floats, variance: Floats) -> Floats:

@@ -151,8 +151,8 @@ class Sampled(Placed):
         Between sampled shapes the larger ones of those around it.
         """
         shape = tuple(int(t) for t in self.tiles(tile))
-        found = [self.seen[corner].errors for corner, _ in self._corners(shape)]
-        return max(e[0] for e in found), max(e[1] for e in found)
+        result = [self.seen[corner].errors for corner, _ in self._corners(shape)]
+        return max(e[0] for e in result), max(e[1] for e in result)
 
     def _corners(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         """The sampled shapes around one, with weights (linear in the logarithms of sizes)."""
@@ -170,8 +170,8 @@ class Sampled(Placed):
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
         """Rows as sampled, taken to be independent."""
-        found: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
-        return found
+        result: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
+        return result
 
     def regions(self) -> Regions:
         return OfSizes(self)
@@ -205,12 +205,12 @@ def _blended(values: list[tuple[float, float]]) -> float:
 def _ladder(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Sizes of tiles to sample in each rank: powers of the least base that leaves few shapes."""
     for power in range(1, 64):
-        found = tuple(
+        result = tuple(
             (*(1 << k for k in range(0, max(size - 1, 0).bit_length(), power) if 1 << k < size), size)
             for size in shape
         )
-        if prod(len(sizes) for sizes in found) <= _SHAPES:
-            return found
+        if prod(len(sizes) for sizes in result) <= _SHAPES:
+            return result
     return tuple((1, size) if size > 1 else (1,) for size in shape)
 
 
@@ -300,8 +300,8 @@ class _OfSampled(TilesOfShape):
             raise Refused(what, "take powers of two, or whole ranks")
         top, behind, excess = self.met.tail(self.nonzeros)
         left = behind * np.exp(-(s - top) / excess) if excess > 0 else np.zeros(s.size)
-        found: Floats = np.where(s < top, 0.0, np.where(s >= self.room, 1.0, np.exp(-left)))
-        return found
+        result: Floats = np.where(s < top, 0.0, np.where(s >= self.room, 1.0, np.exp(-left)))
+        return result
 
 
 def _smoothed(values: Floats, weights: Floats, empty: float, room: float) -> Law:

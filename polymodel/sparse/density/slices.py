@@ -72,25 +72,25 @@ class RandomRows:
 
     @cached_property
     def loads(self) -> Floats:
-        found: Floats = self.first + self.unit * np.arange(self.pmf.size, dtype=np.float64)
-        return found
+        result: Floats = self.first + self.unit * np.arange(self.pmf.size, dtype=np.float64)
+        return result
 
     @cached_property
     def above(self) -> Floats:
-        found: Floats = np.concatenate((np.cumsum(self.pmf[:0:-1])[::-1], [0.0]))
-        return found
+        result: Floats = np.concatenate((np.cumsum(self.pmf[:0:-1])[::-1], [0.0]))
+        return result
 
     def _largest(self, shares: Floats, machines: float) -> Floats:
         """E[max] over `machines` rows, each there with probability `shares[p]` (else 0), for every p."""
-        found = np.empty(shares.size)
+        result = np.empty(shares.size)
         step = max(1, _BLOCK // self.pmf.size)
         above = np.concatenate(([1.0], np.minimum(self.above, 1.0)))
         widths = np.concatenate(([self.first], np.full(self.pmf.size, self.unit)))
         with np.errstate(divide="ignore"):
             for start in range(0, shares.size, step):
                 part = np.clip(shares[start : start + step, None], 0.0, 1.0)
-                found[start : start + step] = -np.expm1(machines * np.log1p(-part * above)) @ widths
-        return found
+                result[start : start + step] = -np.expm1(machines * np.log1p(-part * above)) @ widths
+        return result
 
     def _largest_of(self, counts: Floats) -> Floats:
         """E[max] over a number of rows, between whole numbers in proportion."""
@@ -98,8 +98,8 @@ class RandomRows:
         most = int(counts.max(initial=0)) + 2
         whole = np.array([0.0, *(float(self._largest(np.ones(1), n)[0]) for n in range(1, most))])
         low, high = whole[least.astype(np.int64)], whole[least.astype(np.int64) + 1]
-        found: Floats = low + (counts - least) * (high - low)
-        return found
+        result: Floats = low + (counts - least) * (high - low)
+        return result
 
     def block_lockstep(self, rows: int, all_rows: int) -> float:
         """Lock step of blocks of consecutive rows: sum over positions of the greatest row there."""
@@ -164,8 +164,8 @@ class RandomRows:
         from scipy.special import ndtr
 
         def shares(end: float) -> Floats:
-            found: Floats = ndtr((end - before * mean) / np.maximum(spread * np.sqrt(before), 1e-9 * mean))
-            return found
+            result: Floats = ndtr((end - before * mean) / np.maximum(spread * np.sqrt(before), 1e-9 * mean))
+            return result
 
         # The end is where the slices have taken all rows.
         end = brentq(lambda t: sure + shares(t).sum() - per_slice, -mean, (most + 1) * mean)
@@ -222,8 +222,8 @@ def _at_least(rows: int, filled: float, count: Ints) -> Floats:
     """P(at least `count` of `rows` rows are nonempty), as if rows were independent."""
     from scipy.special import bdtrc
 
-    found: Floats = np.where(count > rows, 0.0, bdtrc(count - 1, rows, filled))
-    return found
+    result: Floats = np.where(count > rows, 0.0, bdtrc(count - 1, rows, filled))
+    return result
 
 
 @dataclass(frozen=True)

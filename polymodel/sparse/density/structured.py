@@ -148,12 +148,12 @@ class FixedStructured(Placed):
         full, edge = length // step, length % step
         regular = min(full, length // self.m * self.m // step)
         period = self.m // gcd(step, self.m)
-        found: Counter[Segment] = Counter()
+        result: Counter[Segment] = Counter()
         for k in range(min(period, regular)):
-            found[self._segment(k * step, step)] += (regular - 1 - k) // period + 1
+            result[self._segment(k * step, step)] += (regular - 1 - k) // period + 1
         for k in range(regular, full):
-            found[self._segment(k * step, step)] += 1
-        return found, Counter([self._segment(full * step, edge)] if edge else [])
+            result[self._segment(k * step, step)] += 1
+        return result, Counter([self._segment(full * step, edge)] if edge else [])
 
     def _segment(self, start: int, size: int) -> Segment:
         """The coordinates start .. start + size - 1 of a fiber."""
@@ -223,12 +223,12 @@ class _Grouped(TilesOfShape):
         return number, means, variances, empties
 
     def _of_full(self, which: int) -> Floats:
-        found: Floats = self._moments[which][: len(self.full)]
-        return found
+        result: Floats = self._moments[which][: len(self.full)]
+        return result
 
     def _of_every(self, which: int) -> Floats:
-        found: Floats = self._moments[which][len(self.full) :]
-        return found
+        result: Floats = self._moments[which][len(self.full) :]
+        return result
 
     @property
     def mean(self) -> float:
@@ -264,11 +264,11 @@ class _Grouped(TilesOfShape):
         return expected_greatest([_law(*kind) for kind in self.every], list(self.every.values())), True
 
     def below(self, s: Ints) -> Floats:
-        found = np.zeros(s.size)
+        result = np.zeros(s.size)
         with np.errstate(divide="ignore"):
             for kind, number in self.every.items():
-                found += number * np.log1p(-np.minimum(_law(*kind).sf(s), 1.0))
-        return np.exp(found)
+                result += number * np.log1p(-np.minimum(_law(*kind).sf(s), 1.0))
+        return np.exp(result)
 
 
 def _law(segment: Segment, lines: int) -> Law:

@@ -98,8 +98,8 @@ class Uniform(Placeless):
         return Hypergeometric(self.size, self.nnz)
 
     def _points_in(self, tile: ArrayLike) -> Ints:
-        found: Ints = self.tiles(tile).prod(axis=-1)
-        return found
+        result: Ints = self.tiles(tile).prod(axis=-1)
+        return result
 
     def expected(self, tile: ArrayLike) -> Floats:
         return self.points.mean(self._points_in(tile))

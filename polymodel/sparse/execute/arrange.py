@@ -45,17 +45,17 @@ def leading(partition: Partition, partitioning: Sequence[Partition], einsum: str
     what = f"{einsum}: rank {rank} follows {leader}"
     if any(d.kind != "follow" or d.leader != leader for d in directives):
         raise Refused(f"{what} and is split otherwise too", f"let it follow {leader} alone")
-    found = next((p for p in partitioning if p.ranks == (leader,) and p is not partition), None)
-    if found is None:
+    result = next((p for p in partitioning if p.ranks == (leader,) and p is not partition), None)
+    if result is None:
         remedy = "follow a rank split by shape; the tensors of a rank are cut where its leader is in any case"
         raise Refused(f"{what}, which is not a rank that is split by itself", remedy)
-    if any(d.kind not in _SHAPES for d in found.directives):
+    if any(d.kind not in _SHAPES for d in result.directives):
         remedy = f"split {leader} by uniform_shape or nway_shape"
         raise Refused(f"{what}, which is not split by shape", remedy)
-    if len(directives) not in (1, len(found.directives)):
-        times = f"{len(directives)} times, which is split {len(found.directives)} times"
+    if len(directives) not in (1, len(result.directives)):
+        times = f"{len(directives)} times, which is split {len(result.directives)} times"
         raise Refused(f"{what} {times}", f"write follow({leader}) once for each split")
-    return found
+    return result
 
 
 def alike(partition: Partition, led: Partition, sizes: Mapping[str, int], einsum: str) -> Partition:
@@ -173,7 +173,7 @@ class Arrangement:
 
     def _bound(self, columns: Columns, place: int) -> list[str]:
         """The ranks of a tensor that the loops before a place bind, in the order in which they do."""
-        found = []
+        result = []
         for rank in columns.ranks:
             names = [rank]
             if (columns.name, rank) in self.affine:
@@ -185,8 +185,8 @@ class Arrangement:
             # A rank still to be split is bound by its last part.
             places = [self.order.index(n) for m in names for n in (m, f"{m}0") if n in self.order]
             if places and max(places) < place:
-                found.append((max(places), rank))
-        return [rank for _, rank in sorted(found)]
+                result.append((max(places), rank))
+        return [rank for _, rank in sorted(result)]
 
     def _variables(self, expression: Expression) -> None:
         operands = [expression.output, *expression.operands]

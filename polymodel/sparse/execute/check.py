@@ -49,12 +49,12 @@ class Unchecked:
 
 def check(execution: Execution) -> tuple[Check, ...]:
     """Every Einsum, given the results before it. Refused for a run without values, or one too large."""
-    found = []
+    result = []
     for one in checks(execution):
         if isinstance(one, Unchecked):
             raise one.refused
-        found.append(one)
-    return tuple(found)
+        result.append(one)
+    return tuple(result)
 
 
 def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
@@ -62,16 +62,16 @@ def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
     known: dict[str, SparseTensor] = {**execution.tensors, **execution.results}
     if not execution.valued:
         raise Refused("the cascade was counted without values", "run it with values=True")
-    found: list[Check | Unchecked] = []
+    result: list[Check | Unchecked] = []
     for expression in execution.spec.expressions:
         ours = execution.results[expression.name]
         sizes = _sizes(expression, execution.rank_sizes)
         compared = _dense if prod(sizes.values()) <= DENSE else _sparse
         try:
-            found.append(compared(expression, known, sizes, ours, execution.scalars))
+            result.append(compared(expression, known, sizes, ours, execution.scalars))
         except Refused as refused:
-            found.append(Unchecked(expression.name, refused))
-    return tuple(found)
+            result.append(Unchecked(expression.name, refused))
+    return tuple(result)
 
 
 def _sizes(expression: Expression, rank_sizes: Mapping[str, int]) -> dict[str, int]:
@@ -153,17 +153,17 @@ def _array(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int
     for w, size in zip(where, tensor.shape, strict=True):
         inside &= (w >= 0) & (w < size)
     clipped = tuple(np.clip(w, 0, s - 1) for w, s in zip(where, tensor.shape, strict=True))
-    found: NDArray[Any] = np.where(inside, dense[clipped], 0)
-    return found
+    result: NDArray[Any] = np.where(inside, dense[clipped], 0)
+    return result
 
 
 def _factor(term: FactorProduct | Take, scalars: Mapping[str, float]) -> float | int | np.integer:
     negative = isinstance(term, FactorProduct) and term.negative
-    found: float | int | np.integer = np.int64(-1) if negative else 1
+    result: float | int | np.integer = np.int64(-1) if negative else 1
     for f in term.factors:
         if not isinstance(f, IndexedTensor):
-            found = found * (scalars[f] if isinstance(f, str) else f)
-    return found
+            result = result * (scalars[f] if isinstance(f, str) else f)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,11 +229,11 @@ def _sparse(
 
 def _multiplied(entries: Sequence[_Entries], out: Sequence[str]) -> _Entries:
     """The product; variables that only one factor has may be left in it."""
-    found = entries[0]
+    result = entries[0]
     for k, other in enumerate(entries[1:], 2):
         later = {v for e in entries[k:] for v in e.columns}
-        found = _contracted(found, other, {*out, *later})
-    return found
+        result = _contracted(result, other, {*out, *later})
+    return result
 
 
 def _taken(entries: Sequence[_Entries], which: int, out: Sequence[str]) -> _Entries:
@@ -272,18 +272,18 @@ def _contracted(a: _Entries, b: _Entries, kept: set[str]) -> _Entries:
 
 def _numbers(columns: Sequence[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.int64]]:
     """Number equal rows."""
-    found = np.zeros(size, dtype=np.int64)
+    result = np.zeros(size, dtype=np.int64)
     count = 1
     for column in columns:
         span = int(column.max(initial=0)) + 1
         if count * span > _NUMBERED:
             raise Refused("too many coordinates to be checked")
-        values, found = np.unique(found * span + column, return_inverse=True)
+        values, result = np.unique(result * span + column, return_inverse=True)
         count = max(int(values.size), 1)
-    return count, found
+    return count, result
 
 
 def _first(numbers: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    found = np.zeros(count, dtype=np.int64)
-    found[numbers] = np.arange(numbers.size)
-    return found
+    result = np.zeros(count, dtype=np.int64)
+    result[numbers] = np.arange(numbers.size)
+    return result

@@ -44,17 +44,17 @@ class Tail:
 
     def owner(self, loop: int) -> Ints:
         """The kind that each node of one of the loops lies below."""
-        found = self.loops[loop].parent
+        result = self.loops[loop].parent
         for above in reversed(self.loops[:loop]):
-            found = above.parent[found]
-        return found
+            result = above.parent[result]
+        return result
 
     def spread(self, loop: int) -> Ints:
         """The coordinates of one of the loops at the nodes of the last one."""
-        found = self.loops[loop].coords
+        result = self.loops[loop].coords
         for inner in self.loops[loop + 1 :]:
-            found = found[inner.parent]
-        return found
+            result = result[inner.parent]
+        return result
 
     def counts(self, loop: int, with_result: bool = False) -> Ints:
         """Iterations of one of the loops below a node of each kind."""
@@ -180,7 +180,7 @@ class Thin:
     def tiles(self) -> int:
         return -(-self.size // self.step)
 
-    def thinned(self, tensor: SparseTensor) -> SparseTensor:
+    def representatives(self, tensor: SparseTensor) -> SparseTensor:
         """The first coordinate of every tile."""
         if self.rank not in tensor.ranks:
             return tensor
@@ -192,7 +192,7 @@ class Thin:
     def has(self, expression: Expression) -> bool:
         return any(self.rank in ranks(o) for o in expression.operands)
 
-    def tail(self, walk: LoopWalk) -> Tail:
+    def innermost_loops(self, walk: LoopWalk) -> Tail:
         """What the loops left would do below each node."""
         start = walk.at
         kind = np.zeros(walk.nodes, dtype=np.int64)
@@ -228,11 +228,11 @@ def find_dense_rank(
     """The rank whose innermost loops need no walking in any Einsum; None if there is none."""
     wanted = dict.fromkeys(m.loop_order[-1].rstrip("0123456789") for m in mappings if m.loop_order)
     for rank in wanted:
-        found = [_one(rank, e, m, sizes, symbols) for e, m in zip(expressions, mappings, strict=True)]
-        known = {t for t in found if isinstance(t, Thin)}
-        fits = None not in found and len({(t.directives, t.inner) for t in known}) == 1
+        result = [_one(rank, e, m, sizes, symbols) for e, m in zip(expressions, mappings, strict=True)]
+        known = {t for t in result if isinstance(t, Thin)}
+        fits = None not in result and len({(t.directives, t.inner) for t in known}) == 1
         if fits and all(_complete(t, rank) for t in tensors.values() if rank in t.ranks):
-            return next(t for t in found if isinstance(t, Thin))
+            return next(t for t in result if isinstance(t, Thin))
     return None
 
 

@@ -141,7 +141,7 @@ def walk_through(
 
 def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> EinsumRunState | None:
     """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
-    tail = enter(walk) if thin is None else thin.tail(walk)
+    tail = enter(walk) if thin is None else thin.innermost_loops(walk)
     if tail is None:
         return None
     filled = tail.counts(len(tail.loops) - 1) > 0
@@ -158,11 +158,11 @@ def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> EinsumRunState 
 
 def _with_merged(plan: Plan, walk: LoopWalk) -> EinsumRunState | None:
     """The innermost loop as one that merges; None where it does more than that."""
-    found = merging.enter(walk)
-    if found is None:
+    result = merging.enter(walk)
+    if result is None:
         return None
     return EinsumRunState(
-        plan, walk, None, (None,), found.there, found.alive, found.grown, merged=found.merged
+        plan, walk, None, (None,), result.there, result.alive, result.grown, merged=result.merged
     )
 
 
@@ -170,14 +170,14 @@ def _with_streamed(
     plan: Plan, walk: LoopWalk, loop: ReducingLoop, thin: Thin | None
 ) -> EinsumRunState | None:
     """The rest as a loop whose iterations are not kept; None where tensors have nothing at some nodes."""
-    found = streaming.stream(walk, loop)
-    if found is None:
+    result = streaming.stream(walk, loop)
+    if result is None:
         return None
-    filled = found.lengths > 0
+    filled = result.lengths > 0
     there = None if filled.all() else filled
     alive = effectual(walk.loops, there)
     grown = grow(plan, walk.loops, alive)
-    return EinsumRunState(plan, walk, None, (None,), there, tuple(alive), tuple(grown), thin, streamed=found)
+    return EinsumRunState(plan, walk, None, (None,), there, tuple(alive), tuple(grown), thin, streamed=result)
 
 
 def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
@@ -260,21 +260,21 @@ def _alive_outputs(ran: EinsumRunState) -> Ints:
 
 
 def _accesses(ran: EinsumRunState) -> list[RankAccesses]:
-    plan, found = ran.plan, []
+    plan, result = ran.plan, []
     names = [s.name for s in plan.slots]
     for at, (loop, grown) in enumerate(zip(ran.walk.loops, ran.grown, strict=True)):
         reads = {names[s]: n for s, n in loop.totals.items()}
         looked = {names[s]: n for s, n in loop.lookups.items()}
-        found.append(_one(plan, at, loop.nodes, reads, looked, grown.reads, grown.writes))
+        result.append(_one(plan, at, loop.nodes, reads, looked, grown.reads, grown.writes))
     if ran.merged is not None:
         one, tally = ran.merged, ran.merged.tally
         reads = {names[one.slot]: one.iterations}
         last = len(plan.order) - 1
-        found.append(_one(plan, last, one.iterations, reads, {}, tally.reads, tally.writes))
+        result.append(_one(plan, last, one.iterations, reads, {}, tally.reads, tally.writes))
     if ran.streamed is not None:
-        found += _streamed_accesses(ran, ran.streamed, names)
+        result += _streamed_accesses(ran, ran.streamed, names)
     if ran.tail is None:
-        return found
+        return result
     tail = ran.tail
     visits = np.bincount(tail.kind, minlength=tail.kinds)
     filled = np.bincount(tail.kind[ran.first_nodes], minlength=tail.kinds)
@@ -288,20 +288,20 @@ def _accesses(ran: EinsumRunState) -> list[RankAccesses]:
         writes = int((alive * visits).sum())
         again = writes - int((alive * filled).sum())
         nodes = int((tail.counts(i) * visits).sum())
-        found.append(_one(plan, tail.start + i, nodes, reads, {}, again, writes))
+        result.append(_one(plan, tail.start + i, nodes, reads, {}, again, writes))
         above = tail.owner(i)
-    return found
+    return result
 
 
 def _streamed_accesses(ran: EinsumRunState, one: Streamed, names: list[str]) -> list[RankAccesses]:
     reads = {names[s]: n for s, n in one.reads.items()}
-    found = [_one(ran.plan, one.loop.at, one.iterations, reads, {}, 0, 0)]
+    result = [_one(ran.plan, one.loop.at, one.iterations, reads, {}, 0, 0)]
     if one.loop.below:
         total = one.iterations * one.loop.width
         new = int(_alive_outputs(ran).size) * one.loop.width
         reads = {names[s]: total for s in one.loop.below}
-        found.append(_one(ran.plan, one.loop.at + 1, total, reads, {}, total - new, total))
-    return found
+        result.append(_one(ran.plan, one.loop.at + 1, total, reads, {}, total - new, total))
+    return result
 
 
 def _one(
@@ -327,7 +327,7 @@ def _one(
 
 
 def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
-    found = []
+    result = []
     names = [s.name for s in ran.plan.slots]
     for at, (loop, grown, alive) in enumerate(zip(ran.walk.loops, ran.grown, ran.alive, strict=True)):
         output = None
@@ -336,7 +336,7 @@ def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
             present = np.zeros(grown.count, dtype=bool)
             present[kept] = True
             output = np.where(present, np.cumsum(present) - 1, -1)[grown.element]
-        found.append(
+        result.append(
             LoopLevel(
                 ran.plan.order[at],
                 loop.parent,
@@ -348,7 +348,7 @@ def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
                 output,
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def result(ran: EinsumRunState, values: bool) -> tuple[SparseTensor, int]:
@@ -373,14 +373,14 @@ def _plain_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
     coords = np.array(rows, dtype=np.int64).reshape(len(rows), nodes.size)
     if not values:
         return coords, np.ones(nodes.size, dtype=np.int8)
-    found = leaf_values(ran.plan, ran.walk, list(ran.terms))
+    result = leaf_values(ran.plan, ran.walk, list(ran.terms))
     element, count = ran.outputs
     if ran.there is not None:
-        found, element = found[ran.there], element[ran.there]
+        result, element = result[ran.there], element[ran.there]
     number = np.full(count, -1, dtype=np.int64)
     kept = _alive_outputs(ran)
     number[kept] = np.arange(kept.size)
-    return coords, gathered(found, number[element], int(kept.size), assigns(ran.plan))
+    return coords, gathered(result, number[element], int(kept.size), assigns(ran.plan))
 
 
 def _with_tail_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:

@@ -57,10 +57,10 @@ class LoopFibers:
         """The last coordinate of each, -1 for an empty one."""
         if not self.level.elements:
             return np.full(self.nodes, -1, dtype=np.int64)
-        found = self.level.coords[np.maximum(self.high - 1, 0)]
+        result = self.level.coords[np.maximum(self.high - 1, 0)]
         if self.shift is not None:
-            found = (found - self.shift) // self.factor
-        return np.where(self.high > self.low, found, -1)
+            result = (result - self.shift) // self.factor
+        return np.where(self.high > self.low, result, -1)
 
     def upto(self, coords: Ints) -> Ints:
         """How many coordinates of each are at most the one given for it."""
@@ -324,13 +324,13 @@ class Walked:
         """Count of each iteration within its loop."""
         if not self.nodes:
             return self.parent
-        found = np.arange(self.nodes, dtype=np.int64)
+        result = np.arange(self.nodes, dtype=np.int64)
         if bool((self.parent[1:] > self.parent[:-1]).all()):
-            found[:] = 0
-            return found
+            result[:] = 0
+            return result
         begin = 0
         for here in blocks(self.nodes):
-            number = found[here]
+            number = result[here]
             start = np.full(number.size, begin, dtype=np.int64)
             parent = self.parent[max(here.start - 1, 0) : here.stop]
             new = parent[1:] != parent[:-1]
@@ -339,7 +339,7 @@ class Walked:
             np.maximum.accumulate(start, out=start)
             begin = int(start[-1])
             number -= start
-        return found
+        return result
 
 
 class LoopWalk:
@@ -367,9 +367,9 @@ class LoopWalk:
 
     def branch(self, nodes: Ints) -> LoopWalk:
         """A walk that goes on from some nodes of the last loop only."""
-        found = LoopWalk(self.plan)
-        found.skipped, found.nodes = self.at, int(nodes.size)
-        for ours, theirs in zip(self.cursors, found.cursors, strict=True):
+        result = LoopWalk(self.plan)
+        result.skipped, result.nodes = self.at, int(nodes.size)
+        for ours, theirs in zip(self.cursors, result.cursors, strict=True):
             theirs.bound, theirs.element, theirs.partial, theirs.cut = (
                 ours.bound,
                 ours.element,
@@ -377,7 +377,7 @@ class LoopWalk:
                 ours.cut,
             )
             theirs.follow(nodes)
-        return found
+        return result
 
     def step(self) -> None:
         """Walk the next loop."""
@@ -406,19 +406,19 @@ class LoopWalk:
 
     def _fibers(self, s: int, step: LoopAction, at: int) -> LoopFibers:
         cursor = self.cursors[s]
-        found = cursor.fibers(self.nodes)
+        result = cursor.fibers(self.nodes)
         if step.kind != "project":
-            return found
+            return result
         shift = self._shift(step)
         stop = np.full(self.nodes, self.plan.order[at].size, dtype=np.int64)
         start = np.zeros(self.nodes, dtype=np.int64)
         if step.tile is not None:
             start = self.coords_of(step.tile[0])
             stop = np.minimum(start + step.tile[1], stop)
-        whole = LoopFibers(found.level, found.fiber, found.low, found.high, shift, step.factor)
-        low = found.low + whole.upto(start - 1)
-        high = found.low + whole.upto(stop - 1)
-        return LoopFibers(found.level, found.fiber, low, high, shift, step.factor)
+        whole = LoopFibers(result.level, result.fiber, result.low, result.high, shift, step.factor)
+        low = result.low + whole.upto(start - 1)
+        high = result.low + whole.upto(stop - 1)
+        return LoopFibers(result.level, result.fiber, low, high, shift, step.factor)
 
     def _shift(self, step: LoopAction) -> Ints:
         """The sum of the earlier variables of index math."""
@@ -439,10 +439,10 @@ class LoopWalk:
 
     def ancestors(self, loop: int) -> Ints | None:
         """The node of an outer loop that each node of the last loop lies in; None: each its own."""
-        found: Ints | None = None
+        result: Ints | None = None
         for walked in reversed(self.loops[loop + 1 :]):
-            found = walked.parent if found is None else walked.parent[found]
-        return found
+            result = walked.parent if result is None else walked.parent[result]
+        return result
 
     def coords_of(self, loop: int) -> Ints:
         """The coordinate of an outer loop at the nodes of the last one."""

@@ -77,13 +77,13 @@ class Merged:
         return self._sizes(_visits(self.lengths, group, by_size=False))
 
     def _sizes(self, visits: tuple[Ints, Ints]) -> Ints:
-        found = [np.zeros(0, dtype=np.int64)]
+        result = [np.zeros(0, dtype=np.int64)]
         for visited, fibers in _blocked(visits, self.lengths):
             if fibers.size == visited.size:
-                found.append(self.lengths[visited])
+                result.append(self.lengths[visited])
             else:
-                found.append(FiberVisits(self.level, self.low[visited], self.high[visited], fibers).sizes)
-        return np.concatenate(found)
+                result.append(FiberVisits(self.level, self.low[visited], self.high[visited], fibers).sizes)
+        return np.concatenate(result)
 
     def within(self, window: Ints) -> bool:
         """Whether all nodes that visit a fiber of the output have the same window."""
@@ -102,13 +102,13 @@ class Merged:
     def lines(self, window: Ints, per_line: int) -> tuple[int, int]:
         """Lines of the output that are there as they are first touched in a window, and all that are touched
         in it. `window`: of each node, ascending with time."""
-        found = [
+        result = [
             FiberVisits(self.level, self.low[visited], self.high[visited], fibers).lines(
                 window[visited], per_line
             )
             for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=True), self.lengths)
         ]
-        return sum(there for there, _ in found), sum(touched for _, touched in found)
+        return sum(there for there, _ in result), sum(touched for _, touched in result)
 
     def _counted(self, visited: Ints, fibers: Ints) -> OutputTally:
         """The same for some output fibers: the nodes that visit them, and how many visits each has."""
@@ -306,8 +306,8 @@ class FiberVisits:
         ends = np.cumsum(lengths)
         at = np.repeat((low - (ends - lengths)), lengths)
         at += np.arange(at.size, dtype=np.int64)
-        found: Small = self.level.small[at]
-        return found
+        result: Small = self.level.small[at]
+        return result
 
     def _starts(self, start: int, stop: int) -> Ints:
         """Where those of each fiber start, and the end."""
@@ -334,11 +334,11 @@ def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
 
 def _first(values: Small, starts: NDArray[np.integer]) -> Bools:
     """Where in the ranges that begin at `starts` a value is not the one before it."""
-    found = np.ones(values.size, dtype=bool)
-    found[1:] = values[1:] != values[:-1]
+    result = np.ones(values.size, dtype=bool)
+    result[1:] = values[1:] != values[:-1]
     begins = starts[:-1]
-    found[begins[begins < starts[1:]]] = True
-    return found
+    result[begins[begins < starts[1:]]] = True
+    return result
 
 
 def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:
@@ -355,14 +355,14 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoo
     fiber, ends = across.indices, across.indptr
     new = _first(fiber, ends)
     if new.all():
-        found = across.tocsr()
+        result = across.tocsr()
     else:
         before = np.zeros(new.size + 1, dtype=np.int32)
         np.cumsum(new, out=before[1:])
         at = np.flatnonzero(new)  # quicker than masks
         kept = csc_array((across.data[at], fiber[at], before[ends]), shape=across.shape)
-        found = kept.tocsr()
-    return OutputCoordinates(found.indptr.astype(np.int64), found.indices, found.data)
+        result = kept.tocsr()
+    return OutputCoordinates(result.indptr.astype(np.int64), result.indices, result.data)
 
 
 def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small, Small]:
@@ -373,8 +373,8 @@ def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small
     if far_apart(span, coords.size):
         order = np.argsort(np.repeat(np.arange(fibers) * span, np.diff(starts)) + coords, kind="stable")
         return coords[order], visit[order]
-    found = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc().tocsr()
-    return found.indices, found.data
+    result = csr_array((visit, coords, starts), shape=(fibers, span)).tocsc().tocsr()
+    return result.indices, result.data
 
 
 def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:

@@ -32,18 +32,18 @@ class Grown:
 
 def effectual(loops: Sequence[Walked], leaves: Bools | None) -> list[Bools | None]:
     """Per loop the nodes below which something is computed; None: all. `leaves`: of the last loop."""
-    found: list[Bools | None] = [leaves]
+    result: list[Bools | None] = [leaves]
     for above, loop in zip(reversed(loops[:-1]), reversed(loops[1:]), strict=True):
-        below = found[-1]
+        below = result[-1]
         alive = np.zeros(above.nodes, dtype=bool)
         alive[loop.parent if below is None else loop.parent[below]] = True
-        found.append(None if alive.all() else alive)
-    return found[::-1]
+        result.append(None if alive.all() else alive)
+    return result[::-1]
 
 
 def grow(plan: Plan, loops: Sequence[Walked], alive: Sequence[Bools | None]) -> list[Grown]:
     """Follow the output through the loops."""
-    found: list[Grown] = []
+    result: list[Grown] = []
     element, count = np.zeros(1, dtype=np.int64), 1
     for at, loop in enumerate(loops):
         above = element
@@ -57,8 +57,8 @@ def grow(plan: Plan, loops: Sequence[Walked], alive: Sequence[Bools | None]) -> 
                 if where == at:
                     coords = plan.order[at].decode(loop.coords)[column]
                     element, count, _ = _number(element, count, coords)
-        found.append(Grown(element, count, reads, writes))
-    return found
+        result.append(Grown(element, count, reads, writes))
+    return result
 
 
 def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
@@ -169,8 +169,8 @@ def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
         ends = np.cumsum(lengths)
         element = np.arange(total) + np.repeat(low - (ends - lengths), lengths)
         there = sums_before(born[element] < np.repeat(time, lengths))
-        found: Ints = there[ends] - there[ends - lengths]
-        return found
+        result: Ints = there[ends] - there[ends - lengths]
+        return result
     ranks = np.empty(born.size, dtype=np.int64)
     ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
     return count_below(ranks, low, high, np.searchsorted(np.sort(born), time), born.size)

@@ -128,12 +128,12 @@ def make_plan(
 
 def _slot_names(operands: Sequence[IndexedTensor]) -> list[str]:
     seen: dict[str, int] = {}
-    found = []
+    result = []
     for operand in operands:
         seen[operand.tensor] = seen.get(operand.tensor, 0) + 1
         again = seen[operand.tensor]
-        found.append(operand.tensor if again == 1 else f"{operand.tensor}#{again}")
-    return found
+        result.append(operand.tensor if again == 1 else f"{operand.tensor}#{again}")
+    return result
 
 
 def _columns(operand: IndexedTensor, name: str, tensor: SparseTensor) -> Columns:
@@ -187,8 +187,8 @@ def _slot(
                 what, f"put the loop {name} next to {arranged.order[at]}, or lead by another tensor"
             )
         steps.setdefault(at, []).insert(0, LoopAction("cut", level))
-    found = {at: tuple(s) for at, s in steps.items()}
-    return OperandSlot(columns.name, operand.tensor, columns.tree(order), found)
+    result = {at: tuple(s) for at, s in steps.items()}
+    return OperandSlot(columns.name, operand.tensor, columns.tree(order), result)
 
 
 def _projected(
@@ -228,7 +228,7 @@ def _output(
 ) -> tuple[tuple[int, ...], tuple[tuple[str, int, int], ...]]:
     """Which loops populate the output, and where the coordinates of its declared ranks come from."""
     populate: list[int] = []
-    found = []
+    result = []
     for i in output.indices:
         if i.variable is None:
             raise Refused(f"{output.tensor}: index math in the output is not executed")
@@ -242,24 +242,24 @@ def _output(
         if name not in index:
             flat, column = arranged.inside[name]
             name = arranged.chains[flat][-1]
-        found.append((rank, index[name], column))
-    return tuple(sorted(populate)), tuple(found)
+        result.append((rank, index[name], column))
+    return tuple(sorted(populate)), tuple(result)
 
 
 def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[SlotProduct, ...]:
-    found = []
+    result = []
     at = 0
     for term in expression.terms:
         if isinstance(term, Take):
             if term.scalars:
                 raise Refused("take(...) of a scalar is not executed", "multiply the result by it")
             slots = tuple(range(at, at + len(term.factors)))
-            found.append(SlotProduct(slots, 1, 0, term.which))
+            result.append(SlotProduct(slots, 1, 0, term.which))
             at += len(slots)
             continue
-        found.append(_product(term, at, scalars))
-        at += len(found[-1].slots)
-    return tuple(found)
+        result.append(_product(term, at, scalars))
+        at += len(result[-1].slots)
+    return tuple(result)
 
 
 def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> SlotProduct:

@@ -96,8 +96,8 @@ def ranks(execution: Execution) -> Table:
 
 
 def _kinds(a: RankAccesses) -> tuple[dict[str, int], ...]:
-    found = (a.intersect_coord_accesses, a.driver_coord_accesses, a.lookups, a.output_reads, a.output_writes)
-    return tuple({name: int(n) for name, n in part.items()} for part in found)
+    result = (a.intersect_coord_accesses, a.driver_coord_accesses, a.lookups, a.output_reads, a.output_writes)
+    return tuple({name: int(n) for name, n in part.items()} for part in result)
 
 
 def slices(execution: Execution) -> Table:
@@ -287,14 +287,14 @@ class EinsumCounts:
             weights = np.concatenate(([0], np.cumsum(np.minimum(step, size - tree.columns()[at]))))
             ends = np.cumsum(loads)
             loads = weights[ends] - weights[ends - loads]
-        found = []
+        result = []
         for at, coord in enumerate(tree.levels[0].coords.tolist()):
             rows: tuple[int, ...] = ()
             if len(tree.levels) > 1:
                 below = tree.levels[1]
                 rows = tuple(below.coords[below.starts[at] : below.starts[at + 1]].tolist())
-            found.append(Slice(coord, rows, int(loads[at])))
-        return tuple(found)
+            result.append(Slice(coord, rows, int(loads[at])))
+        return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -359,15 +359,15 @@ class Execution(Answer):
 
     def content(self, live: bool = True) -> list[Block]:
         """The tables that have rows, without columns that say nothing, cut to what is read."""
-        found: list[Block] = [Line(headline(self))]
+        result: list[Block] = [Line(headline(self))]
         for name, one in self.declared.items():
             table = self.table(name).without_empty((None, "", 0))
             if table.rows:
                 left = len(table.rows) - PRINTED
                 more = f"… {left:,} more rows: .{name}" if left > 0 else ""
                 opened = name == "einsums"
-                found += [Line(), Section(one.title, table.first(PRINTED), opened=opened, more=more)]
-        return [*found, *notes(self.notes)]
+                result += [Line(), Section(one.title, table.first(PRINTED), opened=opened, more=more)]
+        return [*result, *notes(self.notes)]
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{e.einsum}: {e.multiplies:,} multiplies" for e in self.einsums)
@@ -390,7 +390,7 @@ class Execution(Answer):
 
     def rows(self) -> list[dict[str, int | float | str]]:
         """One plain row per Einsum: its counts and the three times."""
-        found: list[dict[str, int | float | str]] = []
+        result: list[dict[str, int | float | str]] = []
         for e in self.einsums:
             row: dict[str, int | float | str] = {
                 "einsum": e.einsum,
@@ -403,12 +403,12 @@ class Execution(Answer):
             if e.times is not None:
                 row |= {"lock_step": e.times.lock_step, "slip": e.times.slip, "ideal": e.ideal_time()}
                 row |= {"points": e.times.distinct_space_stamps, "imbalance": e.times.imbalance}
-            found.append(row)
-        return found
+            result.append(row)
+        return result
 
     def einsum(self, name: str) -> EinsumCounts:
         """The counts of one Einsum, named after its output; KeyError if there is none."""
-        for found in self.einsums:
-            if found.einsum == name:
-                return found
+        for result in self.einsums:
+            if result.einsum == name:
+                return result
         raise KeyError(f"no Einsum {name}; there are {', '.join(e.einsum for e in self.einsums)}")

@@ -64,7 +64,7 @@ def run(
     if not (values or keep_loops):
         thin = find_dense_rank(teaal.expressions, mappings, known, sizes, whole)
     if thin is not None:
-        known = {name: thin.thinned(t) for name, t in known.items()}
+        known = {name: thin.representatives(t) for name, t in known.items()}
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
         if expression.operands:
             how = (kept, slices == "kept", partitioners or {})

@@ -35,12 +35,12 @@ class Keys:
 
     def rows(self, values: Ints) -> Ints:
         """The rows of some numbers."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         count = values.size
         for size in reversed(self.sizes):
             values, last = np.divmod(values, size)
-            found.append(last)
-        return np.array(found[::-1], dtype=np.int64).reshape(len(self.sizes), count).T
+            result.append(last)
+        return np.array(result[::-1], dtype=np.int64).reshape(len(self.sizes), count).T
 
 
 def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
@@ -48,10 +48,10 @@ def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
     sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
     if prod(sizes) > _NUMBERED:
         raise Refused("stamps of space and time have more combinations than 64 bits number")
-    found = np.zeros(rows, dtype=np.int64)
+    result = np.zeros(rows, dtype=np.int64)
     for column, size in zip(columns, sizes, strict=True):
-        found = found * size + column
-    return Keys(found, sizes)
+        result = result * size + column
+    return Keys(result, sizes)
 
 
 def distinct(values: Ints, size: int) -> Ints:
@@ -90,8 +90,8 @@ def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
     if first_size * second_size > _NUMBERED:
         _, second = numbered(second, second_size)
         second_size = int(second.max(initial=0)) + 1
-    found = distinct(first * second_size + second, first_size * second_size)
-    return np.bincount(found // second_size, minlength=first_size)
+    result = distinct(first * second_size + second, first_size * second_size)
+    return np.bincount(result // second_size, minlength=first_size)
 
 
 def measure(
@@ -158,21 +158,21 @@ def walked_keys(
     if prod(sizes) > _NUMBERED:
         raise Refused("stamps of space and time have more combinations than 64 bits number")
     strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    found: Ints | None = None
+    result: Ints | None = None
     for at, loop in enumerate(walk.loops):
         here = [i for i, s in enumerate(stamps) if index[s.rank] == at and sizes[i] > 1]
-        if found is None and not here:
+        if result is None and not here:
             continue
         below = np.empty(loop.nodes, dtype=np.int64)
         for piece in blocks(loop.nodes):
-            part = 0 if found is None else found[loop.parent[piece]]
+            part = 0 if result is None else result[loop.parent[piece]]
             for i in here:
                 part = part + columns[i][piece] * strides[i]
             below[piece] = part
-        found = below
-    if found is None:
-        found = np.zeros(walk.nodes, dtype=np.int64)
-    return Keys(found if computed is None else found[computed], sizes)
+        result = below
+    if result is None:
+        result = np.zeros(walk.nodes, dtype=np.int64)
+    return Keys(result if computed is None else result[computed], sizes)
 
 
 def _stamps(loop: Walked, stamp: Stamp) -> Ints:
@@ -190,9 +190,9 @@ def sums_of(place: Ints, weights: Ints, size: int) -> Ints:
     """Sums of whole numbers by place, exact."""
     if weights.size and int(weights.max()) * weights.size < 2**53:
         return np.bincount(place, weights=weights, minlength=size).astype(np.int64)
-    found = np.zeros(size, dtype=np.int64)
-    np.add.at(found, place, weights)
-    return found
+    result = np.zeros(size, dtype=np.int64)
+    np.add.at(result, place, weights)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +205,10 @@ class _Below:
 
 
 def _tail_column(tail: Tail, loop: int, stamp: Stamp) -> Ints:
-    found = _stamps(tail.loops[loop], stamp)
+    result = _stamps(tail.loops[loop], stamp)
     for inner in tail.loops[loop + 1 :]:
-        found = found[inner.parent]
-    return found
+        result = result[inner.parent]
+    return result
 
 
 def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:

@@ -24,7 +24,7 @@ BLOCK = 4_000_000
 
 def coordinates(plan: Plan, walk: LoopWalk, nodes: Ints) -> dict[int, Ints]:
     """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
-    found = {}
+    result = {}
     wanted = {loop for _, loop, _ in plan.output}
     first = min(wanted, default=len(walk.loops))
     for at, loop in reversed(list(enumerate(walk.loops))):
@@ -32,16 +32,16 @@ def coordinates(plan: Plan, walk: LoopWalk, nodes: Ints) -> dict[int, Ints]:
             columns = plan.order[at].decode(loop.coords[nodes])
             for i, (_, where, column) in enumerate(plan.output):
                 if where == at:
-                    found[i] = columns[column]
+                    result[i] = columns[column]
         if at <= first:
             break
         nodes = loop.parent[nodes]
-    return found
+    return result
 
 
 def presence(plan: Plan, walk: LoopWalk) -> tuple[list[Bools | None], Bools | None]:
     """Per term the leaves where it is (None: all), and the leaves where any is."""
-    found: list[Bools | None] = []
+    result: list[Bools | None] = []
     for term in plan.terms:
         there: Bools | None = None
         for s in term.slots:
@@ -49,11 +49,11 @@ def presence(plan: Plan, walk: LoopWalk) -> tuple[list[Bools | None], Bools | No
             if cursor.partial and cursor.element is not None:
                 here = cursor.element >= 0
                 there = here if there is None else there & here
-        found.append(None if there is None or there.all() else there)
+        result.append(None if there is None or there.all() else there)
     anywhere: Bools | None = None
-    if all(t is not None for t in found):
-        anywhere = np.logical_or.reduce([t for t in found if t is not None])
-    return found, None if anywhere is None or anywhere.all() else anywhere
+    if all(t is not None for t in result):
+        anywhere = np.logical_or.reduce([t for t in result if t is not None])
+    return result, None if anywhere is None or anywhere.all() else anywhere
 
 
 def term_multiplies(term: SlotProduct) -> int:
@@ -63,26 +63,26 @@ def term_multiplies(term: SlotProduct) -> int:
 
 def leaf_values(plan: Plan, walk: LoopWalk, there: list[Bools | None]) -> Values:
     """The value of each leaf: the sum of its terms."""
-    found: Values | None = None
+    result: Values | None = None
     for term, kept in zip(plan.terms, there, strict=True):
         one = _product(term, walk.cursors)
         if kept is not None:
             one = np.where(kept, one, one.dtype.type(0))
-        found = one if found is None else found + one
-    assert found is not None
-    return found
+        result = one if result is None else result + one
+    assert result is not None
+    return result
 
 
 def _product(term: SlotProduct, cursors: list[FiberCursor]) -> Values:
     factors = term.slots if term.take is None else (term.slots[term.take],)
-    found: Values | None = None
+    result: Values | None = None
     for s in factors:
         cursor = cursors[s]
         here = _at(cursor.slot.tree.values, cursor.element, cursor.partial)
         here = here if term.take is not None else wide(here)
-        found = here if found is None else found * here
-    assert found is not None
-    return scaled(found, term)
+        result = here if result is None else result * here
+    assert result is not None
+    return scaled(result, term)
 
 
 def scaled(values: Values, term: SlotProduct) -> Values:
@@ -117,9 +117,9 @@ def _at(values: Values, element: Ints | None, partial: bool) -> Values:
 def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
     """Leaf values summed by output; `assign`: the last one stays instead (take)."""
     if assign:
-        found = np.zeros(count, dtype=values.dtype)
-        found[output] = values
-        return found
+        result = np.zeros(count, dtype=values.dtype)
+        result[output] = values
+        return result
     if values.dtype.kind == "b":
         values = values.astype(np.int64)
     order = None
@@ -172,7 +172,7 @@ def leaves_of(tail: Tail, kind: int) -> Ints:
 
 def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
     """Products: a row per node, a column per leaf below it."""
-    found: Values | None = None
+    result: Values | None = None
     factors = term.slots if term.take is None else (term.slots[term.take],)
     for s in factors:
         cursor, below = walk.cursors[s], tail.cursors[s]
@@ -187,9 +187,9 @@ def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints,
             offset = below.element[leaves] - one
             here = values[first_leaf(levels, element[nodes])[:, None] + offset[None, :]]
         here = here if term.take is not None else wide(here)
-        found = here if found is None else found * here
-    assert found is not None
-    return np.broadcast_to(scaled(found, term), (nodes.size, leaves.size))
+        result = here if result is None else result * here
+    assert result is not None
+    return np.broadcast_to(scaled(result, term), (nodes.size, leaves.size))
 
 
 # The output of a loop that is merged and not walked: its pattern, or its values as a sparse product.

@@ -37,11 +37,11 @@ def read_tensor(
     Warns (UserWarning) where a column taken for values is more likely one of coordinates, and where entries
     of a matrix stored by symmetry lie above the diagonal.
     """
-    found = read_file(path, name, ranks, shape=shape, limit=limit)
+    result = read_file(path, name, ranks, shape=shape, limit=limit)
     # A column of values that are whole numbers is suspicious only where points coincide.
-    for note in found.notes if found.duplicates or found.symmetry != "general" else ():
-        warnings.warn(f"{found.path}: {note}", stacklevel=2)
-    return found.tensor
+    for note in result.notes if result.duplicates or result.symmetry != "general" else ():
+        warnings.warn(f"{result.path}: {note}", stacklevel=2)
+    return result.tensor
 
 
 def read_file(

@@ -150,14 +150,14 @@ def read_frostt(
     if sizes is not None and len(sizes) != order:
         text.faults.add(f"{len(sizes)} sizes for {order} ranks", "one size per rank", text.line, first or b"")
         text.faults.check()
-    found = read_entries(text, Rule(order, field, sizes))
+    result = read_entries(text, Rule(order, field, sizes))
     text.faults.check()
     if sizes is None:
-        sizes = tuple(int(row.max()) + 1 for row in found.coords)
+        sizes = tuple(int(row.max()) + 1 for row in result.coords)
     names = tuple(ranks) if ranks is not None else default_ranks(order)
-    made = record(str(text.path), (name, names, sizes), found, 0, "FROSTT", field, "general", told.comments)
+    made = record(str(text.path), (name, names, sizes), result, 0, "FROSTT", field, "general", told.comments)
     certain = ranks is not None or shape is not None or told.field
-    return made if certain else replace(made, notes=_doubt(found, order, made.duplicates))
+    return made if certain else replace(made, notes=_doubt(result, order, made.duplicates))
 
 
 def default_ranks(order: int) -> tuple[str, ...]:
@@ -173,13 +173,13 @@ def _comments(text: Text) -> tuple[_Told, bytes | None]:
     while (line := text.peek()) is not None and (not line.strip() or line.lstrip()[:1] in (b"#", b"%")):
         if words := comment_of(line, b"#%"):
             keep(told.comments, words)
-            _said(text, told, words, line)
+            _read_shape(text, told, words, line)
         text.skip()
         text.idle(1, len(line))
     return told, line
 
 
-def _said(text: Text, told: _Told, said: str, line: bytes) -> None:
+def _read_shape(text: Text, told: _Told, said: str, line: bytes) -> None:
     match = _SAID.match(said)
     if not match:
         return
@@ -385,7 +385,7 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
         message = f"{len(tokens)} numbers in the line of sizes, not {len(wanted)}"
         text.faults.add(message, f"it holds {' '.join(wanted)}", text.line, line)
         return None
-    found: list[int] = []
+    result: list[int] = []
     for what, token in zip(wanted, tokens, strict=True):
         column = line.find(token) + 1
         least = 0 if what == "entries" else 1
@@ -401,8 +401,8 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
                 f"{what}: {said} does not fit in 64 bits", "mend the sizes", text.line, line, column
             )
         else:
-            found.append(number)
-    return found if len(found) == len(wanted) else None
+            result.append(number)
+    return result if len(result) == len(wanted) else None
 
 
 def _stored(rows: int, columns: int, symmetry: Symmetry) -> int:

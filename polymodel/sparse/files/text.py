@@ -294,7 +294,7 @@ class Rule:
         return self.order + self.values
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         value = {"real": "a value", "integer": "a whole number", "complex": "two parts of a value"}
         parts = [f"{self.order} coordinates"] if self.order else []
         return " and ".join([*parts, *([value[self.field]] if self.values else [])])
@@ -321,7 +321,7 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
     """One line, split at white space; or all that is wrong with its words."""
     if len(tokens) != rule.columns:
         there = f"{len(tokens)} number{'s' if len(tokens) != 1 else ''}"
-        return [LineFault(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")]
+        return [LineFault(f"{there} in the line, not {rule.columns}", f"a line holds {rule.description}")]
     faults: list[LineFault] = []
     point: list[int] = []
     for at, token in enumerate(tokens[: rule.order]):
@@ -378,10 +378,10 @@ def _number(token: bytes, field: Field, at: int) -> int | float | LineFault:
         return LineFault(f"value {_text(token)} is not finite", "leave out entries that have no value", at)
     if not _REAL.match(token):
         return LineFault(f"{_text(token)} is not a number", "write it as 1.5 or 1.5e-3", at)
-    found = float(token.lower().replace(b"d", b"e"))
-    if math.isinf(found):
+    result = float(token.lower().replace(b"d", b"e"))
+    if math.isinf(result):
         return LineFault(f"value {_text(token)} is beyond 64-bit floating point", "scale the values", at)
-    return found
+    return result
 
 
 def _text(token: bytes) -> str:
@@ -390,22 +390,22 @@ def _text(token: bytes) -> str:
 
 def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     """All entries up to the end of the file; faults go to `text.faults`, and their lines are left out."""
-    found: list[Entries] = []
+    result: list[Entries] = []
     entries = 0
     for block in text.blocks():
         look(f"reading {text.path}")
-        found.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
-        entries += found[-1].values.size
+        result.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
+        entries += result[-1].values.size
         # Once more to join the blocks, and twice to sort the entries.
         charge(_MADE * (rule.order + 1) * 8 * entries, f"reading {text.path}", "read a smaller file")
         if not text.faults.told:
-            text.idle(block.data.count(b"\n") - found[-1].values.size)
-    if not found:
-        found = [Entries(np.zeros((rule.order, 0), np.int64), np.zeros(0, _dtype(rule)))]
-    if len(found) == 1:
-        return found[0]
-    coords = np.concatenate([f.coords for f in found], axis=1)
-    return Entries(coords, np.concatenate([f.values for f in found]))
+            text.idle(block.data.count(b"\n") - result[-1].values.size)
+    if not result:
+        result = [Entries(np.zeros((rule.order, 0), np.int64), np.zeros(0, _dtype(rule)))]
+    if len(result) == 1:
+        return result[0]
+    coords = np.concatenate([f.coords for f in result], axis=1)
+    return Entries(coords, np.concatenate([f.values for f in result]))
 
 
 def one_by_one(block: LineBlock, rule: Rule, faults: FileFaults) -> Entries:

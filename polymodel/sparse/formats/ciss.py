@@ -61,7 +61,7 @@ class Encoded:
     def lanes(self) -> list[list[dict[str, int]]]:
         """Each lane as a list of {"header": slice} and {rank: coordinate, ...}, for small tensors."""
         names = [rank.lower() for rank in self.ranks[1:]]
-        found: list[list[dict[str, int]]] = []
+        result: list[list[dict[str, int]]] = []
         for lane in range(self.parts):
             slots = []
             for value, point in zip(self.values[:, lane], self.coords[:, :, lane].T.tolist(), strict=True):
@@ -69,8 +69,8 @@ class Encoded:
                     slots.append(dict(zip(names, point, strict=True)))
                 elif point[0] != NOTHING:
                     slots.append({"header": point[0]})
-            found.append(slots)
-        return found
+            result.append(slots)
+        return result
 
 
 def encode(tensor: SparseTensor, parts: int, assign: Literal["data", "nnz"] = "data") -> Encoded:

@@ -74,16 +74,16 @@ def _mean_tile(model: DensityModel, data: SparseTensor, format: Format, tile: Ar
     if sizes.ndim != 1:
         what = f"tile shapes {sizes.shape[:-1]} of actual data"
         raise SpecError([Diagnostic(what, "give one at a time")])
-    found = tile_footprints(data, format, sizes.tolist())[1]
+    result = tile_footprints(data, format, sizes.tolist())[1]
     number = float(model.number_of_tiles(sizes))
 
     def mean(count: Count) -> float:
         return float(np.sum(count)) / number
 
     ranks = tuple(
-        RankBits(r.rank, mean(r.headers), mean(r.coordinates), mean(r.payloads)) for r in found.ranks
+        RankBits(r.rank, mean(r.headers), mean(r.coordinates), mean(r.payloads)) for r in result.ranks
     )
-    return Footprint(found.format, ranks, mean(found.useful), found.label, mean(found.padding))
+    return Footprint(result.format, ranks, mean(result.useful), result.label, mean(result.padding))
 
 
 def tile_footprints(
@@ -99,8 +99,8 @@ def tile_footprints(
     order = format.order(tensor.ranks)
     sizes = dict(zip(tensor.ranks, tile, strict=True)) if len(tile) == len(tensor.ranks) else {}
     stored = tensor if order == tensor.ranks else tensor.swizzled(order)
-    found = tile_levels(stored, [sizes[r] for r in order] if sizes else tile)
-    return found, format.bits(found.levels)
+    result = tile_levels(stored, [sizes[r] for r in order] if sizes else tile)
+    return result, format.bits(result.levels)
 
 
 def expected_total(model: DensityModel, format: Format | object, tile: Sequence[int]) -> float:

@@ -146,9 +146,9 @@ def levels_of_groups(
     def runs(depth: int, span: int) -> Ints:
         heads = np.diff(ids, prepend=-1) != 0
         gaps = _gaps(coords, firsts, depth, heads, origins[ids, depth])
-        found = np.zeros(count, dtype=np.int64)
-        np.add.at(found, ids[firsts[depth]], gaps // span)
-        return found
+        result = np.zeros(count, dtype=np.int64)
+        np.add.at(result, ids[firsts[depth]], gaps // span)
+        return result
 
     roots = np.zeros(count, dtype=np.int64)
     roots[ids] = 1
@@ -162,15 +162,15 @@ def levels_of_groups(
 
 def _firsts(coords: Ints, ids: Ints | None) -> list[NDArray[np.bool_]]:
     """Per rank, which nonzeros are the first of their prefix (of their group)."""
-    found: list[NDArray[np.bool_]] = []
+    result: list[NDArray[np.bool_]] = []
     new = np.zeros(coords.shape[1], dtype=bool)
     new[:1] = True
     if ids is not None:
         new[1:] = ids[1:] != ids[:-1]
     for row in coords:
         new[1:] |= row[1:] != row[:-1]
-        found.append(new.copy())
-    return found
+        result.append(new.copy())
+    return result
 
 
 def _gaps(
@@ -245,12 +245,12 @@ def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) 
     inner = boxes.copy()
     inner[..., prefix] = 1
     if model.placeless:
-        found = boxes[..., prefix].astype(np.float64).prod(axis=-1) * model.p_nonempty(inner)
+        result = boxes[..., prefix].astype(np.float64).prod(axis=-1) * model.p_nonempty(inner)
     else:
-        found = model.expected_tiles(inner) / (1.0 if whole else model.number_of_tiles(boxes))
+        result = model.expected_tiles(inner) / (1.0 if whole else model.number_of_tiles(boxes))
     if whole and model.label == "exact":
-        return round(float(found))
-    return float(found) if not found.shape else found
+        return round(float(result))
+    return float(result) if not result.shape else result
 
 
 def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
@@ -258,7 +258,7 @@ def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
     q span absent ones is, at any place, a run of q span that is empty and one more that is not."""
 
     def runs(depth: int, span: int) -> Count:
-        found = np.zeros(boxes.shape[:-1])
+        result = np.zeros(boxes.shape[:-1])
         axis = axes[depth]
         above = boxes[..., axes[:depth]].astype(np.float64).prod(axis=-1)
         largest = int(boxes[..., axis].max(initial=0))
@@ -270,8 +270,8 @@ def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
             places = np.maximum(boxes[..., axis] - run, 0)
             empty, longer = inner.copy(), inner.copy()
             empty[..., axis], longer[..., axis] = run, run + 1
-            found += above * places * (model.p_nonempty(longer) - model.p_nonempty(empty))
-        return float(found) if not found.shape else found
+            result += above * places * (model.p_nonempty(longer) - model.p_nonempty(empty))
+        return float(result) if not result.shape else result
 
     return runs
 

@@ -86,16 +86,16 @@ def parse_format(
     format; each with `path` and `place`.
     """
     reader = _Reader(path, place or Place())
-    found = _format(written, tuple(ranks), widths or Widths(), reader)
-    if not reader.faults and found is not None:
+    result = _format(written, tuple(ranks), widths or Widths(), reader)
+    if not reader.faults and result is not None:
         try:
-            found.order(ranks)
+            result.order(ranks)
         except SpecError as error:
             for fault in error.diagnostics:
                 reader.add(fault.message, fault.remedy)
-    if reader.faults or found is None:
+    if reader.faults or result is None:
         raise SpecError(reader.faults)
-    return found
+    return result
 
 
 def teaal_format(written: TensorFormat) -> PerRank:
@@ -255,20 +255,20 @@ def _rule(
     defaults: dict[str, Any] = {"pbits": payload, "cbits": widths.index, "obits": widths.pointer}
     if kind in ("U", "B"):
         defaults["cbits"] = int(kind == "B")
-    found: dict[str, Any] = {"rbits": None} if kind == "RLE" else {}
-    found |= {key: value for key, value in defaults.items() if key in _KEYS[kind]}
+    result: dict[str, Any] = {"rbits": None} if kind == "RLE" else {}
+    result |= {key: value for key, value in defaults.items() if key in _KEYS[kind]}
     for key, value in given.items():
         if key in _WORDS and value not in _WORDS[key]:
             reader.unknown(key, value, _WORDS[key], rank, key)
         elif key in _KEYS[kind]:
-            found[key] = value if key in _WORDS else _bits(value, reader, rank, key)
+            result[key] = value if key in _WORDS else _bits(value, reader, rank, key)
     if kind == "UOP" and last:
         reader.add(
             "UOP holds offsets into the rank below, the last rank has none", "use U, CP, B or RLE", rank
         )
     if len(reader.faults) > before:
         return None
-    return _RULES[kind](**found)
+    return _RULES[kind](**result)
 
 
 def _bits(value: object, reader: _Reader, *inside: str) -> int:

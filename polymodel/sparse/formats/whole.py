@@ -156,13 +156,15 @@ class RLE(RankRule):
                 f"how long the runs of {levels.ranks[depth]} are is not known",
                 "give a run the bits that the size of the rank needs, or use the tensor itself",
             )
-        found = levels.runs(depth, span)
-        if self.overlong == "refuse" and bool((found > 0) if isinstance(found, int | float) else found.any()):
+        result = levels.runs(depth, span)
+        if self.overlong == "refuse" and bool(
+            (result > 0) if isinstance(result, int | float) else result.any()
+        ):
             raise Refused(
                 f"runs of {levels.ranks[depth]} are longer than {span - 1}",
                 "give more rbits, or say what to do",
             )
-        return found
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,10 +223,10 @@ class Footprint:
 
     @property
     def total(self) -> Count:
-        found: Count = self.padding if self.ranks else self.useful
+        result: Count = self.padding if self.ranks else self.useful
         for rank in self.ranks:
-            found = found + rank.total
-        return found
+            result = result + rank.total
+        return result
 
     @property
     def metadata(self) -> Count:
@@ -298,9 +300,9 @@ class PerRank(Format):
         return wanted
 
     def bits(self, levels: RankLevels) -> Footprint:
-        found = tuple(rule.bits(levels, k) for k, rule in enumerate(self.rules))
+        result = tuple(rule.bits(levels, k) for k, rule in enumerate(self.rules))
         value = getattr(self.rules[-1], "pbits", 0) if self.rules else 0
-        return Footprint(self.name, found, levels.nnz * value, levels.label)
+        return Footprint(self.name, result, levels.nnz * value, levels.label)
 
 
 @dataclass(frozen=True)
@@ -336,8 +338,8 @@ class NamedFormat(Format):
             inner = UOP(obits=pointer)
         last = max(len(levels.ranks) - 1, 0)
         rules = (*([inner] * last), *([CP(cbits=index, pbits=data)] if levels.ranks else []))
-        found = PerRank(rules, title=self.kind).bits(levels)
-        return Footprint(self.kind, found.ranks, levels.nnz * data, levels.label)
+        result = PerRank(rules, title=self.kind).bits(levels)
+        return Footprint(self.kind, result.ranks, levels.nnz * data, levels.label)
 
     def _dense(self, levels: RankLevels) -> Footprint:
         points: Count = 1
@@ -346,17 +348,17 @@ class NamedFormat(Format):
             # Products beyond 64 bits take Python's integers.
             wide = isinstance(size, np.ndarray) and size.dtype.kind == "i" and most >= 2.0**62
             points = points * (np.asarray(size, dtype=object) if wide else size)
-        found = [RankBits(rank, 0, 0, 0) for rank in levels.ranks[:-1]]
-        found += [RankBits(rank, 0, 0, points * self.widths.data) for rank in levels.ranks[-1:]]
-        return Footprint("dense", tuple(found), levels.nnz * self.widths.data, levels.label)
+        result = [RankBits(rank, 0, 0, 0) for rank in levels.ranks[:-1]]
+        result += [RankBits(rank, 0, 0, points * self.widths.data) for rank in levels.ranks[-1:]]
+        return Footprint("dense", tuple(result), levels.nnz * self.widths.data, levels.label)
 
     def _coo(self, levels: RankLevels) -> Footprint:
         nnz, last = levels.nnz, len(levels.ranks) - 1
-        found = []
+        result = []
         for k, (rank, size) in enumerate(zip(levels.ranks, levels.shape, strict=True)):
             width = bits_for(size) if self.widths.index is None else self.widths.index
-            found.append(RankBits(rank, nnz * 0, nnz * width, nnz * (self.widths.data if k == last else 0)))
-        return Footprint("COO", tuple(found), nnz * self.widths.data, levels.label)
+            result.append(RankBits(rank, nnz * 0, nnz * width, nnz * (self.widths.data if k == last else 0)))
+        return Footprint("COO", tuple(result), nnz * self.widths.data, levels.label)
 
 
 @dataclass(frozen=True)
@@ -426,18 +428,18 @@ class CISS(Format):
 
     def _of_tiles(self, slices: Ints, tile: Ints, shape: tuple[int, ...]) -> Ints:
         """Entries of every tile; of an empty one none."""
-        found = np.zeros(shape, dtype=np.int64)
+        result = np.zeros(shape, dtype=np.int64)
         filled = np.unique(tile)
         longest = fullest_parts(slices + (self.assign == "data"), tile, self.parts, slices + 1)
-        found[filled] = longest[1]
-        return found
+        result[filled] = longest[1]
+        return result
 
     def bits(self, levels: RankLevels) -> Footprint:
         slot, nnz, slices = self.slot(levels), levels.nnz, levels.coords[0]
         entries, label = self.entries(levels)
         data = self.widths.data
-        found = [RankBits(levels.ranks[0], slices * slot, nnz * 0, nnz * 0)]
-        found += [RankBits(rank, nnz * 0, nnz * 0, nnz * 0) for rank in levels.ranks[1:-1]]
-        found.append(RankBits(levels.ranks[-1], nnz * 0, nnz * (slot - data), nnz * data))
+        result = [RankBits(levels.ranks[0], slices * slot, nnz * 0, nnz * 0)]
+        result += [RankBits(rank, nnz * 0, nnz * 0, nnz * 0) for rank in levels.ranks[1:-1]]
+        result.append(RankBits(levels.ranks[-1], nnz * 0, nnz * (slot - data), nnz * data))
         padding = (entries * self.parts - nnz - slices) * slot
-        return Footprint("CISS", tuple(found), nnz * data, label, padding)
+        return Footprint("CISS", tuple(result), nnz * data, label, padding)

@@ -174,23 +174,23 @@ def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, obje
         if name not in known.options:
             near = suggestion(name, known.options, f"it takes {', '.join(known.options)}")
             read.add(name, f"a {kind} matrix has no option {name}", near)
-    found = {}
+    result = {}
     for name, option in known.options.items():
         if name in options:
-            found[name] = read.whole(name, options[name], option.low, option.high)
+            result[name] = read.whole(name, options[name], option.low, option.high)
         elif option.default is None:
             read.add(name, f"a {kind} matrix needs {name}", f"write {name}=..., from {option.low} on")
-            found[name] = option.low
+            result[name] = option.low
         else:
-            found[name] = option.default
+            result[name] = option.default
     if kind == "banded":
-        found["columns"] = found["columns"] or found["rows"]
+        result["columns"] = result["columns"] or result["rows"]
     if kind == "incidence":
-        found["window"] = found["window"] or found["columns"]
+        result["window"] = result["window"] or result["columns"]
     for right, argument, told, remedy in _CHECKS.get(kind, ()):
-        if not read.faults and not right(found):
-            read.add(argument, told.format(**found), remedy)
-    return found
+        if not read.faults and not right(result):
+            read.add(argument, told.format(**result), remedy)
+    return result
 
 
 Check = tuple[Callable[[Mapping[str, int]], bool], str, str, str]

@@ -29,25 +29,25 @@ def chessboard(rows: int, columns: int, dimension: int) -> Entries:
     Of the largest simplices, a placement of a rook in every column (no more columns than rows), the list is
     by the row of the first column's rook, then by that of the second.
     """
-    _few(comb(columns, dimension + 1) * perm(rows, dimension + 1))
+    _check_size(comb(columns, dimension + 1) * perm(rows, dimension + 1))
     squares = sorted(product(range(columns), range(rows)), key=lambda s: (_rooks(s, rows, columns), s))
     return _boundary(_cliques(squares, _apart, dimension + 1))
 
 
 def matching(points: int, dimension: int) -> Entries:
     """Sets of pairs of points that share none: vertices are the pairs."""
-    _few(comb(points, 2 * (dimension + 1)) * comb(points, 2) ** dimension)
+    _check_size(comb(points, 2 * (dimension + 1)) * comb(points, 2) ** dimension)
     pairs = sorted(combinations(range(points), 2), key=lambda p: (_pairing(p, points), p))
     return _boundary(_cliques(pairs, lambda a, b: not set(a) & set(b), dimension + 1))
 
 
 def simplex(points: int, dimension: int) -> Entries:
     """All sets of points."""
-    _few(comb(points, dimension + 1))
+    _check_size(comb(points, dimension + 1))
     return _boundary(list(combinations(range(points), dimension + 1)))
 
 
-def _few(simplices: int) -> None:
+def _check_size(simplices: int) -> None:
     if simplices > MOST_SIMPLICES:
         raise Refused(
             f"up to {simplices:,} simplices; at most {MOST_SIMPLICES:,} are listed",
@@ -96,5 +96,5 @@ def _boundary(simplices: Sequence[tuple[int, ...]]) -> Entries:
     number = {face: len(faces) - 1 - n for n, face in enumerate(faces)}
     coords = [(row, number[s[:i] + s[i + 1 :]]) for row, s in enumerate(simplices) for i in range(size)]
     signs = [(-1) ** i for _ in simplices for i in range(size)]
-    found = np.array(coords, dtype=np.int64).reshape(-1, 2).T
-    return (max(1, len(simplices)), max(1, len(faces))), found, np.array(signs, dtype=np.int64)
+    result = np.array(coords, dtype=np.int64).reshape(-1, 2).T
+    return (max(1, len(simplices)), max(1, len(faces))), result, np.array(signs, dtype=np.int64)

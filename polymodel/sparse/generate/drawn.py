@@ -118,7 +118,7 @@ def incidence(
     A row's entries lie in a window of columns that moves down with the rows. A set is repeated in up to
     `repeat` rows; each row is left empty with a chance of `empty` in 100.
     """
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     row = 0
     while row < rows:
         start = min(row * columns // rows, columns - window)
@@ -126,9 +126,9 @@ def incidence(
         inside = np.argsort(draw.integers(0, 2**62, window), kind="stable")[:number]
         for _ in range(int(draw.integers(1, repeat + 1))):
             if row < rows and not _chance(draw, 1, empty)[0]:
-                found += [(row, start + int(column)) for column in inside]
+                result += [(row, start + int(column)) for column in inside]
             row += 1
-    return np.array(found, dtype=np.int64).reshape(-1, 2).T
+    return np.array(result, dtype=np.int64).reshape(-1, 2).T
 
 
 def staircase(draw: Draw, stages: int, rows: int, columns: int, percent: int, coupling: int) -> Ints:

@@ -273,11 +273,11 @@ def nest(
     if faults:
         raise SpecError(faults)
     chosen = chosen_tiles(kernel, sizes, machine, tiles)
-    found = TileLoops(sizes, {name: int(getattr(chosen, name)) for name in LOOPS}, tiles.order)
-    faults = _too_large(kernel, found, machine)
+    result = TileLoops(sizes, {name: int(getattr(chosen, name)) for name in LOOPS}, tiles.order)
+    faults = _too_large(kernel, result, machine)
     if faults:
         raise SpecError(faults)
-    return found
+    return result
 
 
 def chosen_tiles(kernel: TensorKernel, sizes: Mapping[str, int], machine: Machine, tiles: Tiles) -> Tiles:

@@ -66,23 +66,23 @@ def tensaurus(
     expected for a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other
     kernels, tiles that do not fit.
     """
-    found = kernel_of(kernel)
+    result = kernel_of(kernel)
     _check_kinds(a, machine, tiles)
     given = {"F": F, "U": U, "V": V, "K": K}
     shape = a.shape
-    _check(found, shape, given, slices)
-    across = (given[found.across] or ACROSS) if found.across else 1
-    kept = (V or (machine or Machine()).olen) if found.kept else 1
+    _check(result, shape, given, slices)
+    across = (given[result.across] or ACROSS) if result.across else 1
+    kept = (V or (machine or Machine()).olen) if result.kept else 1
     chosen = machine or Machine()
-    loops = nest(found, shape, across, kept, chosen, tiles or Tiles())
+    loops = nest(result, shape, across, kept, chosen, tiles or Tiles())
     _check_indices(loops, chosen)
-    per_fiber = tuple(n for n, _ in _kept_tiles(found, loops))
+    per_fiber = tuple(n for n, _ in _second_einsum_steps(result, loops))
     if isinstance(a, SparseTensor):
-        counted = of_data(found, FiberCounts(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
+        counted = of_data(result, FiberCounts(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
     else:
-        counted = of_model(found, ExpectedStatistics(a), loops.sparse_tile, chosen.rows, per_fiber)
-    sizes = {**dict(zip(found.ranks, shape, strict=True)), **_dense_sizes(found, across, kept)}
-    return _report(found, counted, loops, chosen, sizes)
+        counted = of_model(result, ExpectedStatistics(a), loops.sparse_tile, chosen.rows, per_fiber)
+    sizes = {**dict(zip(result.ranks, shape, strict=True)), **_dense_sizes(result, across, kept)}
+    return _report(result, counted, loops, chosen, sizes)
 
 
 def _dense_sizes(kernel: TensorKernel, across: int, kept: int) -> dict[str, int]:
@@ -131,7 +131,7 @@ def _check_indices(loops: TileLoops, machine: Machine) -> None:
         raise SpecError(faults)
 
 
-def _kept_tiles(kernel: TensorKernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
+def _second_einsum_steps(kernel: TensorKernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
     """Steps per fiber of the second Einsum, and the number of passes over A that have them."""
     if not kernel.factored:
         yield 0, loops.passes
@@ -148,7 +148,7 @@ def _report(
     across, kept = loops.sizes["across"], loops.sizes["kept"]
     first, second = kernel.multiplies(counted.nnz, counted.fibers, across, kept)
     again, meets = kernel.multiplies(counted.nnz * loops.trips("kept"), counted.tiled.fibers, across, kept)
-    repeats = [n for _, n in _kept_tiles(kernel, loops)]
+    repeats = [n for _, n in _second_einsum_steps(kernel, loops)]
     steps = sum(s * n for s, n in zip(counted.tiled.steps, repeats, strict=True))
     flows = tuple(_flows(kernel, counted, loops, machine))
     hbm = sum(f.bits for f in flows if f.memory == "HBM")

@@ -68,11 +68,11 @@ def tile_times(slices: LaneSlices, lanes: int, per_fiber: int) -> TileTimes:
 
 def positions(row_lane: Ints) -> Ints:
     """The place of each nonempty row within its lane, in order of rows; -1 for empty ones (lane -1)."""
-    found = np.full(row_lane.size, -1, dtype=np.int64)
+    result = np.full(row_lane.size, -1, dtype=np.int64)
     for lane in range(int(row_lane.max(initial=-1)) + 1):
         mine = np.flatnonzero(row_lane == lane)
-        found[mine] = np.arange(mine.size)
-    return found
+        result[mine] = np.arange(mine.size)
+    return result
 
 
 # Counts of an actual sparse tensor: rows, fibers, tiles, lock-step time. Exact, a few passes over the
@@ -176,8 +176,8 @@ def _histogram(
     if span <= _DENSE_KEYS * key.size + 10**6:
         nnz = np.bincount(key, minlength=span)
         fibers = np.bincount(key[new], minlength=span)
-        found = np.flatnonzero(nnz)
-        return found, nnz[found], fibers[found]
+        result = np.flatnonzero(nnz)
+        return result, nnz[result], fibers[result]
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -189,12 +189,12 @@ def _histogram(
 def _digits(coords: Ints, digits: tuple[tuple[int, int], ...]) -> list[Ints]:
     """One column per digit, each relative to the digit of the same rank before it."""
     above: dict[int, int] = {}
-    found = []
+    result = []
     for rank, size in digits:
         column = coords[rank] % above[rank] if rank in above else coords[rank]
-        found.append(column // size if size > 1 else column)
+        result.append(column // size if size > 1 else column)
         above[rank] = size
-    return found
+    return result
 
 
 def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
@@ -287,12 +287,12 @@ class ExpectedStatistics:
         refuses, slices are drawn.
         """
         try:
-            found = greedy(self.model, lanes)
+            result = greedy(self.model, lanes)
         except Refused:
             dealt = self.deal(number, box, lanes, 0, 0.0)
             largest = self.nnz / lanes + dealt.largest - dealt.mean_slots
             return largest, self.largest(number, box), dealt.lockstep
-        return found.max_load, found.max_row, found.lockstep
+        return result.max_load, result.max_row, result.lockstep
 
     def deal(self, slices: int, box: tuple[int, int], lanes: int, header: int, per_fiber: float) -> Dealt:
         """Deal `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its

@@ -83,15 +83,15 @@ def bandwidth(
     nnz = a.nnz if isinstance(a, SparseTensor) else a.expected_nnz
     label: Label = "exact" if isinstance(a, SparseTensor) else "expected"
     sizes = _sizes(a, chosen, lane, index)
-    found = []
+    result = []
     for number in elements:
         slots = _ciss_slots(a, number)
         for name, (bits, unit) in {**sizes, "CISS": (slots * lane, 0)}.items():
             storage = nnz * lane / bits if bits else 0.0
             access = min(1.0, unit / 8 / channel.burst) if unit and number > channel.kept else 1.0
             speed = channel.peak * storage * access
-            found.append(Efficiency(name, number, bits, nnz * lane, storage, access, speed, label))
-    return tuple(found)
+            result.append(Efficiency(name, number, bits, nnz * lane, storage, access, speed, label))
+    return tuple(result)
 
 
 def _sizes(
@@ -104,13 +104,13 @@ def _sizes(
         total = footprint(a, NamedFormat(kind, widths)).total
         return total if isinstance(total, int) else float(total)
 
-    found: dict[FormatName, tuple[int | float, int]] = {"COO": (bits("COO"), lane + index)}
+    result: dict[FormatName, tuple[int | float, int]] = {"COO": (bits("COO"), lane + index)}
     if len(a.ranks) == 2:
-        found["CSR"] = bits("CSR"), lane
+        result["CSR"] = bits("CSR"), lane
     else:
-        found["extended CSR"] = (a.shape[0] + 1) * widths.pointer + nnz * lane, lane
-        found["CSF"] = bits("CSF"), widths.data + index
-    return found
+        result["extended CSR"] = (a.shape[0] + 1) * widths.pointer + nnz * lane, lane
+        result["CSF"] = bits("CSF"), widths.data + index
+    return result
 
 
 def _ciss_slots(a: SparseTensor | DensityModel, lanes: int) -> int | float:

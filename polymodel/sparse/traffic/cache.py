@@ -25,8 +25,8 @@ from polymodel.spec.teaal.records import SpaceTime
 
 
 def ceil_div(n: Ints, d: int) -> Ints:
-    found: Ints = -(-n // d)
-    return found
+    result: Ints = -(-n // d)
+    return result
 
 
 def pairs(first: Ints, second: Ints, span: int) -> Ints:
@@ -94,8 +94,8 @@ def _stored_window(tree: OutTree, outer: int, evict: int) -> Ints:
     own = nest.up(outer, min(evict, outer + 1) - 1)
     if not windows.size:
         return own
-    found: Ints = np.where(until < 0, own, windows[np.maximum(until, 0)])
-    return found
+    result: Ints = np.where(until < 0, own, windows[np.maximum(until, 0)])
+    return result
 
 
 def _fibers_below(tree: OutTree, root: int, depth: int, fibers: Ints) -> tuple[Ints, Ints]:
@@ -143,7 +143,7 @@ class Clock:
     @cached_property
     def sizes(self) -> list[Ints]:
         """Per loop, how many nodes lie in each node, itself included."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         below: Ints | None = None
         for at in range(len(self.nest.loops) - 1, -1, -1):
             size = np.ones(self.nest.nodes(at), dtype=np.int64)
@@ -152,22 +152,22 @@ class Clock:
                 size += np.bincount(parent, weights=below, minlength=size.size).astype(np.int64)
             elif self.nest.merged is not None:
                 size += self.nest.merged.lengths
-            found.append(size)
+            result.append(size)
             below = size
-        return found[::-1]
+        return result[::-1]
 
     @cached_property
     def entered(self) -> list[Ints]:
         """Per loop, the count of nodes entered when each node is, the root being number 0."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         above = np.zeros(1, dtype=np.int64)
         for walked, size in zip(self.nest.loops, self.sizes, strict=True):
             before = np.cumsum(size) - size
             first = np.searchsorted(walked.parent, np.arange(above.size))
             inside = before - before[first[walked.parent]] if size.size else before
             above = above[walked.parent] + 1 + inside
-            found.append(above)
-        return found
+            result.append(above)
+        return result
 
     def payloads(self, loop: int, slot: int, nodes: Ints, line: Ints) -> Accesses:
         """Payloads are accessed when the nodes are entered."""
@@ -180,11 +180,11 @@ class Clock:
         nodes = np.flatnonzero(merged.lengths)
         zero = np.zeros(nodes.size, dtype=np.int64)
         time = (2 * self.entered[-1][nodes] + 1, zero - 2 * len(self.nest.loops), zero, zero)
-        found = FiberAccesses(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
+        result = FiberAccesses(merged.fiber[nodes], merged.lengths[nodes], time, tuple(per_line))
         if lanes is None:
-            return found
+            return result
         instance = lanes.of(len(self.nest.loops) - 1, nodes)
-        return replace(found, fiber=found.fiber * lanes.instances + instance, time=(instance, *time))
+        return replace(result, fiber=result.fiber * lanes.instances + instance, time=(instance, *time))
 
     def coordinates(self, loop: int, slot: int, visit: Ints, coords: Ints, line: Ints) -> Accesses:
         """Coordinates are accessed before the first node of the visit that is not below them is entered, in
@@ -268,10 +268,10 @@ def lanes_of(nest: WalkedEinsum, spacetime: SpaceTime | None, instances: int) ->
 def fullest(lines: Sequence[Ints], visits: FiberAccesses | None, instances: int) -> int:
     """The most distinct lines that pass through one instance. `lines`: of each kind of data, numbers that
     `Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
-    found = np.zeros(instances, dtype=np.int64)
+    result = np.zeros(instances, dtype=np.int64)
     for one in lines:
-        found += np.bincount(np.unique(one) % instances, minlength=instances)
+        result += np.bincount(np.unique(one) % instances, minlength=instances)
     if visits is not None:
         fibers, one = np.unique(visits.fiber, return_index=True)
-        np.add.at(found, fibers % instances, visits.lines[one])
-    return int(found.max())
+        np.add.at(result, fibers % instances, visits.lines[one])
+    return int(result.max())

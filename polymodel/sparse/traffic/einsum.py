@@ -20,8 +20,8 @@ from polymodel.sparse.traffic.cache import (
 from polymodel.sparse.traffic.inputs import (
     BufferedRank,
     InputRank,
+    buffered_ranks,
     evict_loops,
-    held_data,
     places_of,
     subtree_reads,
     use_of,
@@ -45,16 +45,16 @@ _SAY_WHICH = 'pass replacement="lru" or "optimal", on the command line --replace
 
 def _joules(memory: HardwareComponent, read: int, write: int) -> float | None:
     """Joules of bits that move; None where the energy of some of them is not given."""
-    found = 0.0
+    result = 0.0
     for bits, way in ((read, "read_energy"), (write, "write_energy")):
         each = memory.number(way)
         if bits and each is None:
             return None
-        found += bits * (each or 0.0)
-    return found
+        result += bits * (each or 0.0)
+    return result
 
 
-def held_by(cache: HardwareComponent) -> int:
+def capacity_lines(cache: HardwareComponent) -> int:
     """The lines that all instances of a cache hold."""
     depth = cache.number("depth")
     return 2**62 if depth is None else int(min(depth * cache.instances, 2**62))
@@ -75,7 +75,7 @@ class CountedEinsum:
         self.spec, self.name, self.tensors, self.walked = spec, name, dict(tensors), walked
         self.symbols = symbols
         self.bound = spec.bindings_of(name)
-        self.held = held_data(spec, name)
+        self.held = buffered_ranks(spec, name)
         self.tree: OutTree | None = None
         self.replacement = replacement
         self.moved: dict[tuple[str, ...], LinesMoved] = {}
@@ -175,12 +175,12 @@ class CountedEinsum:
 
     def unit_counts(self) -> dict[str, tuple[tuple[str, int], ...]]:
         """What each unit counts, by its name."""
-        found = {}
+        result = {}
         for component in self.components:
             bindings = self.bound.of(component.name)
             if bindings and component.kind not in ("DRAM", "Buffet", "Cache"):
-                found[component.name] = self._counts(component, bindings)
-        return found
+                result[component.name] = self._counts(component, bindings)
+        return result
 
     # -------------------------------------------------------------------------------------- memories
 
@@ -198,7 +198,7 @@ class CountedEinsum:
             mine[1] += write * held.width
             if note := self._shared(held):
                 notes.setdefault((source.name, held.tensor), {})[note] = None
-        found = []
+        result = []
         for name, moved in sums.items():
             source = sources[name]
             rows = tuple(
@@ -211,8 +211,8 @@ class CountedEinsum:
             rate = source.number("bandwidth")
             bits = sum(m.bits for m in rows)
             time = None if not rate else bits / (rate * source.instances)
-            found.append(MemoryTraffic(name, rows, time))
-        return tuple(found)
+            result.append(MemoryTraffic(name, rows, time))
+        return tuple(result)
 
     def _cache_misses(self) -> None:
         """A cache is exact while all that passes through it fits; otherwise it needs a replacement."""
@@ -230,12 +230,12 @@ class CountedEinsum:
             if any(h.root for h in mine):
                 what = f"{self._overflow(component)}, whole subtrees among them"
                 raise Refused(what, "use a Buffet for these")
-            lines = held_by(component)
+            lines = capacity_lines(component)
             accesses, visits, keys = self.used(mine, None)
             self.moved.update(zip(keys, lines_moved(accesses, lines, self.replacement, visits), strict=True))
 
     def _overflow(self, component: HardwareComponent) -> str:
-        lines = held_by(component)
+        lines = capacity_lines(component)
         return f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
 
     def overflowing(self, component: HardwareComponent) -> Refused:
@@ -244,7 +244,7 @@ class CountedEinsum:
 
     def _overflows(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> bool:
         """Whether more lines pass through a cache than it holds."""
-        return sum(max(self.lines(h)) for h in mine) > held_by(component)
+        return sum(max(self.lines(h)) for h in mine) > capacity_lines(component)
 
     def used(
         self, mine: Sequence[BufferedRank], lanes: Lanes | None

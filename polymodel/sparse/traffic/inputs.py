@@ -64,7 +64,7 @@ def element_bits(rank: RankFormat, kind: str) -> int:
     return {"coord": coordinate, "payload": payload, "elem": coordinate + payload}[kind]
 
 
-def held_data(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
+def buffered_ranks(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
     """Everything the Einsum's buffers hold, in order of the architecture, then of the text.
 
     SpecError with every fault: unknown formats or ranks, elements wider than a line, no width, no eviction.
@@ -74,7 +74,7 @@ def held_data(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
         return ()
     components = spec.configuration(bound.config).components
     faults: list[Diagnostic] = []
-    found: list[BufferedRank] = []
+    result: list[BufferedRank] = []
     loads: dict[str, list[tuple[str, str, str, str]]] = {}
     for component in components:
         if component.kind not in _MEMORIES:
@@ -85,11 +85,11 @@ def held_data(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
                 loads.setdefault(component.name, []).append(key)
                 continue
             spread = list(_spread(spec, einsum, component, binding, faults))
-            found += spread
+            result += spread
             loads.setdefault(component.name, []).extend(_key(h) for h in spread)
     if faults:
         raise SpecError(faults)
-    return tuple(replace(h, source=_source(h, components, loads)) for h in found)
+    return tuple(replace(h, source=_source(h, components, loads)) for h in result)
 
 
 def _key(held: BufferedRank) -> tuple[str, str, str, str]:
@@ -248,11 +248,11 @@ class InputRank:
             touched = np.zeros(int(self.line.max(initial=-1)) + 1, dtype=np.int64)
             touched[self.line[self.entered[1]]] = 1
             return touched
-        found = np.zeros(level.fibers, dtype=np.int64)
+        result = np.zeros(level.fibers, dtype=np.int64)
         _, begin, reads = self.visits
         fiber = np.searchsorted(level.starts, begin, side="right") - 1
-        np.maximum.at(found, fiber, ceil_div(reads, self.per_line))
-        return found
+        np.maximum.at(result, fiber, ceil_div(reads, self.per_line))
+        return result
 
     def fetched(self, evict: int) -> int:
         """Lines fetched by a buffet; `evict`: loops at or above its eviction.
@@ -293,15 +293,15 @@ class InputRank:
         """Every access in itself; with `lanes`, on the instance that makes it."""
         if self.how == "payload":
             nodes, element = self.entered
-            found = clock.payloads(self.place.loop, self.turn, nodes, self.line[element])
-            return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
+            result = clock.payloads(self.place.loop, self.turn, nodes, self.line[element])
+            return result if lanes is None else result.apart(lanes.of(self.loop, nodes), lanes.instances)
         visit, begin, reads = self.visits
         which = np.repeat(np.arange(visit.size), reads)
         element = begin[which] + np.arange(which.size) - (np.cumsum(reads) - reads)[which]
         coords = self.nest.level(self.tensor, self.place.depth).coords[element]
         nodes = visit[which]
-        found = clock.coordinates(self.place.loop, self.turn, nodes, coords, self.line[element])
-        return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
+        result = clock.coordinates(self.place.loop, self.turn, nodes, coords, self.line[element])
+        return result if lanes is None else result.apart(lanes.of(self.loop, nodes), lanes.instances)
 
 
 def subtree_reads(
@@ -320,8 +320,8 @@ def subtree_reads(
     fibers = nest.element(tensor, root.depth - 1, root.loop - 1)
     used = np.flatnonzero(fibers >= 0)
     windows = nest.up(root.loop - 1, min(evict, root.loop) - 1)[used]
-    found = np.unique(pairs(windows, fibers[used], lines.size + 1))
-    return int(lines[found % (lines.size + 1)].sum())
+    result = np.unique(pairs(windows, fibers[used], lines.size + 1))
+    return int(lines[result % (lines.size + 1)].sum())
 
 
 def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBinding]:

@@ -108,18 +108,18 @@ def traffic(
     scalars = {f: 1.0 for e in spec.expressions for f in _factors(e) if isinstance(f, str)}
     values = {**sizes, **(symbols or {})}
     slices = Slices()
-    found = []
+    result = []
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
         plan = make_plan(expression, mapping, known, sizes, scalars, values, slices, False, {})
         whole = plan_walked(spec, expression.name, walked)
         einsum = CountedEinsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
-        found.append(counted(einsum, plan, later))
+        result.append(counted(einsum, plan, later))
         if later:
             known[expression.name] = einsum.nest.result
     blocks = fused_blocks(spec)
-    return CascadeTraffic(tuple(found), blocks, total_time(found, blocks))
+    return CascadeTraffic(tuple(result), blocks, total_time(result, blocks))
 
 
 def plan_walked(
@@ -130,14 +130,14 @@ def plan_walked(
     used = dict.fromkeys(o.tensor for o in spec.expression(einsum).operands)
     if walked is not None:
         return {t: tuple(r for r in walked[t] if r in loops) for t in used if t in walked}
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for tensor in (t for t in used if t in spec.inputs):
         names = {b.format for b in spec.bindings_of(einsum).bindings if b.tensor == tensor}
         forms = [f for f in spec.formats if f.tensor == tensor and f.configuration in names]
         ranks = [r for f in forms for r in f.ranks if r.rank != (f.rank_order or (f.ranks[-1].rank,))[-1]]
         whole = [r.rank for r in ranks if r.format == "U" and element_bits(r, "payload")]
-        found[tensor] = tuple(dict.fromkeys(r for r in whole if r in loops))
-    return found
+        result[tensor] = tuple(dict.fromkeys(r for r in whole if r in loops))
+    return result
 
 
 def _factors(expression: Expression) -> tuple[IndexedTensor | str | float, ...]:

@@ -101,15 +101,15 @@ class WalkedEinsum:
     def places(self, tensor: str) -> dict[str, RankBinding]:
         """The ranks of an input, outermost first."""
         slot = self.plan.slots[self.slot[tensor]]
-        found = {}
+        result = {}
         for loop, steps in slot.steps.items():
             for step in steps:
                 if step.kind in ("cut", "project", "residue"):
                     why = "parts of another tensor's fibers" if step.kind == "cut" else "index math"
                     what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
                     raise Refused(what, f"leave {tensor} without bindings")
-                found[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
-        return dict(found[depth] for depth in sorted(found))
+                result[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
+        return dict(result[depth] for depth in sorted(result))
 
     def tree(self, tensor: str) -> Fibertree:
         return self.plan.slots[self.slot[tensor]].tree
@@ -138,20 +138,20 @@ class WalkedEinsum:
 
     def up(self, loop: int, outer: int) -> Ints:
         """The node of loop `outer` that each node of `loop` lies in."""
-        found = np.arange(self.nodes(loop), dtype=np.int64)
+        result = np.arange(self.nodes(loop), dtype=np.int64)
         if outer < 0:
-            return np.zeros_like(found)
+            return np.zeros_like(result)
         for at in range(loop, outer, -1):
-            found = self.loops[at].parent[found]
-        return found
+            result = self.loops[at].parent[result]
+        return result
 
     def element(self, tensor: str, depth: int, loop: int) -> Ints:
         """The element of an input's level where each node of a loop is, -1 for none; depth -1: root."""
         if depth < 0:
             return np.zeros(self.nodes(loop), dtype=np.int64)
         bound = list(self.places(tensor).values())[depth].loop
-        found: Ints = self.loops[bound].element[self.slot[tensor]][self.up(loop, bound)]
-        return found
+        result: Ints = self.loops[bound].element[self.slot[tensor]][self.up(loop, bound)]
+        return result
 
     @cached_property
     def alive(self) -> tuple[Bools, ...]:
@@ -204,12 +204,12 @@ class WalkedEinsum:
             first = _first(points, plan.shape)
             points, values = points[:, first], values[first]
         values = values * term.factor
-        found = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, values)
+        result = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, values)
         if values.dtype.kind in "biuf" and bool((values > 0).all()):
-            return found, found.nnz
+            return result, result.nnz
         # What cancels out is touched all the same.
         ones = np.ones(values.size, dtype=np.int64)
-        return found, SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, ones).nnz
+        return result, SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, ones).nnz
 
 
 def _first(points: Ints, shape: Sequence[int]) -> Ints:
@@ -314,11 +314,11 @@ class OutTree:
         keys = parent * span + walked.coords
         known, first = np.unique(keys[alive], return_index=True)
         node = np.searchsorted(known, keys)
-        found = (parent >= 0) & (node < known.size)
-        found[found] = known[node[found]] == keys[found]
+        result = (parent >= 0) & (node < known.size)
+        result[result] = known[node[result]] == keys[result]
         starts = np.searchsorted(known // span, np.arange(parents + 1))
         rank = nest.names[loop]
-        return OutLevel(rank, loop, np.where(found, node, -1), known // span, alive[first], starts)
+        return OutLevel(rank, loop, np.where(result, node, -1), known // span, alive[first], starts)
 
     def depth(self, rank: str) -> int:
         """ValueError if the output has no such rank."""

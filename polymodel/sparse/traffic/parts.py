@@ -15,7 +15,7 @@ import numpy as np
 from polymodel.governor import look
 from polymodel.sparse.execute.plan import OperandSlot, Plan
 from polymodel.sparse.fibertree import Fibertree, Ints
-from polymodel.sparse.traffic.einsum import CountedEinsum, held_by
+from polymodel.sparse.traffic.einsum import CountedEinsum, capacity_lines
 from polymodel.sparse.traffic.inputs import BufferedRank, evict_loops, places_of
 from polymodel.sparse.traffic.nest import ExpandedPlan, expanded
 from polymodel.sparse.traffic.records import EinsumTraffic
@@ -31,11 +31,11 @@ def counted(einsum: CountedEinsum, plan: Plan, later: bool) -> EinsumTraffic:
     """The traffic of one Einsum. `later`: whether another one reads its output."""
     whole = expanded(plan, einsum.walked)
     cut = None if later else _cut(einsum, whole)
-    found = None if cut is None else _Parts(einsum, whole, cut).traffic()
-    if found is None:
+    result = None if cut is None else _Parts(einsum, whole, cut).traffic()
+    if result is None:
         einsum.walk(whole, later)
-        found = einsum.traffic()
-    return found
+        result = einsum.traffic()
+    return result
 
 
 def _cut(einsum: CountedEinsum, whole: ExpandedPlan) -> int | None:
@@ -93,7 +93,7 @@ class _Parts:
             for component in einsum.components:
                 mine = [h for h in einsum.held if h.buffer.name == component.name and h.cached]
                 if mine and component.number("depth") is not None:
-                    self.caches[component.name] = _PartedCache(mine, held_by(component), self.tensor)
+                    self.caches[component.name] = _PartedCache(mine, capacity_lines(component), self.tensor)
 
     def traffic(self) -> EinsumTraffic | None:
         """All parts together; None where parts differ in how a cache has to be looked at."""
@@ -109,7 +109,7 @@ class _Parts:
                 mine = [
                     max(lines[h.key]) for h in part.fetched if h.cached and h.buffer.name == component.name
                 ]
-                if mine and sum(mine) > held_by(component):
+                if mine and sum(mine) > capacity_lines(component):
                     raise part.overflowing(component)
         return part.answer(lines, self.counts)
 

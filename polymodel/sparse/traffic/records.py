@@ -54,9 +54,9 @@ class MemoryTraffic:
 
     def of(self, tensor: str) -> TensorTraffic:
         """KeyError if the tensor does not move here."""
-        for found in self.moved:
-            if found.tensor == tensor:
-                return found
+        for result in self.moved:
+            if result.tensor == tensor:
+                return result
         raise KeyError(f"{self.memory} moves no {tensor}; it moves {', '.join(m.tensor for m in self.moved)}")
 
     @property
@@ -106,16 +106,16 @@ class EinsumTraffic:
 
     def memory(self, name: str) -> MemoryTraffic:
         """KeyError if nothing moves to or from it."""
-        for found in self.memories:
-            if found.memory == name:
-                return found
+        for result in self.memories:
+            if result.memory == name:
+                return result
         raise KeyError(f"{self.einsum} moves nothing from {name}")
 
     def unit(self, name: str) -> UnitWork:
         """KeyError if the Einsum does not use it."""
-        for found in self.units:
-            if found.unit == name:
-                return found
+        for result in self.units:
+            if result.unit == name:
+                return result
         raise KeyError(f"{self.einsum} does not use {name}")
 
     @property
@@ -233,9 +233,9 @@ class CascadeTraffic(Answer):
 
     def einsum(self, name: str) -> EinsumTraffic:
         """One Einsum by the name of its output; KeyError if there is none."""
-        for found in self.einsums:
-            if found.einsum == name:
-                return found
+        for result in self.einsums:
+            if result.einsum == name:
+                return result
         raise KeyError(f"no Einsum {name}; there are {', '.join(e.einsum for e in self.einsums)}")
 
     def rows(self) -> Iterator[dict[str, str | int | float | None]]:
@@ -258,7 +258,7 @@ class CascadeTraffic(Answer):
 
     def metrics(self) -> dict[str, object]:
         """The same numbers nested as TeAAL's generated code reports them."""
-        found: dict[str, object] = {}
+        result: dict[str, object] = {}
         for e in self.einsums:
             by_component: dict[str, dict[str, object]] = {}
             for memory in e.memories:
@@ -268,8 +268,8 @@ class CascadeTraffic(Answer):
                 by_component[memory.memory] = moved | {"time": memory.time}
             for unit in e.units:
                 by_component[unit.unit] = dict(unit.counts) | {"time": unit.time}
-            found[e.einsum] = by_component
-        return found | {"blocks": [list(b) for b in self.blocks], "time": self.time}
+            result[e.einsum] = by_component
+        return result | {"blocks": [list(b) for b in self.blocks], "time": self.time}
 
 
 def _row(
@@ -325,14 +325,14 @@ def _moved(each: Sequence[MemoryTraffic]) -> tuple[TensorTraffic, ...]:
     tensors: dict[str, list[TensorTraffic]] = {}
     for m in (m for memory in each for m in memory.moved):
         tensors.setdefault(m.tensor, []).append(m)
-    found = []
+    result = []
     for tensor, parts in tensors.items():
         writes = [m.write for m in parts if m.write is not None]
         said = "; ".join(dict.fromkeys(m.note for m in parts if m.note))
         energy = _total(m.energy for m in parts)
         read = sum(m.read for m in parts)
-        found.append(TensorTraffic(tensor, read, sum(writes) if writes else None, said, energy))
-    return tuple(found)
+        result.append(TensorTraffic(tensor, read, sum(writes) if writes else None, said, energy))
+    return tuple(result)
 
 
 def _work(each: Sequence[UnitWork]) -> UnitWork:

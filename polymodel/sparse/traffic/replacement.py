@@ -53,8 +53,8 @@ class FiberAccesses:
     @cached_property
     def lines(self) -> Ints:
         """Lines that each visit touches, of all kinds together."""
-        found: Ints = np.sum([-(-self.lengths // p) for p in self.per_line], axis=0, dtype=np.int64)
-        return found
+        result: Ints = np.sum([-(-self.lengths // p) for p in self.per_line], axis=0, dtype=np.int64)
+        return result
 
     def misses(self, first: Bools, others: Ints, lines: int) -> list[int]:
         """Misses of each kind. `first`: visits to fibers for the first time; `others`: lines of other data
@@ -66,7 +66,7 @@ class FiberAccesses:
         sizes, which = np.unique(self.lengths, return_inverse=True)
         # A line misses if this many of the fiber's lines, or fewer, are not in between.
         spare = others + self.lines - 1 - lines
-        found = []
+        result = []
         for kind, per_line in enumerate(self.per_line):
             size, inside = _enclosed(sizes, self.per_line, kind)
             most = int(inside.max(initial=0))
@@ -74,8 +74,8 @@ class FiberAccesses:
             np.add.at(table, (size, inside + 1), 1)
             table = np.cumsum(table, axis=1)
             met = table[which, np.clip(spare, -1, most) + 1]
-            found.append(int(np.where(first, -(-self.lengths // per_line), met).sum()))
-        return found
+            result.append(int(np.where(first, -(-self.lengths // per_line), met).sum()))
+        return result
 
 
 def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, Ints]:
@@ -87,14 +87,14 @@ def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, In
     at = np.arange(size.size) - np.repeat(np.cumsum(counts) - counts, counts)
     begin, total = at * mine, sizes[size]
     end = np.minimum(begin + mine, total)
-    found = np.zeros(size.size, dtype=np.int64)
+    result = np.zeros(size.size, dtype=np.int64)
     for other, theirs in enumerate(per_line):
         if other > kind:  # first used with the line's first element at the earliest, last before its last one
-            found += np.maximum((end - 1) // theirs - -(-begin // theirs), 0)
+            result += np.maximum((end - 1) // theirs - -(-begin // theirs), 0)
         elif other < kind:  # first used after the line's first element, last with its last one at the latest
             upto = np.where(end == total, -(-total // theirs), end // theirs)
-            found += np.maximum(upto - 1 - begin // theirs, 0)
-    return size, found
+            result += np.maximum(upto - 1 - begin // theirs, 0)
+    return size, result
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def lines_moved(
     missed, more = replaced(uses, reuse, lines, visits)
     comes = np.zeros(uses.order.size, dtype=bool)
     comes[uses.place[missed]] = True
-    found, begin = [], 0
+    result, begin = [], 0
     for one in accesses:
         end = begin + one.line.size
-        found.append(_kind_moved(one, comes[begin:end], uses.turn[begin:end]))
+        result.append(_kind_moved(one, comes[begin:end], uses.turn[begin:end]))
         begin = end
-    return found + [LinesMoved(n) for n in more]
+    return result + [LinesMoved(n) for n in more]
 
 
 def _kind_moved(accesses: Accesses, comes: Bools, turn: Ints) -> LinesMoved:
@@ -160,9 +160,9 @@ class Uses:
     @cached_property
     def turn(self) -> Ints:
         """When each access comes, among all."""
-        found = np.empty(self.order.size, dtype=np.int64)
-        found[self.order] = np.arange(self.order.size)
-        return found
+        result = np.empty(self.order.size, dtype=np.int64)
+        result[self.order] = np.arange(self.order.size)
+        return result
 
 
 def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Uses:
@@ -238,8 +238,8 @@ def _gone(uses: Uses, asked: Ints, lines: int) -> Bools:
     edges = np.array([*starts, 2**62, 2**62], dtype=np.int64)
     # The first stretch that begins after the use before.
     first = np.searchsorted(edges, uses.before[asked], side="right")
-    found: Bools = edges[np.minimum(first + 1, edges.size - 1)] <= asked
-    return found
+    result: Bools = edges[np.minimum(first + 1, edges.size - 1)] <= asked
+    return result
 
 
 def _least_recently_used(
@@ -286,12 +286,12 @@ class LeastRecentlyUsed:
         reuse = _distances(uses, self.lines)
         missed, more = _least_recently_used(uses, reuse, self.lines, visits)
         # Each of what is carried is met for the first time, and was counted before.
-        found = np.bincount(uses.kind[missed], minlength=kinds)[:kinds] - carried
+        result = np.bincount(uses.kind[missed], minlength=kinds)[:kinds] - carried
         per_line = () if visits is None else visits.per_line
         whole = [n - int((-(-again // p)).sum()) for n, p in zip(more, per_line, strict=True)]
         labels = [a.line for a in accesses] + ([] if visits is None else [visits.fiber])
         self._keep(uses, np.concatenate(labels))
-        return [*(int(n) for n in found), *whole]
+        return [*(int(n) for n in result), *whole]
 
     def _after(self, accesses: Accesses, kind: int) -> Accesses:
         mine = np.flatnonzero(self.kind == kind)

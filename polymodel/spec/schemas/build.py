@@ -29,9 +29,9 @@ _LINE = "An Einsum as text, e.g. `C[m, n] = A[m, k] * B[k, n]`."
 def definitions(model: type[SchemaObject]) -> tuple[str, dict[str, Json]]:
     """The name of the model's own definition, and all that it needs, each by the name of its model."""
     raw = model.model_json_schema(ref_template="#/$defs/{model}")
-    found: dict[str, Json] = raw.pop("$defs", {})
-    found[model.__name__] = raw
-    return model.__name__, {name: _definition(name, part) for name, part in found.items()}
+    result: dict[str, Json] = raw.pop("$defs", {})
+    result[model.__name__] = raw
+    return model.__name__, {name: _definition(name, part) for name, part in result.items()}
 
 
 def _definition(name: str, raw: Json) -> Json:
@@ -43,11 +43,11 @@ def _definition(name: str, raw: Json) -> Json:
 def _object(name: str, raw: Json) -> Json:
     """One model: its keys with their texts, and nothing else."""
     keys = {key: _key(name, key, value) for key, value in raw.get("properties", {}).items()}
-    found: Json = {"type": "object", "description": _about(raw), "properties": keys}
+    result: Json = {"type": "object", "description": _about(raw), "properties": keys}
     needed = [k for k in raw.get("required", []) if k != "type"]
     if needed:
-        found["required"] = needed
-    return {**found, "additionalProperties": False}
+        result["required"] = needed
+    return {**result, "additionalProperties": False}
 
 
 def _about(raw: Json) -> str:
@@ -95,12 +95,12 @@ def _tidy(value: object) -> object:
         return [_tidy(v) for v in value]
     if not isinstance(value, dict):
         return value
-    found: Json = {k: _tidy(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+    result: Json = {k: _tidy(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
     for word in ("anyOf", "oneOf"):
-        if word in found:
-            found.update(_union(found.pop(word)))
-    found.pop("discriminator", None)
-    return found
+        if word in result:
+            result.update(_union(result.pop(word)))
+    result.pop("discriminator", None)
+    return result
 
 
 def _union(options: list[Json]) -> Json:

@@ -121,8 +121,8 @@ def teaal_parts() -> tuple[Json, dict[str, Json]]:
     each = {"type": "array", "items": _ref("TeaalBound")}
     for key in ("bindings", "binding"):
         sections[key] = {"anyOf": [_table(each), listed]}
-    found = {key: described({**value}, TEXTS[key]) for key, value in sections.items()}
-    return found, _definitions()
+    result = {key: described({**value}, TEXTS[key]) for key, value in sections.items()}
+    return result, _definitions()
 
 
 def _definitions() -> dict[str, Json]:
@@ -183,13 +183,13 @@ def _component() -> Json:
 def _attributes(*kinds: str) -> Json:
     """All attributes of these classes; unknown ones are kept, so the table is open."""
     keys = dict.fromkeys(k for kind in kinds or ("",) for k in hardware.NUMBERS[kind])
-    found = {k: described({**_SIZE}, _ATTRIBUTES[k]) for k in keys}
+    result = {k: described({**_SIZE}, _ATTRIBUTES[k]) for k in keys}
     for kind in kinds:
         for key, words in hardware.WORDS.get(kind, {}).items():
-            known = [*found.get(key, {}).get("enum", []), *words]
-            found[key] = described({"enum": known}, _ATTRIBUTES[key])
+            known = [*result.get(key, {}).get("enum", []), *words]
+            result[key] = described({"enum": known}, _ATTRIBUTES[key])
     scalar = {"type": ["number", "string", "boolean"]}
-    return {"type": ["object", "null"], "properties": found, "additionalProperties": scalar}
+    return {"type": ["object", "null"], "properties": result, "additionalProperties": scalar}
 
 
 def _spacetime() -> Json:
@@ -204,9 +204,9 @@ def _spacetime() -> Json:
 
 def _closed(group: str, values: dict[str, Json], keys: tuple[str, ...], needed: tuple[str, ...] = ()) -> Json:
     """A mapping with exactly these keys. KeyError where a text or a value is missing for one."""
-    found = {key: described({**values[key]}, TEXTS[f"{group}.{key}"]) for key in keys}
+    result = {key: described({**values[key]}, TEXTS[f"{group}.{key}"]) for key in keys}
     required = {"required": list(needed)} if needed else {}
-    return {"type": "object", "properties": found, **required, "additionalProperties": False}
+    return {"type": "object", "properties": result, **required, "additionalProperties": False}
 
 
 def _table(value: Json) -> Json:

@@ -56,15 +56,15 @@ def read_bindings(
         return ()
     if isinstance(data, (list, tuple)):
         return _older(list(data), path, known, expressions, walk)
-    found = []
+    result = []
     for name, items in walk.mapping(data, path, _EXAMPLE).items():
         at = (*path, name)
         if name not in expressions:
             walk.unknown(at, "Einsum", name, expressions)
             continue
         listed = walk.items(items, at, "[{config: Accelerator}, {component: FPMul, bindings: [{op: mul}]}]")
-        found.append(_einsum(expressions[name], listed, at, known, walk))
-    return tuple(found)
+        result.append(_einsum(expressions[name], listed, at, known, walk))
+    return tuple(result)
 
 
 def _einsum(
@@ -126,16 +126,16 @@ def _to(
     walk: TreeWalk,
 ) -> list[Binding]:
     """The bindings of one Einsum to one component."""
-    found: list[Binding] = []
+    result: list[Binding] = []
     for i, item in enumerate(walk.items(data, path, "[{tensor: A, rank: K, type: elem, format: default}]")):
         at = (*path, i)
         binding = _one(component, item, at, expression, known, True, walk)
         if binding is None:
             continue
-        if component.kind in MEMORIES and any(_place(b) == _place(binding) for b in found):
+        if component.kind in MEMORIES and any(_place(b) == _place(binding) for b in result):
             walk.add(at, f"{binding.tensor} {binding.rank} {binding.type} is bound twice", "keep one")
-        found.append(binding)
-    return found
+        result.append(binding)
+    return result
 
 
 def _place(binding: Binding) -> tuple[str, str, str, str]:
@@ -268,9 +268,9 @@ def _check_merge(
 
 def _ranks_of(tensor: str, configuration: object, known: BindingNames) -> tuple[str, ...]:
     """The ranks of a stored tensor: those of its format, else every name that they have."""
-    for found in known.formats:
-        if (found.tensor, found.configuration) == (tensor, configuration):
-            return found.rank_order
+    for result in known.formats:
+        if (result.tensor, result.configuration) == (tensor, configuration):
+            return result.rank_order
     return stored_ranks(tensor, known.einsums, known.mapping)
 
 
@@ -279,7 +279,7 @@ def _older(
 ) -> tuple[EinsumBindings, ...]:
     """A list of components; each binding names its Einsum, or holds for every one with the tensor."""
     configuration = known.configurations[0]
-    found: dict[str, list[Binding]] = {name: [] for name in expressions}
+    result: dict[str, list[Binding]] = {name: [] for name in expressions}
     for i, item in enumerate(data):
         at = (*path, i)
         given = walk.mapping(item, at, "{name: FPMul, bindings: [{einsum: Z, op: mul}]}")
@@ -299,8 +299,8 @@ def _older(
             for name, expression in expressions.items():
                 if named in (None, name) and _uses(entry, expression):
                     binding = _one(component, entry, here, expression, known, False, walk)
-                    found[name] += [binding] if binding is not None else []
-    return tuple(EinsumBindings(n, configuration.name, "", tuple(b)) for n, b in found.items())
+                    result[name] += [binding] if binding is not None else []
+    return tuple(EinsumBindings(n, configuration.name, "", tuple(b)) for n, b in result.items())
 
 
 def _uses(entry: object, expression: Expression) -> bool:

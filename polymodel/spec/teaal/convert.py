@@ -39,14 +39,14 @@ def bounding_ranks(spec: TeaalSpec) -> tuple[str, ...]:
     Those that some access indexes by their own variable, and those that an index with a negative factor could
     leave at the lower end.
     """
-    found: set[str] = set()
+    result: set[str] = set()
     for expression in spec.expressions:
         for operand in (expression.output, *expression.operands):
             for rank, index in zip(spec.declaration[operand.tensor], operand.indices, strict=True):
                 own = index.variable is not None and index.variable.upper() == rank
                 if own or any(factor < 0 for _, factor in index.terms):
-                    found.add(rank)
-    return tuple(dict.fromkeys(r for ranks in spec.declaration.values() for r in ranks if r in found))
+                    result.add(rank)
+    return tuple(dict.fromkeys(r for ranks in spec.declaration.values() for r in ranks if r in result))
 
 
 def sized(spec: TeaalSpec) -> TeaalSpec:
@@ -77,9 +77,9 @@ def with_strides(spec: TeaalSpec, values: Mapping[str, float]) -> TeaalSpec:
     """The spec with strides that have a value. Raises SpecError for values that are none."""
     faults = Faults()
     fill = _Fill({name: int(v) if float(v).is_integer() else v for name, v in values.items()}, faults)
-    found = replace(spec, expressions=tuple(fill.expression(e) for e in spec.expressions))
+    result = replace(spec, expressions=tuple(fill.expression(e) for e in spec.expressions))
     faults.raise_if_any()
-    return found
+    return result
 
 
 def indices_of(expression: Expression) -> Iterator[Index]:
@@ -158,16 +158,16 @@ def _access(operand: IndexedTensor, spec: TeaalSpec, *, output: bool) -> TensorA
 
 def _bits(spec: TeaalSpec) -> dict[str, int | float | str]:
     """Bits of values: as given, else the payload of the innermost rank of the tensor's first format."""
-    found: dict[str, int | float | str] = {}
+    result: dict[str, int | float | str] = {}
     given = dict(spec.bits_per_value)
     rest = given.pop("All", None)
     for form in spec.formats:
         payload = form.ranks[-1].pbits if form.ranks else None
         if payload and rest is None:
-            found.setdefault(form.tensor, payload)
+            result.setdefault(form.tensor, payload)
     used = {o.tensor for e in spec.expressions for o in (e.output, *e.operands)}
-    found = {t: b for t, b in {**found, **given}.items() if t in used}
-    return {**found, "Other": rest if rest is not None else DEFAULT_BITS}
+    result = {t: b for t, b in {**result, **given}.items() if t in used}
+    return {**result, "Other": rest if rest is not None else DEFAULT_BITS}
 
 
 def bound(spec: TeaalSpec, symbols: Symbols, faults: Faults) -> TeaalSpec:
@@ -265,16 +265,16 @@ class _Fill:
         return replace(component, attributes=self.attributes(component.attributes))
 
     def attributes(self, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        found: dict[str, Attribute] = {}
+        result: dict[str, Attribute] = {}
         for key, text in given.items():
-            found[key] = text
+            result[key] = text
             if isinstance(text, str) and key not in ("type", "order"):
                 try:
                     value = self.number(text)
                 except TextFault:
                     continue  # a word, not a number
-                found[key] = text if value is None else value
-        return found
+                result[key] = text if value is None else value
+        return result
 
 
 def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
@@ -315,8 +315,8 @@ def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
 def _chosen(spec: TeaalSpec) -> NamedArchitecture | None:
     """The configuration that every Einsum with bindings names; the only one there is."""
     named = {b.config for b in spec.einsum_bindings if b.config}
-    found = [c for c in spec.configurations if not named or c.name in named]
-    return found[0] if len(found) == 1 else None
+    result = [c for c in spec.configurations if not named or c.name in named]
+    return result[0] if len(result) == 1 else None
 
 
 def _add(

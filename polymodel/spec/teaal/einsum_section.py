@@ -57,12 +57,12 @@ def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
 
 
 def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     if isinstance(data, list):
-        found = declared_list(data, path, walk)
+        result = declared_list(data, path, walk)
         if not data:
             walk.add(path, "no tensor is declared", _DECLARED)
-        return found
+        return result
     for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
         if not NAME.match(tensor):
             walk.add(
@@ -72,37 +72,37 @@ def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[st
                 key=True,
             )
             continue
-        found[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
-    if not found:
+        result[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
+    if not result:
         walk.add(path, "no tensor is declared", _DECLARED)
-    return found
+    return result
 
 
 def declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     """A list of `A[K, M]`, as older files have it."""
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for i, item in enumerate(data):
         parsed = walk.parsed(item, (*path, i), parse_declared, "A[K, M]")
         if parsed is None:
             continue
         tensor, ranks = parsed
-        if tensor in found:
+        if tensor in result:
             walk.add((*path, i), f"tensor {tensor} is declared twice", "declare it once")
             continue
-        found[tensor] = walk.names(list(ranks), (*path, i), "rank", "A[K, M]")
-    return found
+        result[tensor] = walk.names(list(ranks), (*path, i), "rank", "A[K, M]")
+    return result
 
 
 def _numbers(data: object, path: Path, what: str, known: list[str], walk: TreeWalk) -> dict[str, int | str]:
-    found: dict[str, int | str] = {}
+    result: dict[str, int | str] = {}
     for name, value in walk.mapping(data, path, f"{path[-1]}: {{{known[0] if known else 'K'}: 64}}").items():
         if name not in known:
             walk.unknown((*path, name), what, name, known)
             continue
         size = walk.size(value, (*path, name))
         if size is not None:
-            found[name] = size
-    return found
+            result[name] = size
+    return result
 
 
 def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tuple[Placed, bool]:
@@ -111,7 +111,7 @@ def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tupl
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
         walk.add(path, "there is no expression", EXAMPLE)
-    found: Placed = []
+    result: Placed = []
     variables = {r.lower() for ranks in declaration.values() for r in ranks}
     read = partial(parse_expression, variables=variables if declaration else None)
     for i, item in enumerate(items):
@@ -119,8 +119,8 @@ def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tupl
         text = _with_brackets(item, declaration) if isinstance(item, str) else item
         parsed = walk.parsed(text, at, read, "Z[m, n] = A[k, m] * B[k, n]")
         if parsed is not None:
-            found.append((at, parsed))
-    return found, 0 < len(items) == len(found)
+            result.append((at, parsed))
+    return result, 0 < len(items) == len(result)
 
 
 def _versions(found: Placed, declaration: Declaration) -> tuple[Placed, dict[str, tuple[str, ...]]]:
@@ -196,14 +196,14 @@ def _check_tensor(
 
 def _own_ranks(parsed: ParsedExpression, declaration: Declaration) -> list[str]:
     """Declared ranks of the expression's tensors that are indexed by their own variable."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for tensor in parsed.tensors:
         for rank, index in zip(
             declaration.get(tensor.operand.tensor, ()), tensor.operand.indices, strict=False
         ):
             if index.variable is not None and index.variable.upper() == rank:
-                found[rank] = None
-    return list(found)
+                result[rank] = None
+    return list(result)
 
 
 def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaration, walk: TreeWalk) -> None:

@@ -22,7 +22,7 @@ def read_formats(
 ) -> tuple[TensorFormat, ...]:
     """Read and check the section; every fault is noted."""
     path: Path = ("format",)
-    found: list[TensorFormat] = []
+    result: list[TensorFormat] = []
     for tensor, table in walk.mapping(data, path, _EXAMPLE).items():
         at = (*path, tensor)
         if tensor not in einsums.declaration:
@@ -32,7 +32,7 @@ def read_formats(
         configurations = walk.mapping(table, at, _EXAMPLE)
         if configurations and all(_is_rank(v) for v in configurations.values()):
             # The older spelling has one format, without a name.
-            found.append(
+            result.append(
                 _configuration(tensor, "default", configurations, tuple(configurations), at, known, walk)
             )
             continue
@@ -43,22 +43,22 @@ def read_formats(
                 walk.add(here, "key `rank-order` is missing", "add `rank-order:`, the ranks as stored")
             order = walk.names(listed.get("rank-order"), (*here, "rank-order"), "rank", "rank-order: [M, K]")
             given = {r: v for r, v in listed.items() if r != "rank-order"}
-            found.append(_configuration(tensor, name, given, order, here, known, walk))
-    return tuple(found)
+            result.append(_configuration(tensor, name, given, order, here, known, walk))
+    return tuple(result)
 
 
 def stored_ranks(tensor: str, einsums: EinsumSection, mapping: MappingSection) -> tuple[str, ...]:
     """Every name that a rank of the tensor has before, during or after the partitionings."""
     own = einsums.declaration[tensor]
-    found = dict.fromkeys(own)
+    result = dict.fromkeys(own)
     for ranks in mapping.ranks.values():
-        found.update((r, None) for r, roots in ranks.origin.items() if set(roots) & set(own))
+        result.update((r, None) for r, roots in ranks.origin.items() if set(roots) & set(own))
         splits = [r for r in ranks.origin if r[-1:].isdigit()]
         for rank in own:
             if rank in ranks.compound:
                 # A rank of index math is split where one of its variables is.
-                found.update((rank + r[len(ranks.origin[r][0]) :], None) for r in splits)
-    return tuple(found)
+                result.update((rank + r[len(ranks.origin[r][0]) :], None) for r in splits)
+    return tuple(result)
 
 
 def _is_rank(value: object) -> bool:

@@ -60,7 +60,7 @@ class _Tree:
 def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, ...]:
     """Read and check the section; every fault is noted."""
     path: Path = ("architecture",)
-    found = []
+    result = []
     for name, tree in walk.mapping(data, path, f"architecture: {{Accelerator: {_EXAMPLE}}}").items():
         at = (*path, name)
         roots = walk.items([tree] if isinstance(tree, dict) else tree, at, _EXAMPLE)
@@ -71,8 +71,8 @@ def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, 
         several = not isinstance(tree, dict)
         for i, root in enumerate(roots[:1]):
             level = _level(root, (*at, i) if several else at, (), 1, _Tree(walk))
-            found.append(NamedArchitecture(name, level))
-    return tuple(found)
+            result.append(NamedArchitecture(name, level))
+    return tuple(result)
 
 
 def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> HardwareLevel:
@@ -150,25 +150,25 @@ def _component(
 def _attributes(data: object, path: Path, kind: str, walk: TreeWalk) -> dict[str, Attribute]:
     """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
     numbers, words = NUMBERS[kind], WORDS.get(kind, {})
-    found: dict[str, Attribute] = {}
+    result: dict[str, Attribute] = {}
     for key, value in walk.mapping(data, path, "{bandwidth: 1e12}").items():
         at = (*path, key)
         if key in numbers:
             number = _number(value, at, walk)
             if number is not None:
-                found[key] = number
+                result[key] = number
         elif key in words:
             if value not in words[key]:
                 near = suggestion(str(value), words[key], "write one of")
                 walk.add(at, f"{shown(value)} is not a valid {key} of {kind}", near)
-            found[key] = str(value)
+            result[key] = str(value)
         elif close_to(key, (*numbers, *words)):
             walk.unknown(at, "attribute", key, (*numbers, *words))
         elif isinstance(value, (int, float, str)):
-            found[key] = value
+            result[key] = value
         else:
             walk.add(at, f"{shown(value)} is not a value of an attribute", "write a number or a word")
-    return found
+    return result
 
 
 def _number(value: object, path: Path, walk: TreeWalk) -> int | float | str | None:

@@ -81,7 +81,7 @@ def _listed(data: object) -> object:
 def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
     """As stored; the declared order where none is given."""
     path = (*PATH, "rank-order")
-    found = dict(einsums.declaration)
+    result = dict(einsums.declaration)
     if isinstance(data, list):
         data = declared_list(data, path, walk)
     for tensor, given in walk.mapping(data, path, "rank-order: {A: [M, K]}").items():
@@ -91,13 +91,13 @@ def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[st
             continue
         ranks = walk.names(_listed(given), (*path, tensor), "rank", f"{tensor}: [{', '.join(declared)}]")
         if sorted(ranks) == sorted(declared):
-            found[tensor] = ranks
+            result[tensor] = ranks
             continue
         other = next((r for r in ranks if r not in declared), "")
         message = f"[{', '.join(ranks)}] is not an order of the ranks [{', '.join(declared)}] of {tensor}"
         near = suggestion(other, declared, "ranks") if other else f"list each of {', '.join(declared)} once"
         walk.add((*path, tensor), message, near)
-    return found
+    return result
 
 
 def _mapping_of(
@@ -132,7 +132,7 @@ def _mapping_of(
 
 
 def _partitions(data: object, path: Path, walk: TreeWalk) -> list[tuple[Path, Partition]]:
-    found: list[tuple[Path, Partition]] = []
+    result: list[tuple[Path, Partition]] = []
     for key, operations in walk.mapping(data, path, "K: [uniform_shape(32)]").items():
         at = (*path, key)
         ranks = walk.parsed_key(key, at, parse_ranks)
@@ -144,14 +144,14 @@ def _partitions(data: object, path: Path, walk: TreeWalk) -> list[tuple[Path, Pa
             whole = whole and read is not None
             directives += [read] if read is not None else []
         if ranks is not None and whole and directives:
-            found.append((at, Partition(ranks, tuple(directives))))
-    return found
+            result.append((at, Partition(ranks, tuple(directives))))
+    return result
 
 
 def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
     section = walk.mapping(data, path, _SPACETIME)
     walk.keys(section, path, ("space", "time", "opt", "fanout"))
-    found: dict[str, tuple[Stamp, ...]] = {}
+    result: dict[str, tuple[Stamp, ...]] = {}
     for key in ("space", "time"):
         if key not in section:
             walk.add(path, f"key `{key}` is missing", f"write e.g. {_SPACETIME}")
@@ -161,12 +161,12 @@ def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
             walk.parsed(s, (*path, key, i) if several else (*path, key), parse_stamp, "K0 or K0.coord")
             for i, s in enumerate(items)
         ]
-        found[key] = tuple(s for s in stamps if s is not None)
+        result[key] = tuple(s for s in stamps if s is not None)
     opt = section.get("opt")
     if opt not in (None, "slip"):
         near = suggestion(str(opt), ("slip",), "the only one is")
         walk.add((*path, "opt"), f"unknown spacetime optimization {opt}", near)
-    space = [s.rank for s in found["space"]]
+    space = [s.rank for s in result["space"]]
     fanout: list[tuple[str, str]] = []
     for rank, place in walk.mapping(section.get("fanout"), (*path, "fanout"), "fanout: {K1: row}").items():
         if rank not in space:
@@ -175,7 +175,7 @@ def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
             walk.add((*path, "fanout", rank), "a fanout dimension is a name", "write e.g. row or PE.row")
         else:
             fanout.append((rank, place))
-    return SpaceTime(found["space"], found["time"], opt == "slip", tuple(fanout))
+    return SpaceTime(result["space"], result["time"], opt == "slip", tuple(fanout))
 
 
 Declaration = Mapping[str, Sequence[str]]

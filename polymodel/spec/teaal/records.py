@@ -186,10 +186,10 @@ class HardwareComponent:
 
     def number(self, key: str) -> int | float | None:
         """A numeric attribute, None where it is not given. Refused while it waits for a symbol's value."""
-        found = self.attributes.get(key)
-        if isinstance(found, (str, bool)):
-            raise Refused(f"{key} of {self.name} is {found}, no number yet", "give values to its symbols")
-        return found
+        result = self.attributes.get(key)
+        if isinstance(result, (str, bool)):
+            raise Refused(f"{key} of {self.name} is {result}, no number yet", "give values to its symbols")
+        return result
 
     @property
     def type(self) -> str:
@@ -226,14 +226,14 @@ class NamedArchitecture:
     @property
     def clock_frequency(self) -> int | float | None:
         """Of the root level, in hertz."""
-        found = self.root.attributes.get("clock_frequency")
-        return None if isinstance(found, (str, bool)) else found
+        result = self.root.attributes.get("clock_frequency")
+        return None if isinstance(result, (str, bool)) else result
 
     def component(self, name: str) -> HardwareComponent:
         """KeyError if there is none of this name."""
-        for found in self.components:
-            if found.name == name:
-                return found
+        for result in self.components:
+            if result.name == name:
+                return result
         raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
 
 
@@ -301,34 +301,34 @@ class TeaalSpec:
 
     def mapping_of(self, einsum: str) -> EinsumMapping:
         """The mapping of one Einsum; KeyError if there is no such Einsum."""
-        for found in self.mappings:
-            if found.einsum == einsum:
-                return found
+        for result in self.mappings:
+            if result.einsum == einsum:
+                return result
         raise KeyError(f"no Einsum {einsum}; there are {', '.join(m.einsum for m in self.mappings)}")
 
     def expression(self, einsum: str) -> Expression:
         """The expression that makes a tensor; KeyError if there is none."""
-        for found in self.expressions:
-            if found.name == einsum:
-                return found
+        for result in self.expressions:
+            if result.name == einsum:
+                return result
         raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.name for e in self.expressions)}")
 
     def bindings_of(self, einsum: str) -> EinsumBindings:
         """The bindings of one Einsum; empty ones where the file gives none."""
-        found = (b for b in self.einsum_bindings if b.einsum == einsum)
-        return next(found, EinsumBindings(einsum))
+        result = (b for b in self.einsum_bindings if b.einsum == einsum)
+        return next(result, EinsumBindings(einsum))
 
     def configuration(self, name: str = "") -> NamedArchitecture:
         """The architecture of this name, or the only one. KeyError if there is none."""
-        for found in self.configurations:
-            if found.name == name or (not name and len(self.configurations) == 1):
-                return found
+        for result in self.configurations:
+            if result.name == name or (not name and len(self.configurations) == 1):
+                return result
         raise KeyError(f"no architecture {name}; there are {[c.name for c in self.configurations]}")
 
     def format_of(self, tensor: str, configuration: str) -> TensorFormat | None:
         """A configuration of a tensor's format, None where there is none."""
-        found = (f for f in self.formats if (f.tensor, f.configuration) == (tensor, configuration))
-        return next(found, None)
+        result = (f for f in self.formats if (f.tensor, f.configuration) == (tensor, configuration))
+        return next(result, None)
 
     @property
     def inputs(self) -> tuple[str, ...]:

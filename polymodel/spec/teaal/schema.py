@@ -139,6 +139,6 @@ def _one_expression_each(section: YamlEntry) -> YamlEntry:
 def _statements(text: str) -> list[str]:
     """The texts of several expressions: each begins with an output and `=`."""
     starts = [m.start() for m in _OUTPUT.finditer(text)]
-    found = [text[a:b].strip() for a, b in pairwise([*starts, len(text)])]
+    result = [text[a:b].strip() for a, b in pairwise([*starts, len(text)])]
     before = text[: starts[0]].strip() if starts else ""
-    return [before, *found] if before else found or [text]
+    return [before, *result] if before else result or [text]

@@ -82,7 +82,7 @@ class _Reader:
     def name(self, what: str) -> Token:
         token = self.cursor.now
         if token.kind != "name":
-            raise TextFault(f"expected {what}, found {self.cursor.found()}", token.offset, EXAMPLE)
+            raise TextFault(f"expected {what}, found {self.cursor.shown()}", token.offset, EXAMPLE)
         return self.cursor.next()
 
     def operand(self, name: Token) -> IndexedTensor:
@@ -109,13 +109,13 @@ class _Reader:
             where = self.cursor.now.offset
             raise TextFault("a `]` is missing before this tensor's indices", where, "close the bracket")
         strides: dict[str, str] = {}
-        found = affine_of(self.without_strides(tree, strides), {})
-        if found.constant:
+        result = affine_of(self.without_strides(tree, strides), {})
+        if result.constant:
             remedy = "write sums of multiples of rank variables, e.g. 2*p + r"
-            raise TextFault(f"an index has no constant part, {found} has", start, remedy)
-        if not found.terms:
+            raise TextFault(f"an index has no constant part, {result} has", start, remedy)
+        if not result.terms:
             raise TextFault("the index has no rank variable", start, "write a rank variable")
-        return Index(found.terms, tuple(strides.items()))
+        return Index(result.terms, tuple(strides.items()))
 
     def without_strides(self, tree: Tree, strides: dict[str, str]) -> Tree:
         """The index without scalars that multiply a rank variable, which are noted by variable."""
@@ -155,12 +155,12 @@ class _Reader:
 
     def terms(self) -> list[FactorProduct | Take]:
         """Terms that are added or subtracted; those within a `sum(K).(...)` stand with the others."""
-        found: list[FactorProduct | Take] = []
-        while not found or self.cursor.now.text in ("+", "-"):
-            sign = self.sign(found)
+        result: list[FactorProduct | Take] = []
+        while not result or self.cursor.now.text in ("+", "-"):
+            sign = self.sign(result)
             summed = self.cursor.now.text == "sum" and self.cursor.ahead().text == "("
-            found += [self.signed(t, sign) for t in (self.summed() if summed else [self.term()])]
-        return found
+            result += [self.signed(t, sign) for t in (self.summed() if summed else [self.term()])]
+        return result
 
     def sign(self, before: list[FactorProduct | Take]) -> Token | None:
         """The sign in front of a term that follows others; the first has none."""
@@ -197,27 +197,27 @@ class _Reader:
             ranks.append(self.name("a rank"))
         c.need(".", "after the ranks of sum")
         c.need("(", "around what is summed up")
-        found = self.terms_of_sum([r.text for r in ranks])
+        result = self.terms_of_sum([r.text for r in ranks])
         c.need(")", "after what is summed up")
-        if not all(isinstance(term, FactorProduct) for term in found):
+        if not all(isinstance(term, FactorProduct) for term in result):
             raise TextFault("sum is of a product", ranks[0].offset if ranks else 0, "write take(...) alone")
         self.sums += [(r.text, r.offset) for r in ranks]
-        return found
+        return result
 
     def terms_of_sum(self, ranks: list[str]) -> list[FactorProduct | Take]:
-        found: list[FactorProduct | Take] = []
+        result: list[FactorProduct | Take] = []
         lacking: tuple[str, int] | None = None
-        while not found or self.cursor.now.text in ("+", "-"):
-            sign = self.sign(found)
+        while not result or self.cursor.now.text in ("+", "-"):
+            sign = self.sign(result)
             start, before = self.cursor.now.offset, len(self.tensors)
-            found.append(self.signed(self.term(), sign))
+            result.append(self.signed(self.term(), sign))
             own = self.tensors[before:]
             has = {v.upper() for t in own for index in t.operand.indices for v, _ in index.terms}
             lacking = lacking or next(((r, start) for r in ranks if r not in has), None)
-        if lacking is not None and len(found) > 1:
+        if lacking is not None and len(result) > 1:
             what = f"a term of this sum over {lacking[0]} does not have rank {lacking[0]}"
             raise TextFault(what, lacking[1], "take the term out of the sum")
-        return found
+        return result
 
     def taken(self) -> Take:
         c = self.cursor
@@ -229,7 +229,7 @@ class _Reader:
             c.need(",", "after a factor of take")
         token = c.now
         if token.kind != "number" or not token.text.isdigit():
-            message = f"expected the number of the factor that take gives, found {c.found()}"
+            message = f"expected the number of the factor that take gives, found {c.shown()}"
             raise TextFault(message, token.offset, "write e.g. take(A[k, m], B[k, n], 1)")
         which = int(c.next().text)
         c.need(")", "after take's number")
@@ -287,20 +287,20 @@ def parse_ranks(text: str) -> tuple[str, ...]:
     c = reader.cursor
     remedy = "write a rank, or (R, S) to flatten two"
     if not c.take("("):
-        found = [_rank(reader, remedy)]
+        result = [_rank(reader, remedy)]
     else:
-        found = [_rank(reader, remedy)]
+        result = [_rank(reader, remedy)]
         while c.take(","):
-            found.append(_rank(reader, remedy))
+            result.append(_rank(reader, remedy))
         c.need(")", "after the ranks")
     c.finish()
-    return tuple(found)
+    return tuple(result)
 
 
 def _rank(reader: _Reader, remedy: str) -> str:
     token = reader.cursor.now
     if token.kind != "name":
-        raise TextFault(f"expected a rank, found {reader.cursor.found()}", token.offset, remedy)
+        raise TextFault(f"expected a rank, found {reader.cursor.shown()}", token.offset, remedy)
     return reader.cursor.next().text
 
 
@@ -311,7 +311,7 @@ def parse_directive(text: str) -> Directive:
     token = c.now
     names = ", ".join(f"{k}(...)" for k in KINDS)
     if token.kind != "name":
-        raise TextFault(f"expected an operation, found {c.found()}", token.offset, f"one of {names}")
+        raise TextFault(f"expected an operation, found {c.shown()}", token.offset, f"one of {names}")
     kind = next((k for k in KINDS if token.text in (k, _camel(k))), None)
     partitioner = "" if kind is not None or close_to(token.text, KINDS) else token.text
     if kind is None and not (partitioner and _OWN.fullmatch(text)):
@@ -346,7 +346,7 @@ def _leader(reader: _Reader, kind: str) -> str:
     token = reader.cursor.now
     if token.kind != "name":
         remedy = _OCCUPANCY if kind == "uniform_occupancy" else "write e.g. follow(A)"
-        raise TextFault(f"{kind} needs a leader, found {reader.cursor.found()}", token.offset, remedy)
+        raise TextFault(f"{kind} needs a leader, found {reader.cursor.shown()}", token.offset, remedy)
     return reader.cursor.next().text
 
 
@@ -374,7 +374,7 @@ def _size(reader: _Reader, kind: str) -> int | str:
     if token.kind == "name":
         return c.next().text
     if token.kind != "number":
-        message = f"{kind} needs a size, found {c.found()}"
+        message = f"{kind} needs a size, found {c.shown()}"
         raise TextFault(message, token.offset, f"write a number or the name of a symbol: {kind}(8)")
     value = number_of(c.next())
     if value != int(value):

@@ -60,16 +60,16 @@ class TreeWalk:
 
     def names(self, value: object, path: Path, what: str, example: str) -> tuple[str, ...]:
         """A list of names without repetition."""
-        found: list[str] = []
+        result: list[str] = []
         for i, item in enumerate(self.items(value, path, example)):
             at = (*path, i) if isinstance(value, (list, tuple)) else path
             if not isinstance(item, str) or not NAME.match(item):
                 self.add(at, f"{shown(item)} is not a name of a {what}", f"write e.g. {example}")
-            elif item in found:
+            elif item in result:
                 self.add(at, f"{what} {item} is listed twice", "list it once")
             else:
-                found.append(item)
-        return tuple(found)
+                result.append(item)
+        return tuple(result)
 
     def parsed(self, value: object, path: Path, read: Callable[[str], T], example: str) -> T | None:
         """A text read by `read`; None after a fault."""
@@ -97,11 +97,11 @@ class TreeWalk:
     def count(self, value: object, path: Path, least: int) -> int | None:
         """A whole number; None after a fault."""
         remedy = f"write a whole number of at least {least}"
-        found = self._whole(value, path, least, remedy)
-        if isinstance(found, str):
-            self.add(path, f"{found} is not a number", remedy)
+        result = self._whole(value, path, least, remedy)
+        if isinstance(result, str):
+            self.add(path, f"{result} is not a number", remedy)
             return None
-        return found
+        return result
 
     def _whole(self, value: object, path: Path, least: int, remedy: str) -> int | str | None:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):

@@ -34,11 +34,11 @@ class Classes:
 
     def holds(self, flags: Sequence[Flag]) -> Bools:
         """Which classes have all these flags; one that is not known holds everywhere."""
-        found = np.ones(self.count.size, np.bool_)
+        result = np.ones(self.count.size, np.bool_)
         for flag in flags:
             if flag in self.flags:
-                found &= self.flags[flag]
-        return found
+                result &= self.flags[flag]
+        return result
 
 
 class _OneVariable(EinsumLinks):
@@ -61,7 +61,7 @@ def classes_of(
     by_value: bool = False,
 ) -> tuple[Classes, ...]:
     """The classes of each setting for the last link of `chain` (empty: for operations)."""
-    found = []
+    result = []
     for setting in range(column.settings):
         one = _OneVariable(structure.problem, structure.name, column.counters(setting))
         tally = LinkTally(one, chain, conditions, by_value)
@@ -71,8 +71,8 @@ def classes_of(
             flags |= {(name, i): x[picks] for i, x in enumerate(levels)}
         sizes = {i: x[picks] for i, x in atoms.sizes.items()}
         inner = {i: x.at(picks) for i, x in atoms.inner.items()}
-        found.append(Classes(np.bincount(labels), atoms.extent[picks], flags, sizes, atoms.solid, inner))
-    return tuple(found)
+        result.append(Classes(np.bincount(labels), atoms.extent[picks], flags, sizes, atoms.solid, inner))
+    return tuple(result)
 
 
 Term = tuple[int, tuple[Flag, ...]]

@@ -46,10 +46,10 @@ class VariableColumn:
         if setting in self.known:
             return self.known[setting]
         bound = bound_problem(self.problem, self.values[setting])
-        (found,) = counters_of(bound, self.einsum, {self.variable})
-        if found.size * self.settings <= KEPT:
-            self.known[setting] = found
-        return found
+        (result,) = counters_of(bound, self.einsum, {self.variable})
+        if result.size * self.settings <= KEPT:
+            self.known[setting] = result
+        return result
 
 
 def bound_problem(problem: Problem, values: Mapping[str, int]) -> Problem:
@@ -70,7 +70,7 @@ def columns_of(
     loops = problem.tree.loops(einsum)
     names = [loop.variable_in(einsum) for _, loop in loops]
     base = {**fixed, **{n: int(c[0]) for a in axes for n, c in a.columns.items()}}
-    found = []
+    result = []
     for variable in dict.fromkeys((*problem.cascade[einsum].rank_variables, *names)):
         sizes = (s for (_, x), name in zip(loops, names, strict=True) if name == variable for s in x.sizes)
         symbols = sorted({s for s in sizes if isinstance(s, str)})
@@ -79,7 +79,7 @@ def columns_of(
             raise NotSeparable(f"{einsum}: tiles of {variable} depend on symbols of several axes")
         if not mine:
             place: Any = np.zeros(1, np.int64)
-            found.append(VariableColumn(problem, einsum, variable, (), place, (base,)))
+            result.append(VariableColumn(problem, einsum, variable, (), place, (base,)))
             continue
         varying = [s for s in symbols if s in mine[0].columns]
         table = np.array([mine[0].columns[s] for s in varying])
@@ -87,5 +87,5 @@ def columns_of(
         values = tuple(
             base | {s: int(x) for s, x in zip(varying, column, strict=True)} for column in distinct.T
         )
-        found.append(VariableColumn(problem, einsum, variable, mine[0].names, place.reshape(-1), values))
-    return tuple(found)
+        result.append(VariableColumn(problem, einsum, variable, mine[0].names, place.reshape(-1), values))
+    return tuple(result)

@@ -78,11 +78,11 @@ class Contraction:
         size = max(s.size for s in settings.values())
         used = [v for v in self.weights if v not in self.free]
         step = max(1, PIECE // prod(self.weights[v].shape[2] for v in used))
-        found = np.empty(size)
+        result = np.empty(size)
         for begin in range(0, size, step):
             some = {v: np.broadcast_to(s, (size,))[begin : begin + step] for v, s in settings.items()}
-            found[begin : begin + step] = self._largest(some, used)
-        return found
+            result[begin : begin + step] = self._largest(some, used)
+        return result
 
     def _largest(self, settings: Settings, used: Sequence[str]) -> Floats:
         size = next(iter(settings.values())).size
@@ -167,8 +167,8 @@ class _Part:
         self.values, self.at = values, at
 
     def __call__(self, term: int, classes: tuple[int, ...]) -> Floats:
-        found: Floats = self.values[(term, *classes)]
-        return found if self.at is None else found[self.at]
+        result: Floats = self.values[(term, *classes)]
+        return result if self.at is None else result[self.at]
 
 
 def _placed(values: Array, points: int, place: int, factor: TabulatedFactor) -> Array:
@@ -209,14 +209,14 @@ def _grouped(
     padded = np.zeros((len(weights), len(terms), most))
     for i, w in enumerate(weights):
         padded[i, :, : w.shape[1]] = w
-    found = []
+    result = []
     for begin, stop in _spans([len(f.columns(variable, settings[0])) for f in users]):
         key = np.zeros((len(keys), most, stop - begin), np.int64)
         for i, k in enumerate(keys):
             key[i] = k[begin:stop, :1].T
             key[i, : k.shape[1]] = k[begin:stop].T
-        found.append(key)
-    return padded, found
+        result.append(key)
+    return padded, result
 
 
 def _spans(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:

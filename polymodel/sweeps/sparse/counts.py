@@ -58,7 +58,7 @@ class LinkedSums:
         self._sums: dict[tuple[object, ...], Contraction] = {}
         self._looked: dict[tuple[object, ...], Looked] = {}
 
-    def kept(
+    def remaining(
         self,
         chain: tuple[TransferEdge, ...],
         kind: str,
@@ -84,20 +84,20 @@ class LinkedSums:
             what = "the density model knows places, and what moves depends on them"
             raise NotSeparable(f"{self.structure.name}: {access.tensor}: {what}")
         whole = self._total(chain, kind, NOTHING, False, points)
-        found = self._total(chain, kind, looked, nonzeros, points) * scale
+        result = self._total(chain, kind, looked, nonzeros, points) * scale
         if own is not None and looked and (own.computed or looked.by_value):
-            found = self._total(chain, kind, looked, False, points)
+            result = self._total(chain, kind, looked, False, points)
             if not (own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS)):
-                found = np.minimum(found, whole * scale)
+                result = np.minimum(result, whole * scale)
         followed = np.isclose(whole, dense, rtol=1e-13, atol=0)
         if points.mask is not None:
             followed = followed | ~points.mask
         if np.all(followed):
-            return found
+            return result
         shape = np.broadcast_shapes(np.shape(followed), *(s.shape for s in points.settings.values()))
         apart = ~np.broadcast_to(followed, shape)
         some = {v: np.broadcast_to(s, shape)[apart] for v, s in points.settings.items()}
-        changed = np.broadcast_to(found, shape).copy()
+        changed = np.broadcast_to(result, shape).copy()
         each = np.broadcast_to(dense, shape)[apart]
         changed[apart] = self._bounded(chain, kind, looked, each, nonzeros, points, some)
         return changed
@@ -135,10 +135,10 @@ class LinkedSums:
         """What transfers (operations) depend on, as `LinkSums.looked`."""
         key = chain[-1:], tuple(kinds)
         if key not in self._looked:
-            self._looked[key] = self._found(chain, kinds)
+            self._looked[key] = self._look(chain, kinds)
         return self._looked[key]
 
-    def _found(self, chain: tuple[TransferEdge, ...], kinds: Sequence[str]) -> Looked:
+    def _look(self, chain: tuple[TransferEdge, ...], kinds: Sequence[str]) -> Looked:
         if not chain:
             executed = self.structure.executed()
             return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
@@ -237,18 +237,20 @@ class EinsumSweep:
         """Effectual operations, of all."""
         einsum = self.structure.einsum
         require_known(einsum, self.data)
-        found = effectual_points(einsum, self.data)
-        if found.label == "estimate":
+        result = effectual_points(einsum, self.data)
+        if result.label == "estimate":
             raise NotSeparable(f"{einsum.name}: which operations are effectual is not known")
-        return found.number / found.of
+        return result.number / result.of
 
     def compute(self, row: ComputeCounts[Array], points: BlockPoints) -> ComputeCount:
         """`EinsumCounts.compute`."""
         dense = row.operations
         effectual, executed, turns = dense, dense, dense
         if not self.structure.einsum.is_copy:
-            turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
-            executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
+            turns = self.sums.remaining((), "operations", self.sums.looked((), SKIPS), dense, False, points)
+            executed = self.sums.remaining(
+                (), "operations", self.sums.looked((), ACTIONS), dense, False, points
+            )
             effectual, executed, turns = in_order(dense * self._effectual, executed, turns, dense)
         busiest = self._busiest(dense, row.busiest, turns, points)
         return compute_count(row, effectual, executed, turns, busiest)
@@ -265,11 +267,11 @@ class EinsumSweep:
             settings = {c.variable: map(c.counters, range(c.settings)) for c in self.sums.columns}
             self._instances[useful] = Instances(self.structure, settings, useful[0], data)
         instances = self._instances[useful]
-        found = instances.busiest(points.settings)
+        result = instances.busiest(points.settings)
         followed = self.sums.followed(dense, points) & np.isclose(
             instances.dense(points.settings), most, rtol=1e-13, atol=0
         )
-        return np.where(followed & ~np.isnan(found), found, mean)
+        return np.where(followed & ~np.isnan(result), result, mean)
 
     def access(self, row: Traffic[Array], kind: str, points: BlockPoints) -> AccessCount:
         """`EinsumCounts._one`."""
@@ -282,7 +284,7 @@ class EinsumSweep:
         if chain:
             each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))
             held, turns, actual = (
-                self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each
+                self.sums.remaining(chain, kind, some, dense, nonzeros, points) for some in each
             )
 
         def tiling(how: KeptTensor) -> TileBits:

@@ -74,11 +74,11 @@ class Holds:
 
     def _extents(self, sizes: Sizes, part: int) -> tuple[Ints, ...]:
         every = np.zeros((1,) * max(x.ndim - 1 for x in sizes.values()), np.int64)
-        found = []
+        result = []
         for x in self.access.projection:
             extents = tuple(sizes[v][..., part] for v in x.variables)
-            found.append(window(x, extents) if extents else every + 1)
-        return tuple(found)
+            result.append(window(x, extents) if extents else every + 1)
+        return tuple(result)
 
     def _nonempty(self, extents: tuple[Ints, ...]) -> Floats:
         """Of a uniform tensor the number of points decides."""
@@ -88,8 +88,8 @@ class Holds:
         points = np.prod(np.array(full, dtype=np.int64), axis=0)
         _, first, back = np.unique(points, return_index=True, return_inverse=True)
         each = self.data.nonempty(tuple(x.reshape(-1)[first] for x in full))
-        found: Floats = each[back.reshape(-1)].reshape(points.shape)
-        return found
+        result: Floats = each[back.reshape(-1)].reshape(points.shape)
+        return result
 
 
 @dataclass(frozen=True)
@@ -205,5 +205,5 @@ class TabulatedFactor:
         distinct, back = np.unique(numbers, return_inverse=True)
         picked = np.unravel_index(distinct, self.shape)
         sizes = {v: r[i] for v, r, i in zip(self.variables, self.rows, picked, strict=True)}
-        found: Floats = np.broadcast_to(self.factor.answer(sizes), distinct.shape)[back.reshape(-1)]
-        return found.reshape(numbers.shape)
+        result: Floats = np.broadcast_to(self.factor.answer(sizes), distinct.shape)[back.reshape(-1)]
+        return result.reshape(numbers.shape)

@@ -69,10 +69,10 @@ class SparseFound(Found):
     def settings(self, einsum: str) -> Settings:
         """Per rank variable the setting at every point."""
         digits = self.block.digits
-        found = {}
+        result = {}
         for c in self.plan.columns[einsum]:
-            found[c.variable] = c.place[digits[c.axis]] if c.axis else np.zeros((1, 1), np.int64)
-        return found
+            result[c.variable] = c.place[digits[c.axis]] if c.axis else np.zeros((1, 1), np.int64)
+        return result
 
     def parts(self, einsum: str) -> list[tuple[EinsumSweep, BlockPoints]]:
         if einsum not in self._parts:
@@ -82,8 +82,8 @@ class SparseFound(Found):
     @cached_property
     def analysis(self) -> Analysis:
         """Dense counts; without zeros a component works wherever it moves anything."""
-        found = mapped_analysis(self.plan.dense, Linear, self.dense)
-        return replace(found, loads=tuple(replace(x, dense=x.there) for x in found.loads))
+        result = mapped_analysis(self.plan.dense, Linear, self.dense)
+        return replace(result, loads=tuple(replace(x, dense=x.there) for x in result.loads))
 
     @cached_property
     def left(self) -> SparseCounts:
@@ -98,10 +98,10 @@ class SparseFound(Found):
     def _each(self, einsum: str, count: Callable[[EinsumSweep, BlockPoints], Counted]) -> Counted:
         """The count under each structure of links, at the points that have it."""
         (first, points), *others = self.parts(einsum)
-        found = count(first, points)
+        result = count(first, points)
         for sweep, points in others:
-            found = _joined(points.mask, count(sweep, points), found)
-        return found
+            result = _joined(points.mask, count(sweep, points), result)
+        return result
 
     @cached_property
     def counts(self) -> Counts:
@@ -129,19 +129,21 @@ class SparseFound(Found):
     @cached_property
     def working_sets(self) -> dict[str, Array]:
         """Expected bits of the largest working set of each memory."""
-        found: dict[str, Array] = {}
+        result: dict[str, Array] = {}
         for peak in self.plan.peaks:
             dense, sparse = np.zeros(()), np.zeros(())
             for phase in peak.phases:
                 each = [(p, -(-self.dense(p.bits) // p.denominator) * p.count) for p in phase]
                 total: Array = sum((n for _, n in each), start=np.zeros(()))
-                left: Array = sum((n * self._held(p.node, p.tensor) for p, n in each), start=np.zeros(()))
+                left: Array = sum(
+                    (n * self._stored_share(p.node, p.tensor) for p, n in each), start=np.zeros(())
+                )
                 more = total > dense
                 dense, sparse = np.where(more, total, dense), np.where(more, left, sparse)
-            found[peak.component] = np.maximum(found.get(peak.component, 0.0), sparse)
-        return found
+            result[peak.component] = np.maximum(result.get(peak.component, 0.0), sparse)
+        return result
 
-    def _held(self, node: int, tensor: str) -> Array:
+    def _stored_share(self, node: int, tensor: str) -> Array:
         """Bits of the largest tile under its format, over those of a dense one."""
         tile = self.plan.tiles.get((node, tensor))
         if tile is None:
@@ -169,8 +171,8 @@ class SparseFound(Found):
             return fits(limit, self.block)
         if unbounded(limit.have):
             return True
-        found: Array = self.working_sets.get(limit.name, 0.0) <= limit.have * (1 + SLACK)
-        return found
+        result: Array = self.working_sets.get(limit.name, 0.0) <= limit.have * (1 + SLACK)
+        return result
 
 
 class SparseBlockFigures:

@@ -173,14 +173,14 @@ def _part(held: HeldBuffet, rows: FormRows) -> PhaseBuffet:
 def _tiles(
     problem: Problem, forms: SymbolicAnalysis, formats: Formats, rows: FormRows
 ) -> dict[tuple[int, str], FormattedTile]:
-    found = {}
+    result = {}
     for b in forms.buffets:
         if (b.component, b.tensor) in formats.known:
             einsum = b.einsums[0]
             bits = problem.cascade[einsum].access_of(b.tensor).bits_per_value
             digits = frozenset(i for i, _ in problem.tree.loops(einsum) if i < b.node)
-            found[b.node, b.tensor] = FormattedTile(einsum, b.component, digits, rows.add(b.tile_max * bits))
-    return found
+            result[b.node, b.tensor] = FormattedTile(einsum, b.component, digits, rows.add(b.tile_max * bits))
+    return result
 
 
 def unbounded(size: float) -> bool:

@@ -84,7 +84,7 @@ class EinsumTilings:
         )
         if any(len(x.terms) != 1 or abs(x.terms[0][1]) != 1 for x in access.projection):
             raise NotSeparable(what)
-        found = {}
+        result = {}
         for v in access.variables:
             column = self.columns[v]
             for setting in range(column.settings):
@@ -92,22 +92,22 @@ class EinsumTilings:
                 groups = group_numbers(digit_columns(counters, digits), counters.size)
                 if not np.array_equal(groups, np.arange(groups.size) // int(np.bincount(groups).max())):
                     raise NotSeparable(what)
-            found[v] = tuple(
+            result[v] = tuple(
                 Classes(c.count.sum(keepdims=True), c.extent[-1:], {}, {}, {})
                 for c in self._classes(v, digits)
             )
-        return found
+        return result
 
     def _classes(self, variable: str, digits: frozenset[int]) -> tuple[Classes, ...]:
         """Tiles along one rank variable, by extent."""
         column = self.columns[variable]
-        found = []
+        result = []
         for setting in range(column.settings):
             counters = column.counters(setting)
             groups = group_numbers(digit_columns(counters, digits), counters.size)
             extents, counts = np.unique(np.bincount(groups), return_counts=True)
-            found.append(Classes(counts, extents, {}, {}, {}))
-        return tuple(found)
+            result.append(Classes(counts, extents, {}, {}, {}))
+        return tuple(result)
 
 
 def _largest(classes: Classes) -> Classes:

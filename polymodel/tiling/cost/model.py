@@ -101,8 +101,8 @@ class CutCosts:
 
     @cached_property
     def fits(self) -> Flags:
-        found: Flags = self.loads <= self.fit.capacity
-        return found
+        result: Flags = self.loads <= self.fit.capacity
+        return result
 
     @cached_property
     def runs(self) -> Flags:
@@ -120,8 +120,8 @@ class CutCosts:
     def estimates(self) -> Ints:
         """The figure that Tiler-Swift gives a tile: 5 + nnz of A and B (add), or of the larger (multiply)."""
         a, b = self.counts.nnz_a, self.counts.nnz_b
-        found: Ints = ESTIMATED_RAMP + (a + b if self.op == "add" else np.maximum(a, b))
-        return found
+        result: Ints = ESTIMATED_RAMP + (a + b if self.op == "add" else np.maximum(a, b))
+        return result
 
     @property
     def tiles(self) -> int:
@@ -186,8 +186,8 @@ def kernel_cycles(counts: TileCounts, op: Op, launch: Launch) -> Ints:
         rows, entries = _common(counts)
         tokens = np.maximum(entries, rows + 1)
     idle = launch.empty if launch.run == "all" else 0
-    found: Ints = np.where(useful(counts, op), launch.ramp + tokens, idle)
-    return found
+    result: Ints = np.where(useful(counts, op), launch.ramp + tokens, idle)
+    return result
 
 
 def _common(counts: TileCounts) -> tuple[Ints, Ints]:

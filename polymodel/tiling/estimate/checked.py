@@ -58,7 +58,7 @@ def checked(
             # One size for all tiles: where rows decide between two, the formula may be off by half.
             raise Refused(_UNKNOWN, "ask for another tiler, or for a fit in elements")
         return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
-    told = _told(found)
+    told = _figures(found)
     off = ~_exact(found, source) & (np.abs(told - seen.mean) > _AGREED * seen.mean + 3 * seen.error)
     if not off.any():
         return found
@@ -73,7 +73,7 @@ def checked(
     )  # fmt: skip
 
 
-def _told(found: Estimate) -> Floats:
+def _figures(found: Estimate) -> Floats:
     return np.array([found.tiles, found.nonempty, found.kernels, found.run_cycles])
 
 
@@ -104,7 +104,7 @@ def _drawn(
     scale, most = piece.count if piece else 1.0, int(np.clip(budget // size, _LEAST, _MOST))
     rows: list[tuple[int, int, int, int]] = []
     mean = error = np.zeros(4)
-    told, exact = _told(found), _exact(found, source)
+    told, exact = _figures(found), _exact(found, source)
     while len(rows) < most:
         seeds = len(rows), _MOST + len(rows)
         ours, theirs = (model, second) if piece is None else parts_of(model, second, piece, seeds)

@@ -151,8 +151,8 @@ def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
     room = np.where(parents.over > 1 - 1e-9, -1.0, room)[:, None]
     weight = children.mass * (exceedance(np.floor(room), np.maximum(mean, 1e-9), left) + 1e-30)
     wanted = np.maximum(children.fits - parents.fits, 0.0)
-    found: Floats = weight * (wanted / np.maximum(weight.sum(axis=1), 1e-300))[:, None]
-    return found
+    result: Floats = weight * (wanted / np.maximum(weight.sum(axis=1), 1e-300))[:, None]
+    return result
 
 
 def _grouped(source: OperandPair, rects: Ints, count: Floats) -> tuple[Ints, Floats]:
@@ -236,11 +236,11 @@ def strips(source: OperandPair, columns: bool) -> Sums:
     some = float((whole.mass * (whole.entries > 0.5)).sum())
     run = launched(source.op, whole.entries, whole.share[:, None], source.same)
     alone = float((whole.mass * run).sum())
-    found = _covered(lines) if over > _NEVER else _Strips(0.0, 0.0, 0.0)
-    cut = max(found.tiles, 2.0) * over
-    useful = alone + cut * found.useful / max(found.tiles, 1.0)
+    result = _covered(lines) if over > _NEVER else _Strips(0.0, 0.0, 0.0)
+    cut = max(result.tiles, 2.0) * over
+    useful = alone + cut * result.useful / max(result.tiles, 1.0)
     notes = ("lengths of strips as if drawn one by one",)
-    return Sums(1 - over + cut, some + cut, useful, one + over * found.tokens, source.method, notes)
+    return Sums(1 - over + cut, some + cut, useful, one + over * result.tokens, source.method, notes)
 
 
 def _covered(lines: _Lines) -> _Strips:
@@ -307,8 +307,8 @@ def _with_more(laws: Loads, more: float) -> Floats:
     over = np.clip(laws.over, 1e-15, 1 - 1e-15)
     # By so much of the spread the law moves; where it has none a step stays a step.
     moved = 1 - ndtr(ndtri(over) + more / np.maximum(wide, 1e-9))
-    found: Floats = np.where((laws.over > 0) & (laws.over < 1), moved, 1 - laws.over)
-    return found
+    result: Floats = np.where((laws.over > 0) & (laws.over < 1), moved, 1 - laws.over)
+    return result
 
 
 def _grid(lines: _Lines) -> Ints:

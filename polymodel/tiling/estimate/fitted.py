@@ -31,7 +31,7 @@ def fitted(
         fault = f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices"
         raise Refused(fault, "cut the data itself: pm.tile (no --estimate) takes two ranks of any tensor")
     if isinstance(models, Mapping) and models:
-        return _given(tensor, models)
+        return _checked_models(tensor, models)
     models = () if models == {} else models
     wanted: tuple[str, ...]
     if models is None:
@@ -43,26 +43,26 @@ def fitted(
     unknown = [name for name in wanted if name not in FITTED]
     if unknown:
         raise SpecError([Diagnostic(f"there is no model {n!r}", suggestion(n, FITTED)) for n in unknown])
-    found: dict[str, DensityModel] = {}
+    result: dict[str, DensityModel] = {}
     for name in wanted:
         if name == "uniform":
-            found[name] = Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz)
+            result[name] = Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz)
         elif name == "rows":
             if tensor.shape[0] > _MOST_ROWS:
                 raise Refused(
                     f"{tensor.name} has {tensor.shape[0]:,} rows, too many to count", "take uniform"
                 )
-            found[name] = RankNnz.from_tensor(tensor)
+            result[name] = RankNnz.from_tensor(tensor)
         else:
             width = int(np.abs(tensor.coords[0] - tensor.coords[1]).max(initial=0))
             band = Banded(tensor.ranks, tensor.shape, width)
             if models is not None or tensor.nnz >= _FULL * band.expected_nnz:
-                found[name] = band
-    return found
+                result[name] = band
+    return result
 
 
-def _given(tensor: SparseTensor, models: Mapping[str, object]) -> dict[str, DensityModel]:
-    faults, found = [], {}
+def _checked_models(tensor: SparseTensor, models: Mapping[str, object]) -> dict[str, DensityModel]:
+    faults, result = [], {}
     for name, model in models.items():
         if not isinstance(model, DensityModel):
             remedy = "pass e.g. pm.Uniform.of(['I', 'J'], [100, 100], density=0.1)"
@@ -72,7 +72,7 @@ def _given(tensor: SparseTensor, models: Mapping[str, object]) -> dict[str, Dens
             what = f"models: {name}: the model is {mine}, {tensor.name} {theirs}"
             faults.append(Diagnostic(what, "give a model of the same shape"))
         else:
-            found[name] = model
+            result[name] = model
     if faults:
         raise SpecError(faults)
-    return found
+    return result

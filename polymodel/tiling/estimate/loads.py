@@ -47,8 +47,8 @@ class Loads:
 
     @property
     def fits(self) -> Floats:
-        found: Floats = self.mass.sum(axis=1)
-        return found
+        result: Floats = self.mass.sum(axis=1)
+        return result
 
 
 def exceedance(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Floats:
@@ -67,14 +67,14 @@ def exceedance(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Fl
     level = np.maximum((x + 0.5) / safe + 0.5, 1e-9)
     smooth = gammainc(level, np.maximum(mean, 0.0) / safe)
     sure = ndtr((mean - x - 0.5) / np.sqrt(np.maximum(variance, 1e-8)))
-    found: Floats = np.where(x < 0, 1.0, np.where(narrow, sure, smooth))
-    return found
+    result: Floats = np.where(x < 0, 1.0, np.where(narrow, sure, smooth))
+    return result
 
 
 def binned(entries: Floats, mass: Floats) -> tuple[Floats, Floats]:
     """A law on so many values as one on BINS values of the same mean."""
     kept = np.flatnonzero(mass > 0)
-    found, total = np.zeros(BINS), np.zeros(BINS)
+    result, total = np.zeros(BINS), np.zeros(BINS)
     if kept.size:
         values, weights = entries[kept], mass[kept]
         # No entries at all is told apart: such tiles may not be launched.
@@ -82,8 +82,8 @@ def binned(entries: Floats, mass: Floats) -> tuple[Floats, Floats]:
         place = 1 + ((values - low) * (BINS - 1) / (high - low + 1)).astype(np.int64)
         place = np.where(values > 0, np.minimum(place, BINS - 1), 0)
         total = np.bincount(place, weights, BINS).astype(np.float64)
-        found = np.bincount(place, weights * values, BINS) / np.maximum(total, 1e-300)
-    return found, total
+        result = np.bincount(place, weights * values, BINS) / np.maximum(total, 1e-300)
+    return result, total
 
 
 def written(limit: Floats, mean: Floats, variance: Floats, fits: Floats) -> tuple[Floats, Floats]:
@@ -115,8 +115,8 @@ def either(limit: Ints, a: tuple[Floats, Floats], b: tuple[Floats, Floats], toge
     both = (inside[0] * inside[1] * weights).sum(axis=1) / weights.sum()
     # Where one is sure, and in the far tail, the sum of both is told without cancellation.
     far = np.minimum(tails[0] + tails[1], 1.0)
-    found: Floats = np.clip(np.where(far < 1e-6, far, 1 - both), np.maximum(*tails), far)
-    return found
+    result: Floats = np.clip(np.where(far < 1e-6, far, 1 - both), np.maximum(*tails), far)
+    return result
 
 
 # How many entries fit a tile: the capacity of a fit, told in entries.
@@ -147,8 +147,8 @@ def most_entries(
         within = used(middle, height, width, places, share, same) <= budget + 0.5
         low, high = np.where(within, middle, low), np.where(within, high, middle)
     # A row more or less is as likely: the limit is met half an entry below.
-    found: Ints = np.where(roomy, top, np.maximum(np.rint(low - 0.5), 0)).astype(np.int64)
-    return found
+    result: Ints = np.where(roomy, top, np.maximum(np.rint(low - 0.5), 0)).astype(np.int64)
+    return result
 
 
 def _add(entries: Floats, height: Floats, width: Floats, places: Ints, share: Floats, same: bool) -> Floats:
@@ -156,15 +156,15 @@ def _add(entries: Floats, height: Floats, width: Floats, places: Ints, share: Fl
     rows = height * (
         2 - untouched(width, area, entries * share) - untouched(width, area, entries * (1 - share))
     )
-    found: Floats = np.minimum(entries, places) + np.minimum(height, rows)
-    return found
+    result: Floats = np.minimum(entries, places) + np.minimum(height, rows)
+    return result
 
 
 def _multiply(
     entries: Floats, height: Floats, width: Floats, places: Ints, share: Floats, same: bool
 ) -> Floats:
-    found: Floats = entries + height * (1 - untouched(width, height * width, entries))
-    return found
+    result: Floats = entries + height * (1 - untouched(width, height * width, entries))
+    return result
 
 
 # What a tile costs on average, given how many entries it holds at random places.
@@ -178,8 +178,8 @@ def launched(op: Op, entries: Floats, share: ArrayLike, same: bool) -> Floats:
         return (entries > 0.5).astype(np.float64)
     share = np.asarray(share)
     # Each entry is A's or B's by itself.
-    found: Floats = 1 - share**entries - (1 - share) ** entries + (entries <= 0)
-    return np.clip(found, 0.0, 1.0)
+    result: Floats = 1 - share**entries - (1 - share) ** entries + (entries <= 0)
+    return np.clip(result, 0.0, 1.0)
 
 
 def tokens(op: Op, laws: Loads, same: bool) -> Floats:
@@ -197,8 +197,8 @@ def tokens(op: Op, laws: Loads, same: bool) -> Floats:
     away = np.minimum(away, laws.entries * np.minimum(share, 1 - share))
     a, b = laws.entries * share, laws.entries * (1 - share)
     both = _stream(op, a + away, b - away, h, w, same) + _stream(op, a - away, b + away, h, w, same)
-    found: Floats = launched(op, laws.entries, share, same) * both / 2
-    return found
+    result: Floats = launched(op, laws.entries, share, same) * both / 2
+    return result
 
 
 def _stream(op: Op, a: Floats, b: Floats, h: Floats, w: Floats, same: bool) -> Floats:
@@ -246,5 +246,5 @@ def _longer(
     spread = np.sqrt(np.maximum(h * variance, 1e-9))
     score = middle / spread
     density = np.exp(-np.minimum(score**2, 1400.0) / 2) / np.sqrt(2 * np.pi)
-    found: Floats = spread * density + middle * ndtr(score)
-    return found
+    result: Floats = spread * density + middle * ndtr(score)
+    return result

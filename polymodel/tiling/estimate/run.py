@@ -55,10 +55,10 @@ def estimate(
     if worked is None:
         return _measured(model, op, fit, tiler, second, launch)
     source = _source(model, op, fit, second)
-    found = _priced(worked(source), op, tiler, launch, "expected")
+    result = _priced(worked(source), op, tiler, launch, "expected")
     if _by_points(model, second):
-        return checked(found, source, model, second, launch)
-    return found
+        return checked(result, source, model, second, launch)
+    return result
 
 
 def _check(model: DensityModel, second: Second) -> None:

@@ -130,8 +130,8 @@ def _both_within(own: int, y: Ints, limit: Ints) -> Floats:
     cut = np.clip(limit, 0, most)
     # The one is above the limit where the other is below y - limit: by symmetry as likely.
     above = 1 - below[:, cut].T
-    found: Floats = np.where(y[None, :] <= limit[:, None], 1.0, 1 - 2 * above)
-    return np.where((y[None, :] > 2 * limit[:, None]) | (limit[:, None] < 0), 0.0, np.clip(found, 0.0, 1.0))
+    result: Floats = np.where(y[None, :] <= limit[:, None], 1.0, 1 - 2 * above)
+    return np.where((y[None, :] > 2 * limit[:, None]) | (limit[:, None] < 0), 0.0, np.clip(result, 0.0, 1.0))
 
 
 def _rest(mass: Floats) -> float:
@@ -185,13 +185,13 @@ def _linked(law: Hypergeometric, height: int, width: int, capacity: int, by: int
         links = [(by, height - by, by)]
     else:
         links = [(rows, 0, 2 * height - rows) for rows in (height - offset, offset) if rows]
-    found = 0.0
+    result = 0.0
     for common, double, single in links:
         both = _both(law, common * width, double * width, single * width, capacity)
         if both is None:
             return None
-        found += both
-    return found
+        result += both
+    return result
 
 
 def _both(law: Hypergeometric, common: int, double: int, single: int, capacity: int) -> float | None:
@@ -245,10 +245,10 @@ def sampled_fit(
 
 def _of_tiles(tile: Ints, cells: Ints, tiles: int) -> Ints:
     """Entries per draw, row of tiles and column of tiles; `tile`: of each row of cells the row of tiles."""
-    found = np.zeros((cells.shape[0], tiles, cells.shape[2]), dtype=np.int64)
+    result = np.zeros((cells.shape[0], tiles, cells.shape[2]), dtype=np.int64)
     for row, into in enumerate(tile.tolist()):
-        found[:, into] += cells[:, row]
-    return found
+        result[:, into] += cells[:, row]
+    return result
 
 
 # Chances that are as good as none, and the largest capacity whose laws are written out.
@@ -324,9 +324,9 @@ class UniformSource(OperandPair):
         return self.rolled is not None and self.rolled % self.shape[0] == 0
 
     def keys(self, rects: Ints) -> Ints:
-        found = rects.copy()
-        found[:, :2] = 0
-        return found
+        result = rects.copy()
+        result[:, :2] = 0
+        return result
 
     def loads(self, rects: Ints) -> Loads:
         k = rects.shape[0]
@@ -402,8 +402,8 @@ class UniformSource(OperandPair):
             return np.zeros_like(height)
         rows, by = self.shape[0], self.rolled % self.shape[0]
         wrapped = np.maximum(0, height - rows + by) if by else 0
-        found: Ints = (np.maximum(0, height - by) + wrapped).astype(np.int64)
-        return found
+        result: Ints = (np.maximum(0, height - by) + wrapped).astype(np.int64)
+        return result
 
     def _moments(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
         """Mean and variance of the entries of A and B together, and A's share."""
@@ -431,8 +431,8 @@ class UniformSource(OperandPair):
             full = self.first.nnz / self.first.points
             return 4 * share * (1 - share) * (1 - full)
         rows = rects[:, 2]
-        found: Floats = (rows - self.shared_rows(rows)) / rows * (1 - self.first.nnz / self.first.points)
-        return found
+        result: Floats = (rows - self.shared_rows(rows)) / rows * (1 - self.first.nnz / self.first.points)
+        return result
 
     def _law(self, height: int, width: int, capacity: int) -> EntryLaw | None:
         """The law written out; None where it is too wide."""
@@ -517,8 +517,8 @@ class MomentSource(OperandPair):
             return none, none, none, none
         if self.second is not None:
             if not self.swapped:
-                found = self.second.mean(rects), self.second.variance(rects), self.second.rows(rects)
-                return *found, none
+                result = self.second.mean(rects), self.second.variance(rects), self.second.rows(rects)
+                return *result, none
             there = turned(rects)
             mean = self.second.mean(there)
             height = rects[:, 2].astype(np.float64)

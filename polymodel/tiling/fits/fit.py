@@ -57,8 +57,8 @@ class Fit(ABC):
         """How full each tile makes the fullest memory, in `unit`."""
 
     def fits(self, counts: TileCounts, rects: Rects, op: Op) -> np.typing.NDArray[np.bool_]:
-        found: np.typing.NDArray[np.bool_] = self.loads(counts, rects, op) <= self.capacity
-        return found
+        result: np.typing.NDArray[np.bool_] = self.loads(counts, rects, op) <= self.capacity
+        return result
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Words(Fit):
             dcsr_words(nnz_b, rows_b) + 2 * counts.inner_b,
             dcsr_words(nnz, rows) + 2 * inner,
         )
-        found: Ints = np.maximum.reduce(each) + (levels - 2)
-        return found
+        result: Ints = np.maximum.reduce(each) + (levels - 2)
+        return result
 
 
 def elements(capacity: int = 128) -> Elements:
@@ -118,8 +118,8 @@ def words(capacity: int) -> Words:
 def _places(rects: Rects, depth: int) -> Ints:
     """Places of each tile; exact below 2^53, which no count of entries reaches."""
     area = rects.height.astype(np.float64) * rects.width * float(min(depth, 2**62))
-    found: Ints = np.minimum(area, 2.0**62).astype(np.int64)
-    return found
+    result: Ints = np.minimum(area, 2.0**62).astype(np.int64)
+    return result
 
 
 _NAMED = 8
@@ -203,18 +203,18 @@ class Stored(Fit):
 
     def format_of(self, pattern: Pattern) -> Format:
         """The format for these operands. SpecError if it is not theirs, Refused if tilers cannot use it."""
-        found = parse_format(self.format, own_ranks(pattern))
-        if isinstance(found, CISS) and found.assign == "nnz":
+        result = parse_format(self.format, own_ranks(pattern))
+        if isinstance(result, CISS) and result.assign == "nnz":
             what = "in CISS with slices dealt by nonzeros a larger tile may take fewer bits"
             raise Refused(f"{what}: tilers cannot go by it", "deal by data: CISS(assign=data)")
-        if isinstance(found, PerRank) and any(
-            isinstance(r, RLE) and r.overlong == "refuse" for r in found.rules
+        if isinstance(result, PerRank) and any(
+            isinstance(r, RLE) and r.overlong == "refuse" for r in result.rules
         ):
             raise Refused(
                 "run lengths that refuse long runs say nothing of how many bits a tile would take",
                 "say what becomes of long runs: {format: RLE, overlong: zero}",
             )
-        return found
+        return result
 
     def entry_bits(self, pattern: Pattern) -> int:
         """Bits that every entry of a tile takes at least: its value, and coordinates kept for it alone."""
@@ -226,8 +226,8 @@ class Stored(Fit):
         tiles = _Tiles.of(counts, rects, format.order(own_ranks(pattern)))
         third = None if op == "add" else pattern.in_a & pattern.in_b
         each = [tiles.bits(format, which) for which in (pattern.in_a, pattern.in_b, third)]
-        found: Ints = np.where(tiles.filled, np.maximum.reduce(each), 0)
-        return found
+        result: Ints = np.where(tiles.filled, np.maximum.reduce(each), 0)
+        return result
 
 
 def stored(format: object, bits: int) -> Stored:
@@ -310,5 +310,5 @@ class _Tiles:
         levels = levels_of_groups(self.ranks, coords, ids, tiles, self.origins, self.sizes, self.shape)
         roots = np.ones(tiles, dtype=np.int64)
         total = format.bits(replace(levels, fibers=(roots, *levels.fibers[1:]))).total
-        found: Ints = np.broadcast_to(np.minimum(total, MOST_BITS), tiles).astype(np.int64)
-        return found
+        result: Ints = np.broadcast_to(np.minimum(total, MOST_BITS), tiles).astype(np.int64)
+        return result

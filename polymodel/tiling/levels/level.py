@@ -86,7 +86,7 @@ class MemoryTiles:
         return None if self.costs.op == "add" else self.pattern.in_a & self.pattern.in_b
 
     @cached_property
-    def held(self) -> tuple[Ints, Ints, Ints]:
+    def entries(self) -> tuple[Ints, Ints, Ints]:
         """Entries of A, B and the output, per tile."""
         counts = self.costs.counts
         return counts.nnz_a, counts.nnz_b, counts.union if self.costs.op == "add" else counts.both
@@ -97,16 +97,16 @@ class MemoryTiles:
 
         Compressed tiles take 2 nnz + 2 nonempty rows + 3 words.
         """
-        found = [self._moved(which) for which in (self.pattern.in_a, self.pattern.in_b, self._output)]
-        return found[0], found[1], found[2]
+        result = [self._moved(which) for which in (self.pattern.in_a, self.pattern.in_b, self._output)]
+        return result[0], result[1], result[2]
 
     def _moved(self, which: Flags | None) -> Ints:
         c, ids = self.costs, self.costs.cut.ids
         alone, mine = _alone(c.pattern, ids, which)
         counts = TileCounts(alone, mine, c.tiles)
         rule = c.fit if isinstance(c.fit, Stored) else Words(1)
-        found: Ints = np.where(c.runs & (counts.union > 0), rule.loads(counts, c.cut.rects, "add"), 0)
-        return found
+        result: Ints = np.where(c.runs & (counts.union > 0), rule.loads(counts, c.cut.rects, "add"), 0)
+        return result
 
 
 def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, Index]:
@@ -143,7 +143,7 @@ def levels(
     estimated; SpecError for an entry that fits no
     tile.
     """
-    found: list[MemoryTiles | ExpectedTiles | ProductLevel] = []
+    result: list[MemoryTiles | ExpectedTiles | ProductLevel] = []
     data = with_unions(problem.cascade, data)
     notes: list[str] = []
     for component in problem.hierarchy.components:
@@ -156,8 +156,8 @@ def levels(
             elif einsum.is_copy or all(data[a.tensor].dense for a in einsum.inputs):
                 notes.append(f"{einsum.name}: its operands have no zeros: not cut")
             else:
-                found.append(_cut(problem.cascade, einsum, component, parents, data, notes))
-    return tuple(found), tuple(notes)
+                result.append(_cut(problem.cascade, einsum, component, parents, data, notes))
+    return tuple(result), tuple(notes)
 
 
 def parents_of(

@@ -19,7 +19,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.dynamic import LEAST
-from polymodel.tiling.matmul.held import TileRows, held, worked
+from polymodel.tiling.matmul.held import TileRows, tile_rows, worked
 from polymodel.tiling.matmul.product import PatternProduct, product_of
 from polymodel.tiling.matmul.search import (
     STRATEGIES,
@@ -78,20 +78,20 @@ def with_unions(cascade: Cascade, data: Mapping[str, TensorData]) -> dict[str, T
 
     Patterns of products and of multiplications are in `data` already.
     """
-    found = dict(data)
+    result = dict(data)
     for einsum in cascade.einsums:
         if einsum.is_copy or len(einsum.outputs) != 1:
             continue
         out = einsum.outputs[0]
-        known = found[out.tensor]
+        known = result[out.tensor]
         if not known.computed or known.actual is not None or not is_union(einsum):
             continue
-        given = [found[a.tensor].actual for a in einsum.inputs]
+        given = [result[a.tensor].actual for a in einsum.inputs]
         alike = all(plain(a) and set(a.variables) == set(out.variables) for a in einsum.accesses)
         if alike and whole(cascade, einsum) and all(t is not None for t in given):
             shape = tensor_shape(cascade, out.tensor)
-            found[out.tensor] = TensorData(out.tensor, actual=_union(einsum, found, shape), computed=True)
-    return found
+            result[out.tensor] = TensorData(out.tensor, actual=_union(einsum, result, shape), computed=True)
+    return result
 
 
 def _union(einsum: Einsum, data: Mapping[str, TensorData], shape: tuple[int, ...]) -> SparseTensor:
@@ -153,13 +153,13 @@ class ProductLevel:
     @property
     def total_cycles(self) -> float:
         """Cycles to configure and to run: whole unless rates divide them."""
-        found = self.best.cycles
-        return int(found) if float(found).is_integer() else found
+        result = self.best.cycles
+        return int(result) if float(result).is_integer() else result
 
     @cached_property
     def tiles(self) -> tuple[TileRows, TileRows, TileRows]:
         """Tiles of A, of B and of the output."""
-        return held(self.best.source)
+        return tile_rows(self.best.source)
 
     @cached_property
     def words(self) -> tuple[tuple[int, int, int, int], ...]:
@@ -218,10 +218,10 @@ def product_level(
         shape = tensor_shape(cascade, access.tensor)
         operands.append(operand_of(einsum, access, known, shape).swizzled(order))
     widest = max(x.bits_per_value for x in einsum.accesses)
-    asked = _asked(what, rules, component, widest)
+    asked = _search_request(what, rules, component, widest)
     try:
         product = product_of(operands[0], operands[1])
-        found = _found(product, rules, asked)
+        result = _candidates(product, rules, asked)
     except Refused as error:
         raise Refused(f"{what}: {error.message}", error.remedy) from error
     return ProductLevel(
@@ -232,15 +232,15 @@ def product_level(
         (parents[roles.a.tensor], parents[roles.b.tensor], parents[roles.z.tensor]),
         product,
         asked,
-        found.best,
-        found.candidates,
+        result.best,
+        result.candidates,
         rules.word_bits or widest,
         einsum.n_instances,
-        found.notes,
+        result.notes,
     )
 
 
-def _asked(what: str, rules: TileRules, component: Component, widest: int) -> TilingSearch:
+def _search_request(what: str, rules: TileRules, component: Component, widest: int) -> TilingSearch:
     room = words_of(rules, component.size_bits, component.buffering, widest)
     wanted = rules.product
     if room is None or room < LEAST:
@@ -257,19 +257,19 @@ def _asked(what: str, rules: TileRules, component: Component, widest: int) -> Ti
     )
 
 
-def _found(product: PatternProduct, rules: TileRules, asked: TilingSearch) -> TilingCandidates:
+def _candidates(product: PatternProduct, rules: TileRules, asked: TilingSearch) -> TilingCandidates:
     wanted = rules.product
     if wanted.tile is None:
         strategies = STRATEGIES if wanted.strategy == "search" else (wanted.strategy,)
-        found = search(product, asked, strategies, wanted.overbook)
-        if wanted.order is None or found.best.traffic.order == wanted.order:
-            return found
+        result = search(product, asked, strategies, wanted.overbook)
+        if wanted.order is None or result.best.traffic.order == wanted.order:
+            return result
         # Panels and dynamic tiles have an order of their own.
-        mine = tuple(c for c in found.candidates if c.traffic.order == wanted.order)
+        mine = tuple(c for c in result.candidates if c.traffic.order == wanted.order)
         if not mine or not mine[0].fits:
             fault = f"no {wanted.strategy} tiles of order {wanted.order} fit"
             raise Refused(fault, "leave out order:, or give another strategy:")
-        return TilingCandidates(mine, found.notes)
+        return TilingCandidates(mine, result.notes)
     best = tiles_of_shape(product, wanted.tile, asked, wanted.strategy == "overbooked")
     if not best.fits:
         over, room = "/".join(map(str, best.over)), asked.buffers[0]

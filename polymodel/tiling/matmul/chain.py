@@ -79,9 +79,9 @@ def chain_of(
     for rows, capacity in ((one.z.row_nnz, buffers[2]), (two.z.row_nnz, buffers[4])):
         ends = np.minimum(ends, reach(rows, capacity))
     first = cut_panels(one, ends)
-    found = ChainPanels(first, cut_panels(two, ends), turned)
-    _check_fit(found, buffers)
-    return found
+    result = ChainPanels(first, cut_panels(two, ends), turned)
+    _check_fit(result, buffers)
+    return result
 
 
 def _check_sizes(*factors: SparseTensor) -> None:
@@ -129,5 +129,5 @@ def _transposed(x: SparseTensor) -> SparseTensor:
 def _multiplies(panels: RowPanels) -> Ints:
     product: PatternProduct = panels.product
     per_entry = np.append(0, np.cumsum(product.b.row_nnz[product.a.cols]))
-    found: Ints = np.diff(per_entry[product.a.starts[panels.begins]])
-    return found
+    result: Ints = np.diff(per_entry[product.a.starts[panels.begins]])
+    return result

@@ -92,9 +92,9 @@ class Stacked(ListedEntries):
     @cached_property
     def sums(self) -> Ints:
         """Entries and rows before each position, and all."""
-        found = np.zeros(self.x.size + 1, dtype=np.int64)
-        np.cumsum(1 + changes(self.x), out=found[1:])
-        return found
+        result = np.zeros(self.x.size + 1, dtype=np.int64)
+        np.cumsum(1 + changes(self.x), out=result[1:])
+        return result
 
     def reach(self, at: int, capacity: int, extent: int) -> int:
         most = self.sums[at] + max(0, capacity - 3) // 2
@@ -160,8 +160,8 @@ class Sides:
         """Z within a band, listed along the other operand's own rank, with the first k of each entry."""
         piece = slice(self.z.starts[band[0]], self.z.starts[band[1]])
         across = self.z.cols[piece]
-        found, order = listed(across, across if self.flip else self.z.rows[piece])
-        return found, self.first_k[piece][order]
+        result, order = listed(across, across if self.flip else self.z.rows[piece])
+        return result, self.first_k[piece][order]
 
     def other(self, k: int, end: int) -> tuple[ListedEntries, Index, Grown]:
         """The other operand within a range of k, listed along its own rank, with the k of each entry, and how
@@ -197,11 +197,11 @@ def limits_of(sides: Sides) -> tuple[Ints, Ints]:
 def _limit(places: EntryCoordinates, most: int) -> Ints:
     """For every first row the largest end with at most `most` entries in each column between them."""
     across = places.transposed
-    found = np.full(places.shape[0] + 1, places.shape[0], dtype=np.int64)
+    result = np.full(places.shape[0] + 1, places.shape[0], dtype=np.int64)
     if across.nnz > most:
         same = across.rows[most:] == across.rows[:-most]
-        np.minimum.at(found, across.cols[:-most][same], across.cols[most:][same].astype(np.int64))
-    return np.minimum.accumulate(found[::-1])[::-1]
+        np.minimum.at(result, across.cols[:-most][same], across.cols[most:][same].astype(np.int64))
+    return np.minimum.accumulate(result[::-1])[::-1]
 
 
 def band_end(sides: Sides, outer: int, outer_limit: int, k_limit: int, grow: str) -> int:
@@ -275,8 +275,8 @@ class Dynamic:
         return int(self.visits.shape[0])
 
     def column(self, name: str) -> Ints:
-        found: Ints = self.visits[:, _COLUMNS.index(name)]
-        return found
+        result: Ints = self.visits[:, _COLUMNS.index(name)]
+        return result
 
     @cached_property
     def largest(self) -> tuple[int, int, int]:

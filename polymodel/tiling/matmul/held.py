@@ -34,7 +34,7 @@ class TileRows:
         return TileRows(self.rects.taken(which), self.nnz[which], self.words[which])
 
 
-def held(source: UniformTiles | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
+def tile_rows(source: UniformTiles | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
     """Tiles of A, of B and of Z."""
     if isinstance(source, UniformTiles):
         i, k, j = source.tile
@@ -109,5 +109,5 @@ def _different(at: Callable[[str], Ints], rows: str, cols: str, name: str) -> Ti
     last = np.ones(order.size, dtype=np.bool_)
     same = [x[1:] == x[:-1] for x in (row, col, bottom, right)]
     last[:-1] = ~np.logical_and.reduce(same)
-    found = TileRows(Rects(row, col, bottom - row, right - col), nnz[order], words[order])
-    return found.taken(last)
+    result = TileRows(Rects(row, col, bottom - row, right - col), nnz[order], words[order])
+    return result.taken(last)

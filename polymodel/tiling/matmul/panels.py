@@ -40,8 +40,8 @@ class RowPanels:
 
     @property
     def launched(self) -> Flags:
-        found: Flags = self.b_rows > 0
-        return found
+        result: Flags = self.b_rows > 0
+        return result
 
     @property
     def launches(self) -> int:
@@ -96,8 +96,8 @@ def _chained(reach: Ints) -> Ints:
 def _words(places: EntryCoordinates, begins: Ints) -> Ints:
     rows = np.concatenate([[0], np.cumsum(places.row_nnz > 0)])
     nnz, held = np.diff(places.starts[begins]), np.diff(rows[begins])
-    found: Ints = np.where(nnz > 0, 2 * nnz + 2 * held + 3, 0)
-    return found
+    result: Ints = np.where(nnz > 0, 2 * nnz + 2 * held + 3, 0)
+    return result
 
 
 def _rows_met(product: PatternProduct, begins: Ints) -> tuple[Ints, Ints]:

@@ -117,8 +117,8 @@ class PatternProduct:
             while len(self.memo) >= most:
                 del self.memo[next(iter(self.memo))]
             self.memo[key] = make()
-        found: Made = self.memo[key]  # type: ignore[assignment]  # the key's first part says what it is
-        return found
+        result: Made = self.memo[key]  # type: ignore[assignment]  # the key's first part says what it is
+        return result
 
 
 def product_of(
@@ -200,10 +200,10 @@ def _multiplied(
             progress(f"product: {int(rows[-1][-1]) + 1:,} of {a.shape[0]:,} rows, {held:,} entries")
     shape = (a.shape[0], b.shape[1])
     kinds = (a.rows.dtype, b.cols.dtype, a.cols.dtype)
-    found = [
+    result = [
         np.concatenate([np.zeros(0, kind), *x]) for kind, x in zip(kinds, (rows, cols, first), strict=True)
     ]
-    return EntryCoordinates(found[0], found[1], shape), found[2]
+    return EntryCoordinates(result[0], result[1], shape), result[2]
 
 
 def _sorted(
@@ -237,13 +237,13 @@ def _scattered(
 def partial_outputs(product: PatternProduct, tile_k: int) -> int:
     """Entries of all partial products: (i, j, k tile) with at least one multiply."""
     a, b = product.a, product.b
-    k_bits, found, each = _bits(a.shape[1]), 0, b.row_nnz[a.cols]
+    k_bits, result, each = _bits(a.shape[1]), 0, b.row_nnz[a.cols]
     for begin, end in _row_pieces(a, b, each):
         keys = _expanded(a, b, each, slice(a.starts[begin], a.starts[end]), begin)
         tiles = (keys & ((1 << k_bits) - 1)) // tile_k
         places = keys >> k_bits
-        found += 1 + int(np.count_nonzero((places[1:] != places[:-1]) | (tiles[1:] != tiles[:-1])))
-    return found
+        result += 1 + int(np.count_nonzero((places[1:] != places[:-1]) | (tiles[1:] != tiles[:-1])))
+    return result
 
 
 def _row_pieces(a: EntryCoordinates, b: EntryCoordinates, each: Ints) -> Iterator[tuple[int, int]]:
@@ -277,8 +277,8 @@ def _expanded(a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice,
 def spread(begins: Ints, counts: Ints) -> Ints:
     """begins[0], begins[0] + 1, ... counts[0] numbers, then those of the next."""
     ends = np.cumsum(counts)
-    found: Ints = np.repeat(begins - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
-    return found
+    result: Ints = np.repeat(begins - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
+    return result
 
 
 def _bits(extent: int) -> int:

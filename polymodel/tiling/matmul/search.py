@@ -75,20 +75,20 @@ def search(
     The best is never worse in the objective than any uniform shape of the grid in any order asked for, if
     time allowed (else a note says so). Refused where nothing fits, TimeUp where nothing was found in time.
     """
-    found: list[TilingCandidate] = []
+    result: list[TilingCandidate] = []
     told = _Told()
     if "panels" in strategies:
-        found.append(_panels(product, asked))
+        result.append(_panels(product, asked))
     if "uniform" in strategies:
-        found += _shapes(product, replace(asked, over=0.0), "uniform", inf, told)
+        result += _shapes(product, replace(asked, over=0.0), "uniform", inf, told)
     if "overbooked" in strategies:
         # Beside the uniform ones, only shapes are counted that may be better.
-        beat = min((_value(c, asked)[0] for c in found if c.strategy == "uniform"), default=inf)
-        found += _shapes(product, replace(asked, over=overbook), "overbooked", beat, told)
+        beat = min((_value(c, asked)[0] for c in result if c.strategy == "uniform"), default=inf)
+        result += _shapes(product, replace(asked, over=overbook), "overbooked", beat, told)
     if "dynamic" in strategies:
-        found += _dynamic(product, asked, told)
-    found.sort(key=lambda c: (not c.fits, *_value(c, asked)))
-    fitting = bool(found) and found[0].fits
+        result += _dynamic(product, asked, told)
+    result.sort(key=lambda c: (not c.fits, *_value(c, asked)))
+    fitting = bool(result) and result[0].fits
     if not fitting and told.cut_short:
         raise TimeUp("no tiles that fit were found in time", "give more time_limit, or larger capacities")
     if not fitting:
@@ -99,7 +99,7 @@ def search(
             if len(strategies) < 4
             else "give larger capacities",
         )
-    return TilingCandidates(tuple(found), tuple(told.notes))
+    return TilingCandidates(tuple(result), tuple(told.notes))
 
 
 def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float]:
@@ -181,14 +181,14 @@ def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
 
 def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[TilingCandidate]:
     sides: tuple[Stationary, ...] = ("A", "B")
-    found: list[TilingCandidate] = []
+    result: list[TilingCandidate] = []
     for stationary, grow in ((s, g) for g in GROWS for s in sides):
         if ("ikj" if stationary == "A" else "jki") not in asked.orders:
             continue
         how = "both in turn" if grow == "alternate" else f"{grow} first"
         name = f"{stationary} stays, {how}"
         asked.tell(f"dynamic tiles: {name}")
-        beat = min((_value(c, asked)[0] for c in found), default=inf)
+        beat = min((_value(c, asked)[0] for c in result), default=inf)
 
         def stop(launches: int, beat: float = beat) -> bool:
             least = asked.machine.cycles(product.multiplies, 0, launches)
@@ -208,7 +208,7 @@ def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[
             continue
         traffic = made.traffic()
         cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
-        found.append(
+        result.append(
             TilingCandidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
         )
-    return found
+    return result

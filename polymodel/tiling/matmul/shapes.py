@@ -138,7 +138,7 @@ def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf)
                 queue, fitting = _queue(product, grid, asked)
     except TimeUp:
         return Shapes((), tried, tried, 0, tried)  # so many may fit
-    found: list[Shaped] = []
+    result: list[Shaped] = []
     done = refused = 0
     for waiting in queue:
         if waiting.value >= beat or asked.late():
@@ -151,13 +151,13 @@ def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf)
             refused += 1
             continue
         if shaped is not None:
-            found.append(shaped)
+            result.append(shaped)
             beat = min(beat, asked.value(shaped.traffic.words, shaped.cycles))
         asked.tell(f"tile shapes: {done} of {len(queue)}, best {beat:,.0f}")
     later = sum(waiting.value < beat for waiting in queue[done:])
     left = later + refused + fitting - len(queue)
-    found.sort(key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles, x.traffic.words))
-    return Shapes(tuple(found), tried, fitting, fitting - len(found) - left, left)
+    result.sort(key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles, x.traffic.words))
+    return Shapes(tuple(result), tried, fitting, fitting - len(result) - left, left)
 
 
 def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[list[_Waiting], int]:
@@ -173,16 +173,16 @@ def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[li
         for j in grid[2]
         if (i, k) in of_a and (k, j) in of_b and (i, j) in of_z
     ]
-    bounds, found = Bounds(product), []
+    bounds, result = Bounds(product), []
     for tile, cuts in shapes:
         if asked.late():
             break
         least = bounds.least(tile, (cuts[2].total, cuts[2].count), (cuts[0].largest, cuts[1].largest))
         words = min(least.words[order[-1]] for order in asked.orders)
         value = asked.value(words, asked.machine.cycles(product.multiplies, words, least.pairs))
-        found.append(_Waiting(value, tile, cuts, least.pairs, least.words))
-    found.sort(key=lambda waiting: waiting.value)
-    return found, len(shapes)
+        result.append(_Waiting(value, tile, cuts, least.pairs, least.words))
+    result.sort(key=lambda waiting: waiting.value)
+    return result, len(shapes)
 
 
 def _cuts(
@@ -193,7 +193,7 @@ def _cuts(
     Raises TimeUp where the longest step so far would not end in time: sorting all entries takes seconds on a
     busy machine, and is not broken off.
     """
-    found: dict[tuple[int, int], _Cut] = {}
+    result: dict[tuple[int, int], _Cut] = {}
     failed: list[tuple[int, int]] = []
     share, longest = asked.over, 0.0
     for r in rows:
@@ -211,8 +211,8 @@ def _cuts(
             if over > share * tiles.count:
                 failed.append((r, c))
             else:
-                found[r, c] = _Cut(tiles.count, tiles.total, tiles.largest, over)
-    return found
+                result[r, c] = _Cut(tiles.count, tiles.total, tiles.largest, over)
+    return result
 
 
 def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, beat: float) -> Shaped | None:
@@ -222,7 +222,7 @@ def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, be
     uniform, machine = UniformTiles(product, waiting.tile), asked.machine
     over = waiting.cuts[0].over, waiting.cuts[1].over, waiting.cuts[2].over
     largest = waiting.cuts[0].largest, waiting.cuts[1].largest, waiting.cuts[2].largest
-    found: list[Shaped] = []
+    result: list[Shaped] = []
     for order in asked.orders:
         look()
         least = waiting.words[order[-1]]
@@ -230,9 +230,9 @@ def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, be
             continue
         traffic = uniform.traffic(order, asked.buffers if any(over) else None)
         cycles = machine.cycles(product.multiplies, traffic.words, uniform.effectual)
-        found.append(Shaped(waiting.tile, traffic, uniform.effectual, largest, over, cycles))
+        result.append(Shaped(waiting.tile, traffic, uniform.effectual, largest, over, cycles))
         beat = min(beat, asked.value(traffic.words, cycles))
-    return min(found, key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles), default=None)
+    return min(result, key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles), default=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,8 +255,8 @@ class _Side:
         """Of each tile the largest number among those of its k coordinates."""
         if not self.begins.size:
             return self.begins
-        found: Ints = np.maximum.reduceat(per_k[self.k], self.begins)
-        return found
+        result: Ints = np.maximum.reduceat(per_k[self.k], self.begins)
+        return result
 
 
 @dataclass(frozen=True, eq=False)

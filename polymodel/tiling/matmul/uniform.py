@@ -77,10 +77,10 @@ def grid_of(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int]:
 def numbers(places: EntryCoordinates, tile: tuple[int, int]) -> Ints:
     """The tile of every entry."""
     across = grid_of(places.shape, tile)[1]
-    found: Ints = (places.rows // tile[0]).astype(np.int64)
-    found *= across
-    found += places.cols // tile[1]
-    return found
+    result: Ints = (places.rows // tile[0]).astype(np.int64)
+    result *= across
+    result += places.cols // tile[1]
+    return result
 
 
 def tiles_of(places: EntryCoordinates, tile: tuple[int, int]) -> TensorTiles:
@@ -203,7 +203,7 @@ class UniformTiles:
         b_k, b_j = p.once(("rows of b", tj, 0), lambda: _touched(p.b, tj))
         begins = np.searchsorted(b_k, np.arange(p.extents[1] + 1))
         counts = np.diff(begins)[a_k]
-        ends, found, start = np.cumsum(counts), np.zeros(0, dtype=np.int64), 0
+        ends, result, start = np.cumsum(counts), np.zeros(0, dtype=np.int64), 0
         while start < a_k.size:
             look()
             done = int(ends[start - 1]) if start else 0
@@ -212,13 +212,13 @@ class UniformTiles:
             keys = np.repeat(at_i * (j * k) + at_k // tk, many) + b_j[spread(begins[at_k], many)] * np.int64(
                 k
             )
-            keys = np.concatenate([found, keys])
+            keys = np.concatenate([result, keys])
             keys.sort()
-            found = keys[changes(keys)]
-            if found.size > PAIRS:
+            result = keys[changes(keys)]
+            if result.size > PAIRS:
                 raise Refused(f"more than {PAIRS:.0e} pairs of tiles {self.tile}", "take larger tiles")
             start = stop
-        return found
+        return result
 
     @property
     def effectual(self) -> int:
@@ -245,8 +245,8 @@ class UniformTiles:
         total = np.cumsum(2 * (entries + rows))
         new = changes(z)
         base = (total - 2 * (entries + rows))[new]
-        found: Ints = total - base[np.cumsum(new) - 1] + 3
-        return found
+        result: Ints = total - base[np.cumsum(new) - 1] + 3
+        return result
 
     def _appearing(self, keys: Ints) -> Ints:
         """How many of the keys each effectual pair has."""
@@ -254,9 +254,9 @@ class UniformTiles:
         if i * k * j <= 4 * keys.size + _SPARE:
             return np.bincount(keys, minlength=i * k * j)[self.keys]
         present, counts = counted(keys, i * k * j)
-        found = np.zeros(self.keys.size, dtype=np.int64)
-        found[np.searchsorted(self.keys, present)] = counts
-        return found
+        result = np.zeros(self.keys.size, dtype=np.int64)
+        result[np.searchsorted(self.keys, present)] = counts
+        return result
 
     @cached_property
     def partial_outputs(self) -> int:

@@ -62,7 +62,7 @@ def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = Non
     written, and the new one read if it was visited before. With `buffers` (words for A, B, Z), the part of a
     tile beyond its buffer does not stay: it is moved again at every use.
     """
-    turn = _turns(pairs, order)
+    turn = _visit_order(pairs, order)
     i, k, j = pairs.i[turn], pairs.k[turn], pairs.j[turn]
     new_a, new_b, new_z = changes(i, k), changes(k, j), changes(i, j)
     a, b = pairs.a[turn], pairs.b[turn]
@@ -79,7 +79,7 @@ def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = Non
     return OrderTraffic(order, a_fetches, b_fetches, z_visits, a_read, b_read, z_read, z_write, sum(again))
 
 
-def _turns(pairs: Pairs, order: str) -> Index:
+def _visit_order(pairs: Pairs, order: str) -> Index:
     if order == "ijk":
         return np.arange(pairs.count)
     by = {"i": pairs.i, "k": pairs.k, "j": pairs.j}
@@ -96,7 +96,7 @@ def _turns(pairs: Pairs, order: str) -> Index:
 
 def before(pairs: Pairs) -> Ints:
     """Words of the Z tile before each pair, 0 at its first."""
-    found = np.zeros_like(pairs.z)
-    found[1:] = pairs.z[:-1]
-    found[changes(pairs.i, pairs.j)] = 0
-    return found
+    result = np.zeros_like(pairs.z)
+    result[1:] = pairs.z[:-1]
+    result[changes(pairs.i, pairs.j)] = 0
+    return result

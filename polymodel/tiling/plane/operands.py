@@ -149,11 +149,11 @@ def _made(a: SparseTensor, given: Second, own: tuple[str, ...], shape: tuple[int
 
 
 def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made: Made, how: str) -> Pattern:
-    found = union([a.rank(rank) for rank in own], made, shape)
-    columns = found.columns
+    result = union([a.rank(rank) for rank in own], made, shape)
+    columns = result.columns
     if len(own) == 1:
         rows, plane, sizes = np.zeros(columns[0].size, dtype=np.int32), (ROW, own[0]), (1, shape[0])
-        return Pattern(a.name, how, plane, sizes, rows, columns[0], found.in_a, found.in_b, own=own)
+        return Pattern(a.name, how, plane, sizes, rows, columns[0], result.in_a, result.in_b, own=own)
     deep = len(own) > 2
     return Pattern(
         a.name,
@@ -162,12 +162,12 @@ def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made
         (shape[0], shape[1]),
         columns[0],
         columns[1],
-        found.in_a,
-        found.in_b,
+        result.in_a,
+        result.in_b,
         prod(shape[2:]),
         len(own),
-        inner_fibers(columns, found.in_a) if deep else None,
-        inner_fibers(columns, found.in_b) if deep else None,
+        inner_fibers(columns, result.in_a) if deep else None,
+        inner_fibers(columns, result.in_b) if deep else None,
         own,
         shape[2:],
         np.stack(columns[2:]) if deep else None,
@@ -180,9 +180,9 @@ def inner_fibers(columns: Sequence[Index], held: Flags) -> Index:
     begun = np.zeros(int(np.count_nonzero(held)), dtype=np.int16)
     for prefix in range(2, len(columns)):
         begun += first(prefix)
-    found = np.zeros(held.size, dtype=np.int16)
-    found[held] = begun
-    return found
+    result = np.zeros(held.size, dtype=np.int16)
+    result[held] = begun
+    return result
 
 
 # What packed coordinates may take; one more bit tells the operands apart.

@@ -34,10 +34,10 @@ def _counted(keys: Index, number: int) -> Index:
 
     places = np.arange(keys.size, dtype=np.int32)
     ends = np.array([0, keys.size], dtype=np.int32)
-    found: Index = (
+    result: Index = (
         csr_array((places, keys.astype(np.int32, copy=False), ends), shape=(1, number)).tocsc().data
     )
-    return found
+    return result
 
 
 Ints = NDArray[np.int64]
@@ -209,19 +209,19 @@ class TileCounts:
     tiles: int
 
     @cached_property
-    def _held(self) -> Ints:
+    def _points_by_operand(self) -> Ints:
         """Per tile, its points by who holds them: A alone, B alone, both."""
-        return held_by(self.pattern, self.ids, self.tiles)
+        return points_by_operand(self.pattern, self.ids, self.tiles)
 
     @cached_property
     def nnz_a(self) -> Ints:
-        found: Ints = self._held[:, 1] + self._held[:, 3]
-        return found
+        result: Ints = self._points_by_operand[:, 1] + self._points_by_operand[:, 3]
+        return result
 
     @cached_property
     def nnz_b(self) -> Ints:
-        found: Ints = self._held[:, 2] + self._held[:, 3]
-        return found
+        result: Ints = self._points_by_operand[:, 2] + self._points_by_operand[:, 3]
+        return result
 
     @cached_property
     def union(self) -> Ints:
@@ -231,7 +231,7 @@ class TileCounts:
     @cached_property
     def both(self) -> Ints:
         """Places that A and B hold."""
-        return self._held[:, 3]
+        return self._points_by_operand[:, 3]
 
     @cached_property
     def rows_a(self) -> Ints:
@@ -250,15 +250,15 @@ class TileCounts:
         rows, ids = self.pattern.rows, self.ids
         if which is not None:
             rows, ids = rows[which], ids[which]
-        found, tiles = np.zeros(self.tiles, dtype=np.int64), self.tiles
+        result, tiles = np.zeros(self.tiles, dtype=np.int64), self.tiles
         # Few tiles a point are counted piece by piece: what is made on the way stays near.
         step = max(_PIECE, 4 * tiles)
         for at in range(0, rows.size, step):
             piece = slice(max(at - 1, 0), at + step)
             first = starts(rows[piece], ids[piece])
             first[: at - piece.start] = False
-            found += np.bincount(ids[piece][first], minlength=tiles)
-        return found
+            result += np.bincount(ids[piece][first], minlength=tiles)
+        return result
 
     @cached_property
     def inner_a(self) -> Ints:
@@ -275,13 +275,13 @@ class TileCounts:
         return np.bincount(self.ids, weights=begun, minlength=self.tiles).astype(np.int64)
 
 
-def held_by(pattern: Pattern, ids: Index, tiles: int, points: slice = slice(None)) -> Ints:
+def points_by_operand(pattern: Pattern, ids: Index, tiles: int, points: slice = slice(None)) -> Ints:
     """Tiles x 4: of each tile, how many points are held by A alone (1), by B alone (2), by both (3).
 
     `ids`: the tiles of these `points`.
     """
     in_a, in_b = pattern.in_a[points].view(np.uint8), pattern.in_b[points].view(np.uint8)
-    found = np.zeros(4 * tiles, dtype=np.int64)
+    result = np.zeros(4 * tiles, dtype=np.int64)
     # One count of tile and holder together: masks of random points cost several times as much.
     kind = np.int64 if tiles >= 1 << 29 else ids.dtype
     step = max(_PIECE, 16 * tiles)
@@ -290,8 +290,8 @@ def held_by(pattern: Pattern, ids: Index, tiles: int, points: slice = slice(None
         key = ids[piece].astype(kind) * 4
         key += in_a[piece]
         key += in_b[piece] * np.uint8(2)
-        found += np.bincount(key, minlength=4 * tiles)
-    return found.reshape(-1, 4)
+        result += np.bincount(key, minlength=4 * tiles)
+    return result.reshape(-1, 4)
 
 
 def starts(rows: Index, ids: Index) -> Flags:

@@ -139,9 +139,9 @@ class _Scanned:
 
 
 def _scan(machine: BlockMachine, name: str, refs: Stream, level: FiberLevel) -> _Scanned:
-    found = _Scanned(machine.port(), machine.port())
-    machine.add(f"scanner of {name}", scanner(refs, found.crd, found.ref, level))
-    return found
+    result = _Scanned(machine.port(), machine.port())
+    machine.add(f"scanner of {name}", scanner(refs, result.crd, result.ref, level))
+    return result
 
 
 def _root(machine: BlockMachine) -> Port:

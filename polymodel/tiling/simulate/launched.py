@@ -43,8 +43,8 @@ def chosen(launched: Ints, most: object, seed: object) -> list[int]:
     if faults:
         raise SpecError(faults)
     if launched.size <= many:
-        found: list[int] = launched.tolist()
-        return found
+        result: list[int] = launched.tolist()
+        return result
     drawn: list[int] = np.sort(np.random.default_rng(start).choice(launched, many, replace=False)).tolist()
     return drawn
 

@@ -131,8 +131,8 @@ class _Fibers:
             return np.array([self.none])
         sums = np.cumsum(self.entries + 1)
         late = np.maximum(self.first + self.entries, self.after + self.tail) - sums
-        found: Ints = sums + np.maximum.accumulate(np.maximum(late, self.before))
-        return found
+        result: Ints = sums + np.maximum.accumulate(np.maximum(late, self.before))
+        return result
 
 
 @dataclass(frozen=True, eq=False)

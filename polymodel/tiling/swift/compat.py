@@ -93,10 +93,10 @@ RUN_CYCLES: Mapping[tuple[Op, str], Bars] = MappingProxyType(
 
 def reading(bars: Mapping[tuple[Op, str], Bars], matrix: str, op: Op, tiler: str) -> float | None:
     """A chart's bar; None if the chart has none for it, or none that can be read."""
-    found = bars.get((op, tiler))
-    if found is None or matrix not in MATRICES:
+    result = bars.get((op, tiler))
+    if result is None or matrix not in MATRICES:
         return None
-    return found[MATRICES.index(matrix)]
+    return result[MATRICES.index(matrix)]
 
 
 Make = Callable[[Pattern, Op, Fit], Cut]

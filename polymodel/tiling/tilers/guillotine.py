@@ -54,7 +54,7 @@ def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> 
     table, lines = _searched(pattern, op, fit, grid, "one")
     rects = table.rectangles()
     rows, cols = lines
-    found = Rects(
+    result = Rects(
         rows[rects[:, 0]],
         cols[rects[:, 2]],
         rows[rects[:, 1]] - rows[rects[:, 0]],
@@ -64,7 +64,7 @@ def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> 
     over = np.searchsorted(cols, pattern.cols, "right") - 1
     ids = _painted(rows.size, cols.size, rects)[down, over]
     note = f"optimum of guillotine cuts on {rows.size - 1} x {cols.size - 1} cells"
-    return ordered(found, ids, "guillotine", (note,))
+    return ordered(result, ids, "guillotine", (note,))
 
 
 def min_nonskipped(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> int:
@@ -84,8 +84,8 @@ def _painted(rows: int, cols: int, rects: Ints) -> Index:
     number = np.arange(rects.shape[0])
     for row, col, sign in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
         np.add.at(corners, (row, col), sign * number)
-    found: Index = corners.cumsum(axis=0).cumsum(axis=1).astype(np.int32)
-    return found
+    result: Index = corners.cumsum(axis=0).cumsum(axis=1).astype(np.int32)
+    return result
 
 
 def _searched(
@@ -96,10 +96,10 @@ def _searched(
     measured = RectangleFits.of(pattern, op, fit, lines)
 
     def of_height(height: int) -> tuple[Flags, Flags]:
-        found = measured.of_height(height)
+        result = measured.of_height(height)
         if height == 1:
-            _check_cells(pattern, op, fit, lines, found[0])
-        return found
+            _check_cells(pattern, op, fit, lines, result[0])
+        return result
 
     rows, cols = (x.size - 1 for x in lines)
     least = lower_bound(pattern, op, fit) if type(fit) is Elements else 0
@@ -176,18 +176,18 @@ class RectangleFits:
             np.searchsorted(rows, pattern.rows, side="right") - 1,
             np.searchsorted(cols, pattern.cols, side="right") - 1,
         )
-        found = cls(pattern, op, fit, lines, cells, first, last, {})
-        sums = found.sums
-        sums["nnz_a"], sums["nnz_b"] = found._entries(pattern.in_a), found._entries(pattern.in_b)
+        result = cls(pattern, op, fit, lines, cells, first, last, {})
+        sums = result.sums
+        sums["nnz_a"], sums["nnz_b"] = result._entries(pattern.in_a), result._entries(pattern.in_b)
         if summed(fit) and type(fit) is not Elements:
-            sums["rows_a"], sums["rows_b"] = found._rows(pattern.in_a), found._rows(pattern.in_b)
+            sums["rows_a"], sums["rows_b"] = result._rows(pattern.in_a), result._rows(pattern.in_b)
             sums["inner_a"], sums["inner_b"] = (
-                found._entries(pattern.inner_a),
-                found._entries(pattern.inner_b),
+                result._entries(pattern.inner_a),
+                result._entries(pattern.inner_b),
             )
         elif not summed(fit):
-            found._check_effort()
-        return found
+            result._check_effort()
+        return result
 
     def _entries(self, weights: Index | None) -> Index:
         """Sums of the points' weights above each line, between each pair of column lines."""
@@ -198,12 +198,12 @@ class RectangleFits:
         cell = self.cells[0] * (cols - 1) + self.cells[1]
         held = np.bincount(cell, weights=weights, minlength=(rows - 1) * (cols - 1))
         upto[1:, 1:] = held.reshape(rows - 1, cols - 1).astype(np.int64).cumsum(axis=0).cumsum(axis=1)
-        return self._between(upto[:, self.last], upto[:, self.first])
+        return self._differences(upto[:, self.last], upto[:, self.first])
 
-    def _between(self, last: Ints, first: Ints) -> Index:
+    def _differences(self, last: Ints, first: Ints) -> Index:
         """Differences of sums; short where sums of sums stay short too."""
-        found: Index = (last - first).astype(np.int32 if self.pattern.points < 2**24 else np.int64)
-        return found
+        result: Index = (last - first).astype(np.int32 if self.pattern.points < 2**24 else np.int64)
+        return result
 
     def _rows(self, which: Flags) -> Index:
         """Nonempty rows above each line, between each pair of column lines.
@@ -222,7 +222,7 @@ class RectangleFits:
         # [line, cell, c]: entries of cells with a predecessor before c, above the line; then over cells.
         upto = np.zeros((rows, cols, cols), dtype=np.int64)
         upto[1:, 1:] = held.cumsum(axis=0).cumsum(axis=2).cumsum(axis=1)
-        return self._between(upto[:, self.last, self.first], upto[:, self.first, self.first])
+        return self._differences(upto[:, self.last, self.first], upto[:, self.first, self.first])
 
     def of_height(self, height: int) -> tuple[Flags, Flags]:
         """For rectangles of `height` cells, [row, pair]: what fits, what has a result."""
@@ -233,7 +233,7 @@ class RectangleFits:
             none = np.zeros(1, dtype=np.int64)
             load = self.fit.loads(known_counts(self.pattern, figures), Rects(none, none, *sides), self.op)
         else:
-            load = self._asked(height)
+            load = self._loads_of_height(height)
         a, b = figures["nnz_a"] > 0, figures["nnz_b"] > 0
         useful = a | b if self.op == "add" else a & b
         return load <= self.fit.capacity, useful
@@ -248,7 +248,7 @@ class RectangleFits:
                 f"{what}; this fit is asked about up to {most:,}", "pass a coarser grid, or few points"
             )
 
-    def _asked(self, height: int) -> Ints:
+    def _loads_of_height(self, height: int) -> Ints:
         """Loads of all rectangles of a height: of each, the points are listed."""
         rows, cols = self.lines
         places, pairs = rows.size - height, self.first.size
@@ -272,8 +272,8 @@ class RectangleFits:
             np.tile(cols[self.last] - cols[self.first], places),
         )
         counts = TileCounts(self.pattern.taken(who[order]), at[order], places * pairs)
-        found: Ints = self.fit.loads(counts, rects, self.op).reshape(places, pairs)
-        return found
+        result: Ints = self.fit.loads(counts, rects, self.op).reshape(places, pairs)
+        return result
 
 
 Numbers = NDArray[Any]  # uint8 or uint16
@@ -310,22 +310,22 @@ class Optima:
 
     def rectangles(self) -> Ints:
         """First row, row after the last, first column and column after the last (cells) of the tiles."""
-        found: list[Ints] = []
+        result: list[Ints] = []
         open_ = np.array([[0, self.rows, 0, self.cols]], dtype=np.int64)
         while open_.size:
             r, end, c, last = open_.T
             done = self.fits[end - r, r, self._pair(c, last)]
-            found.append(open_[done])
+            result.append(open_[done])
             open_ = open_[~done]
             if open_.size:
                 open_ = self._halves(open_)
-        return np.concatenate(found)
+        return np.concatenate(result)
 
     def _pair(self, first: Ints, last: Ints) -> Ints:
         """The number of a pair; below 0 where it is none."""
         width = last - first
-        found: Ints = (width - 1) * self.cols - (width - 1) * (width - 2) // 2 + first
-        return found
+        result: Ints = (width - 1) * self.cols - (width - 1) * (width - 2) // 2 + first
+        return result
 
     def _halves(self, open_: Ints) -> Ints:
         """Both parts of each rectangle under the first cut that reaches its optimum."""
@@ -362,9 +362,9 @@ def optima(
             results[height, : rows - height + 1] = useful
     # A part has no larger optimum than the whole, so that short numbers are enough if they are for the whole.
     if least < _NEVER[np.uint8]:
-        found = _filled(fits, results, cols, np.uint8)
-        if found.whole < _NEVER[np.uint8]:
-            return found
+        result = _filled(fits, results, cols, np.uint8)
+        if result.whole < _NEVER[np.uint8]:
+            return result
     return _filled(fits, results, cols, np.uint16)
 
 

@@ -61,8 +61,8 @@ class Lines:
         return np.append(self.keys, self.panels * self.size)
 
     def panel(self, lines: Ints) -> Ints:
-        found: Ints = self.keys[lines] // self.size
-        return found
+        result: Ints = self.keys[lines] // self.size
+        return result
 
     @cached_property
     def panel_of(self) -> Ints:
@@ -70,15 +70,15 @@ class Lines:
         return np.repeat(np.arange(self.panels), np.diff(np.append(self.firsts, self.number)))
 
     def begin(self, lines: Ints) -> Ints:
-        found: Ints = self.keys[lines] % self.size
-        return found
+        result: Ints = self.keys[lines] % self.size
+        return result
 
     def length(self, first: Ints, last: Ints) -> Ints:
         """Extent of the lines from `first` up to, without, `last` (of one panel, or its end)."""
-        found: Ints = self._ends[last] - self.keys[first]
+        result: Ints = self._ends[last] - self.keys[first]
         if self.widths is not None:
-            found = np.minimum(found, self.widths[self.panel(first)] - self.begin(first))
-        return found
+            result = np.minimum(result, self.widths[self.panel(first)] - self.begin(first))
+        return result
 
 
 def lines_of(
@@ -205,24 +205,24 @@ def sums_of(
 
 def up_to(values: Index | Flags) -> Ints:
     """Sums of the values before each, and of all."""
-    found = np.zeros(values.size + 1, dtype=np.int64)
-    np.cumsum(values, out=found[1:])
-    return found
+    result = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(values, out=result[1:])
+    return result
 
 
 def up_to_places(values: Index | Flags, order: Index | None, places: Ints) -> Ints:
     """Sums of the values, or of those that `order` takes, before each of the ascending `places`."""
-    found = np.zeros(places.size, dtype=np.int64)
+    result = np.zeros(places.size, dtype=np.int64)
     total, done = 0, int(np.searchsorted(places, 0, side="right"))
     # Piece by piece: the sums of all values would be many times as large as those that are wanted.
     for at in range(0, (values if order is None else order).size, _PIECE):
         piece = slice(at, at + _PIECE)
         sums = np.cumsum(values[piece if order is None else order[piece]], dtype=np.int64)
         upto = int(np.searchsorted(places, at + sums.size, side="right"))
-        found[done:upto] = sums[places[done:upto] - (at + 1)]
-        found[done:upto] += total
+        result[done:upto] = sums[places[done:upto] - (at + 1)]
+        result[done:upto] += total
         total, done = total + int(sums[-1]), upto
-    return found
+    return result
 
 
 class Told(Protocol):
@@ -267,9 +267,9 @@ def _reached(held: Ints, room: int) -> Ints:
     # of a search.
     table = np.repeat(np.arange(last, dtype=np.int32), np.diff(held))
     known = int(np.searchsorted(held[:-1], total - room))
-    found = np.full(last, last, dtype=np.int64)
-    found[:known] = table[held[:known] + room]
-    return found
+    result = np.full(last, last, dtype=np.int64)
+    result[:known] = table[held[:known] + room]
+    return result
 
 
 def _least(found: Ints, each: list[Ints]) -> Ints:
@@ -297,19 +297,19 @@ def _within_words(sums: StripSums, op: Op, fit: Words) -> Ints | None:
             (sums.nnz_b, sums.rows_b, sums.inner_b),
         )
     ]
-    found = _least(lines.stop, each)
+    result = _least(lines.stop, each)
     if op == "multiply":
-        return found
+        return result
     height = np.diff(lines.keys, append=lines.panels * lines.size)
     wide, inner = sums.across * pattern.depth, sums.inner_a + sums.inner_b
     held_by = [entries]
     if int(wide.min(initial=0)) <= room:  # else the places of one line are too many already
         held_by.append(up_to(height * wide[lines.panel_of]))
-    output = np.zeros_like(found)
+    output = np.zeros_like(result)
     for held in held_by:
         for filled in (rows, up_to(height)):
             output = np.maximum(output, _reached(held + filled + inner, room))
-    return np.minimum(found, output)
+    return np.minimum(result, output)
 
 
 def chain(ends: Ints, firsts: Ints) -> Ints:

@@ -259,7 +259,7 @@ class _Judge:
         elif known is not None:
             both = _united(known[:, head], known[:, last], self.chain.across, rects)
             least, most = (
-                fit.loads(_told(self.blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
+                fit.loads(_counts(self.blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
             )
             good = most <= fit.capacity
             unsure = np.nonzero((least <= fit.capacity) & ~good)[0]
@@ -302,6 +302,6 @@ def _united(one: Ints, two: Ints, across: bool, rects: Rects) -> Ints:
     return both
 
 
-def _told(pattern: Pattern, figures: Ints, rows: slice) -> TileCounts:
+def _counts(pattern: Pattern, figures: Ints, rows: slice) -> TileCounts:
     names = (*_SURE, "rows_a", "rows_b")
     return known_counts(pattern, dict(zip(names, [*figures[:4], *figures[rows]], strict=True)))

@@ -189,13 +189,13 @@ class _Trial:
         pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
         plain = costs(pattern, cut, op, fit, launch)
         joined = merged(pattern, op, fit, cut, plain.counts) if mergeable else cut
-        changed, found = joined.tiles < cut.tiles, {}
+        changed, result = joined.tiles < cut.tiles, {}
         if op == "multiply" or not changed:
-            found[""] = self._judged(TilerChoice(name, plain))
+            result[""] = self._judged(TilerChoice(name, plain))
         if changed:
             form = "+fixpoint"
-            found[form] = self._judged(TilerChoice(name + form, costs(pattern, joined, op, fit, launch)))
-        return found
+            result[form] = self._judged(TilerChoice(name + form, costs(pattern, joined, op, fit, launch)))
+        return result
 
     def _add(self, entry: TilerChoice) -> None:
         self.figures.append((self._judged(entry), entry.name))
@@ -269,8 +269,8 @@ def _without_empty(task: TilerTask) -> TilerChoice | None:
         row, col, np.minimum(height, pattern.shape[0] - row), np.minimum(width, pattern.shape[1] - col)
     )
     cut = Cut(rects, ids.astype(np.int32), "simple")
-    found = costs(pattern, cut, task.op, task.fit, task.launch)
-    return TilerChoice("simple", found, down * across - filled.size)
+    result = costs(pattern, cut, task.op, task.fit, task.launch)
+    return TilerChoice("simple", result, down * across - filled.size)
 
 
 __all__ = ["NAMES", "Grid", "Objective", "cut"]

@@ -86,24 +86,24 @@ def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
 
 def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]:
     """Tiles for numbers of panels: the coarse ones until they get worse three times, then those between."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     best, worse = 0, 0
     for number in numbers:
-        found[number] = tiles(number)
-        if not best or found[number] < found[best]:
+        result[number] = tiles(number)
+        if not best or result[number] < result[best]:
             best, worse = number, 0
         else:
             worse += 1
             if worse == _FINE:
                 break
-    tried = sorted(found)
+    tried = sorted(result)
     at = tried.index(best)
     below, above = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
     step = max((above - below) // (2 * _FINE), 1)
     for number in range(below + step, above, step):
-        if number not in found:
-            found[number] = tiles(number)
-    return found
+        if number not in result:
+            result[number] = tiles(number)
+    return result
 
 
 def _made(pattern: Pattern, by_columns: bool, fit: Fit, number: int) -> StripPanels:
@@ -236,14 +236,14 @@ def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:
 def _strips(upto: list[Index], first: Ints, last: Ints, fit: Fit, op: Op, capacity: int) -> Ints:
     """Strips that each run needs."""
     each = max(_CHUNK // upto[0].shape[1], 1)
-    found = np.zeros(first.size, dtype=np.int64)
+    result = np.zeros(first.size, dtype=np.int64)
     for at in range(0, first.size, each):
         piece = slice(at, at + each)
         held = [u[last[piece]] - u[first[piece]] for u in upto]
         if type(fit) is not Elements:
             held = _with_rows(held, op)
-        found[piece] = _greedy(held, capacity)
-    return found
+        result[piece] = _greedy(held, capacity)
+    return result
 
 
 def _with_rows(held: list[Index], op: Op) -> list[Index]:
@@ -266,7 +266,7 @@ def _greedy(held: list[Index], capacity: int) -> Ints:
     kind = np.int32 if runs * most < 2**31 else np.int64
     shift = (np.arange(runs) * most).astype(kind)
     flat = [(h + shift[:, None]).ravel() for h in held]
-    found, active = np.zeros(runs, dtype=np.int64), np.arange(runs)
+    result, active = np.zeros(runs, dtype=np.int64), np.arange(runs)
     at = np.zeros(runs, dtype=np.int64)
     while active.size:
         row = active * width
@@ -281,11 +281,11 @@ def _greedy(held: list[Index], capacity: int) -> Ints:
         for sums in flat:
             over = sums[here[heavy] + 1] - sums[here[heavy]]
             tiles[heavy] = np.maximum(tiles[heavy], -(-over // capacity))
-        found[active] += tiles
+        result[active] += tiles
         at = end - row + heavy
         going = at < width - 1
         active, at = active[going], at[going]
-    return found
+    return result
 
 
 def _shortest(first: Ints, last: Ints, strips: Ints) -> Ints:

@@ -149,8 +149,8 @@ class StripPanels:
         panel, begin = self.lines.panel(first), self.lines.begin(first)
         if self.origin is not None:
             begin = begin + self.origin[panel]
-        found = Rects(begin, self.start[panel], self.lines.length(first, last), self.across[panel])
-        return found.transposed() if self.by_columns else found
+        result = Rects(begin, self.start[panel], self.lines.length(first, last), self.across[panel])
+        return result.transposed() if self.by_columns else result
 
     def additive(self, fit: Fit) -> bool:
         """Whether strips' loads follow from sums over lines: rows are counted once in strips of rows."""
@@ -159,7 +159,7 @@ class StripPanels:
         few = self.lines.number <= 4 * self.pattern.points + _EVERY
         return few and line_sums(self.pattern, fit, int(self.by_columns), self.single)
 
-    def told(self, op: Op, fit: Fit) -> Told:
+    def load_sums(self, op: Op, fit: Fit) -> Told:
         """The sums that tell what strips hold."""
         if not isinstance(fit, Stored):
             return self.sums
@@ -260,7 +260,7 @@ def _strips(panels: StripPanels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
     """First line and line after the last of each strip; those of one line that does not fit are marked."""
     lines = panels.lines
     if panels.additive(fit):
-        ends = following(panels.told(op, fit), op, fit)
+        ends = following(panels.load_sums(op, fit), op, fit)
         alone = np.arange(1, lines.number + 1)
         first = chain(np.maximum(ends, alone), lines.firsts)
         return first, np.append(first[1:], lines.number), ends[first] < alone[first]
@@ -279,15 +279,15 @@ def _in_step(panels: StripPanels, op: Op, fit: Fit) -> Ints:
     lines = panels.lines
     begins = _parts(panels, op, fit)
     stops = np.append(begins[1:], lines.number)
-    found = [begins]
+    result = [begins]
     guess = np.ones(begins.size, dtype=np.int64)
     while begins.size:
         ends = _longest(panels, op, fit, begins, stops, guess)
         going = ends < stops
         guess = np.maximum(ends - begins, 1)[going]
         begins, stops = ends[going], stops[going]
-        found.append(begins)
-    return np.sort(np.concatenate(found))
+        result.append(begins)
+    return np.sort(np.concatenate(result))
 
 
 def _parts(panels: StripPanels, op: Op, fit: Fit) -> Ints:
@@ -413,8 +413,8 @@ class StoredSums:
                 # One line is one coordinate outermost; otherwise the format does not ask.
                 coords[0] = (coords[-1] > 0).astype(np.int64) if self.single else coords[1]
             most = np.maximum(most, self._bits(shape, coords))
-        found: Ints = np.where(filled, most, 0)
-        return found
+        result: Ints = np.where(filled, most, 0)
+        return result
 
     def _bits(self, shape: tuple[Ints, ...], coords: list[Ints]) -> Ints:
         sides = shape
@@ -423,10 +423,10 @@ class StoredSums:
             sides = tuple(s.astype(object) for s in shape)  # bits may not fit in 64
         one = np.ones_like(coords[0])
         levels = RankLevels(self.ranks, sides, (one, *coords[:-1]), tuple(coords), "exact")
-        found: Ints = np.broadcast_to(
+        result: Ints = np.broadcast_to(
             np.minimum(self.format.bits(levels).total, MOST_BITS), one.shape
         ).astype(np.int64)
-        return found
+        return result
 
 
 def _present(columns: list[Index], which: Flags, at: Ints) -> tuple[Ints, ...]:
@@ -437,11 +437,11 @@ def _present(columns: list[Index], which: Flags, at: Ints) -> tuple[Ints, ...]:
     kept = np.flatnonzero(which)
     new = np.zeros(kept.size, dtype=np.bool_)
     new[:1] = True
-    found = []
+    result = []
     for column in columns:
         mine = column[kept]
         new[1:] |= mine[1:] != mine[:-1]
         begun = np.zeros(which.size, dtype=np.bool_)
         begun[kept[new]] = True
-        found.append(up_to(begun)[at])
-    return tuple(found)
+        result.append(up_to(begun)[at])
+    return tuple(result)

@@ -127,7 +127,7 @@ class _Tree:
         done: list[_Tiles] = []
         left: list[_Tiles] = []
         while tiles.rects.tiles:
-            least, most = self._between(grid, tiles.rects)
+            least, most = self._load_bounds(grid, tiles.rects)
             good, full = most <= self.fit.capacity, least > self.fit.capacity
             done.append(tiles.taken(good))
             left.append(tiles.taken(~good & ~full))
@@ -145,9 +145,9 @@ class _Tree:
             return finished, ids
         return self.by_points([finished], unfinished, ids)
 
-    def _between(self, grid: DyadicGrid, rects: Rects) -> tuple[Ints, Ints]:
+    def _load_bounds(self, grid: DyadicGrid, rects: Rects) -> tuple[Ints, Ints]:
         """The least and the most that rectangles of a grid may load, from their entries alone."""
-        held = grid.held(rects)
+        held = grid.entries(rects)
         if type(self.fit) is Elements:
             exact = np.maximum.reduce(held)
             return exact, exact
@@ -180,7 +180,7 @@ class _Tree:
             full = self._full(points, at, tiles.rects)
             if not full.all():
                 number = np.where(full, -1, known + np.cumsum(~full) - 1).astype(np.int32)
-                points, at, where = _kept(points, at, where, ids, number)
+                points, at, where = _unfinished(points, at, where, ids, number)
                 done.append(tiles.taken(~full))
                 known += done[-1].rects.tiles
                 tiles = tiles.taken(full)
@@ -262,7 +262,7 @@ class _Split:
             ids[piece] = self.numbers[place]
 
 
-def _kept(
+def _unfinished(
     points: Pattern, at: Index, where: Index | None, ids: Index, number: Index
 ) -> tuple[Pattern, Index, Index]:
     """Notes the final tiles of points whose tile is finished (`number` is not -1), and leaves them out."""

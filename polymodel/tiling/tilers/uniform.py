@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.tiling.fits.fit import Fit, Op, check_empty, check_single
-from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, held_by
+from polymodel.tiling.plane.pattern import (
+    Cut,
+    Flags,
+    Index,
+    Ints,
+    Pattern,
+    Rects,
+    TileCounts,
+    points_by_operand,
+)
 
 # Counts of tiles that come of halving, with no work per point and level.
 #
@@ -67,10 +76,10 @@ def _below(held: Index, at: Ints) -> Ints:
 def _some_columns(pattern: Pattern, target: int) -> Index:
     """Columns of the points, or of enough of them to tell where most are, ascending."""
     most = _SAMPLE * target
-    found = pattern.cols
-    if found.size > most:
-        found = found[np.random.default_rng(0).integers(0, found.size, most)]
-    return np.sort(found)
+    result = pattern.cols
+    if result.size > most:
+        result = result[np.random.default_rng(0).integers(0, result.size, most)]
+    return np.sort(result)
 
 
 def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int]:
@@ -126,17 +135,17 @@ class DyadicGrid:
 
     def aligned(self, rects: Rects) -> Flags:
         """Which rectangles have all their sides on edges of the grid."""
-        found = np.ones(rects.tiles, dtype=np.bool_)
+        result = np.ones(rects.tiles, dtype=np.bool_)
         for at, grid in (
             (rects.row, self.rows),
             (rects.row + rects.height, self.rows),
             (rects.col, self.cols),
             (rects.col + rects.width, self.cols),
         ):
-            found &= grid[np.searchsorted(grid, at)] == at
-        return found
+            result &= grid[np.searchsorted(grid, at)] == at
+        return result
 
-    def held(self, rects: Rects) -> tuple[Ints, ...]:
+    def entries(self, rects: Rects) -> tuple[Ints, ...]:
         """Entries in rectangles of the grid, from each array of sums."""
         top, left, bottom, right = self._corners(rects)
         return tuple(
@@ -193,7 +202,7 @@ def _count(
     bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
     at = np.repeat(np.arange(last - first + 1, dtype=np.int32) * np.int32(across), np.diff(bounds)) + column
     places[piece] = at + np.int32(first * across)
-    only_a, only_b, both = held_by(pattern, at, (last - first + 1) * across, piece).T[1:]
+    only_a, only_b, both = points_by_operand(pattern, at, (last - first + 1) * across, piece).T[1:]
     counted = (only_a + only_b + 2 * both,) if len(sums) == 1 else (only_a + both, only_b + both)
     for table, held in zip(sums, counted, strict=True):
         table[first + 1 : last + 2, 1:] += held.reshape(last - first + 1, -1)

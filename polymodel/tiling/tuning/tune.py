@@ -76,14 +76,14 @@ class Proposal:
         """The tiles. SpecError where an entry fits no tile."""
         rule = replace(fit, capacity=max(1, fit.capacity * self.parts // PARTS))
         if self.family in _WHOLE:
-            found = _WHOLE[self.family](pattern, op, rule)
+            result = _WHOLE[self.family](pattern, op, rule)
         else:
             by_columns = self.family == "columns"
             edges = edges_of(pattern, self.panels, by_columns)
-            found = in_panels(StripPanels.of(pattern, edges, by_columns, rule), op, rule, self.family)
+            result = in_panels(StripPanels.of(pattern, edges, by_columns, rule), op, rule, self.family)
         if self.merge:
-            found = merged(pattern, op, fit, found)
-        return replace(found, tiler=self.name)
+            result = merged(pattern, op, fit, result)
+        return replace(result, tiler=self.name)
 
 
 def most_panels(pattern: Pattern, family: Family) -> int:
@@ -252,8 +252,8 @@ class _Loop:
                 break
             self._step(*idea)
         assert self.best is not None  # the seeds were tried: a fault of theirs was raised
-        chosen, _, found = self.best
-        return Tuned(tuple(self.steps), chosen, found, self.objective, self.bound, self.bound_cycles, ended)
+        chosen, _, result = self.best
+        return Tuned(tuple(self.steps), chosen, result, self.objective, self.bound, self.bound_cycles, ended)
 
     def _ended(self) -> str:
         """Why the loop ends here, empty if it goes on."""
@@ -274,10 +274,10 @@ class _Loop:
 
     def _step(self, proposal: Proposal, why: str) -> None:
         started = self.clock()
-        found, figure = self._asked(proposal)
+        found, figure = self._tried(proposal)
         seconds = self.clock() - started
         self.spent += seconds
-        self.search.told(proposal, figure)
+        self.search.record(proposal, figure)
         known = self.best[1] if self.best else None
         improved = figure is not None and (known is None or figure < known)
         self.idle = 0 if improved else self.idle + 1
@@ -295,7 +295,7 @@ class _Loop:
         if improved and found is not None:
             self.best = step, figure, found
 
-    def _asked(self, proposal: Proposal) -> tuple[CutCosts | None, Figure]:
+    def _tried(self, proposal: Proposal) -> tuple[CutCosts | None, Figure]:
         """Costs and figure of a proposal; none where it cuts for less than an entry, or its tiler refuses."""
         try:
             cut = proposal.cut(self.pattern, self.op, self.fit)
@@ -307,8 +307,8 @@ class _Loop:
             if proposal in dict(SEEDS):
                 raise
             return None, None
-        found = costs(self.pattern, cut, self.op, self.fit, self.launch)
-        return found, figure_of(found, self.objective)
+        result = costs(self.pattern, cut, self.op, self.fit, self.launch)
+        return result, figure_of(result, self.objective)
 
 
 # The objective first, then what decides between equals: kernels, tiles. None: some entry did not fit.
@@ -331,7 +331,7 @@ class TuningSearch:
     pattern: Pattern
     figures: dict[Proposal, Figure] = field(default_factory=dict)
 
-    def told(self, proposal: Proposal, figure: Figure) -> None:
+    def record(self, proposal: Proposal, figure: Figure) -> None:
         """What the model says of a proposal."""
         self.figures[proposal] = figure
 

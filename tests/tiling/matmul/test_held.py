@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.tiling.matmul.dynamic import GROWS, Dynamic, Grow, dynamic
-from polymodel.tiling.matmul.held import TileRows, held, worked
+from polymodel.tiling.matmul.held import TileRows, tile_rows, worked
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
 from tests.tiling.matmul.drawn import factors, tensors
@@ -30,7 +30,7 @@ def test_dynamic_tiles_are_what_lies_there(
     a, b = operands
     found = dynamic(product_of(*tensors(a, b)), buffers, stationary, grow)  # type: ignore[arg-type]  # one of two
     assert found is not None
-    tiles = held(found)
+    tiles = tile_rows(found)
     for side, dense, room in zip(tiles[:2], (a, b), buffers[:2], strict=True):
         for part, nnz, many in zip(parts(side, dense), side.nnz, side.words, strict=True):
             assert nnz == part.sum()
@@ -63,7 +63,7 @@ def check_work(found: Dynamic, a: np.ndarray, b: np.ndarray) -> None:
 @given(factors(8), st.integers(7, 60))
 def test_panels_are_what_lies_there(operands: tuple[np.ndarray, np.ndarray], room: int) -> None:
     a, b = operands
-    sides = held(panels_of(product_of(*tensors(a, b)), room, room))
+    sides = tile_rows(panels_of(product_of(*tensors(a, b)), room, room))
     for side, dense in zip((sides[0], sides[2]), (a, a @ b > 0), strict=True):
         for part, nnz, many in zip(parts(side, dense), side.nnz, side.words, strict=True):
             assert (nnz, many) == (part.sum(), words(points(part)))
