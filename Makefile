@@ -4,6 +4,8 @@ VENV  := .venv
 PY    := $(VENV)/bin/python
 READY := $(VENV)/.ready
 JOBS  ?= 2
+# One more than processors: tests that wait for other processes leave theirs to the others.
+WORKERS ?= 3
 OUT   ?= out/demo
 # A launcher may exist without a Python behind it, so each candidate is tried, not just looked up.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
@@ -30,7 +32,7 @@ demo: $(READY)
 
 test: $(READY)
 	+@$(MAKE) --no-print-directory -j $(JOBS) lint types browser
-	$(PY) -m pytest -n $(JOBS) --dist loadfile
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile
 
 test-slow: $(READY) editor
 	POLYMODEL_RANDOM=1 POLYMODEL_LONG=1 POLYMODEL_YAML_SERVER=$(SERVER) $(PY) -m pytest -n $(JOBS) -m "slow or hypothesis"

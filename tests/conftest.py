@@ -23,7 +23,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # be equal in relation to its size, and to zero exactly, unless the test says `abs=`.
 type(pytest.approx(1.0)).DEFAULT_ABSOLUTE_TOLERANCE = 0.0
 
-SHARE, LEAST = 10, 3  # `make test` draws a tenth of the examples, but no fewer than this
+SHARE, LEAST = 16, 3  # `make test` draws a sixteenth of the examples, but no fewer than this
 
 # Without deadlines: how long an example takes depends on what else the machine does.
 settings.register_profile("steady", derandomize=True, database=None, deadline=None)
