@@ -27,6 +27,111 @@ def masked(text: str) -> str:
     return _STEERING.sub("?", text)
 
 
+# The kinds of faults with their meanings. A program or a test tells faults apart by their codes, because
+# sentences may change. docs/reference/codes.md is made from this table.
+CODES = {
+    # Texts and files
+    "syntax-error": "a text breaks the grammar of its language: YAML, a template, an expression, tensor data",
+    "unreadable-file": "a file or folder is missing, or cannot be read as text",
+    "unwritable-file": "an output cannot be written",
+    "file-exists": "an output exists already and is kept",
+    "unknown-format": "neither the ending nor the content of a file tells a format that is known",
+    "foreign-file": "a file or key belongs to another tool",
+    "unsupported-version": "a file is of a version that this release does not read",
+    "damaged-file": "a stored file is not what was written to it",
+    "store-mismatch": "a store holds the state of another run",
+    "store-in-use": "another process works in the same store",
+    # Names, keys and choices
+    "unknown-name": "there is nothing of that name",
+    "undeclared-name": "nothing declares a name of an expression, as far as could be read",
+    "unknown-key": "a key, section, option or column that does not exist",
+    "unknown-choice": "a word that is none of the allowed ones",
+    "unused-variable": "a value is given to a variable that nothing uses",
+    "duplicate-name": "a name, key or entry is given twice",
+    "name-conflict": "a name is taken by something else",
+    "invalid-name": "a value cannot be a name",
+    # Values
+    "wrong-type": "a value is of another kind than the expected one",
+    "not-a-number": "a number is expected",
+    "not-an-integer": "an integer is expected",
+    "not-positive-integer": "a positive integer is expected",
+    "out-of-range": "a number lies outside its range",
+    "number-too-large": "a number exceeds what is computed with, 62 or 64 bits for counts",
+    "undefined-result": "arithmetic without a result, such as a division by zero",
+    "wrong-unit": "a unit is unknown, or of another dimension",
+    "not-affine": "an expression is not affine where it has to be",
+    "wrong-count": "a list, call or rank list has another number of entries than expected",
+    "shape-mismatch": "shapes or ranks of tensors do not fit together",
+    "inconsistent-values": "two values contradict each other",
+    "cyclic-definition": "definitions refer to each other",
+    # What is there
+    "missing-key": "a key is required",
+    "missing-section": "a section of the spec is required",
+    "missing-argument": "an argument or option is required",
+    "missing-value": "a size, a scalar, data or an attribute has no value",
+    "unbound-symbol": "a symbol has no value yet",
+    "conflicting-arguments": "arguments exclude each other",
+    "ineffective-argument": "an argument has no effect here",
+    "nothing-to-show": "an answer has nothing of what is asked of it",
+    # Workloads
+    "empty-space": "an iteration space is empty or unbounded",
+    "cyclic-cascade": "Einsums depend on each other",
+    "duplicate-producer": "several Einsums produce one tensor",
+    "order-violated": "something is used before it is produced",
+    "invalid-einsum": "an Einsum breaks the rules of its form",
+    "invalid-operator": "an operator cannot be defined or used in this way",
+    "invalid-recurrence": "what is carried from one iteration to the next is not well defined",
+    # Architectures
+    "missing-component": "the architecture lacks a component",
+    "invalid-component": "a component cannot have this attribute or do this",
+    "missing-energy": "no energy is given for an action",
+    "failed-energy-model": "an energy model fails or gives a wrong answer",
+    # Mappings
+    "invalid-structure": "the nodes of a mapping do not form a tree of its rules",
+    "unmapped-einsum": "an Einsum is not in the mapping",
+    "missing-storage": "a tensor has no storage where it needs one",
+    "misplaced-storage": "a storage node stands at a place where its component cannot hold it",
+    "invalid-loop": "a loop does not fit the Einsums or the component it stands at",
+    "invalid-tile-size": "a tile size is below 1, or exceeds the extent that it divides",
+    "over-fanout": "spatial loops need more instances than there are",
+    "over-capacity": "something does not fit a memory or a buffer",
+    "constraint-violated": "a rule of the architecture or of the spec forbids this mapping",
+    "illegal-dependence": "a mapping breaks a dependence between operations",
+    "unreduced-output": "partial sums are spread over instances that nothing adds up",
+    "contradictory-constraints": "constraints exclude each other",
+    "no-solution": "nothing satisfies all constraints and limits",
+    # Right inputs that are not covered
+    "too-large": "there are too many points, tiles, terms or combinations to go through",
+    "unsupported-pipeline": "a Pipeline in this place, or with these stages",
+    "unsupported-rounding": "transfers that are rounded up to whole actions",
+    "unsupported-inference": "Einsums whose executed operations are inferred from their consumers",
+    "unsupported-window": "windows: ranks that several rank variables index, and what overlaps",
+    "unsupported-reuse": "data that stay in a memory from one tile to the next, in part or under a policy",
+    "unsupported-instances": "instances that differ: in their tiles, in what they hold, or in when they work",
+    "unsupported-link": "links and tolls with costs, and how they are passed",
+    "unsupported-recurrence": "values that are carried from one iteration to the next",
+    "unsupported-copy": "copies of tensors",
+    "unsupported-space": "iteration spaces that are not boxes, and rank variables tied by bounds",
+    "unsupported-loop": "loops or tile sizes of this kind",
+    "unsupported-symbol": "symbols in this place",
+    "unsupported-memory": "memories with this attribute, or with storage arranged in this way",
+    "unsupported-einsum": "Einsums of this form, such as several outputs or accesses",
+    "unsupported-operation": "operators, terms or functions of this kind",
+    "unsupported-shape": "tensors with this number of ranks",
+    "unsupported-density": "densities or nonzeros that do not tell what is needed",
+    "unsupported-format": "formats that do not tell what is needed",
+    "unsupported-partitioning": "partitionings of TeAAL specs of this kind",
+    "unsupported-binding": "bindings of TeAAL specs of this kind",
+    "unsupported-constraint": "constraints of this kind",
+    "no-closed-form": "a count without a closed form",
+    "no-counterpart": "another tool has nothing that corresponds",
+    # Limits and packages
+    "time-limit": "the time limit is passed",
+    "memory-limit": "more memory is needed than the limit leaves",
+    "missing-package": "a package is missing, or is another one of that name",
+    "more-faults": "stands for further faults, which are not listed",
+}
+
 # Of a longer source line, a diagnostic shows the part around the fault.
 _WIDTH = 200
 
@@ -51,7 +156,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One fault: what is wrong, where, and how to mend it."""
+    """One fault: what is wrong, where, and how to mend it. `code` is one of `CODES`."""
 
     message: str
     remedy: str = ""
@@ -128,11 +233,23 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
     """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
     if not isinstance(target, (str, PathLike)):
         raise SpecError(
-            [Diagnostic(f"cannot write {target!r}: it is not a name of a file", "write e.g. 'out'")]
+            [
+                Diagnostic(
+                    f"cannot write {target!r}: it is not a name of a file",
+                    "write e.g. 'out'",
+                    code="unwritable-file",
+                )
+            ]
         )
     if "\0" in str(target):
         raise SpecError(
-            [Diagnostic(f"cannot write {target!r}: a name has no zero byte", "choose another name")]
+            [
+                Diagnostic(
+                    f"cannot write {target!r}: a name has no zero byte",
+                    "choose another name",
+                    code="unwritable-file",
+                )
+            ]
         )
     try:
         yield
@@ -142,20 +259,25 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
         # The file that is to take its place, or that there is no room for.
         named = target if ".new" in str(named) or error.errno in _FULL else named
         message = f"cannot write {named}: {error.strerror or error}"
-        raise SpecError([Diagnostic(message, remedy)]) from error
+        raise SpecError([Diagnostic(message, remedy, code="unwritable-file")]) from error
 
 
 class Refused(PolymodelError):
-    """The input is right, but this case is outside what can be answered exactly."""
+    """The input is right, but this case is outside what can be answered exactly. `code` is one of `CODES`."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    code = ""
+
+    def __init__(self, message: str, remedy: str = "", *, code: str = "") -> None:
         self.message = message
         self.remedy = remedy
+        self.code = code or self.code
         super().__init__(masked(message + (f"\n  remedy: {remedy}" if remedy else "")))
 
 
 class PackageFault(PolymodelError, ImportError):
     """A package that polymodel needs is missing, or is another one of that name."""
+
+    code = "missing-package"
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(f"{message}\n  remedy: {remedy}")
@@ -172,9 +294,13 @@ class InternalError(PolymodelError):
 class NotSeparable(Refused):
     """The closed-form engine does not cover this tensor or Einsum; the exact engine may."""
 
+    code = "no-closed-form"
+
 
 class LimitReached(PolymodelError):
     """A limit of time or memory ended the work. No Refused: nobody who tries another way may go on."""
+
+    code = ""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         self.message = message
@@ -185,6 +311,10 @@ class LimitReached(PolymodelError):
 class TimeUp(LimitReached):
     """The time limit is passed."""
 
+    code = "time-limit"
+
 
 class MemoryUp(LimitReached):
     """More memory is needed than the limit leaves."""
+
+    code = "memory-limit"

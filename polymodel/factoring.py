@@ -49,7 +49,8 @@ def divisors(size: int, most: int = MOST) -> tuple[int, ...]:
     """Every divisor, ascending. Refused for more than `most`."""
     count = divisor_count(size)
     if count > most:
-        raise Refused(f"{size} has {count:,} divisors, more than {most:,}", "give the sizes to look at")
+        message = f"{size} has {count:,} divisors, more than {most:,}"
+        raise Refused(message, "give the sizes to look at", code="too-large")
     charge(_EACH * count, f"listing the divisors of {size}")
     result = [1]
     for p, e in prime_factors(size).items():
@@ -97,9 +98,8 @@ def _part(n: int) -> int:
                 tick(f"factoring {n}", 128)
                 steps += 128
                 if steps > _STEPS:
-                    raise Refused(
-                        f"the prime factors of {n} are too large to find", "give the sizes to look at"
-                    )
+                    what = f"the prime factors of {n} are too large to find"
+                    raise Refused(what, "give the sizes to look at", code="too-large")
             power *= 2
         if d == n:  # several at once: one by one
             d = 1
@@ -108,4 +108,5 @@ def _part(n: int) -> int:
                 d = gcd(abs(x - saved), n)
         if d != n:
             return d
-    raise Refused(f"the prime factors of {n} are too large to find", "give the sizes to look at")
+    message = f"the prime factors of {n} are too large to find"
+    raise Refused(message, "give the sizes to look at", code="too-large")

@@ -361,7 +361,8 @@ def seconds_of(value: object, name: str = "time") -> float:
     if value is None:
         return inf
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise SpecError([Diagnostic(f"{name}={value!r} is not a time", "write seconds above 0, e.g. 30")])
+        message = f"{name}={value!r} is not a time"
+        raise SpecError([Diagnostic(message, "write seconds above 0, e.g. 30", code="wrong-type")])
     return float(value)
 
 
@@ -373,7 +374,8 @@ def bytes_of(value: object, name: str = "memory") -> float:
         head, unit = value.strip()[:-2].strip(), value.strip()[-2:].upper()
         if unit in _UNITS and head.replace(".", "", 1).isdecimal() and len(head) <= 18:
             return int(float(head) * _UNITS[unit])
-    raise SpecError([Diagnostic(f"{name}={value!r} is not an amount of memory", "write e.g. 500MB or 2GB")])
+    message = f"{name}={value!r} is not an amount of memory"
+    raise SpecError([Diagnostic(message, "write e.g. 500MB or 2GB", code="wrong-type")])
 
 
 def resident_bytes() -> int:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.errors import InternalError, PolymodelError
+from polymodel.errors import CODES, InternalError, PolymodelError
+
+CODES_PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "codes.md"
 
 
 def test_wrong_input_shows_the_callers_line_and_no_frames(
@@ -56,3 +58,14 @@ def test_a_bug_of_our_own_shows_all_frames() -> None:
     shown = "".join(bug.value._render_traceback_())
     assert "in inner" in shown
     assert "Traceback" in shown
+
+
+def test_the_page_of_codes_has_the_table() -> None:
+    """POLYMODEL_REGENERATE=1 writes the page anew."""
+    page = CODES_PAGE.read_text(encoding="utf-8")
+    head, mark, _ = page.partition("| code | what it means |\n|---|---|\n")
+    made = head + mark + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in CODES.items())
+    if os.environ.get("POLYMODEL_REGENERATE"):
+        CODES_PAGE.write_text(made, encoding="utf-8")
+    assert mark
+    assert page == made

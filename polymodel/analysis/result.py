@@ -409,6 +409,7 @@ def pipelines_of(problem: Problem) -> tuple[PipelineSplit, ...]:
             f"stages of the Pipeline (node {p.node}) share a compute unit: {one} and {other} both execute "
             f"on {unit}",
             f"let {other} execute on another compute unit, or write Sequential",
+            code="unsupported-pipeline",
         )
     for p in result:
         _refuse_instances(problem, p)
@@ -420,10 +421,9 @@ def _refuse_instances(problem: Problem, p: PipelineSplit) -> None:
     counts = {problem.cascade[e].n_instances: e for e in reversed(p.einsums)}
     if len(counts) > 1:
         named = " and ".join(f"{e} ({n})" for n, e in sorted(counts.items()))
-        raise Refused(
-            f"Einsums of the Pipeline (node {p.node}) execute different numbers of times: {named}",
-            "give them the same n_instances, or write Sequential",
-        )
+        message = f"Einsums of the Pipeline (node {p.node}) execute different numbers of times: {named}"
+        remedy = "give them the same n_instances, or write Sequential"
+        raise Refused(message, remedy, code="unsupported-pipeline")
 
 
 def _refuse_components(problem: Problem, found: tuple[PipelineSplit, ...]) -> None:
@@ -438,18 +438,21 @@ def _refuse_components(problem: Problem, found: tuple[PipelineSplit, ...]) -> No
             f"refills of {waiting[0]} wait (assume_overlap: false, buffering: single), which is not "
             "evaluated in a Pipeline",
             "use buffering: double or assume_overlap: true, or write Sequential",
+            code="unsupported-pipeline",
         )
     lively = [c for c in sorted(held) if hierarchy[c].allocation == "live"]
     if lively:
         raise Refused(
             f"{lively[0]} has allocation: live, and stages of a Pipeline have no common order of operations",
             "use allocation: tile, or write Sequential",
+            code="unsupported-pipeline",
         )
     for component, dim in hierarchy.costly_links:
         if dim.link is not None and not isinf(dim.link.throughput):
             raise Refused(
                 f"the link of {component}.{dim.name} has a throughput, which is not evaluated in a Pipeline",
                 "leave out the throughput of the link, or write Sequential",
+                code="unsupported-pipeline",
             )
     for c, tensor, action in problem.rounding():
         if tensor in tensors:
@@ -457,4 +460,5 @@ def _refuse_components(problem: Problem, found: tuple[PipelineSplit, ...]) -> No
                 f"{c.name} moves {action.bits_per_action} bits per {action.name}, which does not divide the "
                 f"bits of {tensor}: rounded transfers are not evaluated in a Pipeline",
                 "give bits_per_action that divide bits_per_value, or write Sequential",
+                code="unsupported-pipeline",
             )

@@ -90,7 +90,8 @@ class Rules:
             return self.known[key]
         if component in self.open:
             cycle = " -> ".join([*self.open[self.open.index(component) :], component])
-            raise TextFault(f"components refer to each other's tensors: {cycle}", 0, "break the cycle")
+            message = f"components refer to each other's tensors: {cycle}"
+            raise TextFault(message, 0, "break the cycle", code="cyclic-definition")
         text = self.keeps[component]
         if text is None:
             return frozenset()
@@ -141,7 +142,8 @@ def _check_names(arch: Arch, faults: Faults) -> None:
     for i, node in enumerate(arch.nodes):
         path: Path = ("arch", "nodes", i)
         if node.name in seen:
-            faults.add((*path, "name"), f"component {node.name} is given twice", "give it another name")
+            what = f"component {node.name} is given twice"
+            faults.add((*path, "name"), what, "give it another name", code="duplicate-name")
         seen.add(node.name)
         _distinct([d.name for d in node.spatial], (*path, "spatial"), "fanout dimension", faults)
         actions = node.actions if isinstance(node, Acting) else ()
@@ -152,15 +154,17 @@ def _check_names(arch: Arch, faults: Faults) -> None:
             if action.name not in known and not operator:
                 near = suggestion(action.name, known, "actions")
                 where = (*path, "actions", j, "name")
-                faults.add(where, f"unknown action {action.name} of {node.name}", near)
+                faults.add(where, f"unknown action {action.name} of {node.name}", near, code="unknown-name")
     if not any(isinstance(n, ComputeUnit) for n in arch.nodes):
-        faults.add(("arch", "nodes"), "the architecture has no compute unit", "add `- !Compute {name: MAC}`")
+        message = "the architecture has no compute unit"
+        faults.add(("arch", "nodes"), message, "add `- !Compute {name: MAC}`", code="missing-component")
 
 
 def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
     for j, name in enumerate(names):
         if name in names[:j]:
-            faults.add((*path, j, "name"), f"{what} {name} is given twice", "give it another name")
+            message = f"{what} {name} is given twice"
+            faults.add((*path, j, "name"), message, "give it another name", code="duplicate-name")
 
 
 def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
@@ -227,7 +231,7 @@ def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numb
         energy, origin = answer.values[spec.name], answer.provenance[spec.name]
     elif answer is not None and node.energy_model is not None:
         message = f"energy model {node.energy_model.name} gives no energy for {spec.name} of {node.name}"
-        numbers.faults.add(path, message, "add it to the model, or write energy: here")
+        numbers.faults.add(path, message, "add it to the model, or write energy: here", code="missing-energy")
     bits = spec.bits_per_action
     return ActionCost(
         spec.name,
@@ -251,7 +255,8 @@ def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, siz
     for name in model.values:
         if name not in quantities:
             near = suggestion(name, quantities, "quantities")
-            numbers.faults.add((*where, "values", name), f"unknown quantity {name}", near, key=True)
+            message = f"unknown quantity {name}"
+            numbers.faults.add((*where, "values", name), message, near, key=True, code="unknown-name")
     bits = {
         a.name: numbers.whole(a.bits_per_action, (*path, "actions", j, "bits_per_action"), "bits_per_action")
         for j, a in enumerate(node.actions if isinstance(node, Acting) else ())
@@ -273,7 +278,7 @@ def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, siz
     except TableFaults as faults:
         numbers.faults.extend(faults.diagnostics)
     except TextFault as fault:
-        numbers.faults.add(_place_of(model, where), fault.message, fault.remedy)
+        numbers.faults.add(_place_of(model, where), fault.message, fault.remedy, code=fault.code)
     return None
 
 
@@ -347,7 +352,8 @@ def resolve_sparse(
     outputs = _dense_outputs(section, compute, path, rules, faults)
     fit = _fit(section.fit, (*path, "fit"), numbers)
     if compute and fit != "expected":
-        faults.add((*path, "fit"), "a compute unit stores no tiles", "say it at the memories that hold them")
+        message = "a compute unit stores no tiles"
+        faults.add((*path, "fit"), message, "say it at the memories that hold them", code="invalid-component")
     return SparseRules(formats, actions, met, outputs, fit)
 
 
@@ -358,12 +364,13 @@ def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
     share = given.get("probability") if isinstance(given, dict) and len(given) == 1 else None
     if isinstance(share, bool) or not isinstance(share, (int, float, str)):
         what = f"{shown(given)} does not say when a tile fits"
-        numbers.faults.add(path, what, "write expected, worst or {probability: 0.9}")
+        numbers.faults.add(path, what, "write expected, worst or {probability: 0.9}", code="unknown-choice")
         return "expected"
     result = numbers.positive(share, (*path, "probability"), "probability", finite=True)
     if result > 1:
         remedy = "write a number above 0 and at most 1"
-        numbers.faults.add((*path, "probability"), f"{result:g} is not a probability", remedy)
+        message = f"{result:g} is not a probability"
+        numbers.faults.add((*path, "probability"), message, remedy, code="out-of-range")
     return min(result, 1.0)
 
 
@@ -373,7 +380,8 @@ def _dense_outputs(
     """Tensors that any of the expressions gives; each is an output of some Einsum."""
     at = (*path, "dense_outputs")
     if compute and section.dense_outputs:
-        faults.add(at, "a compute unit stores no outputs", "say it at the memories that hold them")
+        message = "a compute unit stores no outputs"
+        faults.add(at, message, "say it at the memories that hold them", code="invalid-component")
     before, result = len(faults), dict[str, None]()
     for number, scope in enumerate(rules.scopes):
         members = _union(section.dense_outputs, number, at, rules)
@@ -381,7 +389,7 @@ def _dense_outputs(
         result |= dict.fromkeys(_ordered(members & outputs, scope))
     if section.dense_outputs and rules.scopes and not result and len(faults) == before:
         what = f"no Einsum computes any of {', '.join(section.dense_outputs)}"
-        faults.add(at, what, "name outputs, or Outputs for all")
+        faults.add(at, what, "name outputs, or Outputs for all", code="unknown-name")
     return tuple(result)
 
 
@@ -394,7 +402,7 @@ def _formats(section: SparseSection, path: Path, rules: Rules, faults: Faults) -
             if tensor in result and result[tensor] != value:
                 what = f"`{keys[tensor]}` and `{key}` give {tensor} different formats"
                 remedy = "use Other for the tensors that no other key names"
-                faults.add((*path, key), what, remedy, key=True)
+                faults.add((*path, key), what, remedy, key=True, code="inconsistent-values")
             result.setdefault(tensor, value)
             keys.setdefault(tensor, key)
     return tuple(result.items())
@@ -423,11 +431,18 @@ def _sparse_action(
     operation = tuple(t.strip() for t in texts) == (OPERATION,)
     if compute and not operation:
         remedy = f"write {{{word}: compute, on: [...]}}, or move it to the memory that is read"
-        faults.add((*path, word), f"a compute unit can {word} its operations only", remedy)
+        message = f"a compute unit can {word} its operations only"
+        faults.add((*path, word), message, remedy, code="invalid-component")
     if not compute and operation:
-        faults.add((*path, word), f"a memory cannot {word} operations", "move it to the compute unit")
+        fault = f"a memory cannot {word} operations"
+        faults.add((*path, word), fault, "move it to the compute unit", code="invalid-component")
     if not spec.on and not operation:
-        faults.add(path, f"{word}: {', '.join(texts)} lacks on:", "name the tensors whose zeros decide")
+        faults.add(
+            path,
+            f"{word}: {', '.join(texts)} lacks on:",
+            "name the tensors whose zeros decide",
+            code="missing-key",
+        )
     if compute != operation:
         return SparseOptimization(word, ())
     before = len(faults)
@@ -439,7 +454,7 @@ def _sparse_action(
             result.append((scope.einsum, _ordered(targets, scope), _ordered(leaders, scope)))
     if rules.scopes and not result and len(faults) == before:
         what = f"no Einsum has both {', '.join(texts)} and {', '.join(spec.on)}"
-        faults.add((*path, "on"), what, "name tensors of one Einsum")
+        faults.add((*path, "on"), what, "name tensors of one Einsum", code="unknown-name")
     return SparseOptimization(word, tuple(result))
 
 
@@ -462,16 +477,22 @@ def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faul
     for i, tensor in enumerate(spec.tensors):
         if rules.scopes and tensor not in known:
             faults.add(
-                (*path, "tensors", i), f"unknown tensor {tensor}", suggestion(tensor, known, "tensors")
+                (*path, "tensors", i),
+                f"unknown tensor {tensor}",
+                suggestion(tensor, known, "tensors"),
+                code="unknown-name",
             )
     if len(set(spec.tensors)) < 2:
-        faults.add((*path, "tensors"), "an intersection needs two tensors or more", "name them: [A, B]")
+        message = "an intersection needs two tensors or more"
+        faults.add((*path, "tensors"), message, "name them: [A, B]", code="wrong-count")
     leads = spec.kind == "leader_follower"
     if leads and spec.leader not in spec.tensors:
         given = f"leader {spec.leader} is none of them" if spec.leader else "leader_follower lacks its leader"
-        faults.add((*path, "leader") if spec.leader else path, given, f"write leader: {spec.tensors[0]}")
+        what = f"write leader: {spec.tensors[0]}"
+        faults.add((*path, "leader") if spec.leader else path, given, what, code="unknown-name")
     if not leads and spec.leader:
-        faults.add((*path, "leader"), f"{spec.kind} has no leader", "leave it out")
+        fault = f"{spec.kind} has no leader"
+        faults.add((*path, "leader"), fault, "leave it out", code="ineffective-argument")
     return IntersectionUnit(spec.kind, spec.tensors, spec.leader or "")
 
 
@@ -484,7 +505,8 @@ def resolve_tiles(
     costs: Path = (*path, "configuration")
     if section.capacity is None and math.isinf(size_bits):
         fault = "the memory is unbounded, so nothing has to be cut to fit it"
-        numbers.faults.add(path, fault, "write capacity:, or the memory's size:", key=True)
+        message = "write capacity:, or the memory's size:"
+        numbers.faults.add(path, fault, message, key=True, code="ineffective-argument")
     return TileRules(
         fit=section.fit,
         format=section.format,
@@ -511,7 +533,8 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
         tile = i, k, j
     overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
     if overbook >= 1:
-        numbers.faults.add((*path, "overbook"), f"{overbook:g} is not a share of tiles", "write e.g. 0.1")
+        message = f"{overbook:g} is not a share of tiles"
+        numbers.faults.add((*path, "overbook"), message, "write e.g. 0.1", code="out-of-range")
     return ProductRules(
         strategy=section.strategy or ("search" if tile is None else "uniform"),
         tile=tile,
@@ -534,14 +557,17 @@ def _whole(
     name = what or str(path[-1])
     result = numbers.whole(given, path, name)
     if result > MOST_CAPACITY:
-        numbers.faults.add(path, f"{name} {result:g} is more than 2^62", "write a smaller number")
+        message = f"{name} {result:g} is more than 2^62"
+        numbers.faults.add(path, message, "write a smaller number", code="number-too-large")
     return result
 
 
 def _cycles(given: int | float | str, path: Path, numbers: Numbers) -> int:
     result = numbers.at_least_zero(given, path, "cycles")
     if result != int(result):
-        numbers.faults.add(path, f"{result:g} is not a whole number of cycles", "write 0, 1, 2, ...")
+        message = f"{result:g} is not a whole number of cycles"
+        numbers.faults.add(path, message, "write 0, 1, 2, ...", code="not-an-integer")
     elif result > MOST_CYCLES:
-        numbers.faults.add(path, f"{result:g} cycles are more than 10^9", "write a smaller number")
+        what = f"{result:g} cycles are more than 10^9"
+        numbers.faults.add(path, what, "write a smaller number", code="out-of-range")
     return int(result)

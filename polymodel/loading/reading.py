@@ -15,8 +15,8 @@ from polymodel.spec import files
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import (
-    UNUSED,
     Document,
+    UnusedVariable,
     add_object,
     check_variables,
     existing,
@@ -290,8 +290,7 @@ def _unused(sources: Sequence[Source], variables: Mapping[str, object]) -> set[s
     try:
         load(*sources, variables=variables)
     except SpecError as error:
-        codes = (d.code for d in error.diagnostics)
-        return {code.removeprefix(UNUSED) for code in codes if code.startswith(UNUSED)}
+        return {d.name for d in error.diagnostics if isinstance(d, UnusedVariable)}
     return set()
 
 

@@ -234,6 +234,8 @@ def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
 class ReadTogether(Refused):
     """Einsums below one loop each hold a tensor that none of them hands on, and the search cannot tell."""
 
+    code = "unsupported-reuse"
+
 
 def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadTogether:
     """What is raised where search and evaluation disagree.

@@ -195,7 +195,9 @@ def _common(node: HeldTouches, query: Query) -> dict[int, int] | None:
 
 
 class Unexecutable(Refused):
-    """The mapping lets no order of execution be: a fault of it, to the gate, and not a limit of ours."""
+    """No order of execution obeys the mapping: a fault of the mapping to the verdict, not a limit of ours."""
+
+    code = "illegal-dependence"
 
 
 class Mixed(Exception):

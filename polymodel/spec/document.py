@@ -163,7 +163,6 @@ def coerce_symbols(symbols: object) -> dict[str, object]:
 
 # Documents and their sections.
 
-UNUSED = "unused-variable:"  # and its name: the code of a fault
 SECTIONS: dict[str, type[SchemaObject]] = {
     "workload": Workload,
     "renames": Renames,
@@ -469,6 +468,13 @@ def check_variables(given: Mapping[str, object], document: Document) -> None:
             document.faults.note(unused_variable(name, document.symbols, sorted(document.variables)))
 
 
+@dataclass(frozen=True)
+class UnusedVariable(Diagnostic):
+    """Of a template variable that no template reads: its name."""
+
+    name: str = ""
+
+
 def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str]) -> Diagnostic:
     """The fault of a template variable that is none of these; it may be a symbol."""
     if name in symbols:
@@ -477,7 +483,7 @@ def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str
     else:
         what = f"no template uses the variable {name}"
         remedy = suggestion(name, variables, "template variables")
-    return Diagnostic(what, remedy, code=UNUSED + name)
+    return UnusedVariable(what, remedy, code="unused-variable", name=name)
 
 
 def read_as_meant(data: object, model: type[SchemaObject], error: ValidationError) -> SchemaObject | None:

@@ -25,21 +25,25 @@ _MORE = "more-faults"
 
 
 class TextFault(SpecError):
-    """One fault inside a short text (an expression): where in the text, what, and the remedy."""
+    """One fault inside a short text (an expression): where in the text, what, and the remedy.
 
-    code = ""
+    Without another code it is one of the grammar.
+    """
 
-    def __init__(self, message: str, offset: int = 0, remedy: str = "") -> None:
+    code = "syntax-error"
+
+    def __init__(self, message: str, offset: int = 0, remedy: str = "", *, code: str = "") -> None:
         self.message = message
         self.offset = offset
         self.remedy = remedy
-        super().__init__((Diagnostic(message, remedy),))
+        self.code = code or self.code
+        super().__init__((Diagnostic(message, remedy, code=self.code),))
 
 
 class UnknownName(TextFault):
     """A name that nothing declares, as far as could be read."""
 
-    code = "unknown-name"
+    code = "undeclared-name"
 
 
 def each(*calls: Callable[[], T]) -> list[T]:

@@ -42,13 +42,13 @@ def definitions(
         path: Path = ("workload", "operators", name)
         if name in OPERATORS or _OPERAND.fullmatch(name):
             what = "an operator already" if name in OPERATORS else "what operands are called in formulas"
-            faults.add(path, f"{name} is {what}", "give it another name", key=True)
+            faults.add(path, f"{name} is {what}", "give it another name", key=True, code="name-conflict")
             continue
         try:
             made = _definition(given, result, symbols)
             _check(made)
         except TextFault as fault:
-            faults.add(path, fault.message, fault.remedy or "")
+            faults.add(path, fault.message, fault.remedy or "", code=fault.code)
             continue
         result[name] = made
     return result
@@ -61,10 +61,12 @@ def _definition(
     operands = {n.name for n in names_in(tree)}
     places = {int(n[1:]) for n in operands if _OPERAND.fullmatch(n)}
     if len(places) != len(operands) or places not in ({0}, {0, 1}):
-        raise TextFault(f"{given.form} is not a formula of one operand or two", 0, "write _0, or _0 and _1")
+        message = f"{given.form} is not a formula of one operand or two"
+        raise TextFault(message, 0, "write _0, or _0 and _1", code="invalid-operator")
     if given.cost and given.cost not in OPERATORS:
         near = suggestion(given.cost, OPERATORS, "operators")
-        raise TextFault(f"{given.cost} is not an operator that it could cost as", 0, near)
+        what = f"{given.cost} is not an operator that it could cost as"
+        raise TextFault(what, 0, near, code="invalid-operator")
     identity = None if given.identity is None else float(evaluate_number(given.identity, symbols))
     return Definition(tree, len(places), identity, given.cost)
 
@@ -75,13 +77,17 @@ def _check(made: Definition) -> None:
     for name, operands in _uses(made.tree):
         if name not in OPERATORS:
             what = "function" if name.isidentifier() else "operator"
-            raise TextFault(f"unknown {what} {name}", 0, suggestion(name, OPERATORS, "operators"))
+            fault = f"unknown {what} {name}"
+            raise TextFault(fault, 0, suggestion(name, OPERATORS, "operators"), code="unknown-name")
         if not OPERATORS[name].takes(operands):
-            raise TextFault(f"{name} takes {OPERATORS[name].arity} operands, not {operands}", 0)
+            raise TextFault(
+                f"{name} takes {OPERATORS[name].arity} operands, not {operands}", 0, code="wrong-count"
+            )
     if made.identity is None:
         return
     if made.arity != 2:
-        raise TextFault("an operator of one operand has no identity", 0, "leave identity out")
+        message = "an operator of one operand has no identity"
+        raise TextFault(message, 0, "leave identity out", code="invalid-operator")
     import numpy as np
 
     from polymodel.workload.values import evaluated
@@ -95,14 +101,21 @@ def _check(made: Definition) -> None:
         for result in (joined(made.identity, others), joined(others, made.identity)):
             if not np.allclose(result, others, rtol=1e-12, atol=1e-12):
                 what = f"{made.identity:g} does not leave other operands as they are"
-                raise TextFault(what, 0, "give the number that does, or leave identity out")
+                raise TextFault(
+                    what, 0, "give the number that does, or leave identity out", code="invalid-operator"
+                )
         for one, other in (
             (joined(x, y), joined(y, x)),
             (joined(joined(x, y), z), joined(x, joined(y, z))),
         ):
             if not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True):
                 what = "what it reduces to depends on the order of its operands"
-                raise TextFault(what, 0, "leave identity out: it joins operands, but reduces none")
+                raise TextFault(
+                    what,
+                    0,
+                    "leave identity out: it joins operands, but reduces none",
+                    code="invalid-operator",
+                )
 
 
 def _uses(tree: Tree) -> list[tuple[str, int]]:
@@ -134,7 +147,8 @@ def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
 def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tree:
     """A definition of some operands; of two operands it joins any number from the left."""
     if len(arguments) < definition.arity or (definition.arity == 1 and len(arguments) > 1):
-        raise TextFault(f"{name} takes {definition.arity} operands, not {len(arguments)}", 0)
+        message = f"{name} takes {definition.arity} operands, not {len(arguments)}"
+        raise TextFault(message, 0, code="wrong-count")
     result = _within_bounds(_put(definition.tree, arguments[: definition.arity]))
     for other in arguments[definition.arity :]:
         result = _within_bounds(_put(definition.tree, (result, other)))
@@ -148,7 +162,7 @@ def _within_bounds(tree: Tree) -> Tree:
         (part, depth), count = open_.pop(), count + 1
         if count > MOST or depth > DEEPEST:
             what = f"with all definitions in it the formula has more than {MOST} parts, or {DEEPEST} levels"
-            raise TextFault(what, 0, "use fewer definitions within definitions")
+            raise TextFault(what, 0, "use fewer definitions within definitions", code="too-large")
         inner = part.arguments if isinstance(part, Call) else ()
         inner = (part.operand,) if isinstance(part, Unary) else inner
         inner = (part.left, part.right) if isinstance(part, Binary) else inner
@@ -195,7 +209,8 @@ def with_definitions(operations: Operations, operands: int, known: Mapping[str, 
             given = ["_"] if kind == "populate" else [f"_{i}" for i in range(names)]
             tree = _applied(text, definition, [Name(n, 0) for n in given])
             if kind == "reduce" and definition.identity is None:
-                raise TextFault(f"{text} reduces nothing, as it has no identity", 0, "give identity")
+                message = f"{text} reduces nothing, as it has no identity"
+                raise TextFault(message, 0, "give identity", code="invalid-operator")
             result += [("identity", repr(definition.identity))] if kind == "reduce" else []
             # Of one operand without `map` an operation costs as what sums up.
             priced = kind == "map" or (kind == "reduce" and operands == 1 and not dict(operations).get("map"))

@@ -514,25 +514,25 @@ def require_plain(
         found = (
             f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
         )
-        raise Refused(found, remedy)
+        raise Refused(found, remedy, code="unsupported-recurrence")
     for one in einsums:
         for access in one.accesses:
             if access.accumulates and not products:
                 found = f"{one.name} adds to {access.tensor}; {what} Einsums that make their results anew"
-                raise Refused(found, remedy)
+                raise Refused(found, remedy, code="unsupported-recurrence")
             if access.guard and not (carried and (access.stands_for or access.tensor in forward)):
                 found = f"{one.name} reads {access.tensor} of the iteration before"
                 if access.stands_for:
                     found = f"{one.name} reads {access.tensor} in its first iteration alone"
                 found = f"{found}; {what} Einsums without that"
-                raise Refused(found, remedy)
+                raise Refused(found, remedy, code="unsupported-recurrence")
         for tensor in (t for t in one.tensors if not several and not (carried and t in forward)):
             found_here = one.accesses_of(tensor)
             if len({a.projection for a in found_here} if products else found_here) > 1:
                 how = "at several elements" if products else f"{len(found_here)} times"
                 others = "touch one element" if products else "access each tensor once"
                 found = f"{one.name} accesses {tensor} {how}; {what} Einsums that {others}"
-                raise Refused(found, remedy)
+                raise Refused(found, remedy, code="unsupported-einsum")
 
 
 # How often a cascade has to walk the fibers of a tensor's rank, whatever the mapping (FuseMax, MICRO 2024).

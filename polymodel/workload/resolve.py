@@ -62,9 +62,8 @@ def resolve_workload(
     before = len(faults)
     if len(workload.einsums) > MAX_EINSUMS:
         message = f"the workload has {len(workload.einsums)} Einsums, at most {MAX_EINSUMS} are taken"
-        faults.add(
-            ("workload", "einsums"), message, "split it; layers that are alike are one, n_instances times"
-        )
+        what = "split it; layers that are alike are one, n_instances times"
+        faults.add(("workload", "einsums"), message, what, code="too-large")
         return None
     projections = _all_projections(workload, faults)
     if len(faults) > before:
@@ -133,13 +132,13 @@ def _check_write(
         same = any(a.projection == access.projection for a in before)
         remedy = "give the result another name"
         remedy += "; what adds to it has accumulate: True (+=), and does not read it" if same else ""
-        faults.add((*path, "name"), message, remedy)
+        faults.add((*path, "name"), message, remedy, code="cyclic-cascade")
     elif access.output and before:
         message = f"Einsum {einsum.name} writes {access.name} twice"
-        faults.add((*path, "name"), message, "give the second result another name")
+        faults.add((*path, "name"), message, "give the second result another name", code="invalid-einsum")
     if access.accumulate and (not access.output or einsum.is_copy_operation):
         message = f"{access.name} is {'a copy' if access.output else 'not an output'}: nothing is added to it"
-        faults.add((*path, "accumulate"), message, "leave accumulate out")
+        faults.add((*path, "accumulate"), message, "leave accumulate out", code="invalid-einsum")
 
 
 def _indexing(einsum: EinsumSpec, projections: Projections) -> dict[str, frozenset[str]]:
@@ -156,11 +155,9 @@ def _projection(access: AccessSpec, path: Path, faults: Faults) -> dict[str, Aff
         ranks = [v.upper() for v in access.projection]
         for k, rank in enumerate(ranks):
             if rank in ranks[:k]:
-                faults.add(
-                    (*path, "projection", k),
-                    f"rank {rank} of {access.name} appears twice",
-                    "name the ranks: projection: {A: m, B: m}",
-                )
+                message = f"rank {rank} of {access.name} appears twice"
+                remedy = "name the ranks: projection: {A: m, B: m}"
+                faults.add((*path, "projection", k), message, remedy, code="duplicate-name")
         return {r: Affine.variable(v) for r, v in zip(ranks, access.projection, strict=True)}
     result: dict[str, Affine] = {}
     for rank, text in access.projection.items():
@@ -184,6 +181,7 @@ def _check_ranks(workload: Workload, projections: list[Projections], faults: Fau
                     f"tensor {access.name} has ranks [{', '.join(ranks)}] in {einsum.name} "
                     f"but [{', '.join(known)}] in {where}",
                     f"write projection: {{{', '.join(f'{r}: ...' for r in known)}}}",
+                    code="shape-mismatch",
                 )
 
 
@@ -265,7 +263,8 @@ def _einsums(
         for tensor in getattr(workload, section):
             if tensor not in order:
                 near = suggestion(tensor, order, "tensors")
-                faults.add(("workload", section, tensor), f"unknown tensor {tensor}", near, key=True)
+                message = f"unknown tensor {tensor}"
+                faults.add(("workload", section, tensor), message, near, key=True, code="unknown-name")
     return tuple(result) if len(faults) == before else None
 
 
@@ -291,7 +290,7 @@ def _with_operators(
     try:
         return with_definitions(operations, sum(not a.output for a in accesses), defined)
     except TextFault as fault:
-        faults.add((*path, "operations"), fault.message, fault.remedy or "")
+        faults.add((*path, "operations"), fault.message, fault.remedy or "", code=fault.code)
         return operations
 
 
@@ -341,49 +340,56 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
     for rank in workload.rank_sizes:
         if rank not in ranks:
             path: Path = ("workload", "rank_sizes", rank)
-            faults.add(
-                path, f"unknown rank {rank}: no tensor has it", suggestion(rank, ranks, "ranks"), key=True
-            )
+            message = f"unknown rank {rank}: no tensor has it"
+            faults.add(path, message, suggestion(rank, ranks, "ranks"), key=True, code="unknown-name")
     for variable in workload.iteration_space_shape:
         if variable not in variables:
             path = ("workload", "iteration_space_shape", variable)
             near = suggestion(variable, variables, "rank variables")
-            faults.add(path, f"unknown rank variable {variable}", near, key=True)
+            faults.add(path, f"unknown rank variable {variable}", near, key=True, code="unknown-name")
     for i, (einsum, known) in enumerate(zip(workload.einsums, per_einsum, strict=True)):
         for rank in einsum.rank_sizes:
             if rank not in known:
                 path = ("workload", "einsums", i, "rank_sizes", rank)
                 near = suggestion(rank, sorted(known), "ranks")
-                faults.add(path, f"unknown rank {rank}: no tensor of {einsum.name} has it", near, key=True)
+                what = f"unknown rank {rank}: no tensor of {einsum.name} has it"
+                faults.add(path, what, near, key=True, code="unknown-name")
 
 
 def check_cascade(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
     """Add a fault for everything that is wrong between Einsums; `carried` reads may precede the producer."""
     if not workload.einsums:
-        faults.add(
-            ("workload", "einsums"), "the workload has no Einsum", "add e.g. `- Y[m] = A[m, k] * B[k]`"
-        )
+        what = "the workload has no Einsum"
+        remedy = "add e.g. `- Y[m] = A[m, k] * B[k]`"
+        faults.add(("workload", "einsums"), what, remedy, code="missing-section")
     names: dict[str, int] = {}
     producers: dict[str, int] = {}
     for i, einsum in enumerate(workload.einsums):
         path: Path = ("workload", "einsums", i)
         if einsum.name in names:
-            faults.add(path, f"Einsum {einsum.name} is given twice", "give it another name")
+            fault = f"Einsum {einsum.name} is given twice"
+            faults.add(path, fault, "give it another name", code="duplicate-name")
         names.setdefault(einsum.name, i)
         outputs = [a.name for a in einsum.tensor_accesses if a.output]
         if not outputs:
             faults.add(
-                path, f"Einsum {einsum.name} has no output", "mark one tensor access with output: true"
+                path,
+                f"Einsum {einsum.name} has no output",
+                "mark one tensor access with output: true",
+                code="invalid-einsum",
             )
         for tensor in dict.fromkeys(outputs):
             if tensor in producers:
                 first = workload.einsums[producers[tensor]].name
                 message = f"tensor {tensor} is produced by {first} and by {einsum.name}"
-                faults.add(path, message, "give one of the results another name")
+                faults.add(path, message, "give one of the results another name", code="duplicate-producer")
             producers.setdefault(tensor, i)
         if einsum.is_copy_operation and len(einsum.tensor_accesses) - len(outputs) != 1:
             faults.add(
-                path, f"copy Einsum {einsum.name} must have one input", "name exactly one source tensor"
+                path,
+                f"copy Einsum {einsum.name} must have one input",
+                "name exactly one source tensor",
+                code="invalid-einsum",
             )
     _check_order(workload, producers, {one.read for one in carried}, faults)
 
@@ -401,7 +407,8 @@ def _check_order(
     cycle = _cycle(needs)
     if cycle:
         shown = " -> ".join(workload.einsums[i].name for i in (*cycle, cycle[0]))
-        faults.add(("workload", "einsums", cycle[0]), f"the cascade is cyclic: {shown}", "break the cycle")
+        what = f"the cascade is cyclic: {shown}"
+        faults.add(("workload", "einsums", cycle[0]), what, "break the cycle", code="cyclic-cascade")
         return
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
@@ -410,7 +417,7 @@ def _check_order(
                 late = workload.einsums[producer].name
                 path: Path = ("workload", "einsums", i, "tensor_accesses", j, "name")
                 message = f"Einsum {einsum.name} reads {access.name} before {late} produces it"
-                faults.add(path, message, f"list {late} before {einsum.name}")
+                faults.add(path, message, f"list {late} before {einsum.name}", code="order-violated")
 
 
 def _cycle(needs: list[set[int]]) -> list[int]:
@@ -455,7 +462,7 @@ def bits_per_value(
         if lacking:
             remedy = "add `bits_per_value: {All: 8}` to the workload, or bits_per_value to each access"
             message = f"no bits_per_value for {', '.join(lacking)}"
-            faults.add(("workload", "einsums", i, "tensor_accesses"), message, remedy)
+            faults.add(("workload", "einsums", i, "tensor_accesses"), message, remedy, code="missing-value")
             result.update(dict.fromkeys(lacking, 0))
     return result
 
@@ -470,7 +477,7 @@ def _explicit_bits(workload: Workload, symbols: Symbols, faults: Faults) -> dict
             bits = _bits(access.bits_per_value, path, symbols, faults)
             if result.setdefault(access.name, bits) != bits:
                 message = f"tensor {access.name} has {bits} bits here and {result[access.name]} elsewhere"
-                faults.add(path, message, "give the same bits in all accesses")
+                faults.add(path, message, "give the same bits in all accesses", code="inconsistent-values")
     return result
 
 
@@ -492,7 +499,8 @@ def _keyed_bits(
                 message = (
                     f"`{keys[tensor]}` and `{key}` give tensor {tensor} {result[tensor]} and {bits} bits"
                 )
-                faults.add(path, message, "use Other for the tensors that no other key names", key=True)
+                what = "use Other for the tensors that no other key names"
+                faults.add(path, message, what, key=True, code="inconsistent-values")
             keys.setdefault(tensor, key)
     return result
 
@@ -523,7 +531,7 @@ def at_least_one(
         faults.text(path, fault)
         return 1
     if math.isinf(result) or result < 1 or result != int(result):
-        faults.add(path, *wrong)
+        faults.add(path, *wrong, code="not-positive-integer")
         return 1
     return int(result)
 
@@ -555,12 +563,13 @@ def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fr
                 faults.text(path, fault)
                 continue
             if math.isinf(value) or value < 0:
-                faults.add(path, f"the scale {value} is not a number of at least 0", "write e.g. 0.5")
+                what = f"the scale {value} is not a number of at least 0"
+                faults.add(path, what, "write e.g. 0.5", code="out-of-range")
                 continue
             scale = Fraction(str(value))
             if result.setdefault(access.name, scale) != scale:
                 message = (
                     f"tensor {access.name} has scale {value} here and {float(result[access.name])} elsewhere"
                 )
-                faults.add(path, message, "give the same scale in all accesses")
+                faults.add(path, message, "give the same scale in all accesses", code="inconsistent-values")
     return result

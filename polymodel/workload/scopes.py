@@ -110,6 +110,7 @@ def rename_sources(
                 (*path, "name"),
                 f"unknown Einsum {section.name}",
                 suggestion(section.name, [*names, "default"]),
+                code="unknown-name",
             )
             continue
         targets = names if section.name == "default" else [section.name]
@@ -133,7 +134,8 @@ def _table(table: object, path: Path, default: bool, variables: bool, faults: Fa
         return [RenameSource(n, s, None, (*path, n), default, variables) for n, s in table.items()]
     for i, r in enumerate(table if isinstance(table, tuple) else ()):
         if any(r.name == other.name for other in result):
-            faults.add((*path, i, "name"), f"rename {r.name} is given twice", "keep one of them")
+            message = f"rename {r.name} is given twice"
+            faults.add((*path, i, "name"), message, "keep one of them", code="duplicate-name")
         result.append(RenameSource(r.name, r.source, r.expected_count, (*path, i), default, variables))
     return result
 
@@ -143,13 +145,11 @@ def _check_names(found: dict[str, dict[str, RenameSource]], faults: Faults, tens
     for sources in found.values():
         for source in sources.values():
             if source.name in (*KEYWORDS, "Other"):
-                faults.add(
-                    source.path, f"rename {source.name} is a predefined set", "choose another name", key=True
-                )
+                message = f"rename {source.name} is a predefined set"
+                faults.add(source.path, message, "choose another name", key=True, code="name-conflict")
             elif source.name in known:
-                faults.add(
-                    source.path, f"rename {source.name} is a tensor's name", "choose another name", key=True
-                )
+                what = f"rename {source.name} is a tensor's name"
+                faults.add(source.path, what, "choose another name", key=True, code="name-conflict")
 
 
 class RenameResolver:
@@ -176,7 +176,8 @@ class RenameResolver:
     def _evaluated(self, source: RenameSource) -> NamedSet | TextFault:
         if source.name in self.open:
             cycle = " -> ".join([*self.open[self.open.index(source.name) :], source.name])
-            return TextFault(f"renames refer to each other: {cycle}", 0, "break the cycle")
+            message = f"renames refer to each other: {cycle}"
+            return TextFault(message, 0, "break the cycle", code="cyclic-definition")
         self.open.append(source.name)
         try:
             result = evaluate_set(parse_set(source.text), self.scope)
@@ -190,6 +191,7 @@ class RenameResolver:
                 f"rename {source.name} gives {result.kind.replace('_', ' ')}",
                 0,
                 f"move it under {'rank_variables' if result.kind == 'rank_variables' else 'tensor_accesses'}",
+                code="wrong-type",
             )
         if source.expected is not None and len(result.members) != source.expected:
             return self._miscounted(source, result)
@@ -219,7 +221,7 @@ class RenameResolver:
                 found = self.lookup(name)
             except TextFault as fault:
                 if not (source.default and isinstance(fault, Undefined)):
-                    self.faults.add(source.path, fault.message, fault.remedy)
+                    self.faults.add(source.path, fault.message, fault.remedy, code=fault.code)
                 continue
             if found is not None:
                 resolved.append((name, found.members))

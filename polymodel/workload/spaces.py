@@ -32,7 +32,9 @@ def rank_sizes_of(
         if math.isinf(size) or size < 1 or size != int(size):
             what = "unbounded" if math.isinf(size) else "empty" if size < 1 else "not a range of integers"
             message = f"rank {rank} has size {text}: its iteration space is {what}"
-            faults.add((*path, rank), message, "write a whole number of at least 1")
+            faults.add(
+                (*path, rank), message, "write a whole number of at least 1", code="inconsistent-values"
+            )
             continue
         result.append((rank, int(size)))
     return result
@@ -90,7 +92,8 @@ def _shape(
         if name not in variables:
             at = text.find(name)
             near = suggestion(name, [*variables, *symbols], "rank variables")
-            faults.add(path, f"unknown rank variable {name} in Einsum {einsum}", near, offset=max(at, 0))
+            message = f"unknown rank variable {name} in Einsum {einsum}"
+            faults.add(path, message, near, offset=max(at, 0), code="unknown-name")
             return ()
     return result
 
@@ -100,24 +103,23 @@ def bounds_of(
 ) -> tuple[tuple[int, int], ...] | None:
     """Inclusive (low, high) of each rank variable; an empty or unbounded space is a fault."""
     if any(not c.expr.terms and not c.holds({}) for c in constraints):
-        faults.add(
-            path, f"the iteration space of {einsum} is empty", "check constant projections and rank sizes"
-        )
+        what = f"the iteration space of {einsum} is empty"
+        faults.add(path, what, "check constant projections and rank sizes", code="empty-space")
         return None
     points = set_from_constraints(einsum, variables, constraints)
     box = bounding_box(points)
     if box is not None:
         return box
     if points.is_empty():
-        faults.add(
-            path, f"the iteration space of {einsum} is empty", "check rank_sizes and iteration_space_shape"
-        )
+        fault = f"the iteration space of {einsum} is empty"
+        faults.add(path, fault, "check rank_sizes and iteration_space_shape", code="empty-space")
         return None
     loose = [v for v in variables if not _bounded(v, constraints)] or list(variables)
     near = close_to(loose[0], [v for v in variables if v not in loose])
     remedy = f"give the rank of {loose[0]} a size in rank_sizes, or a range in iteration_space_shape"
     remedy = f"did you mean {near}? If not, {remedy}" if near else remedy
-    faults.add(path, f"the iteration space of {einsum} is unbounded in {', '.join(loose)}", remedy)
+    message = f"the iteration space of {einsum} is unbounded in {', '.join(loose)}"
+    faults.add(path, message, remedy, code="empty-space")
     return None
 
 
@@ -140,7 +142,8 @@ def check_sizes(
         low, high = bounds[v]
         if rank not in sized and v not in settled and low < 0:
             message = f"rank {rank} has no size: {v} would run {low}..{high}"
-            faults.add(path, message, f"give it one, such as rank_sizes: {{{rank}: {high + 1}}}")
+            what = f"give it one, such as rank_sizes: {{{rank}: {high + 1}}}"
+            faults.add(path, message, what, code="missing-value")
 
 
 def _bounded(variable: str, constraints: tuple[Constraint, ...]) -> bool:
@@ -223,7 +226,10 @@ def generational_ranks(
                     f"{tensor} is carried forward along {', '.join(one.forward)}, which is not generational"
                 )
                 faults.add(
-                    ("workload", "einsums", i, "tensor_accesses", j), message, "name it in generational"
+                    ("workload", "einsums", i, "tensor_accesses", j),
+                    message,
+                    "name it in generational",
+                    code="invalid-recurrence",
                 )
         options = [[r for r in one.forward if not named or r in named] for one in reads]
         common = [r for r in options[0] if all(r in other for other in options)]
@@ -236,7 +242,8 @@ def generational_ranks(
                 f"rank {rank} is not generational: no Einsum reads at an earlier index what it or a later "
             )
             remedy = suggestion(rank, sorted(used), "generational ranks") if used else "leave it out"
-            faults.add(("workload", "generational", k), f"{message}one writes", remedy)
+            what = f"{message}one writes"
+            faults.add(("workload", "generational", k), what, remedy, code="invalid-recurrence")
     return result
 
 
@@ -298,9 +305,8 @@ def initial_values(
         if tensor not in generational:
             near = suggestion(tensor, sorted(generational), "tensors that are carried forward")
             remedy = near if generational else "leave it out"
-            faults.add(
-                path, f"{tensor} is not carried forward, so that nothing is before it", remedy, key=True
-            )
+            message = f"{tensor} is not carried forward, so that nothing is before it"
+            faults.add(path, message, remedy, key=True, code="invalid-recurrence")
             continue
         if text == IDENTITY or is_tensor(text, symbols):
             result.append((tensor, str(text)))
@@ -363,7 +369,8 @@ def without_boundaries(
                     message = (
                         f"what {e.name} writes of {access.tensor} is not a box, so that its edge has no init"
                     )
-                    faults.add(path, message, "leave init out, and let another tensor hold what comes before")
+                    what = "leave init out, and let another tensor hold what comes before"
+                    faults.add(path, message, what, code="invalid-recurrence")
                 written[access.tensor] = bounding_box(image) or ()
     result = []
     for i, e in enumerate(einsums):
@@ -376,7 +383,12 @@ def without_boundaries(
             if access.guard and e.relation(access).is_empty():
                 message = f"{e.name} reads only what comes before all that is made of {access.tensor}"
                 remedy = "give the rank along which it is carried more values, or leave this access out"
-                faults.add(("workload", "einsums", i, "tensor_accesses", j), message, remedy)
+                faults.add(
+                    ("workload", "einsums", i, "tensor_accesses", j),
+                    message,
+                    remedy,
+                    code="invalid-recurrence",
+                )
     return tuple(result)
 
 
@@ -390,7 +402,8 @@ def _initial(
     for read, first in zip(reads, accesses[mine:], strict=True):
         if len(read.guard) > 1:
             message = f"{read.tensor} is not made along several of its edges: {first.tensor} holds one"
-            faults.add(("workload", "einsums", position), message, "give init as a number")
+            what = "give init as a number"
+            faults.add(("workload", "einsums", position), message, what, code="invalid-recurrence")
         for side in read.guard[:1]:
             edge = Constraint(side.expr.scaled(-1) - Affine((), 1))
             result.append(replace(first, guard=(edge,), stands_for=read.tensor))

@@ -72,10 +72,8 @@ def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[EinsumGro
             after.append(e)
     for e in after:
         if any(a.tensor in {o.tensor for o in e.outputs} for one in inside for a in one.inputs):
-            raise Refused(
-                f"{e.name} stands in a cycle along {', '.join(walked)} and has no such rank variable",
-                "index what it makes by the generation",
-            )
+            message = f"{e.name} stands in a cycle along {', '.join(walked)} and has no such rank variable"
+            raise Refused(message, "index what it makes by the generation", code="unsupported-recurrence")
     yield from (EinsumGroup((e,)) for e in rest if e not in after)
     yield EinsumGroup(tuple(inside), walked)
     yield from (EinsumGroup((e,)) for e in after)
@@ -212,10 +210,13 @@ def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
         if maker is None or maker.access_of(tensor).accumulates:
             array = np.array(tensors.get(tensor, ()), dtype=np.float64)
             if tensor not in tensors:
-                faults.append(Diagnostic(f"{tensor} has no values", f"give it: tensors={{{tensor!r}: ...}}"))
+                message = f"{tensor} has no values"
+                remedy = f"give it: tensors={{{tensor!r}: ...}}"
+                faults.append(Diagnostic(message, remedy, code="missing-value"))
             elif array.ndim != len(shape) or any(a < b for a, b in zip(array.shape, shape, strict=True)):
                 what = f"{tensor} is {'x'.join(map(str, array.shape))}, the workload touches "
-                faults.append(Diagnostic(what + "x".join(map(str, shape)), "give an array of that size"))
+                fault = "give an array of that size"
+                faults.append(Diagnostic(what + "x".join(map(str, shape)), fault, code="shape-mismatch"))
             store.arrays[tensor] = array
             continue
         before = init.get(tensor, math.nan)
@@ -228,7 +229,7 @@ def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
     for name in tensors:
         if name not in store.arrays or (cascade.producer(name) and not _adds(cascade, name)):
             near = suggestion(name, [t for t in cascade.tensors if not cascade.producer(t)], "inputs")
-            faults.append(Diagnostic(f"{name} is not an input of the workload", near))
+            faults.append(Diagnostic(f"{name} is not an input of the workload", near, code="unknown-name"))
     if faults:
         raise SpecError(faults)
     return store
@@ -253,7 +254,8 @@ def _begin(cascade: Cascade, store: Store, tensor: str, before: Array) -> None:
         except ValueError:
             what = f"what is before {tensor} is {'x'.join(map(str, before.shape))}, it is "
             room = "x".join(map(str, target[tuple(whole)].shape))
-            raise SpecError([Diagnostic(what + room, "give an array of that size")]) from None
+            message = "give an array of that size"
+            raise SpecError([Diagnostic(what + room, message, code="shape-mismatch")]) from None
 
 
 def _adds(cascade: Cascade, tensor: str) -> bool:
@@ -277,7 +279,8 @@ def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
 def _operator(name: str) -> Operator:
     result = OPERATORS.get(name)
     if result is None:
-        raise Refused(f"{name} is not a known operator", suggestion(name, OPERATORS, "operators"))
+        message = f"{name} is not a known operator"
+        raise Refused(message, suggestion(name, OPERATORS, "operators"), code="unsupported-operation")
     return result
 
 
@@ -294,7 +297,8 @@ def _reducer(e: Einsum) -> Operator:
         return Operator("reduce", 2, joined, identity)
     result = _operator(operations.get("reduce") or "add")
     if not isinstance(result.form, np.ufunc) or result.identity is None:
-        raise Refused(f"{result.name} of {e.name} reduces nothing", "use add, mul, max or min")
+        message = f"{result.name} of {e.name} reduces nothing"
+        raise Refused(message, "use add, mul, max or min", code="unsupported-operation")
     return result
 
 
@@ -313,7 +317,8 @@ def _identity(e: Einsum) -> float:
     name = operations.get("reduce") or operations.get("map") or "add"
     identity = _operator(name).identity
     if identity is None:
-        raise Refused(f"{name} of {e.name} has no identity", "write init as a number")
+        message = f"{name} of {e.name} has no identity"
+        raise Refused(message, "write init as a number", code="unsupported-operation")
     return identity
 
 
@@ -345,7 +350,7 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
         target[index] = _identity_of(e)
     if not isinstance(reducer.form, np.ufunc):
         again = f"{e.name} meets elements of {output.tensor} several times"
-        raise Refused(again, "reduce with add, mul, max or min")
+        raise Refused(again, "reduce with add, mul, max or min", code="unsupported-operation")
     reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)
 
 
@@ -406,7 +411,8 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
     """The operands joined in every iteration; iterations that do not exist hold the reducer's identity."""
     shape = tuple(e.bound(v)[1] - e.bound(v)[0] + 1 for v in free)
     if math.prod(shape) > MOST:
-        raise Refused(f"{e.name} has {math.prod(shape):,} iterations, more than are computed at once")
+        message = f"{e.name} has {math.prod(shape):,} iterations, more than are computed at once"
+        raise Refused(message, code="too-large")
     columns: dict[str, Any] = {**fixed, **_grid(e, free)}
     operands = [store.arrays[a.tensor][store.index(a, columns)] for a in e.operands]
     operation = dict(e.operations).get("map") or "mul"
@@ -435,10 +441,8 @@ def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
         return tree.value
     if isinstance(tree, Name):
         if tree.name not in named:
-            raise Refused(
-                f"{tree.name} in the operation of {where} is none of its operands",
-                suggestion(tree.name, list(named), "operands"),
-            )
+            message = f"{tree.name} in the operation of {where} is none of its operands"
+            raise Refused(message, suggestion(tree.name, list(named), "operands"), code="unknown-name")
         return named[tree.name]
     if isinstance(tree, Unary):
         result = evaluated(tree.operand, named, where)
@@ -446,7 +450,8 @@ def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:
     if isinstance(tree, Call):
         operator = _operator(tree.name)
         if not operator.takes(len(tree.arguments)):
-            raise Refused(f"{tree.name} in the operation of {where} takes {operator.arity} operands")
+            what = f"{tree.name} in the operation of {where} takes {operator.arity} operands"
+            raise Refused(what, code="wrong-count")
         return operator.joined([np.asarray(evaluated(a, named, where)) for a in tree.arguments])
     assert isinstance(tree, Binary)
     sides = [np.asarray(evaluated(side, named, where)) for side in (tree.left, tree.right)]

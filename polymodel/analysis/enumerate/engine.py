@@ -56,10 +56,9 @@ class Enumerate:
                 if reads
                 else f"writes {broken.tensor}[{index}]"
             )
-            raise Refused(
-                f"{broken.consumer} {does}, but {broken.reason}",
-                f"move the storage of {broken.tensor} or the loops above both Einsums",
-            )
+            message = f"{broken.consumer} {does}, but {broken.reason}"
+            remedy = f"move the storage of {broken.tensor} or the loops above both Einsums"
+            raise Refused(message, remedy, code="illegal-dependence")
         firsts = first_accesses(problem.cascade)
         bits = {t: a.bits_per_value for t, a in firsts.items()}
         inside = frozenset(e for p in overlapped for e in p.einsums)

@@ -94,10 +94,9 @@ class _Execution:
         if name in self.walks:
             return self.walks[name]
         if name in self.open:
-            raise Refused(
-                f"what {name} executes depends on itself: Einsums below a loop that none of them ties",
-                "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}",
-            )
+            message = f"what {name} executes depends on itself: Einsums below a loop that none of them ties"
+            remedy = "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}"
+            raise Refused(message, remedy, code="illegal-dependence")
         self.open.add(name)
         einsum = self.problem.cascade[name]
         _refuse_size(einsum)
@@ -106,7 +105,8 @@ class _Execution:
         self.walks[name] = result
         self.total += len(result.operations)
         if self.total > POINT_LIMIT:
-            raise Refused(f"{self.total} operations are too many to enumerate", "use engine exact")
+            what = f"{self.total} operations are too many to enumerate"
+            raise Refused(what, "use engine exact", code="too-large")
         return result
 
     def decided(self, locator: StampLocator) -> EinsumWalk:
@@ -170,6 +170,7 @@ class _Execution:
                     f"{locator.einsum.name} would execute all over in every instance of "
                     f"{node.component}.{node.dim} at one time",
                     "move that loop into the branches that have its rank variable",
+                    code="illegal-dependence",
                 )
         depth = _depth(locator)
         stamps = {
@@ -189,9 +190,11 @@ class _Execution:
             raise Refused(
                 f"{einsum.name} stands below a loop that its consumers do not share, inside one that they do",
                 "move that loop into the branch that has its rank variable",
+                code="unsupported-inference",
             )
         if len(einsum.outputs) > 1:
-            raise Refused(f"{einsum.name} has several outputs, and what it executes is inferred")
+            message = f"{einsum.name} has several outputs, and what it executes is inferred"
+            raise Refused(message, code="unsupported-inference")
         tensor = einsum.outputs[0].tensor
         depth = _depth(locator)
         needed: dict[Stamp, set[Element]] = defaultdict(set)
@@ -225,6 +228,7 @@ class _Execution:
                 f"{tensor} is kept from one visit to the next below loops of {einsum.name} that stand below "
                 "the loop which decides what it executes",
                 f"store {tensor} above these loops, or use reuse: refill",
+                code="unsupported-inference",
             )
         settle(buffet)
         makers: dict[Element, list[Point]] = defaultdict(list)
@@ -259,6 +263,7 @@ def _missing(
                     f"several instances of {einsum.name} would produce the same elements of {buffet.tensor} "
                     f"into {buffet.component} at one time",
                     f"store {buffet.tensor} below the spatial loop, or make that loop temporal",
+                    code="illegal-dependence",
                 )
             made[where] |= missing
             if missing:
@@ -333,4 +338,5 @@ def _separate(path: Iterable[PathStep], stamp: tuple[C, ...]) -> tuple[tuple[C, 
 
 def _refuse_size(einsum: Einsum) -> None:
     if prod(high - low + 1 for low, high in einsum.bounds) > 4 * POINT_LIMIT:
-        raise Refused(f"the iteration space of {einsum.name} is too large to enumerate", "use engine exact")
+        message = f"the iteration space of {einsum.name} is too large to enumerate"
+        raise Refused(message, "use engine exact", code="too-large")

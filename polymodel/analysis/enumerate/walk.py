@@ -90,7 +90,8 @@ def number(tile: int | str | None, what: str) -> int:
     """A tile shape as a number; symbols must have been given values before."""
     if isinstance(tile, int):
         return tile
-    raise Refused(f"{what} is {tile!r}, not a number", "give every tile-shape symbol a value")
+    message = f"{what} is {tile!r}, not a number"
+    raise Refused(message, "give every tile-shape symbol a value", code="unbound-symbol")
 
 
 def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop, einsum: str) -> tuple[int, int]:
@@ -106,10 +107,9 @@ def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop, einsum: 
         if tie(cascade, tree, name, node, loop) == "bound"
     ]
     if not boxes:
-        raise Refused(
-            f"no Einsum below the loop over {loop.rank_variable} has that rank variable",
-            "remove the loop, or bind a variable of an Einsum below it",
-        )
+        message = f"no Einsum below the loop over {loop.rank_variable} has that rank variable"
+        remedy = "remove the loop, or bind a variable of an Einsum below it"
+        raise Refused(message, remedy, code="invalid-loop")
     return min(low for low, _ in boxes), max(high for _, high in boxes)
 
 

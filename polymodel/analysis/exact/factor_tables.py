@@ -33,6 +33,7 @@ def bounded(count: int) -> int:
         raise Refused(
             f"tiles that are carried past other Einsums have {count:,} stamps to list, at most {LIMIT:,} are",
             "use larger tiles in the loops above their split, or let those Einsums share no loops",
+            code="too-large",
         )
     return count
 

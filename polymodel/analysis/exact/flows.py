@@ -236,10 +236,9 @@ def tolls_on_path(
         charge = max((p + 1 for p in above), default=0)
         charge = max(charge, parent.loops)
         if any(a < charge and a not in above for a in now.spatial):
-            raise Refused(
-                f"toll {component.name} has spatial loops of lower components above its own",
-                "order the spatial loops from the outermost component to the innermost",
-            )
+            message = f"toll {component.name} has spatial loops of lower components above its own"
+            remedy = "order the spatial loops from the outermost component to the innermost"
+            raise Refused(message, remedy, code="unsupported-link")
         yield component.name, charge
 
 
@@ -297,6 +296,7 @@ def _partial(
             f"partial sums of {view.access.tensor} are carried past a toll inside their fanout, some "
             "instances are idle at times, and their Einsum has too many iterations to list",
             "use reuse: refill for this output, or tiles that divide their extents",
+            code="too-large",
         )
     return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)
 
@@ -479,6 +479,7 @@ def _copy(layout: ExactLayout, ledger: ProductLedger, einsum: str, per: int) -> 
                 f"the source of copy {einsum} is stored below a spatial loop that is not above its "
                 f"destination {output.tensor}",
                 f"store {source.tensor} above that loop, or {output.tensor} below it",
+                code="unsupported-copy",
             )
         for node, kind in ((target, "writes_fill"), (source, "reads_fill")):
             ledger.book(einsum, node, kind, moved(now, now, (), node.loops, frozenset(), per=per))
@@ -492,6 +493,7 @@ def timed(chain: OutputChain | RefilledChain | ListedChain, per: int, tensor: st
             f"output {tensor} is carried and spread over a fanout unevenly, which is not counted by "
             "iteration of a Pipeline",
             remedy,
+            code="unsupported-pipeline",
         )
     if isinstance(chain, RefilledChain):
         return replace(chain, per=per)
@@ -500,11 +502,13 @@ def timed(chain: OutputChain | RefilledChain | ListedChain, per: int, tensor: st
             f"consumers keep results of {tensor} alive in a node that drains them, which is not counted by "
             "iteration of a Pipeline",
             remedy,
+            code="unsupported-pipeline",
         )
     if chain.reduction.first_touch_formula and any(level.carries for level in chain.levels[1:]):
         raise Refused(
             f"output {tensor} is carried, broadcast and spread over a fanout unevenly, which is not counted "
             "by iteration of a Pipeline",
             remedy,
+            code="unsupported-pipeline",
         )
     return RefilledChain(chain.levels, chain.reduction.shared, chain.reduction.broadcast, per)

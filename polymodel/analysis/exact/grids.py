@@ -25,7 +25,7 @@ def unfollowed(reason: str) -> Refused:
     remedy = (
         "use a smaller workload (two million operations are listed one by one), or ask for `allocation: tile`"
     )
-    return Refused(f"lifetimes of single elements: {reason}", remedy)
+    return Refused(f"lifetimes of single elements: {reason}", remedy, code="unsupported-memory")
 
 
 @dataclass(frozen=True)

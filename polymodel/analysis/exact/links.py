@@ -290,6 +290,7 @@ def sum_products(sums: PartialSums, ways: Ways) -> list[CountProduct]:
             f"partial sums of {sums.tensor} are carried and broadcast over a fanout whose link has a cost: "
             "its Einsum has too many iterations to list who shares a transfer",
             "use reuse: refill for this output, or tiles that divide their extents",
+            code="too-large",
         )
     return [_single(filled, sums.now, ways)] if total(reads) else []
 

@@ -61,10 +61,9 @@ def _runs(uses: BuffetUses, opened: Ints) -> tuple[Ints, Ints, Ints]:
 def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, phases: int) -> Ints:
     """Sum of weights per instance and phase over intervals [first, last]."""
     if places * (phases + 1) > _CELLS:
-        raise Refused(
-            "too many instances and phases to follow each element's lifetime",
-            "ask for whole tiles (`allocation: tile`), or use a smaller workload",
-        )
+        message = "too many instances and phases to follow each element's lifetime"
+        remedy = "ask for whole tiles (`allocation: tile`), or use a smaller workload"
+        raise Refused(message, remedy, code="too-large")
     change = np.zeros((places, phases + 1), dtype=np.int64)
     np.add.at(change, (place, first), weight)
     np.add.at(change, (place, last + 1), -weight)

@@ -247,10 +247,9 @@ def peak(
         tables.append(_classes_of_nest(f, items) or _classes(f.text, f.spatial, f.temporal, items))
     shape = tuple(len(t) for t in tables)
     if prod(shape) > _COMBINATIONS:
-        raise Refused(
-            f"the tiles of {component} under {einsum} have too many different sizes to combine",
-            "use larger tiles in the loops above them, or tiles that divide their extents",
-        )
+        message = f"the tiles of {component} under {einsum} have too many different sizes to combine"
+        remedy = "use larger tiles in the loops above them, or tiles that divide their extents"
+        raise Refused(message, remedy, code="too-large")
     each = [_bits_over_classes(item, k, tables) for k, item in enumerate(items)]
     total = np.zeros(shape, dtype=each[0].dtype)
     for value in each:

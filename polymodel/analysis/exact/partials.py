@@ -112,7 +112,7 @@ def examine(
     # First reads follow whole runs, also where sums do not.
     both = levels[-1].executions is not None and any(level.read_first for level in levels)
     if both and _examine(levels, shared, broadcast, tensor) != result:
-        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
     return result
 
 
@@ -128,7 +128,7 @@ def _examine(
         shape = shape_of(factor)
         if factor.ranks:
             if not steps.instance_of_element(shape.text, shape.np, shape.nt):
-                raise Refused(_tied(levels, factor, tensor), _TIED_REMEDY)
+                raise Refused(_tied(levels, factor, tensor), _TIED_REMEDY, code="unsupported-space")
             continue
         blocks.append(factor.block)
         uneven = uneven or not steps.uniform(shape.text, shape.np, shape.nt)
@@ -137,15 +137,15 @@ def _examine(
         return Reduction(shared, broadcast, tuple(blocks), False)
     if mine <= broadcast:
         if _read_first_above(levels):
-            raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+            raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
         for level in levels:
             for b in blocks:
                 f = level.factor(b)
                 if f and not steps.first_is_fullest(*_args(f)):
-                    raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+                    raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
         return Reduction(shared, broadcast, tuple(blocks), True)
     if mine & broadcast or any(level.carries for level in levels):
-        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
     _check_receivers(levels, tuple(blocks), tensor)
     return Reduction(shared, broadcast, tuple(blocks), False)
 
@@ -198,7 +198,7 @@ def _check_receivers(levels: tuple[OutputLevel, ...], blocks: tuple[int, ...], t
                 continue
             keep = sum(1 for a in f.spatial if a < level.charge)
             if not steps.lowest_receives(f.text, keep, len(f.spatial), len(f.temporal)):
-                raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+                raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
 
 
 @dataclass(frozen=True)

@@ -205,10 +205,8 @@ class Tracks:
 
 def _limit(p: PipelineSplit, cells: int) -> None:
     if cells > CELLS:
-        raise Refused(
-            f"the Pipeline (node {p.node}) has too many iterations and instances to follow: {cells:,}",
-            "use larger tiles in the loops above it",
-        )
+        message = f"the Pipeline (node {p.node}) has too many iterations and instances to follow: {cells:,}"
+        raise Refused(message, "use larger tiles in the loops above it", code="too-large")
 
 
 def largest(found: Iterable[tuple[int, int]]) -> Pairs:

@@ -32,9 +32,8 @@ class Profile:
     def array(self) -> Array:
         """The counts, one axis per stamp coordinate. Raises Refused above 20 million stamps."""
         if prod(self.shape) > LIMIT:
-            raise Refused(
-                f"there are {prod(self.shape):,} stamps to show, at most {LIMIT:,} are", "use larger tiles"
-            )
+            message = f"there are {prod(self.shape):,} stamps to show, at most {LIMIT:,} are"
+            raise Refused(message, "use larger tiles", code="too-large")
         return dense(self.terms, self.positions, self.shape)
 
     @property

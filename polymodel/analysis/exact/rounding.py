@@ -118,6 +118,7 @@ def sized(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: Charged
             raise Refused(
                 "transfers that are rounded up to whole actions have too many different sizes",
                 "give bits_per_action that divide bits_per_value, or choose tiles that divide their extents",
+                code="too-large",
             )
     signs = [t.sign for t in terms]
     result: dict[int, list[CountProduct]] = defaultdict(list)
@@ -374,6 +375,7 @@ class _Walk:
             f"which does not divide {bits} bits per value, and it is carried where the sizes of its "
             "transfers are not counted",
             "use reuse: refill for this output, or give bits_per_action that divide bits_per_value",
+            code="unsupported-rounding",
         )
 
 

@@ -52,7 +52,8 @@ def coordinates(expr: Affine, values: Mapping[str, Ints], count: int) -> Ints:
     """An affine expression at `count` points. Raises Refused where int64 may not hold it."""
     result = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
     if result.dtype == object:
-        raise Refused(f"coordinates {expr} exceed 62 bits: their elements cannot be listed", _REMEDY)
+        message = f"coordinates {expr} exceed 62 bits: their elements cannot be listed"
+        raise Refused(message, _REMEDY, code="number-too-large")
     return result
 
 
@@ -72,10 +73,8 @@ def operations(view: View) -> OperationTable:
     einsum = view.einsum
     extents = [high - low + 1 for low, high in einsum.bounds]
     if prod(extents) > _OPERATIONS:
-        raise Refused(
-            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to list one by one",
-            _REMEDY,
-        )
+        message = f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to list one by one"
+        raise Refused(message, _REMEDY, code="too-large")
     grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
     values = {v: grid[i] + einsum.bounds[i][0] for i, v in enumerate(einsum.rank_variables)}
     keep = np.ones(grid.shape[1], dtype=bool)
@@ -98,9 +97,8 @@ def _executed(view: View) -> OperationTable:
     tables = [listed_points(part.text) for part in view.parts]
     count = prod(len(t) for t in tables)
     if count > _OPERATIONS:
-        raise Refused(
-            f"Einsum {view.einsum.name} has {count:,} operations: too many to list one by one", _REMEDY
-        )
+        message = f"Einsum {view.einsum.name} has {count:,} operations: too many to list one by one"
+        raise Refused(message, _REMEDY, code="too-large")
     grid = np.indices([len(t) for t in tables], dtype=np.int64).reshape(len(tables), -1)
     values: dict[str, Ints] = {}
     offsets: dict[str, Ints] = {}
@@ -147,7 +145,8 @@ class OperationTrace:
             view = replace(view, access=replace(view.access, guard=()))
             self.operations[name] = operations(view)
         if sum(o.count for o in self.operations.values()) > _OPERATIONS:
-            raise Refused("the workload has too many iterations to list one by one", _REMEDY)
+            message = "the workload has too many iterations to list one by one"
+            raise Refused(message, _REMEDY, code="too-large")
 
     @cached_property
     def phases(self) -> dict[str, Ints]:

@@ -43,7 +43,7 @@ def timeline(problem: Problem, component: str, measure: Measure = "tile", limit:
     """
     if any(isinstance(n, Split) and n.pipeline for _, n, _ in problem.tree.walk()):
         message = "branches of a pipeline overlap: there is no timeline of single phases"
-        raise Refused(message, "write Sequential")
+        raise Refused(message, "write Sequential", code="unsupported-pipeline")
     layout = lay_out(problem)
     if measure == "live":
         return _of_elements(layout, component, limit)
@@ -81,10 +81,9 @@ class _Whole(ComponentSites):
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
         if phases * count * len(self.nodes) > LIMIT:
-            raise Refused(
-                f"{phases:,} phases in {count:,} instances of {self.component} that differ are too many",
-                f"allow fewer phases, about {LIMIT // (count * len(self.nodes)):,}",
-            )
+            message = f"{phases:,} phases in {count:,} instances of {self.component} that differ are too many"
+            remedy = f"allow fewer phases, about {LIMIT // (count * len(self.nodes)):,}"
+            raise Refused(message, remedy, code="too-large")
         bits = np.zeros((phases + 1, count, len(self.nodes)), dtype=self.kind)
         for k, node in enumerate(self.nodes):
             spans = self._spans(node)
@@ -136,6 +135,7 @@ def _depths(layout: ExactLayout, limit: int) -> tuple[dict[str, int], tuple[str,
     raise Refused(
         f"the loops above the splits alone have {count:,} iterations, at most {limit:,} phases are shown",
         "use larger tiles in these loops, or allow more phases",
+        code="too-large",
     )
 
 
