@@ -7,7 +7,7 @@ component and everything below it. Units: bits, joules, seconds, square metres, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -262,7 +262,11 @@ class ActionCost:
 
 @dataclass(frozen=True)
 class Component:
-    """One level of the hierarchy; fields that do not apply to its kind keep their defaults."""
+    """One level of the hierarchy; fields that do not apply to its kind keep their defaults.
+
+    `branch` names what branches off the hierarchy here, "" on the hierarchy itself: only what executes on the
+    branch goes along it.
+    """
 
     name: str
     kind: Kind
@@ -282,6 +286,7 @@ class Component:
     clock: float | None = None
     sparse: SparseRules | None = None
     data_tiles: TileRules | None = None
+    branch: str = ""
 
     @property
     def stores(self) -> bool:
@@ -406,13 +411,38 @@ class Hierarchy:
         c = self[name]
         return not self.assume_overlap and c.stores and c.buffering == "single"
 
+    def path_to(self, name: str) -> tuple[Component, ...]:
+        """The components from the outermost one to this one: those on other branches are passed by."""
+        last = self.index(name)
+        branches = ("", self.components[last].branch)
+        return tuple(c for c in self.components[: last + 1] if c.branch in branches)
+
+    def path_from(self, outer: str, inner: str) -> tuple[Component, ...]:
+        """What data from one component to another pass: all below the first, the second one with it."""
+        first = self.index(outer)
+        return tuple(c for c in self.path_to(inner) if self.index(c.name) > first)
+
+    def crossed_links(self, one: str, other: str) -> tuple[tuple[str, FanoutDim], ...]:
+        """Those of the costly links that data between two components, in either direction, cross."""
+        outer, inner = sorted((one, other), key=self.index)
+        names = {c.name for c in self.path_from(outer, inner)}
+        return tuple((c, d) for c, d in self.costly_links if c in names)
+
+    def along(self, branches: Collection[str]) -> Hierarchy:
+        """The same components at the same places, of which those on other branches do nothing."""
+        no = TensorRule("Nothing")
+        result = []
+        for c in self.components:
+            if c.branch and c.branch not in branches:
+                spatial = tuple(replace(d, fanout=1, link=None) for d in c.spatial)
+                kind: Kind = c.kind if c.stores else "container"
+                c = replace(c, kind=kind, spatial=spatial, keep=no, may_keep=no)
+            result.append(c)
+        return replace(self, components=tuple(result))
+
     def instances(self, name: str) -> int:
-        """How many of the component exist: the product of all fanouts at and above it."""
-        total = 1
-        for c in self.components[: self.index(name) + 1]:
-            for d in c.spatial:
-                total *= d.fanout
-        return total
+        """How many of the component exist: the product of all fanouts at it and on the way to it."""
+        return math.prod(d.fanout for c in self.path_to(name) for d in c.spatial)
 
 
 _FREE = "not given, so 0"
@@ -440,12 +470,17 @@ def facts(c: Component) -> tuple[str, ...]:
 
 def hierarchy_text(hierarchy: Hierarchy) -> str:
     """One line per component, indented below the fanouts that replicate it."""
-    lines, depth = [] if hierarchy.assume_overlap else ["transfers do not overlap compute"], 0
+    lines = [] if hierarchy.assume_overlap else ["transfers do not overlap compute"]
+    depths = {"": 0}
     for c in hierarchy.components:
+        if c.branch not in depths:
+            lines.append("  " * depths[""] + f"branch {c.branch}:")
+            depths[c.branch] = depths[""] + 1
+        depth = depths[c.branch]
         if c.spatial:
             dims = ", ".join(f"{d.name} x {d.fanout}" for d in c.spatial)
             lines.append("  " * depth + f"per {c.name} ({dims}; {hierarchy.instances(c.name)} in all):")
-            depth += 1
+            depths[c.branch] = depth = depth + 1
             lines += ["  " * depth + f"{d.name}: {told}" for d in c.spatial if (told := _dim_text(d))]
         if c.acts:
             told = "; ".join((*facts(c), *_rules(c)))

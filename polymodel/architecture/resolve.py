@@ -158,6 +158,28 @@ def _check_names(arch: Arch, faults: Faults) -> None:
     if not any(isinstance(n, ComputeUnit) for n in arch.nodes):
         message = "the architecture has no compute unit"
         faults.add(("arch", "nodes"), message, "add `- !Compute {name: MAC}`", code="missing-component")
+    _check_branches(arch, faults)
+
+
+def _check_branches(arch: Arch, faults: Faults) -> None:
+    """The components of a branch follow each other, and something executes on it."""
+    ended: set[str] = set()
+    before = ""
+    for i, node in enumerate(arch.nodes):
+        if node.branch != before:
+            ended.add(before)
+        if node.branch and node.branch in ended:
+            what = f"{node.name} is on branch {node.branch}, which ended above"
+            place = ("arch", "nodes", i, "branch")
+            faults.add(place, what, "put the components of a branch together", code="invalid-component")
+        before = node.branch
+    working = {n.branch for n in arch.nodes if isinstance(n, ComputeUnit)}
+    for i, node in enumerate(arch.nodes):
+        if node.branch and node.branch not in working:
+            what = f"branch {node.branch} has no compute unit"
+            place = ("arch", "nodes", i, "branch")
+            faults.add(place, what, "put a !Compute with this `branch:` there", code="missing-component")
+            working.add(node.branch)
 
 
 def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
@@ -198,6 +220,7 @@ def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folde
         clock=None if clock is None else numbers.positive(clock, (*path, "clock"), "clock", finite=True),
         sparse=resolve_sparse(section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers),
         data_tiles=resolve_tiles(memory.data_tiles, size, (*path, "data_tiles"), numbers),
+        branch=node.branch,
     )
 
 

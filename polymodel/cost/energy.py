@@ -41,6 +41,8 @@ def link_times(counts: Counts) -> Iterator[ComponentTime]:
             continue
         down, up = t.loads[0] if len(t.loads) == 1 else max(t.loads, key=lambda pair: (sum(pair), pair))
         dims = hierarchy.dimensions[: order.index((t.component, t.dim)) + 1]
+        way = {c.name for c in hierarchy.path_to(t.component)}
+        dims = tuple((c, d) for c, d in dims if c in way)
         entries = math.prod(d.fanout for _, d in dims[:-1])
         if link.topology == "tree":
             entries *= min(2, dims[-1][1].fanout)

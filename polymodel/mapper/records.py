@@ -8,6 +8,8 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import LOOP_RULES, LoopRule
 from polymodel.objectives import FigureLimit, canonical, objective_of
@@ -60,6 +62,22 @@ class Limits:
     side_by_side: tuple[tuple[str, str], ...] = ()
     spatial_sizes: Literal["divisors", "all"] = "divisors"
     halos: tuple[Halos, ...] = ()
+
+    def units(self, einsum: str, is_copy: bool, hierarchy: Hierarchy) -> list[Component]:
+        """The compute units on which an Einsum may execute, all on one branch: Refused where nothing says
+        which. A copy executes on none; where nothing is said it goes along no branch."""
+        chosen = dict(self.compute).get(einsum)
+        units = [c for c in hierarchy.components if c.computes and (not chosen or c.name == chosen)]
+        if is_copy and not chosen:
+            units = [u for u in units if not u.branch] or units
+        if len({u.branch for u in units}) > 1:
+            names = ", ".join(u.name for u in units)
+            raise Refused(
+                f"{einsum} may execute on units of several branches ({names}), among which no search chooses",
+                f"say on which one, such as `compute: {{{einsum}: {units[0].name}}}` in `explore:`",
+                code="missing-argument",
+            )
+        return units
 
 
 @dataclass(frozen=True)

@@ -400,7 +400,9 @@ def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> f
     return frozenset(result)
 
 
-def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
+def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> EinsumSpace:
+    units = limits.units(one.name, one.is_copy, whole)
+    hierarchy = whole.along({u.branch for u in units})
     if one.is_copy and hierarchy.costly_links:
         raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
     rounding = _rounding(one, hierarchy.components, limits)
@@ -436,16 +438,16 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         one.n_instances,
         tuple(_memory(c, hierarchy.index(c.name)) for c in memories),
         tuple(_fanouts(one, hierarchy, memories, utilisation)),
-        tuple(_units(one, hierarchy, limits)),
+        tuple(_unit(u, hierarchy) for u in units),
         keep,
         may,
-        leak_power(hierarchy),
+        leak_power(whole),
         frozenset(
             i for i, m in enumerate(memories) if i and (limits.exchange is None or m.name in limits.exchange)
         )
         | {1},
         tuple(_tolls(one, hierarchy)),
-        _prices(hierarchy),
+        _prices(whole),
         one,
         limits.sizes != "all",
         limits.spatial_sizes != "all",
@@ -581,14 +583,7 @@ def _fanouts(
     return result
 
 
-def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
-    chosen = dict(limits.compute).get(one.name)
-    result = []
-    for i, c in enumerate(hierarchy.components):
-        if not c.computes or (chosen and c.name != chosen):
-            continue
-        above = hierarchy.components[: i + 1]
-        memories = sum(a.stores for a in above)
-        fanouts = sum(len(a.spatial) for a in above)
-        result.append(Unit(c.name, i, memories, fanouts))
-    return result
+def _unit(c: Component, hierarchy: Hierarchy) -> Unit:
+    index = hierarchy.index(c.name)
+    above = hierarchy.components[: index + 1]
+    return Unit(c.name, index, sum(a.stores for a in above), sum(len(a.spatial) for a in above))

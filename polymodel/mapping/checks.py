@@ -283,7 +283,9 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
                 s.add(step.id, message, f"its may_keep is `{memory.may_keep.text}`", "tensors")
     if einsum.is_copy:
         return
-    for memory in s.hierarchy.components:
+    last = s.tree.path(einsum.name)[-1].node
+    assert isinstance(last, ComputeNode)
+    for memory in s.hierarchy.path_to(last.component):
         if not memory.stores or memory.keep is None:
             continue
         anywhere = set().union(*held.values())
@@ -298,18 +300,20 @@ def _check_compute(s: Subject, einsum: Einsum) -> None:
     path = s.tree.path(einsum.name)
     last = path[-1]
     assert isinstance(last.node, ComputeNode)
-    level = s.hierarchy.index(last.node.component)
+    unit = last.node.component
+    way, level = {c.name for c in s.hierarchy.path_to(unit)}, s.hierarchy.index(unit)
     for step in path[:-1]:
         node = step.node
         component = node.component if isinstance(node, (StorageNode, Loop)) else ""
-        if not component or s.hierarchy.index(component) <= level:
+        if not component or component in way:
             continue
         if isinstance(node, StorageNode) and not set(node.tensors) & set(einsum.tensors):
             continue
-        message = (
-            f"component {component} stands below {last.node.component}, which computes Einsum {einsum.name}"
-        )
-        s.add(step.id, message, "use a component above it in the hierarchy", "component")
+        branch = s.hierarchy[component].branch
+        below = s.hierarchy.index(component) > level
+        where = "stands below" if below else f"is on branch {branch}, which does not lead to"
+        message = f"component {component} {where} {unit}, which computes Einsum {einsum.name}"
+        s.add(step.id, message, f"use a component on the way to {unit}", "component")
 
 
 def _check_sharing(s: Subject) -> None:

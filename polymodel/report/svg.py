@@ -212,6 +212,7 @@ def fanout_text(component: Component) -> str:
 def _component_note(hierarchy: Hierarchy, component: Component, tips: Mapping[str, str]) -> str:
     """Everything about one component, a line each."""
     lines = [f"{component.name} ({component.kind})", *facts(component)]
+    lines += [f"on branch {component.branch}"] if component.branch else []
     if (many := hierarchy.instances(component.name)) > 1:
         lines.append(f"{many} instances")
     if component.sparse is not None:
@@ -239,28 +240,43 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
     lines: list[str] = []
     shapes: list[str] = []
     open_frames: list[tuple[Component, float]] = []
-    bottom: float | None = None
+    closed: list[tuple[int, Component, float, float]] = []  # depth, whose fanout, top, bottom
+    ends: dict[str, float] = {}  # where the last component of each branch ends
+
+    def close(branch: str, y: float) -> float:
+        """End the frames of a branch."""
+        while open_frames and open_frames[-1][0].branch == branch:
+            inner, top = open_frames.pop()
+            closed.append((len(open_frames), inner, top, y))
+            y += PAD
+        return y
+
+    before = ""
     for c in hierarchy.components:
+        if before and c.branch != before:
+            y = close(before, y)
+        before = c.branch
         if c.spatial:
             open_frames.append((c, y))
             y += HEAD
         label, w, h = sizes[c.name]
         if not c.acts:
             continue
-        if bottom is not None:
-            lines.append(line(x, bottom, x, y))
+        above = ends.get(c.branch, ends.get(""))
+        if above is not None:
+            lines.append(line(x, above, x, y))
         drawn_shape = shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", "")))
         shapes.append(node(drawn_shape, _component_note(hierarchy, c, tips or {})))
-        bottom = y + h
-        y = bottom + BOX_GAP
-    y = (bottom or y) + PAD
+        ends[c.branch] = y + h
+        y += h + BOX_GAP
+    y = max(ends.values(), default=y) + PAD
+    y = close("", close(before, y) if before else y)
     drawn: list[str] = []
     titles: list[str] = []
-    for depth, (c, top) in reversed(list(enumerate(open_frames))):
+    for depth, c, top, low in closed:
         left = MARGIN + depth * INSET
-        drawn.insert(0, rectangle(left, top, width - 2 * left, y - top, "none", "#8a6d00", dashed=True))
+        drawn.insert(0, rectangle(left, top, width - 2 * left, low - top, "none", "#8a6d00", dashed=True))
         titles.append(_titled(left + 8, top + LINE, fanout_text(c)))
-        y += PAD
     body = [*drawn, *lines, *titles, *shapes]
     return picture(
         width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), body, hierarchy_text(hierarchy)

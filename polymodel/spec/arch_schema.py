@@ -239,6 +239,7 @@ class _Component(SchemaObject):
     area: Annotated[Number, in_units(AREA)] | None = None
     energy_model: EnergyModel | None = None
     source: str | None = None
+    branch: str = ""
 
 
 class Acting(_Component):

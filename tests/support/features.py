@@ -134,6 +134,17 @@ FEATURES: tuple[Feature, ...] = (
         ),
     ),
     Feature(
+        "branches",
+        arch=(
+            *WITH_PE[:2],
+            *({**n, "branch": "side"} for n in (LINKED, unit("VPU"))),
+            fanout(name="PEs"),
+            unit(),
+        ),
+        tree=(*PE_TREE[:3], spread("n", 2, "PEs"), leaf("Z")),
+        constraints={"compute": {"Z": "MAC"}},
+    ),
+    Feature(
         "assume_overlap: false",
         options={"assume_overlap": False},
         arch=(

@@ -25,9 +25,9 @@ def unit(name: str = "MAC", **more: Any) -> Node:
     }
 
 
-def fanout(**more: Any) -> Node:
+def fanout(name: str = "PE", **more: Any) -> Node:
     """A container with one fanout of two."""
-    return {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 2, **more}]}
+    return {"type": "Container", "name": name, "spatial": [{"name": "X", "fanout": 2, **more}]}
 
 
 def storage(component: str, *tensors: str, **more: Any) -> Node:

@@ -64,9 +64,10 @@ class Wires:
         `ways` stand in order of the Einsums: each pays for the links that those before it did not cross.
         """
         top, bottom = sorted(self.hierarchy.index(e) for e in ends)
+        passed = ("", self.hierarchy.components[bottom].branch)
         ways = list(ways)
         for level, component, dim, before in self.dims:
-            if not top < level <= bottom:
+            if not top < level <= bottom or self.hierarchy[component].branch not in passed:
                 continue
             crossed: set[Wire] = set()
             for einsum, loops, place in ways:

@@ -168,6 +168,8 @@ def find_link(
         toll = hierarchy.components[position]
         if not toll.passes or toll.keep is None or tensor not in toll.keep.tensors(einsum):
             continue
+        if toll.branch not in ("", hierarchy[child].branch):
+            continue
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)
         passages.append(TollInstances(toll.name, own, apart))

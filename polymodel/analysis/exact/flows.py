@@ -220,9 +220,8 @@ def tolls_on_path(
 ) -> Iterator[tuple[str, int]]:
     """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
     hierarchy = layout.problem.hierarchy
-    low, high = hierarchy.index(parent.component), hierarchy.index(child)
     loops = layout.problem.tree.loops(einsum)
-    for component in hierarchy.components[low + 1 : high]:
+    for component in hierarchy.path_from(parent.component, child)[:-1]:
         if not component.passes or component.keep is None:
             continue
         if parent.tensor not in component.keep.tensors(einsum):

@@ -395,8 +395,7 @@ def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _Row]]
         for tensor in cascade.tensors:
             own = layout if dim.link.topology == "bus" else _merged(layout, tensor, component, dim)
             for flow in flows_of(own, tensor):
-                top, bottom = sorted(hierarchy.index(e) for e in flow.ends)
-                if top < hierarchy.index(component) <= bottom:
+                if (component, dim) in hierarchy.crossed_links(*flow.ends):
                     _book(own, flow, (component, dim), rows[flow.einsum])
         for einsum, row in rows.items():
             yield einsum, component, dim, row

@@ -43,10 +43,7 @@ def _within(link: TransferPath, order: int, position: int) -> bool:
 def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
     """Tolls that the link crosses and that charge for the tensor."""
     hierarchy = link.layout.problem.hierarchy
-    outer = hierarchy.index(link.parent.component)
-    child = link.child
-    inner = len(hierarchy.components) if child is None else hierarchy.index(child.component)
-    for c in hierarchy.components[outer + 1 : inner]:
+    for c in hierarchy.path_from(link.parent.component, link.lower_end):
         if c.passes and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
             yield c.name, hierarchy.index(c.name)
 

@@ -128,12 +128,15 @@ class TransferPath:
     def costly_dimensions(self) -> tuple[tuple[str, str], ...]:
         """The dimensions on the way whose link costs, down to the child's own (or compute's)."""
         hierarchy = self.layout.problem.hierarchy
+        return tuple((c, d.name) for c, d in hierarchy.crossed_links(self.parent.component, self.lower_end))
+
+    @property
+    def lower_end(self) -> str:
+        """The component at the lower end: the child's, else the unit that executes the Einsum."""
         leaf = self.layout.problem.tree.path(self.einsum)[-1].node
         below = self.child if self.child is not None else leaf
         assert isinstance(below, (SymbolicBuffet, ComputeNode))
-        top, bottom = hierarchy.index(self.parent.component), hierarchy.index(below.component)
-        crossed = ((c, d.name) for c, d in hierarchy.costly_links if top < hierarchy.index(c) <= bottom)
-        return tuple(crossed)
+        return below.component
 
     def coordinate(self, position: int) -> Dimension:
         """Component and dimension of the spatial loop at `position`."""
@@ -571,12 +574,9 @@ def _copy(layout: SymbolicLayout, einsum: str, ledger: FormLedger) -> None:
     outer, inner = ledger.entry(einsum, here), ledger.entry(einsum, there)
     if here.component == there.component:
         return
-    hierarchy = layout.problem.hierarchy
-    top, bottom = sorted((hierarchy.index(here.component), hierarchy.index(there.component)))
-    for component, dim in hierarchy.costly_links:
-        if top < hierarchy.index(component) <= bottom:
-            what = f"copy {einsum} crosses the link of {component}.{dim.name}, which has no closed form"
-            raise NotSeparable(what, "use engine exact")
+    for component, dim in layout.problem.hierarchy.crossed_links(here.component, there.component):
+        what = f"copy {einsum} crosses the link of {component}.{dim.name}, which has no closed form"
+        raise NotSeparable(what, "use engine exact")
     space = there.space
     if any(a.spatial for a in space.axes):
         raise NotSeparable(f"copy {einsum} stands below a spatial loop", "use engine exact")

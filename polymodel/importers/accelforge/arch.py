@@ -25,6 +25,15 @@ _TOPOLOGIES = {"": "mesh", "mesh": "mesh", "all_to_all": "bus"}
 
 
 @dataclass
+class _Found:
+    """What groups say of the components in them: those whose fanouts are places in an array, and the branch
+    on which a component stands, called as the first compute unit of its fork."""
+
+    instances: list[str] = field(default_factory=list)
+    branches: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
 class ArchSections:
     """The sections `arch:` and `explore:` as plain data."""
 
@@ -41,8 +50,8 @@ def arch_of(
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
     result = ArchSections()
-    instances: list[str] = []
-    nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", instances))
+    found = _Found()
+    nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", found))
     inner = Scope(inner.variables, inner.view, _fanouts(nodes, inner))
     kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _keep_text(t))] if n}
     above: list[str] = []
@@ -53,12 +62,17 @@ def arch_of(
             if given.node.entry("spatial") is None:
                 continue
             given = _own_fanout(given)
-        together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in instances else 1
+        together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in found.instances else 1
         said = tuple(sparse.get(given.owner, ()))
         part = WrittenComponent(given, inner, einsums, kept, tuple(above), together, said)
         for tag, fields in component_of(reading, part, result.explore):
             if pending and "spatial" in fields:
                 fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
+            branch = found.branches.get(given.owner, "")
+            if not branch and tag == "Compute" and "spatial" in fields and given is not nodes[-1]:
+                branch = given.owner  # there its fanout replicates itself alone
+            if branch:
+                fields["branch"] = branch
             result.nodes.append((tag, fields))
         if given.node.tag == "Memory":
             above.append(_text(given, "name"))
@@ -93,32 +107,46 @@ def raw(node: YamlNode) -> object:
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
-def _flat(
-    reading: Reading, nodes: Iterable[YamlNode], path: str, instances: list[str]
-) -> Iterable[KeyedTable]:
-    """The components in order; groups give what they hold. `instances` gets the names of memories whose
-    fanouts are places in an array."""
+def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found) -> Iterable[KeyedTable]:
+    """The components in order; groups give what they hold, and `found` what is to be known of it."""
     for i, node in enumerate(nodes):
         table = KeyedTable(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
         table.owner = _text(table, "name")
         if node.tag in _GROUPS:
             table.take("name")
-            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), instances))
-            if node.tag == "Fork" and any("spatial" in t for t in inner):
-                what = "a !Fork with fanouts of its own has no counterpart"
-                reading.fault(node, what, "write its components in line, or two machines", table.path)
-            if node.tag == "Fork":
-                what = "the branch is read in line: what it does not keep passes it by"
-                reading.note(node, what, "", table.path)
-            yield from inner
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
+            yield from _fork(reading, table, inner, found) if node.tag == "Fork" else inner
         elif node.tag == "Array":
-            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), instances))
-            yield from _array(reading, table, inner, instances)
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
+            yield from _array(reading, table, inner, found.instances)
         elif node.tag in (*TAGS, *_FANOUT, "Network"):
             yield table
         else:
             what = f"!{node.tag} is not a component" if node.tag else "a component has a tag"
             reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
+
+
+def _fork(
+    reading: Reading, fork: KeyedTable, inner: Sequence[KeyedTable], found: _Found
+) -> Iterable[KeyedTable]:
+    """The components of a fork, on a branch of their own. One on which nothing executes is no use to any
+    Einsum; it leaks, where its components do."""
+    if any(t.owner in found.branches for t in inner):
+        what = "a !Fork inside a !Fork has no counterpart: here a branch has no branches"
+        reading.fault(fork.node, what, "write the inner one behind the outer one", fork.path)
+    units = [t.owner for t in inner if t.node.tag == "Compute"]
+    if not units:
+        why, remedy = "nothing executes on it, so that no tensor enters it", "give it a !Compute"
+        reading.leave(fork.node, "Fork", why, remedy, fork.path, changes="leakage and area")
+        return ()
+    for key in ("forked_power_gateable", "non_forked_power_gateable"):
+        gated = fork.take(key)
+        if gated is not None and gated.scalar in (True, "True"):
+            why, remedy = "here everything leaks for as long as anything executes", "write less `leak_power:`"
+            reading.leave(gated, key, why, remedy, fork.path, changes="leakage")
+    leave_rest(fork)
+    found.branches |= {t.owner: units[0] for t in inner}
+    return inner
 
 
 def _array(

@@ -6,8 +6,9 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim
 from polymodel.arithmetic import Affine, Constraint
@@ -52,7 +53,7 @@ def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
         cascade = replace(cascade, einsums=tuple(_renamed(e, names[e.name]) for e in cascade))
         result["workload.yaml"] = dump({"workload": _workload(cascade)}, WIDTH)
     if spec.raw_arch is not None:
-        nodes = [_component(c) for c in spec.arch.components]
+        nodes = list(_forked(spec.arch.components))
         result["arch.yaml"] = dump({"arch": {"nodes": nodes}}, WIDTH)
     if spec.mapping is not None:
         tree = _written(spec.mapping, spec.workload, names)
@@ -84,7 +85,7 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         yield "multicast", "a fanout shares equal tiles only"
     if len({c.read_first for c in parts if c.stores}) > 1:
         yield "read_first", "some memories read outputs before the first sum, and others do not"
-    yield from lacking_of(spec.arch)
+    yield from (found for found in lacking_of(spec.arch) if found[0] != "branch")
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:
@@ -118,6 +119,16 @@ def _access(access: TensorAccess) -> dict[str, object]:
     if access.backing_scale != 1:
         result["backing_storage_size_scale"] = float(access.backing_scale)
     return result
+
+
+def _forked(parts: Iterable[Component]) -> Iterator[tuple[str, dict[str, object]]]:
+    """The components in order, those of a branch in a fork."""
+    for branch, found in groupby(parts, lambda c: c.branch):
+        nodes = [_component(c) for c in found]
+        if branch:
+            yield "Fork", {"nodes": nodes}
+        else:
+            yield from nodes
 
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
@@ -301,5 +312,5 @@ def _prices(part: Component) -> tuple[object, ...]:
     spatial = tuple((d.name, d.fanout, d.may_reuse and d.may_reuse.by_einsum) for d in part.spatial)
     kept = tuple(rule and rule.by_einsum for rule in (part.keep, part.may_keep))
     static = (part.leak_power, part.area) if part.acts else ()
-    static = (*static, part.read_first)
+    static = (*static, part.read_first, bool(part.branch))
     return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept

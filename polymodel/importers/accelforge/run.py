@@ -169,17 +169,24 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
     """Let memories keep what the mapping stores there, and no more: what AccelForge says of that binds its
     search alone."""
     stored: dict[str, list[str]] = {}
+    branches = {str(f["name"]): str(f.get("branch", "")) for _, f in machine.nodes}
+    along: dict[str, str] = {}  # Einsum -> the branch that it executes on
     for node in _nodes_below(mapping):
         component, tensors = node.entry("component"), node.entry("tensors")
+        executed = node.entry("einsum")
+        if node.tag == "Compute" and component is not None and executed is not None:
+            along[str(executed.value.scalar)] = branches.get(str(component.value.scalar), "")
         if node.tag == "Storage" and component is not None and tensors is not None:
             names = [str(t.scalar) for t in flat(tensors.value)]
             stored.setdefault(str(component.value.scalar), []).extend(names)
     kept = {str(f["name"]): str(_rule(f).get("keep", "")) for _, f in machine.nodes}
     known = {t for e in einsums.each() for t in e.tensors}
 
-    def members(text: object) -> set[str]:
+    def members(text: object, branch: str = "") -> set[str]:
         result: set[str] = set()
         for einsum in einsums.each():
+            if branch and along.get(einsum.name) != branch:
+                continue
             with suppress(TextFault):  # told where the machine is read
                 result |= einsums.members(einsum, str(text), lambda name: kept.get(name, ""))
         return result
@@ -189,7 +196,7 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
         if tag != "Memory" or not texts:
             continue
         names = [n for n in dict.fromkeys(stored.get(name, [])) if n in known]
-        must = members(texts.get("keep", "Nothing"))
+        must = members(texts.get("keep", "Nothing"), branches[name])
         lacking = sorted(must - set(names))
         if lacking:
             what = f"{name} need not keep {', '.join(lacking)}: the mapping does not store it there"
