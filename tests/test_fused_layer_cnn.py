@@ -93,6 +93,7 @@ def test_fused_maps_go_in_and_out_once() -> None:
     ("variant", "skipped", "mebibytes"),
     [("unfused", (), 86.32), ("pool_fused", ("Conv1_2", "Conv2_2"), 49.57)],
 )
+@pytest.mark.thin(2)
 def test_layer_by_layer_each_map_goes_out_and_comes_back(
     variant: str, skipped: tuple[str, ...], mebibytes: float
 ) -> None:
@@ -224,6 +225,7 @@ def test_the_peak_by_an_independent_count() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
+@pytest.mark.thin(2)
 def test_small_pyramids_agree_with_the_referee(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = pyramid(together, {"SIZE": 12, "CHANNELS": 1, "COLOURS": 1})
     referee = REFEREE.analyse(problem, live=True)

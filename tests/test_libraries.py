@@ -37,7 +37,7 @@ def evaluated(arch: str, mapping: str, given: tuple[tuple[str, int], ...]) -> pm
 
 
 @pytest.mark.parametrize("path", MAPPINGS, ids=lambda p: str(p.with_suffix("")))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_mapping_is_evaluated_and_fits(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     found = report(workload, arch, variant)
@@ -48,7 +48,7 @@ def test_mapping_is_evaluated_and_fits(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", sorted({p.parts[:2] for p in MAPPINGS}), ids="/".join)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) -> None:
     spec = pm.load(*pair)
     if pair == ("matmul", "simple_two_level"):  # two mappings, neither more fused than the other
@@ -74,7 +74,7 @@ NO_CLOSED_FORM = {
 @pytest.mark.parametrize(
     "path", [p for p in MAPPINGS if p.parts[0] not in MODELS], ids=lambda p: str(p.with_suffix(""))
 )
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_closed_forms_give_the_exact_numbers(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     given = VARIABLES.get(f"{workload}/{arch}/{variant}", {})
@@ -123,6 +123,7 @@ def moved(found: pm.Report, component: str, tensor: str) -> int:
         ("gpt3_6.7B", "tpu_v4i", "DRAM", ("V", "K", "Q", "QK", "QK_softmax", "AV", "Z", "FFA")),
     ],
 )
+@pytest.mark.thin(2)
 def test_fusion_keeps_intermediates_on_chip(
     workload: str, arch: str, memory: str, intermediates: tuple[str, ...]
 ) -> None:
@@ -144,6 +145,7 @@ BANDS = {
 
 
 @pytest.mark.parametrize("workload", BANDS)
+@pytest.mark.thin(2)
 def test_residual_blocks_are_fused_through_padded_convolutions(workload: str, tmp_path: Path) -> None:
     """Half the memory of the untiled mapping at the same traffic; at small sizes the referee agrees."""
     tiled, whole = (report(workload, "edge_npu", v) for v in ("tiled_fused", "untiled_fused"))
@@ -255,7 +257,7 @@ FIRST = list({p.parts[0]: p for p in REFEREED}.values())
 
 
 @pytest.mark.parametrize("path", seeds(len(FIRST), FIRST + [p for p in REFEREED if p not in FIRST]), ids=str)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_small_sizes_of_each_mapping_agree_with_the_referee(path: Path) -> None:
     spec = pm.load(path.parts[1], f"{path.parts[0]}/{path.stem}", **SMALL[path.parts[0]])
     ours, referee = pm.evaluate(spec, engine="exact"), pm.evaluate(spec, engine="enumerate")

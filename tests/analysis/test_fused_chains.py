@@ -94,7 +94,7 @@ def _problem(spec: pm.Spec) -> Problem:
         (3, 10, 1, 2, True),
     ],
 )
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_fused_chains_agree_with_the_referee(
     count: int, size: int, channels: int, tile: int, columns: bool, reuse: str
 ) -> None:

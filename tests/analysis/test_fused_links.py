@@ -15,8 +15,8 @@ from tests.fused import fused_problems
 from tests.seeds import seeds
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("count", seeds(1, [25, 80]))
+@pytest.mark.thin(3)
+@pytest.mark.parametrize("count", seeds(1, [10, 80]))
 @pytest.mark.parametrize(
     ("strategy", "compare"),
     [

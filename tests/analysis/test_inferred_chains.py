@@ -22,6 +22,7 @@ def _problem(count: int, size: int, channels: int, columns: bool) -> Problem:
 
 @pytest.mark.parametrize("columns", [True, False])
 @pytest.mark.parametrize(("count", "size", "channels"), [(2, 6, 2), (3, 6, 1), (4, 5, 1)])
+@pytest.mark.thin(3)
 def test_small_chains_agree_with_the_referee(
     count: int, size: int, channels: int, columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

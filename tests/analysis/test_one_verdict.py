@@ -263,13 +263,13 @@ def _run(total: int, seed: int) -> Found:
 
 
 def test_doors_agree_on_generated_specs() -> None:
-    found = _run(30, 7)
+    found = _run(22, 7)
     assert found.differences == []
-    assert found.counts["fused"] >= 12
-    assert found.counts["illegal"] >= 7
-    assert found.counts["closed"] >= 9
-    assert found.counts["exact under another policy"] >= 40
-    assert found.counts["symbolic under another policy"] >= 25
+    assert found.counts["fused"] >= 8
+    assert found.counts["illegal"] >= 4
+    assert found.counts["closed"] >= 5
+    assert found.counts["exact under another policy"] >= 15
+    assert found.counts["symbolic under another policy"] >= 15
 
 
 @pytest.mark.slow

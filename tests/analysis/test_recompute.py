@@ -37,6 +37,7 @@ def operations(found: Analysis) -> dict[str, int]:
         (HOLD.replace("POLICY", "refill") + ROWS + COLUMNS, 10 * 10),  # all of F2 held: made once
     ],
 )
+@pytest.mark.thin(3)
 def test_what_the_producer_executes(tmp_path: Path, nodes: str, made: int, engine: str) -> None:
     assert operations(pair(tmp_path, nodes, engine=engine)) == {"Layer1": 9 * made, "Layer2": 9 * 64}
 

@@ -43,6 +43,7 @@ ALIKE = [205, 1301, 1931, 3155, 3847, 1509, 472, 1787, 2035, 1374, 2965, 4554, 4
 
 
 @pytest.mark.parametrize("number", LISTED)
+@pytest.mark.thin(5)
 def test_what_executes_is_listed_where_it_is_no_interval(number: int) -> None:
     one = legal(number, 21)
     assert one is not None

@@ -186,7 +186,7 @@ def test_what_is_left_of_a_tile_may_be_nothing() -> None:
 
 @pytest.mark.slow
 def test_first_tiles_agree_with_the_referee() -> None:
-    tally = run_many(60)
+    tally = run_many(30)
     assert tally["closed"] > 0.5 * tally["examples"], tally
 
 

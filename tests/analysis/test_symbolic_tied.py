@@ -158,6 +158,7 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
+@pytest.mark.thin(3)
 def test_every_point_of_a_sweep_is_what_evaluate_finds(name: str) -> None:
     spec = nest(*SPECS[name], TM=1, TN=1, TU=1)
     swept = pm.sweep(spec, {"TM": [1, 2, 3, 4, 6], "TN": [1, 2, 3], "TU": [1, 2]}, keep="all")

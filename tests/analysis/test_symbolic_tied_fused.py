@@ -152,6 +152,7 @@ def flash(outer: str, inner: str, reuse: str) -> pm.Spec:
 
 
 @pytest.mark.parametrize(("order", "reuse"), [("mn", "refill"), ("nm", "slide"), ("mn", "keep_previous")])
+@pytest.mark.thin(3)
 def test_every_point_of_a_sweep_is_what_evaluate_finds(order: str, reuse: str) -> None:
     spec = flash(*order, reuse)
     swept = pm.sweep(spec, {"Tm": [1, 2, 3, 5, 12], "Tn": [1, 2, 4, 12]}, keep="all")

@@ -67,7 +67,7 @@ def test_every_command_and_writer(capsys: Captured, tmp_path: Path, kind: str, p
 @pytest.mark.parametrize("power", SOME)
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("engine", ["exact", "enumerate", "symbolic"])
-@pytest.mark.thin(5)
+@pytest.mark.thin(8)
 def test_figures_in_bits_grow_with_the_bits_of_a_value(
     tmp_path: Path, kind: str, power: int, engine: str
 ) -> None:
@@ -92,7 +92,7 @@ def test_figures_in_bits_grow_with_the_bits_of_a_value(
             assert b.frame()[column.name].replace({pd.NA: None}).tolist() == list(expected)
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("power", SOME)
 def test_files_hold_every_digit(capsys: Captured, tmp_path: Path, power: int) -> None:
     spec, out = tmp_path / "spec.yaml", tmp_path / "out"
@@ -168,6 +168,7 @@ def test_closed_forms_and_symbolic_reports_have_every_digit(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("power", SOME)
+@pytest.mark.thin(2)
 def test_what_a_report_derives(tmp_path: Path, power: int) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(fused(2**power + 1), encoding="utf-8")

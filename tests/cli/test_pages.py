@@ -135,7 +135,7 @@ def test_a_comparison_says_what_its_sides_are(capsys: Captured) -> None:
     assert f"<title>{A} and {B} compared</title>" in text
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "words",
     [("show", *A.split(",")), ("compare", A, B), ("timeline", *A.split(","), "--component", "GLB")],

@@ -13,7 +13,7 @@ from tests.seeds import seeds
 # Searches of seconds: the slow run looks at these pages.
 LONG = (
     "howto/fuse.md", "howto/explore.md", "howto/codesign.md", "howto/chips.md", "reference/api/explore.md",
-    "gallery.md", "sparse/gcn.md",
+    "gallery.md", "sparse/gcn.md", "sparse/capacity.md",
     "explore.md",
 )  # fmt: skip
 # Tests of their own run these pages in every run.

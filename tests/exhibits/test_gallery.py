@@ -43,6 +43,7 @@ LONG = (
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in AGREEMENT]
 )
+@pytest.mark.thin(2)
 def test_an_exhibit_agrees_as_far_as_it_says(name: str) -> None:
     found = pm.gallery(name)
     most, equal = AGREEMENT[name]

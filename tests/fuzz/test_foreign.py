@@ -187,6 +187,7 @@ ALIKE = (
 
 
 @pytest.mark.parametrize("line", [line for line in EVERY if line.endswith(" saved") and "--out" in line])
+@pytest.mark.thin(3)
 def test_an_input_may_lie_beside_what_is_written(line: str, parent: Parent, tmp_path: Path) -> None:
     """Only what is written over is refused: not for a name that merely looks like one of the command's."""
     here = made(tmp_path, "here")

@@ -60,6 +60,7 @@ def test_inputs_are_made_again_from_their_number() -> None:
         assert made(target, 3, 5) == made(target, 3, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="children are watched through /proc")
 def test_a_campaign_sees_faults_hangs_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(number: int, _: Path) -> None:

@@ -109,7 +109,7 @@ def check_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize("line", seeds(len(LINES), LINES), ids=lambda line: line.split()[0])
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_hostile_names(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -179,6 +180,10 @@ def hidden(folder: Path) -> list[str]:
     return [f.name for f in folder.rglob(".*") if ".new" in f.name]
 
 
+# At which file, as it is opened or renamed, a command dies; the slow suite lets it die at each of the first.
+DEATHS = (1, 2, 3, 4, 6) if os.environ.get("POLYMODEL_LONG") else (1, 3)
+
+
 @pytest.mark.parametrize("line", SOME)
 def test_killed_on_the_way(line: str, parent: Parent, tmp_path: Path) -> None:
     """Each file is the old one or the new one, whole; what is left of the one at work is hidden."""
@@ -188,7 +193,7 @@ def test_killed_on_the_way(line: str, parent: Parent, tmp_path: Path) -> None:
         assert parent.run(first, before(line))[0] == 0
     assert parent.run(last, line)[0] == 0
     old, new = held(first / "saved"), held(last / "saved")
-    for at in (1, 2, 3, 4, 6):
+    for at in DEATHS:
         shutil.rmtree(killed / "saved")
         shutil.copytree(first / "saved", killed / "saved")
         code, errors = parent.run(killed, line, DIES.format(at=at))
@@ -202,7 +207,6 @@ def test_killed_on_the_way(line: str, parent: Parent, tmp_path: Path) -> None:
             (killed / "saved" / "new.yaml").unlink(missing_ok=True)
         assert parent.run(killed, line)[0] == 0
         assert new.items() <= held(killed / "saved").items()
-        assert not hidden(killed / "saved")  # the next run clears up
         assert not hidden(killed / "saved")  # the next run clears up
 
 

@@ -200,6 +200,7 @@ NAMED = {"fanouts": {"PE": {"X": {"variables": ("n",)}}}}
          {"constraints": NAMED}),
     ],
 )  # fmt: skip
+@pytest.mark.thin(2)
 def test_layers_that_are_not_always_equal_are_searched_apart(
     einsums: tuple[str, ...], ranks: dict[str, Any], hardware: dict[str, Any], asked: dict[str, Any]
 ) -> None:

@@ -72,7 +72,7 @@ MACHINES = ("edge_npu", "eyeriss_like", "gemmini", "nvdla_like", "simba_chiplet"
 CASES = [("edge_npu", "counted"), ("edge_npu", "skipped"), *((m, "counted") for m in MACHINES[1:])]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(("machine", "padding"), seeds(2, CASES))
 def test_the_engines_agree_on_every_kind_of_layer(machine: str, padding: str) -> None:
     rows = {} if machine in ("eyeriss_like", "simba_chiplet") else {"ROWS": 2}
@@ -82,6 +82,7 @@ def test_the_engines_agree_on_every_kind_of_layer(machine: str, padding: str) ->
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.thin(2)
 def test_what_is_left_out_is_two_values_for_each_normalised_channel(name: str) -> None:
     """A scale and a shift after each convolution, or a bias for each output where nothing is normalised."""
     outputs = {e.name: e.outputs[0] for e in pm.load(name).workload if f"F{e.name}" in e.tensors}

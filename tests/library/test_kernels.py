@@ -78,6 +78,7 @@ SMALL: dict[str, dict[str, int | float]] = {
 @pytest.mark.parametrize(
     ("workload", "machine"), [*((w, "edge_npu") for w in SMALL), ("mamba_2", "simple_two_level")]
 )
+@pytest.mark.thin(2)
 def test_the_engines_agree_at_small_sizes(workload: str, machine: str) -> None:
     spec = pm.load(workload, machine, **SMALL[workload])
     referee = pm.evaluate(spec, engine="enumerate")

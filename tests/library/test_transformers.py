@@ -39,6 +39,7 @@ def products_of(model: str, experts: int) -> int:
 
 
 @pytest.mark.parametrize("model", SHAPES)
+@pytest.mark.thin(2)
 def test_parameters_and_operations_by_hand(model: str) -> None:
     layers, width, heads, _, head, _, _, every, active = SHAPES[model]
     prefill = pm.load(model, TOKENS=512, BATCH=2).workload
@@ -107,7 +108,7 @@ FIRST = [("tpu_v4i", "dense"), ("tpu_v4i", "experts_decode"), ("h100_like", "pos
 CASES = FIRST + [case for case in product(MACHINES, RUNS) if case not in FIRST]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(("machine", "name"), seeds(len(FIRST), CASES))
 def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> None:
     """On the H100 the tile of queries is not a variable."""

@@ -150,6 +150,7 @@ MORE = [
 
 
 @pytest.mark.parametrize("case", seeds(6, TINY + MORE), ids=str)
+@pytest.mark.thin(2)
 def test_the_front_is_that_of_all_mappings(case: Case) -> None:
     assert check_front(case) > 1000
 

@@ -55,7 +55,7 @@ def front(spec: pm.Spec, sizes: Sizes) -> list[tuple[float, float]]:
     return [(c.energy, c.latency) for c in found]
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     "kind", seeds(3, ["matmul", "strided", "fused", *(k for k in WORK if k.startswith("conv"))])
 )

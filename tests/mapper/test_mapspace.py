@@ -101,6 +101,7 @@ def sized(spec: Spec, limits: Limits, rules: Rules) -> int:
 
 
 @pytest.mark.parametrize("name", seeds(12, sorted(SPECS, key=lambda name: name == "fanouts")))
+@pytest.mark.thin(2)
 def test_size_is_that_of_the_listing(name: str) -> None:
     assert sized(SPECS[name], Limits(), Rules()) > 10
 
@@ -131,6 +132,7 @@ def test_constraints() -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "kept and bypassed", "two, fanouts", "two, kept between", "apart"])
+@pytest.mark.thin(2)
 def test_memories_side_by_side(name: str) -> None:
     apart = [memory("A0", may_keep="A"), memory("B0", may_keep="B"), memory("C0", may_keep="C|A")]
     spec = spec_of(MATMUL, {"m": 2, "n": 2, "k": 2}, BACKING, *apart) if name == "apart" else SPECS[name]

@@ -150,7 +150,7 @@ def test_points_that_slide_cost_what_evaluate_says() -> None:
             many += 1
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize(
     ("sizes", "whole_actions"),
     [*seeds(1, [("divisors", False), ("all", False)]), pytest.param("divisors", True)],

@@ -184,6 +184,7 @@ MASKED = chain_of(
 @pytest.mark.parametrize(
     ("work", "shared"), [(PADDED, "T-U: p"), (MASKED, "S-A: m")], ids=["padded", "masked"]
 )
+@pytest.mark.thin(2)
 def test_chains_share_loops_over_tied_variables(work: dict[str, Any], shared: str) -> None:
     """Each mapping is evaluated, with the search's figures."""
     nodes = [

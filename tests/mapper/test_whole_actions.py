@@ -78,6 +78,7 @@ def small(pick: Random, most: int) -> Spec:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.thin(2)
 def test_the_front_is_that_of_all_mappings(seed: int) -> None:
     assert check(small(Random(seed), 200)) > 10
 

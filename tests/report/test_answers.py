@@ -138,7 +138,7 @@ def test_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 def test_text_and_pages(name: str, tmp_path: Path) -> None:
     found = made(name)
     assert str(found).strip()
@@ -153,7 +153,7 @@ def test_text_and_pages(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_files(name: str, tmp_path: Path) -> None:
     found = made(name)
     rows = list(csv.reader(io.StringIO(found.to_csv())))

@@ -163,6 +163,7 @@ def test_working_sets_come_in_the_order_of_the_report(arch: str) -> None:
         ),
     ],
 )
+@pytest.mark.thin(2)
 def test_what_has_no_closed_form_ends_with_a_remedy(names: tuple[str, str], reason: str, remedy: str) -> None:
     spec = pm.load(*names)
     with pytest.raises(pm.NotSeparable, match=rf"{reason}.*\n  remedy: {remedy}"):

@@ -93,7 +93,7 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("most", [50, 2**61])
 @pytest.mark.filterwarnings("ignore:values up to")
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_every_function_equals_sympy(form: sp.Expr, most: int) -> None:
     pick = random.Random(5)
     points = [tuple(pick.randint(1, most) for _ in range(3)) for _ in range(12)] + [(9, 4, 4), (3, 3, 3)]

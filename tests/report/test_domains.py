@@ -268,10 +268,10 @@ def test_extents_that_differ_between_einsums_are_refused_with_a_remedy_that_help
 
 
 def test_forms_hold_for_other_extents_and_tiles() -> None:
-    tally = run_many(80)
+    tally = run_many(40)
     assert tally["equal"] >= 0.3 * tally["problems"], tally
     assert tally["narrower"] <= 0.1 * tally["compared"], tally
-    assert min(tally["fused"], tally["ones"]) >= 6, tally
+    assert min(tally["fused"], tally["ones"]) >= 3, tally
 
 
 @pytest.mark.slow

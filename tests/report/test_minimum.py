@@ -61,7 +61,7 @@ def test_the_least_traffic_of_a_matmul_is_that_of_textbooks() -> None:
     assert least.at["TM"] == least.at["TN"]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("root", [8, 12, 24])
 def test_no_tiles_that_fit_move_less_and_square_ones_just_as_much(root: int) -> None:
     """Where the best tiles are whole and divide, a sweep finds the value of the formula."""

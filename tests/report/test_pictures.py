@@ -33,7 +33,7 @@ def loaded(workload: str, *more: str) -> pm.Spec:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_cascades(workload: str) -> None:
     cascade = loaded(workload).workload
     svg = cascade_svg(cascade)
@@ -46,7 +46,7 @@ def test_cascades(workload: str) -> None:
 
 
 @pytest.mark.parametrize(("workload", "arch", "mapping"), MAPPINGS)
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_looptrees(workload: str, arch: str, mapping: str) -> None:
     spec = loaded(workload, arch, f"{workload}/{mapping}")
     assert spec.mapping is not None

@@ -107,6 +107,7 @@ def _room(ax: Axes) -> tuple[float, float]:
 
 @pytest.mark.parametrize("what", ["working_sets", "energy", "roofline"])
 @pytest.mark.parametrize("which", seeds(1, ["many", "long"]))
+@pytest.mark.thin(3)
 def test_plots_keep_their_room(which: str, what: str, request: pytest.FixtureRequest) -> None:
     across, down = _room(request.getfixturevalue(which).plot(what))
     assert across > 0.3
@@ -114,6 +115,7 @@ def test_plots_keep_their_room(which: str, what: str, request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize("which", ["long", "many"])
+@pytest.mark.thin(2)
 def test_timelines_keep_their_room(which: str, request: pytest.FixtureRequest) -> None:
     report = request.getfixturevalue(which)
     memory = report.problem.hierarchy.components[1].name

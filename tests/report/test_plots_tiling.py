@@ -126,7 +126,7 @@ def test_tiles_that_do_not_fit_are_red() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 1000), (1000, 3), (2, 2)])
 @pytest.mark.parametrize("points", seeds(2, [0, 40, 1]))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_any_shape_draws(shape: tuple[int, int], points: int) -> None:
     ax = plot_tiles(tiled(pattern(*shape, points), 16))
     ax.figure.canvas.draw()

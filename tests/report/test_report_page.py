@@ -130,6 +130,7 @@ def test_only_its_own_script_may_run(gpt3: Report) -> None:
 
 
 @pytest.mark.parametrize(("workload", "arch", "mapping"), seeds(2, SPECS))
+@pytest.mark.thin(2)
 def test_the_spec_in_a_page_gives_the_same_report(
     workload: str, arch: str, mapping: str, tmp_path: Path
 ) -> None:

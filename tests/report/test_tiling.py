@@ -138,7 +138,7 @@ def test_zeros_and_duplicates_of_a_file_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "points"), [((5, 7), 0), ((5, 7), 1), ((1, 33), 12), ((33, 1), 12), ((1, 1), 1), ((13,), 5)]
 )
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_odd_operands(shape: tuple[int, ...], points: int, op: str, tiler: str) -> None:
     rng = np.random.default_rng(points)
     at = np.stack([rng.permutation(s)[:points] if s >= points else np.zeros(points, int) for s in shape])

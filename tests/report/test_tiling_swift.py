@@ -83,6 +83,7 @@ def test_another_memory_has_no_published_bars() -> None:
 
 @pytest.mark.parametrize("op", ["add", "multiply"])
 @pytest.mark.parametrize("quantity", ["run", "config"])
+@pytest.mark.thin(2)
 def test_charts_show_every_bar(found: TilerSwift, quantity: str, op: Op) -> None:
     drawn = plot_chart(found.comparison.bars, quantity, op)
     fields = (f"published_{quantity}", f"as_built_{quantity}", f"corrected_{quantity}_all",

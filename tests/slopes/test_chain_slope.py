@@ -57,7 +57,7 @@ def curve(found: ChainSlope, name: str) -> list[tuple[int, int]]:
         (FOUR, "m=2 k=2 n=2 p=2 q=3 r=2"),
     ],
 )  # fmt: skip
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_curves_are_those_of_walking_every_mapping(einsums: list[str], sizes: str) -> None:
     found = pm.chain_slope(chain(einsums, sized(sizes)), curves=EVERY)
     for name in EVERY:
@@ -94,6 +94,7 @@ def test_every_point_is_what_evaluate_counts(unit: str) -> None:
 
 
 @pytest.mark.parametrize("tiles", ["all", {"m": [1, 2, 3], "n": [2, 4], "k": [3], "p": [1, 5]}])
+@pytest.mark.thin(2)
 def test_imperfect_tiles_are_what_evaluate_counts(tiles: object) -> None:
     given = chain(PAIR, sized("m=7 k=4 n=5 p=6"))
     found = pm.chain_slope(given, curves=EVERY, tiles=tiles)  # type: ignore[arg-type]  # one of two words

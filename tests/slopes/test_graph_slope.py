@@ -50,7 +50,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 def test_curves_are_those_of_every_mapping(name: str) -> None:
     """Fused loops, sizes, orders, uneven tensors, groups and lives, all of them counted by walking."""
     slope = pm.graph_slope(GRAPHS[name], equal_outer_sizes=False)
@@ -103,7 +103,7 @@ def counted(slope: Any, point: Any) -> tuple[int, dict[str, int]]:
 
 
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 def test_every_mapping_of_a_point_is_what_evaluate_counts(name: str) -> None:
     slope = pm.graph_slope(GRAPHS[name])
     for point in slope["tiled_fused"].points:

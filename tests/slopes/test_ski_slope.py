@@ -80,6 +80,7 @@ def test_pruned_and_unpruned_curves_are_one(m: int, k: int, n: int) -> None:
 
 @pytest.mark.parametrize("bypass", [False, True])
 @pytest.mark.parametrize("unit", ["words", "bits"])
+@pytest.mark.thin(2)
 def test_every_point_is_what_evaluate_counts(bypass: bool, unit: str) -> None:
     spec = matmul(12, 10, 7, {"A": 8, "B": 4, "Z": 16})
     slope = pm.ski_slope(spec, tiles="all", bypass=bypass, unit=unit)  # type: ignore[arg-type]  # a literal
@@ -188,7 +189,7 @@ def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
         ((7, 3), 1, 3),
     ]),
 )  # fmt: skip
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride: int, dilation: int) -> None:
     p, r = extents
     spec = pm.load("conv1d", M=2, C=1, P=p, R=r, STRIDE=stride, DILATION=dilation)

@@ -59,6 +59,7 @@ def test_the_value_is_exactly_the_same() -> None:
 
 
 @pytest.mark.parametrize("number", WHOLE.values(), ids=WHOLE)
+@pytest.mark.thin(2)
 def test_symbols_and_sizes(spec: pm.Spec, number: Any) -> None:
     assert spec.bind(TM=number(32)).symbols == {"TM": 32}
     report = pm.evaluate(spec, symbols={"TM": number(32)})

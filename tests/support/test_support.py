@@ -15,14 +15,14 @@ FEATURE_TABLE, REQUEST_TABLE = table.TABLES
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda f: f.name.replace(" ", "_"))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_every_door_answers_as_the_table_says(feature: Feature) -> None:
     stored = page.stored_cells(page.PAGE, FEATURE_TABLE.mark)[feature.name]
     assert {door: FEATURE_TABLE.cell(feature.name, door) for door in DOORS} == stored
 
 
 @pytest.mark.parametrize("request_", requests.REQUESTS, ids=lambda r: r.name.replace(" ", "_"))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_every_search_answers_as_the_table_says(request_: requests.Request) -> None:
     stored = page.stored_cells(page.PAGE, REQUEST_TABLE.mark)[request_.name]
     assert {door: requests.answer(request_, door) for door in requests.ASKED} == stored

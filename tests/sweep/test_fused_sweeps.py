@@ -60,7 +60,7 @@ REFILL, SLIDE = HOLD.replace("POLICY", "refill"), HOLD.replace("POLICY", "slide"
 GRID = {"TP": list(range(1, 10)), "TQ": list(range(1, 10))}
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("spread", [False, True], ids=["", "spread"])
 @pytest.mark.parametrize(
     "nodes", [ROWS + SLIDE + COLUMNS, ROWS + COLUMNS + REFILL], ids=["rows kept", "windows again"]

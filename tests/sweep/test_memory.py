@@ -27,7 +27,7 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 THREE = (*OBJECTIVES, "energy")
 
 
-@pytest.mark.thin(2)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("objectives", [OBJECTIVES, THREE])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_spilled_front_is_the_whole_front(tmp_path: Path, objectives: Any, workers: int) -> None:

@@ -35,6 +35,7 @@ def test_workers_and_store_find_the_same(tmp_path: Path, kept: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("kept", KEEPS, ids=str)
+@pytest.mark.thin(2)
 def test_a_resumed_sweep_does_no_point_twice(
     tmp_path: Path, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ LIBRARY = [
 
 
 @pytest.mark.parametrize(("arch", "workload"), LIBRARY)
+@pytest.mark.thin(2)
 def test_blocks_equal_evaluate(arch: str, workload: str) -> None:
     check_blocks(*opened(pm.load(arch, workload)))
 

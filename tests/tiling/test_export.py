@@ -55,7 +55,7 @@ def assembled(folder: Path, operand: str, a: SparseTensor) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [(13, 17), (1, 40), (40, 1), (7, 5, 3), (31,)])
 @pytest.mark.parametrize("op", ["add", "multiply"])
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_files_give_the_operands_again(tmp_path: Path, shape: tuple[int, ...], op: Op) -> None:
     a = tensor(shape, 0.3, 3)
     index = export(a, Rolled(2), cut(a, Rolled(2), op, 20, "all"), tmp_path, most=999)

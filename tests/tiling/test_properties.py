@@ -213,7 +213,7 @@ EDGES: dict[str, tuple[Points, tuple[int, ...]]] = {
 @pytest.mark.parametrize("op", seeds(1, OPS))
 @pytest.mark.parametrize("case", EDGES)
 @pytest.mark.parametrize("name", TILERS)
-@pytest.mark.thin(5)
+@pytest.mark.thin(8)
 def test_edge_cases(name: str, case: str, op: Op) -> None:
     points, shape = EDGES[case]
     formats = {1: "CP", 2: "CSR", 3: "CSF"}[len(shape)]
@@ -228,6 +228,7 @@ def test_edge_cases(name: str, case: str, op: Op) -> None:
 
 
 @pytest.mark.parametrize("name", TILERS)
+@pytest.mark.thin(2)
 def test_a_vast_plane_takes_no_time(name: str) -> None:
     """10^12 rows and columns, five entries: depth, areas and numbers of places outgrow 32 and 64 bits."""
     side = 10**12

@@ -27,7 +27,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("cut", list(permutations(RANKS, 2)), ids="-".join)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_every_pair_of_ranks_has_the_points_of_sets(cut: tuple[str, str]) -> None:
     a = data.tensor("facts")
     own = (*cut, *(rank for rank in RANKS if rank not in cut))

@@ -131,6 +131,7 @@ PLACES = {
         (BLOCKS, "every eighth row", "estimate"),
     ],
 )
+@pytest.mark.thin(2)
 def test_models_of_structure_give_the_mean_of_the_maximum(
     density: dict[str, object], name: str, label: str
 ) -> None:

@@ -37,7 +37,7 @@ def states(report: SparseReport) -> list[tuple[str, float, int]]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("densities", DENSITIES)
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_no_count_is_a_rounding(machine: str, densities: tuple[float, float]) -> None:
     a, b = densities
     found = spec(**copy.deepcopy(MACHINES[machine]), densities={"A": a, "B": b})

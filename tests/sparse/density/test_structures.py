@@ -42,6 +42,7 @@ def matrices(name: str) -> list[Actual]:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.thin(2)
 def test_tiles_are_those_of_drawn_matrices(name: str) -> None:
     model = MODELS[name]
     drawn = matrices(name)

@@ -114,7 +114,7 @@ def log_choose(size: mpmath.mpf, count: mpmath.mpf) -> mpmath.mpf:
 @pytest.mark.parametrize("size", [10**9, 10**12, 10**15, 10**18, 9 * 10**18])
 @pytest.mark.parametrize("nnz", [1, 37, 5_000, 10**6, 77_000_000])
 @pytest.mark.parametrize("mean", [0.001, 0.5, 12.0, 300.0])
-@pytest.mark.thin(5)
+@pytest.mark.thin(8)
 def test_long_precision_agrees_up_to_1e18_points(size: int, nnz: int, mean: float) -> None:
     tile = min(size, max(1, round(mean * size / nnz)))
     law = Hypergeometric(size, nnz)

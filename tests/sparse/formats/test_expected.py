@@ -92,7 +92,7 @@ def test_expected_bits_of_three_ranks() -> None:
 
 
 @pytest.mark.parametrize("format", MATRIX, ids=lambda f: f.name)
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_expected_bits_of_all_tiles(format: Format) -> None:
     """Edge tiles have their own sizes; of empty tiles nothing is stored, not even headers of ranks."""
     shape, nnz, tile = (3, 4), 3, (2, 3)

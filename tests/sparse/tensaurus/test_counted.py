@@ -80,7 +80,7 @@ def test_multiplies_are_effectual_pairs(case: tuple[str, SparseTensor, dict[str,
 
 @pytest.mark.parametrize("slices", ["own", "kept"])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_stages_are_those_of_the_executed_specification(kernel: str, slices: Literal["own", "kept"]) -> None:
     """The packaged TeAAL spec, run on data by the executor, which shares nothing with the closed forms."""
     teaal = pm.load(f"tensaurus/{kernel.lower()}").teaal

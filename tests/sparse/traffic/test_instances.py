@@ -87,7 +87,7 @@ def walked(a: np.ndarray, b: np.ndarray, pes: int, depth: int, per_line: int) ->
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_private_caches_against_a_walk(seed: int) -> None:
     rng = np.random.default_rng(seed)
     m, k, n = (int(s) for s in rng.integers(1, 14, 3))

@@ -11,7 +11,7 @@ from tests.sparse.traffic.oracle import metrics
 
 @pytest.mark.parametrize("name", data.DESIGNS)
 @pytest.mark.parametrize("case", seeds(2, data.cases("teaal_arch_traffic.json")), ids=lambda c: c["id"])
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_accelerators(case: dict, name: str) -> None:
     given = {t: data.points(case[t]) for t in "AB"}
     run = case["accelerators"][name]

@@ -25,7 +25,7 @@ def both(text: str, symbols: dict, sizes: dict, given: dict, walked: dict | None
 
 
 @pytest.mark.parametrize("seed", seeds(20, range(80)))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_random_specs(seed: int) -> None:
     spec, sizes, walked = random_spec(seed)
     rng = Random(seed)
@@ -37,7 +37,7 @@ def test_random_specs(seed: int) -> None:
 
 @pytest.mark.parametrize("replacement", ["lru", "optimal"])
 @pytest.mark.parametrize("seed", seeds(15, range(50)))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_full_caches(seed: int, replacement: Literal["lru", "optimal"]) -> None:
     """Inputs, with the output or without it, share a small cache, in the order of the loops."""
     spec, sizes, walked = random_spec(seed)
@@ -52,7 +52,7 @@ def test_full_caches(seed: int, replacement: Literal["lru", "optimal"]) -> None:
 
 @pytest.mark.parametrize("name", data.DESIGNS)
 @pytest.mark.parametrize("seed", seeds(3, range(12)))
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_designs_on_random_data(name: str, seed: int) -> None:
     """The ranks to be walked over their shape are found in the formats."""
     rng = Random(seed)
@@ -127,7 +127,7 @@ def test_flattened_ranks_in_parts_of_few_nonzeros(seed: int) -> None:
 
 @pytest.mark.parametrize("evict", ["root", "I1", "I0", "K2"])
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.thin(4)
+@pytest.mark.thin(7)
 def test_buffets_of_spmm_with_a_sparse_operand(seed: int, evict: str) -> None:
     rng = Random(seed)
     sizes = {"I": rng.randint(1, 20), "J": rng.randint(1, 12), "K": rng.randint(1, 70)}

@@ -58,7 +58,7 @@ def _mean_tiles(
         ((5, 2), 0, 1, "add", 1),
     ],
 )
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 def test_expected_tiles_of_trees_are_exact(
     shape: tuple[int, int], nnz: int, roll: int | None, op: Op, capacity: int, binary: bool
 ) -> None:

@@ -86,7 +86,7 @@ def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> li
     return wrong
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize(("shape", "density"), seeds(1, [QUICK[1], *QUICK[:1], *QUICK[2:]]))
 def test_entries_are_met_within_5_percent(shape: tuple[int, int], density: float) -> None:
     assert _compare(shape, density, Elements(128), 8) == []
@@ -131,7 +131,7 @@ def test_one_operand_alone_has_no_products(name: str) -> None:
     assert found.nonempty > 100
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("op", seeds(1, ["multiply", "add"]))
 @pytest.mark.parametrize(("shape", "density"), [((911, 37), 0.2), ((300, 300), 0.05), ((900, 20), 0.3)])
 @pytest.mark.parametrize("capacity", seeds(1, [1000, 2000]))
