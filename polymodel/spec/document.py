@@ -35,6 +35,7 @@ from polymodel.spec.files import text_of
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 from polymodel.spec.other_tools import SECTIONS as TEAAL
 from polymodel.spec.other_tools import foreign, is_teaal, section_of_accelforge
+from polymodel.spec.placeholders import filled, is_template
 from polymodel.spec.section_schemas import (
     CodesignSection,
     ExploreSection,
@@ -242,13 +243,15 @@ def root_of(
     if text is None:
         return None, True
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
-    if "{{" in text or "{%" in text or "{#" in text:
-        # jinja2 takes as long to import as a small spec to evaluate, and most files are not templates.
-        from polymodel.spec.template import render
+    if is_template(text):
+        rendered = filled(text, source, variables)
+        if rendered is None:
+            # jinja2 takes as long to import as a small spec to evaluate, and few files need all of it.
+            from polymodel.spec.template import render
 
-        functions = includes.functions(path.parent) if includes is not None else {}
-        rendered, faults = render(text, source, variables, functions)
-        document.faults.extend(faults)
+            functions = includes.functions(path.parent) if includes is not None else {}
+            rendered, faults = render(text, source, variables, functions)
+            document.faults.extend(faults)
         if rendered is None:
             document.variables |= set(variables)  # which of them it reads is not known
             return None, True

@@ -24,6 +24,7 @@ from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.spec.faults import Source, suggestion
 from polymodel.spec.numbers import LARGEST
+from polymodel.spec.placeholders import Rendered
 
 MAX_OUTPUT = 2_000_000
 MAX_WORK = 2_000_000
@@ -306,15 +307,6 @@ class _Bounding(NodeTransformer):
         self.generic_visit(node)
         node.key = _bounded(node.key)
         return node
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """The text to parse, its source, and the template variables that the file knows."""
-
-    text: str
-    source: Source
-    variables: frozenset[str]
 
 
 def render(
