@@ -307,7 +307,11 @@ def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, siz
 
 def _option(name: str, given: object, numeric: Sequence[str], where: Path, numbers: Numbers) -> object:
     """An option as it is written, or its number where the model takes one; of a table all numbers in it."""
+    from polymodel.spec.energy import ANY
+
     path = (*where, "options", name)
+    if numeric == ANY:
+        return numbers.in_text(given, path)
     if name not in numeric:
         return given
     if isinstance(given, Mapping):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_search, add_sources, named_values
-from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.output import check_table, check_targets, tell, write_page
 from polymodel.cli.parser import pairs, symbols
 from polymodel.cli.progress import Searches
 from polymodel.cli.specs import load_spec, variables, with_files
@@ -61,6 +61,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="each Einsum is a layer of its own: nothing is fused, equal ones are searched once",
     )
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        help="print this table alone: front, networks, machines, symbols, layer_costs, blocks or roofline",
+    )
     parser.add_argument("--eps", type=float, metavar="E", help="leave out what is within 1 + E")
     add_search(
         parser,
@@ -91,8 +96,10 @@ def _add_networks(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Search and print the joint front; exit code 1 if no machine has a mapping that keeps the limits."""
+    from polymodel.hardware.answer import Codesign
     from polymodel.hardware.search import codesign
 
+    check_table(options.table, tuple(Codesign.declared))
     layers = _networks(options) if options.network else load_spec(options)
     check_targets(options)
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
@@ -112,7 +119,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         resume=not options.no_resume,
     )
     bar.finish()
-    text = _text(result, options.format)
+    text = _text(result, options.format, options.table)
     if options.out:
         saved = result.save(options.out)
         mappings = "point-I-layer-J.yaml for each point and layer"
@@ -153,10 +160,13 @@ def _weights(texts: list[str]) -> dict[str, float]:
     return result
 
 
-def _text(found: Codesign, style: str) -> str:
+def _text(found: Codesign, style: str, name: str | None) -> str:
     from polymodel.view.files import table_json
 
-    if style == "table":
+    if style == "table" and name is None:
         return f"{found!r}\n"
+    table = found.table(name or "front")
+    if style == "table":
+        return f"{table.text()}\n"
     tell("".join(f"{n}\n" for n in found.notes))
-    return table_json(found.table("front")) if style == "json" else found.table("front").to_csv()
+    return table_json(table) if style == "json" else table.to_csv()

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.cli.codes import FINE, INFEASIBLE, REFUSED
-from polymodel.cli.output import check_html, saved_files, tell, write_file
+from polymodel.cli.output import check_html, check_table, saved_files, tell, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.teaal import (
     add_data,
     add_outputs,
     carried,
-    check_table,
     last_generation,
     load_teaal,
     title_of,

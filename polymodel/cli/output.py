@@ -9,7 +9,7 @@ from errno import EISDIR, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import masked, writing
+from polymodel.errors import Diagnostic, SpecError, masked, writing
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -43,6 +43,14 @@ def check_html(file: str | None) -> None:
             raise IsADirectoryError(EISDIR, "it is a folder", file)
         if not place.absolute().parent.is_dir():
             raise FileNotFoundError(ENOENT, "there is no such folder", str(place.parent))
+
+
+def check_table(name: str | None, known: tuple[str, ...]) -> None:
+    """SpecError for a table that there is not, before anything is counted."""
+    if name is not None and name not in known:
+        raise SpecError(
+            [Diagnostic(f"--table {name}: there is no such table", f"tables: {', '.join(known)}")]
+        )
 
 
 def saved_text(files: Sequence[Path]) -> str:

@@ -75,14 +75,6 @@ def add_outputs(parser: argparse.ArgumentParser, more: str) -> None:
     add_html(parser)
 
 
-def check_table(name: str | None, known: tuple[str, ...]) -> None:
-    """SpecError for a table that there is not, before anything is counted."""
-    if name is not None and name not in known:
-        raise SpecError(
-            [Diagnostic(f"--table {name}: there is no such table", f"tables: {', '.join(known)}")]
-        )
-
-
 def title_of(spec: str) -> str:
     """A spec in a title: a file by its name without folders, another by its own."""
     return Path(spec).name if Path(spec).is_file() else spec

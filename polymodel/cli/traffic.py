@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
-from polymodel.cli.output import check_html, saved_files, write_file
+from polymodel.cli.output import check_html, check_table, saved_files, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.teaal import (
     add_data,
     add_outputs,
     carried,
-    check_table,
     last_generation,
     load_teaal,
     title_of,

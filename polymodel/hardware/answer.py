@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import fsum
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 20
+_NO_BLOCK = "(no block)"
 _LIMITED = (Column("nearest limit"), Column("of it", "1"))
 
 
@@ -70,6 +72,14 @@ class CodesignPoint:
         for layer, report in enumerate(result):
             self._compare(layer, report)
         return result
+
+    def einsum_costs(self, layer: int) -> tuple[tuple[str, float, float], ...]:
+        """Of each Einsum of a layer its energy (J) and latency (s) in one execution of the layer."""
+        found = self.reports[layer].costs
+        return tuple(
+            (t.einsum, fsum(i.energy for i in found.energy if i.einsum == t.einsum), t.seconds)
+            for t in found.latency
+        )
 
     def evaluated(self, layer: int, counted: Report | None = None) -> Report | None:
         """The report of a layer, compared with the search; None where `evaluate` refuses to count. `counted`:
@@ -232,8 +242,10 @@ class Codesign(Answer):
         return Table("networks", tuple(columns), tuple(rows))
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
-        """The tables that have something to say: without names of networks not that of networks."""
-        return ((name, t) for name, t in super().listed(live) if name != "networks" or self.work.names)
+        """The tables that have something to say: that of networks where they have names, that of blocks where
+        layers are of some."""
+        silent = {"networks": not self.work.names, "blocks": not self._blocked}
+        return ((name, t) for name, t in super().listed(live) if not silent.get(name))
 
     @declared(title="Every machine")
     def machines(self) -> Table:
@@ -282,20 +294,78 @@ class Codesign(Answer):
 
     @declared(title="Layers")
     def layer_costs(self) -> Table:
-        """One row per point of the joint front and layer: its network, where it has one, its Einsums, how
-        often it is executed, and energy and latency of one execution."""
+        """One row per point of the joint front and layer: its network and its blocks, where it has some, its
+        Einsums, how often it is executed, and energy and latency of one execution."""
         named = [Column("network")] if self.work.names else []
+        named += [Column("block")] if self._blocked else []
         columns = [Column("point"), *named, Column("layer"), Column("times"), Column("energy", "J")]
         columns.append(Column("latency", "s"))
-        raw = [s.raw_workload for s in self.layers]
-        names = ["" if w is None else ", ".join(e.name for e in w.einsums) for w in raw]
-        whose = [(n.name,) if named else () for n in self.work.networks for _ in n.places]
+        names = [", ".join(einsums) for einsums in self._einsums]
+        whose: list[tuple[Cell, ...]] = []
+        for n in self.work.networks:
+            for layer in n.places:
+                blocks = (", ".join(self.work.blocks_of(layer)),) if self._blocked else ()
+                whose.append((*((n.name,) if self.work.names else ()), *blocks))
         rows: list[tuple[Cell, ...]] = [
             (i, *network, name, n, energy, latency)
             for i, p in enumerate(self.points)
             for network, name, n, (energy, latency) in zip(whose, names, self.times, p.costs, strict=True)
         ]
         return Table("layer_costs", tuple(columns), tuple(rows))
+
+    @declared(title="Blocks")
+    def blocks(self) -> Table:
+        """One row per point of the joint front and block of a network: how many Einsums one run of the
+        network executes in it, what they cost together, and their part of the network. Costs of a layer with
+        Einsums of several blocks are those that `evaluate` books to each Einsum."""
+        named = [Column("network")] if self.work.names else []
+        columns = [Column("point"), *named, Column("block"), Column("Einsums")]
+        for n in COSTS:
+            columns += [Column(n, unit_of(n)), Column(f"part of the {n}", "1")]
+        rows: list[tuple[Cell, ...]] = []
+        for i, point in enumerate(self.points):
+            for network in self.work.networks:
+                each = self._blocks_of(point, network.places)
+                whose = (network.name,) if named else ()
+                joules, seconds = (sum(c[k] for c in each.values()) for k in (1, 2))
+                for block, (count, energy, latency) in each.items():
+                    parts = energy / joules if joules else None, latency / seconds if seconds else None
+                    figures = energy, parts[0], latency, parts[1]
+                    rows.append((i, *whose, block or _NO_BLOCK, count, *figures))
+        return Table("blocks", tuple(columns), tuple(rows))
+
+    def _blocks_of(
+        self, point: CodesignPoint, layers: Sequence[int]
+    ) -> Mapping[str, tuple[int, float, float]]:
+        """Of each block of some layers: executed Einsums, energy and latency."""
+        result: dict[str, tuple[int, float, float]] = {}
+        for layer in layers:
+            for block, count, energy, latency in self._in_blocks(point, layer):
+                n, joules, seconds = result.get(block, (0, 0.0, 0.0))
+                result[block] = n + count, joules + energy, seconds + latency
+        return result
+
+    def _in_blocks(self, point: CodesignPoint, layer: int) -> Iterator[tuple[str, int, float, float]]:
+        """What all executions of a layer cost in each of its blocks."""
+        energy, latency = point.costs[layer]
+        if at := self.work.blocks[layer]:
+            count = len(self._einsums[layer])
+            yield from ((block, n * count, n * energy, n * latency) for block, n in at.items())
+            return
+        n, workload = self.times[layer], self.layers[layer].raw_workload
+        assert workload is not None
+        for einsum, energy, latency in point.einsum_costs(layer):
+            yield workload.blocks[einsum], n, n * energy, n * latency
+
+    @cached_property
+    def _blocked(self) -> bool:
+        return any(map(self.work.blocks_of, range(len(self.layers))))
+
+    @property
+    def _einsums(self) -> list[tuple[str, ...]]:
+        """The Einsums of each layer."""
+        raw = [s.raw_workload for s in self.layers]
+        return [() if w is None else tuple(e.name for e in w.einsums) for w in raw]
 
     @declared(title="Roofline of the first point")
     def roofline(self) -> Table:
@@ -359,13 +429,15 @@ class Codesign(Answer):
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
         """The joint front over two figures (area and the first other objective), machines named. With a
         symbol of the hardware as `x`: what it is worth, the least figure at each of its values, where each
-        machine has mappings of its own. With `layers` as `x`: the energy (or latency) of each layer at the
-        first point. SpecError for an unknown figure, and where there is no point."""
+        machine has mappings of its own. With `layers` or `blocks` as `x`: the energy (or latency) of each
+        layer or block at the first point. SpecError for an unknown figure, where there is no point, and where
+        no layer is of a block."""
         from polymodel.report.plots_machines import machine_axes, symbol_axes
 
         first = self.best()
-        if x == "layers" and x not in self._symbols:
-            return bar_axes(self._layers_of_first(), canonical(y) if y else "energy", ax)
+        if x in ("layers", "blocks") and x not in self._symbols:
+            table = self._layers_of_first() if x == "layers" else self._blocks_of_first()
+            return bar_axes(table, canonical(y) if y else "energy", ax)
         others = [o for o in (*self.objectives, "energy") if o != "area"]
         if x in self._symbols:
             up = canonical(y) if y else others[0]
@@ -387,13 +459,23 @@ class Codesign(Answer):
         """What all executions of each layer cost at the first point."""
         found = self.table("layer_costs")
         at = {c.name: i for i, c in enumerate(found.columns)}
-        words = [c for c in found.columns if c.name in ("network", "layer")]
+        words = [c for c in found.columns if c.name in ("network", "block", "layer")]
         rows: list[tuple[Cell, ...]] = [
             (*(row[at[c.name]] for c in words), *(n * cost for cost in costs))
             for row, n, costs in zip(found.rows, self.times, self.points[0].costs, strict=False)
         ]
         columns = (*words, *(Column(n, unit_of(n)) for n in COSTS))
         return Table("layers_of_the_first_point", columns, tuple(rows))
+
+    def _blocks_of_first(self) -> Table:
+        """What each block costs at the first point. SpecError where there is none."""
+        if not self._blocked:
+            remedy = "write `block: NAME` at Einsums, or give layers as (spec, times, 'NAME')"
+            raise SpecError([Diagnostic("no layer is of a block", remedy, code="nothing-to-show")])
+        found = self.table("blocks")
+        words = [i for i, c in enumerate(found.columns) if c.name in ("network", "block", *COSTS)]
+        rows = tuple(tuple(row[i] for i in words) for row in found.rows if row[0] == 0)
+        return Table("blocks_of_the_first_point", tuple(found.columns[i] for i in words), rows)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """Pictures of the front and of what each symbol is worth, every table, and what it was made from."""
@@ -411,6 +493,8 @@ class Codesign(Answer):
             ]
             if len(self.layers) > 1:
                 pictures.append(Plot("layers of the first point", partial(self._drawn, "layers", "energy")))
+            if self._blocked:
+                pictures.append(Plot("blocks of the first point", partial(self._drawn, "blocks", "energy")))
             pictures.append(Plot("roofline of the first point", self.points[0].plot))
         return [*plotted(pictures), *super().parts(live, plots, command)]
 

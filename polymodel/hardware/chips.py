@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
@@ -51,7 +51,8 @@ class ChipExchange:
 class ChipCount:
     """One number of chips: pieces and exchanges in turn. Of a pipeline (`slots` is not empty) one number of
     batches: the pieces of each stage, and of each slot the seconds of its slowest stage, with what its
-    chips exchange, and of what is sent behind it; `split` has the batches."""
+    chips exchange, and of what is sent behind it; `split` has the batches, `within` along which rank
+    variable the chips of its stage share an Einsum (`-`: each of them computes it)."""
 
     chips: int
     split: ChipSplit
@@ -60,6 +61,7 @@ class ChipCount:
     area: float
     leak: float = 0.0
     slots: tuple[tuple[float, float], ...] = ()
+    within: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def batches(self) -> int:
@@ -191,15 +193,16 @@ class Distribution(Answer):
 
     @declared(title="Between exchanges")
     def pieces(self) -> Table:
-        """One row per number of chips and piece: its Einsums, along which rank variables they are split,
-        the time of the slowest chip (of a stage, that of all batches), the energy of all."""
+        """One row per number of chips and piece: its Einsums, along which rank variables they are split (in a
+        pipeline over batches, then over the chips of the stage), the time of the slowest chip (of a stage,
+        that of all batches), the energy of all."""
         columns = (
             *self._numbered, Column("Einsums"), Column("split"), Column("latency", "s"),
             Column("energy", "J"), Column("complete"), Column("reason"),
         )  # fmt: skip
         rows: list[tuple[Cell, ...]] = [
             (
-                *self._number(c), ", ".join(p.einsums), _splits(c.split, p.einsums), p.latency, p.energy,
+                *self._number(c), ", ".join(p.einsums), _splits(c, p.einsums), p.latency, p.energy,
                 p.complete, p.reason,
             )
             for c in self.counts
@@ -266,8 +269,14 @@ class Distribution(Answer):
         return repr(self)
 
 
-def _splits(split: ChipSplit, einsums: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(split.along.get(name, "-") for name in einsums))
+def _splits(count: ChipCount, einsums: Sequence[str]) -> str:
+    """Along which rank variables some Einsums are split: over chips or batches, and then, where chips of a
+    stage share a batch, over these (`m then h`; `-`: each computes it)."""
+    each = (
+        count.split.along.get(name, "-") + (f" then {count.within[name]}" if name in count.within else "")
+        for name in einsums
+    )
+    return ", ".join(dict.fromkeys(each))
 
 
 def _in_words(counts: Sequence[ChipCount]) -> str:

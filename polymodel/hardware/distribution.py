@@ -257,7 +257,12 @@ def _count(
         )
         for slot in range(part.staged.slots)
     )
-    return ChipCount(chips, part.split, pieces, exchanges, area * chips, leak, slots)
+    within = {
+        e.name: part.staged.within.get(e.name, "-")
+        for e in spec.workload
+        if part.staged.width(part.staged.stage(e)) > 1
+    }
+    return ChipCount(chips, part.split, pieces, exchanges, area * chips, leak, slots, within)
 
 
 def _stage_seconds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,20 +43,22 @@ class Combined:
         return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
 
 
-def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec, int], ...]:
-    """Each Einsum of a spec as a layer of its own, with how often it is there: Einsums that are equal but for
-    names on every machine of a grid are one layer, the first of them. `given`: constraints of the call.
+def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec, Mapping[str, int]], ...]:
+    """Each Einsum of a spec as a layer of its own, with how often it is there in each block: Einsums that are
+    equal but for names and blocks on every machine of a grid are one layer, the first of them. `given`:
+    constraints of the call.
 
     Einsums are told apart where the workload, or what its search is asked, has symbols of the grid, and where
     the search is asked something of rank variables, tensors or Einsums by their names.
     """
     bound = None if _by_name(spec, given) or relevant_symbols((spec,), grid, given) else _bound(spec, grid)
     result: dict[object, list[str]] = {}
-    for name in (e.name for e in (spec.raw_workload.einsums if spec.raw_workload else spec.workload)):
+    blocks = spec.raw_workload.blocks if spec.raw_workload else {e.name: "" for e in spec.workload}
+    for name in blocks:
         alone = None if bound is None else bound.only(name)
         key = name if alone is None else _structure(alone, alone.workload.einsums[0])
         result.setdefault(key, []).append(name)
-    return tuple((spec.only(alike[0]), len(alike)) for alike in result.values())
+    return tuple((spec.only(alike[0]), Counter(blocks[n] for n in alike)) for alike in result.values())
 
 
 def _by_name(spec: Spec, given: ExploreSection) -> bool:

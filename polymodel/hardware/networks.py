@@ -22,7 +22,7 @@ from polymodel.spec.section_schemas import CodesignSection, ExploreSection
 from polymodel.sweeps.grid import Grid
 
 Array = Any
-Layers: TypeAlias = "Spec | Sequence[Spec | tuple[Spec, int]]"
+Layers: TypeAlias = "Spec | Sequence[Spec | tuple[Spec, int] | tuple[Spec, int, str]]"
 Networks: TypeAlias = "Layers | Mapping[str, Layers]"
 _NAME = re.compile(r"[\w.-]+")
 
@@ -39,16 +39,24 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkLayers:
-    """The layers of all networks, and how often each is executed in one run of its network."""
+    """The layers of all networks, and how often each is executed in one run of its network. `blocks`: in
+    which of its blocks it is executed how often (`""`: in none); empty where its Einsums are of several."""
 
     specs: tuple[Spec, ...]
     times: tuple[int, ...]
     networks: tuple[Network, ...]
+    blocks: tuple[Mapping[str, int], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of networks, none where layers are given without one."""
         return tuple(n.name for n in self.networks if n.name)
+
+    def blocks_of(self, layer: int) -> tuple[str, ...]:
+        """The names of the blocks that a layer is executed in, or that its Einsums are of."""
+        workload = self.specs[layer].raw_workload
+        found = self.blocks[layer] or (workload.blocks.values() if workload else ())
+        return tuple(dict.fromkeys(b for b in found if b))
 
     def weighted(self, weights: object, faults: Faults) -> NetworkLayers:
         """The same with weights: network -> number. What is wrong with them is noted."""
@@ -75,15 +83,21 @@ class NetworkLayers:
         times: list[int] = []
         wholes: list[Spec] = []
         networks: list[Network] = []
+        blocks: list[Mapping[str, int]] = []
         for network in self.networks:
             first = len(specs)
             for place in network.places:
-                for one, several in separate(self.specs[place], grid, given):
+                n, named = self.times[place], self.blocks[place]
+                for one, at in separate(self.specs[place], grid, given):
                     specs.append(one)
-                    times.append(several * self.times[place])
+                    times.append(sum(at.values()) * n)
+                    # A block that the whole spec was given goes before those of its Einsums.
+                    own = dict.fromkeys(named, times[-1]) if any(named) else {b: k * n for b, k in at.items()}
+                    blocks.append(own)
                     wholes.append(self.specs[place])
             networks.append(replace(network, places=tuple(range(first, len(specs)))))
-        return NetworkLayers(tuple(specs), tuple(times), tuple(networks)), tuple(wholes)
+        every = NetworkLayers(tuple(specs), tuple(times), tuple(networks), tuple(blocks))
+        return every, tuple(wholes)
 
 
 def read_networks(given: object, faults: Faults) -> NetworkLayers:
@@ -96,6 +110,7 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
     specs: list[Spec] = []
     times: list[int] = []
     networks: list[Network] = []
+    blocks: list[Mapping[str, int]] = []
     for name, layers in by_name.items():
         if isinstance(given, Mapping) and not _is_name(name):
             what = f"{name!r} is not a name of a network"
@@ -103,44 +118,61 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
                 Diagnostic(what, f"use letters, digits, `.`, `-` and `_`, but not `{EACH}`", "layers")
             )
         first = len(specs)
-        for spec, several in _rows(layers, f" of {name}" if isinstance(given, Mapping) else "", faults):
+        rows = _rows(layers, f" of {name}" if isinstance(given, Mapping) else "", faults)
+        for spec, several, block in rows:
             specs.append(spec)
             times.append(several)
+            blocks.append(_in_blocks(spec, several, block))
         networks.append(Network(str(name), tuple(range(first, len(specs)))))
     for i, spec in enumerate(specs[1:], 1):
         if spec.raw_arch != specs[0].raw_arch:
             what = f"layer {i} has another architecture than layer 0"
             faults.note(Diagnostic(what, "load all layers with the same architecture", "layers"))
-    return NetworkLayers(tuple(specs), tuple(times), tuple(networks))
+    return NetworkLayers(tuple(specs), tuple(times), tuple(networks), tuple(blocks))
+
+
+def _in_blocks(spec: Spec, times: int, block: str) -> Mapping[str, int]:
+    """The block that a layer is executed in: the one that is given, else that of its Einsums; nothing where
+    they are of several."""
+    own = {*spec.raw_workload.blocks.values()} if spec.raw_workload else {""}
+    if block or len(own) == 1:
+        return {block or own.pop(): times}
+    return {}
 
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and name != EACH and _NAME.fullmatch(name) is not None
 
 
-def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int]]:
-    """The specs of some layers and how often each is executed."""
+def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int, str]]:
+    """The specs of some layers, how often each is executed, and in which block (empty: none is given)."""
     several = layers
-    if isinstance(layers, Spec) or (isinstance(layers, tuple) and _is_pair(layers)):
+    if isinstance(layers, Spec) or (isinstance(layers, tuple) and _is_row(layers)):
         several = (layers,)
     if not isinstance(several, Sequence) or isinstance(several, str) or not several:
         raise not_a_spec("codesign", layers)
     rows = []
     for i, one in enumerate(several):
-        spec, n = one if isinstance(one, tuple) and len(one) == 2 else (one, 1)
+        given = one if isinstance(one, tuple) and len(one) in (2, 3) else (one, 1)
+        spec, n, block = given if len(given) == 3 else (*given, "")
         if not isinstance(spec, Spec):
             raise not_a_spec("codesign", spec)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             what = f"layer {i}{whose} is executed {n!r} times"
             faults.note(Diagnostic(what, "give a whole number from 1 on", "layers"))
             n = 1
-        rows.append((spec, n))
+        if not isinstance(block, str):
+            what = f"layer {i}{whose} is in the block {block!r}"
+            faults.note(Diagnostic(what, "give the name of a block as text", "layers", code="wrong-type"))
+            block = ""
+        rows.append((spec, n, block))
     return rows
 
 
-def _is_pair(layers: tuple[object, ...]) -> bool:
-    """Whether this is one layer and how often it is executed, and no list of layers."""
-    return len(layers) == 2 and isinstance(layers[0], Spec) and not isinstance(layers[1], (Spec, tuple))
+def _is_row(layers: tuple[object, ...]) -> bool:
+    """Whether this is one layer, how often it is executed and its block, and no list of layers."""
+    few = len(layers) in (2, 3)
+    return few and isinstance(layers[0], Spec) and not isinstance(layers[1], (Spec, tuple))
 
 
 def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:

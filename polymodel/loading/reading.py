@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,10 +63,13 @@ def load(
     for source in sources:
         read_source(source, document, values, pair)
     add_default_mapping(document, values, pair)
+    served = _networks_of(document, given, symbols)
+    document.variables |= {n for spec in served for n in spec.template_variables}
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), naming.coerce_symbols(symbols), document)
+    of_networks = {n for spec in served for n in spec.symbols}
+    spec = _with_symbols(_spec(document, given, pair), naming.coerce_symbols(symbols), document, of_networks)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
@@ -73,8 +77,11 @@ def load(
     return spec._checked()
 
 
-def _with_symbols(spec: Spec, symbols: Mapping[str, object], document: Document) -> Spec:
-    words = spec._words() | naming.words_of([e.value.plain() for e in document.entries.values()])
+def _with_symbols(
+    spec: Spec, symbols: Mapping[str, object], document: Document, more: Collection[str]
+) -> Spec:
+    """The spec with values of symbols; `more`: those that it may have beside its own."""
+    words = spec._words() | {*more} | naming.words_of([e.value.plain() for e in document.entries.values()])
     used = symbols.keys() if document.unread else symbols.keys() & words
     known = {**spec.symbols, **dict.fromkeys(used)}
     return (
@@ -256,10 +263,10 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
     """The spec with the workload of other sources, whose files are looked for in `folder` first. Template
     variables of the spec go to those of its templates that know them. Raises SpecError; `whose`: the
     workload, in words."""
-    beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
-    names = [path if os.path.isfile(path) else text for path, text in beside]
+    names = _beside(sources, folder)
     lacking = _unused(names, spec.variables)
     result = load(*names, variables={n: v for n, v in spec.variables.items() if n not in lacking})
+    result = result.bind(**{n: v for n, v in spec.given.items() if n in result.symbols})
     faults = []
     if result.raw_workload is None:
         faults.append(Diagnostic(f"{whose} has no `workload:`", "name a file that has one"))
@@ -283,6 +290,26 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
         library=(result.library[0], spec.library[1]),
         locator=Joined(result.locator, spec.locator, theirs),
     )._checked()
+
+
+def _beside(sources: Sequence[str], folder: str) -> list[str]:
+    """The same sources, with the path of those that are files in the folder."""
+    beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
+    return [path if os.path.isfile(path) else text for path, text in beside]
+
+
+def _networks_of(document: Document, variables: Mapping[str, object], symbols: object) -> list[Spec]:
+    """The workloads of the networks of a `codesign:` section, if they may know variables or symbols that are
+    given. What cannot be read tells so where it is searched."""
+    section = document.sections.get("codesign")
+    result: list[Spec] = []
+    if isinstance(section, CodesignSection) and (variables or symbols):
+        for sources in section.networks.values():
+            names = _beside(sources, document.folders.get("codesign", ""))
+            with suppress(SpecError):
+                known = {n: v for n, v in variables.items() if n not in _unused(names, variables)}
+                result.append(load(*names, variables=known))
+    return result
 
 
 def _unused(sources: Sequence[Source], variables: Mapping[str, object]) -> set[str]:

@@ -384,8 +384,10 @@ _NODES: dict[int, tuple[float, float, float]] = {
 _AT = (45, 0.9)  # nm and volts of the published points
 _MEMORIES = ("sram", "dram")
 _MACS = ("int_mac", "float_mac")
-# Options that are numbers, and may be expressions over symbols, by model.
+# Options that are numbers, and may be expressions over symbols, by model. ANY: whichever is arithmetic.
+ANY = ("*",)
 NUMERIC = {
+    "hwcomponents": ANY,
     "published": ("size", "bits", "accumulate", "node", "voltage"),
     "compound": ("parts", "actions"),
 }

@@ -190,6 +190,17 @@ class Numbers:
             self.faults.text(path, fault)
             return None
 
+    def in_text(self, given: object, path: Path) -> object:
+        """A text that is arithmetic, or has a symbol in it, as its number; any other value as it is."""
+        if not isinstance(given, str):
+            return given
+        if not {*re.findall(r"[A-Za-z_]\w*", given)} & {*self.symbols}:
+            try:
+                return evaluate_number(given)
+            except TextFault:
+                return given
+        return self._value(given, path)
+
     def at_least_zero(self, text: Value | str, path: Path, what: str) -> float:
         """A finite number of at least 0."""
         value = self._value(text, path)

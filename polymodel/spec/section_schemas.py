@@ -163,7 +163,10 @@ def _names(text: str) -> list[str]:
 
 
 class Einsum(SchemaObject):
-    """One Einsum. In YAML also as one line of text, then named after its output."""
+    """One Einsum. In YAML also as one line of text, then named after its output.
+
+    `block`: the part of a network that it belongs to; no count depends on it.
+    """
 
     name: NameText
     tensor_accesses: tuple[TensorAccess, ...]
@@ -173,6 +176,7 @@ class Einsum(SchemaObject):
     iteration_space_shape: Annotated[tuple[ConstraintText, ...], BeforeValidator(_shape_list)] = ()
     renames: RenameTable = Field(default_factory=dict)
     operations: Operations = Field(default_factory=Operations)
+    block: str = ""
 
 
 EinsumOrText = Annotated[Einsum, BeforeValidator(_one_line)]
@@ -210,6 +214,11 @@ class Workload(SchemaObject):
     def tensors(self) -> set[str]:
         """Every tensor, by name."""
         return {a.name for e in self.einsums for a in e.tensor_accesses}
+
+    @property
+    def blocks(self) -> dict[str, str]:
+        """Einsum -> the block that it belongs to, empty for none."""
+        return {e.name: e.block for e in self.einsums}
 
     @property
     def words(self) -> set[str]:

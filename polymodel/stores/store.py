@@ -26,8 +26,12 @@ from polymodel.spec.files import forget, record, recorded, unfinished, whole
 
 
 def parts_of(s: Spec) -> list[object]:
-    """All that a spec's figures depend on, but for its mapping."""
-    parts: list[object] = [s.raw_workload, s.raw_renames, s.raw_arch, sorted(s.declared.items(), key=str)]
+    """All that a spec's figures depend on, but for its mapping: not of which blocks Einsums are."""
+    workload = s.raw_workload
+    if workload is not None and any(workload.blocks.values()):
+        plain = tuple(e.model_copy(update={"block": ""}) for e in workload.einsums)
+        workload = workload.model_copy(update={"einsums": plain})
+    parts: list[object] = [workload, s.raw_renames, s.raw_arch, sorted(s.declared.items(), key=str)]
     return [*parts, sorted(s.given.items()), sorted(s.variables.items(), key=str)]
 
 

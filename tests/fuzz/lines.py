@@ -63,7 +63,7 @@ _SEEDS = (
     "explore s.yaml --objective energy --objective buffer:GLB --eps 0.1 --time-limit 1 --format json",
     "explore s.yaml --sizes all --max-fused-loops 1 --fuse Nothing --unfused All --time-limit 1 --out e",
     "codesign e.yaml --hardware S=1,2 --objective area --limit 'area <= 1' --where 'S <= 2'",
-    "codesign e.yaml --hardware S=1,2 --network a=e.yaml --weight a=2 --limit 'latency of each <= 1'",
+    "codesign e.yaml --hardware S=1,2 --network a=e.yaml --weight a=2 --table blocks",
     "distribute e.yaml --chips 1,2 --split m --topology mesh --shape 1x2 --throughput 1GB/s --time-limit 1",
     "distribute e.yaml --split m --stages Z --batches 1,2 --chips 2 --within k --out d",
     "distribute e.yaml --split m,k --sharded --objective edp --energy-per-bit-hop 2pJ --format csv",

@@ -3,6 +3,7 @@ machine."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -204,6 +205,61 @@ def test_a_limit_of_each_network_is_one_limit_for_every_one() -> None:
     assert "networks" not in dict(pm.codesign(small(VECTOR, {"M": 2, "K": 2}), {"S": [64]}).listed())
 
 
+def in_blocks(spec: pm.Spec, *names: str) -> pm.Spec:
+    """The spec with a block for each Einsum."""
+    raw = spec.raw_workload
+    assert raw is not None
+    pairs = zip(raw.einsums, names, strict=True)
+    einsums = tuple(e.model_copy(update={"block": name}) for e, name in pairs)
+    return replace(spec, raw_workload=raw.model_copy(update={"einsums": einsums}))
+
+
+def test_blocks_add_up_what_their_layers_cost() -> None:
+    """A layer is of the block that it is given, else of that of its Einsums; of a fused pair of two blocks
+    each has what is booked to its Einsum."""
+    chain = in_blocks(small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 2}), "one", "two")
+    rest = small(VECTOR, {"M": 2, "K": 2})
+    networks = {"a": [chain, (chain.only("Z"), 2, "three"), (rest, 3)], "b": [(rest, 1, "one")]}
+    found = pm.codesign(networks, {"S": [512]}, objectives=["energy"])
+    rows = found.blocks[found.blocks["point"] == 0].set_index(["network", "block"])
+    assert list(rows.index) == [*(("a", b) for b in ("one", "two", "three", "(no block)")), ("b", "one")]
+    assert list(rows["Einsums"]) == [1, 1, 2, 3, 1]
+    point = found[0]
+    for figure in ("energy", "latency"):
+        for network in "ab":
+            total = point.figures[f"{figure} of {network}"]
+            assert rows.loc[network][figure].sum() == pytest.approx(total, rel=1e-12, abs=0)
+            shares = rows.loc[network][figure] / total
+            np.testing.assert_allclose(rows.loc[network][f"part of the {figure}"], shares)
+    summary = point.reports[0].summary.set_index("einsum")
+    for block, einsum in (("one", "T"), ("two", "Z")):
+        assert rows.loc["a", block]["energy"] == pytest.approx(summary.loc[einsum, "energy_J"], rel=1e-12)
+        assert rows.loc["a", block]["latency"] == pytest.approx(summary.loc[einsum, "latency_s"], rel=1e-12)
+    assert list(found.layer_costs["block"][:4]) == ["one, two", "three", "", "one"]
+    bars = found.plot("blocks", "latency")
+    assert [t.get_text() for t in bars.get_yticklabels()][2:4] == ["a three", "a (no block)"]
+    np.testing.assert_allclose([b.get_width() for b in bars.patches], rows["latency"])
+
+
+def test_equal_layers_of_several_blocks_are_searched_once() -> None:
+    """One by one, and as specs; each counts in its own block."""
+    both = in_blocks(small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2}), "one", "two")
+    found = pm.codesign([(both, 3)], {"S": [64]}, objectives=["energy"], layer_by_layer=True)
+    assert (found.times, found.searches) == ((6,), 1)
+    assert list(found.blocks["block"]) == ["one", "two"]
+    assert list(found.blocks["Einsums"]) == [3, 3]
+    assert list(found.blocks["part of the energy"]) == [0.5, 0.5]
+    whole = pm.codesign([(both, 3, "all")], {"S": [64]}, objectives=["energy"], layer_by_layer=True)
+    assert [(r[1], r[2]) for r in whole.table("blocks").rows] == [("all", 6)]
+    apart = [in_blocks(small(VECTOR, {"M": 2, "K": 2}), name) for name in ("one", "two", "")]
+    several = pm.codesign(apart, {"S": [64]}, objectives=["energy"])
+    assert (len(several.work.specs), several.searches) == (3, 1)
+    plain = pm.codesign(apart[2], {"S": [64]}, objectives=["energy"])
+    assert "blocks" not in dict(plain.listed())
+    with pytest.raises(pm.SpecError, match="no layer is of a block"):
+        plain.plot("blocks")
+
+
 def test_layers_of_networks_are_einsums_one_by_one() -> None:
     chain = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4})
     asked: dict[str, Any] = {"objectives": ["energy", "latency of b"], "weights": {"a": 2}}
@@ -230,6 +286,7 @@ def test_layers_of_networks_are_einsums_one_by_one() -> None:
         ({"layers": {}}, "is not a spec"),
         ({"layers": {"a": [(small(), 0)]}}, "layer 0 of a is executed 0 times"),
         ({"layers": {"a": "resnet"}}, "is not a spec"),
+        ({"layers": [(small(), 1, 2)]}, "layer 0 is in the block 2"),
         ({"layers": {"a": small(), "b": small(energy="2.0e-12")}}, "layer 1 has another architecture"),
         ({"layers": small(), "limits": ["latency of a <= 1"]}, "there is no network a: none has a name"),
         ({"layers": small(), "weights": {"a": 1}}, "there is no network a"),
@@ -276,6 +333,25 @@ def test_a_section_and_the_command_name_networks(
     assert main(["codesign", "machine.yaml", "asked.yaml", "--out", "out"]) == 0
     assert "latency of" in capsys.readouterr().out
     assert (tmp_path / "out" / "networks.csv").exists()
+
+
+def test_variables_and_symbols_go_to_the_networks_of_a_section_that_know_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files(tmp_path)
+    text = (tmp_path / "two.yaml").read_text().replace("M: 2", "M: {{ ROWS }}").replace("N: 4", "N: COLUMNS")
+    (tmp_path / "two.yaml").write_text("symbols: {COLUMNS: 4}\n" + text, encoding="utf-8")
+    sources = tmp_path / "machine.yaml", tmp_path / "asked.yaml"
+    spec = pm.load(*sources, ROWS=3, symbols={"COLUMNS": 2})
+    sizes = [dict(s.workload.rank_sizes) for s in pm.codesign(spec, {"S": [128]}).layers]
+    assert [(size["M"], size["N"]) for size in sizes] == [(8, 4), (3, 2)]
+    command = ["codesign", *map(str, sources), "--hardware", "S=128"]
+    assert main([*command, "--var", "ROWS=3", "--set", "COLUMNS=2"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--var", "ROWS=3", "--var", "ROW=3", "--set", "COLUMN=2"]) == 2
+    told = capsys.readouterr().err
+    assert "no template uses the variable ROW\n" in told
+    assert "COLUMN" in told
 
 
 def test_faults_of_networks_of_a_section_are_told_together(tmp_path: Path) -> None:

@@ -258,7 +258,9 @@ def test_the_chips_of_a_stage_share_its_batches() -> None:
     einsums = (*MLP, "D[m, e] = B[m, j] * WD[j, e]")
     spec = small(einsums, {"M": 4, "G": 2, "C": 4, "J": 2, "E": 2}, S=512)
     asked: dict[str, Any] = {"split": "m", "stages": [["A", "B"], ["D"]], "batches": 2, "link": LINK}
-    (found,) = pm.distribute(spec, [2, 1], within="c", **asked)
+    several = pm.distribute(spec, [2, 1], within="c", **asked)
+    assert list(several.table("pieces").column("split")) == ["m then c", "m"]
+    (found,) = several
     half = small(einsums[:2], {"M": 2, "G": 2, "C": 2, "J": 2}, S=512)
     last = small(einsums[2:], {"M": 2, "J": 2, "E": 2}, S=512)
     first, second = (pm.evaluate(pm.explore(s, objectives="latency").best().spec) for s in (half, last))

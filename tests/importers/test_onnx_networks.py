@@ -13,6 +13,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.importers.onnx import import_onnx
+from polymodel.importers.onnx.graph import blocks_of, scope_of_name
 from polymodel.workload.einsum import Cascade
 from tests.importers.onnx_models import answers, model, node, numbers
 from tests.importers.onnx_networks import MICROSOFT, NETWORKS, external
@@ -413,3 +414,43 @@ def test_steps_that_optimisers_join() -> None:
     assert box(found.spec.workload, "FusedMatMul") == 2 * 6 * 64 * 5
     assert "rotary" in found.text
     assert not found.left_out
+
+
+@pytest.mark.parametrize(
+    ("names", "blocks"),
+    [
+        # PyTorch: members of lists of modules.
+        (["/conv1/Conv", "/layer1/layer1.0/conv1/Conv", "/layer1/layer1.1/conv1/Conv", "/fc/Gemm"],
+         ["conv1", "layer1.0", "layer1.1", "fc"]),
+        (["/bert/embeddings/Add", "/bert/encoder/layer.0/attention/self/query/MatMul",
+          "/bert/encoder/layer.11/output/dense/MatMul"],
+         ["embeddings", "encoder.layer.0", "encoder.layer.11"]),
+        (["/features/features.1/conv/conv.0/conv.0.0/Conv", "/classifier/classifier.1/Gemm"],
+         ["features.1", "classifier.1"]),
+        # What all have in common says nothing: the blocks of a single layer are its parts.
+        (["/h.0/attn/c_attn/MatMul", "/h.0/mlp/c_fc/MatMul"], ["attn", "mlp"]),
+        # Keras: numbers of blocks in names.
+        (["net/conv1_conv/Conv2D", "net/conv2_block1_1_conv/Conv2D", "net/conv2_block10_out/Relu"],
+         ["conv1_conv", "conv2_block1", "conv2_block10"]),
+        (["/encoder/layers/encoder_layer_0/ln_1/Mul", "/heads/head/Gemm"],
+         ["encoder.layers.encoder_layer_0", "heads"]),
+        (["Conv_0", "/fc/Gemm", ""], ["", "fc", ""]),
+        (["/fc/Gemm"], ["fc"]),
+    ],
+)  # fmt: skip
+def test_names_of_nodes_say_of_which_block_they_are(names: list[str], blocks: list[str]) -> None:
+    assert blocks_of([scope_of_name(name) for name in names]) == blocks
+
+
+def test_blocks_of_nodes_are_written(tmp_path: object) -> None:
+    """By the names of nodes, or by what PyTorch's exporter notes beside them; names are quoted safely."""
+    weights = {f"w{k}": numbers((4, 4)) for k in range(3)}
+    scopes = ["/up/up.0/MatMul", "/down 'x' {{ 1 }}/MatMul", "node_linear"]
+    nodes = [node("MatMul", [f"t{k}", f"w{k}"], [f"t{k + 1}"], name=scope) for k, scope in enumerate(scopes)]
+    noted = nodes[2].metadata_props.add()
+    noted.key = "pkg.torch.onnx.name_scopes"
+    noted.value = "['', 'layers', 'layers.3', 'layers.3.fc', 'linear']"
+    found = pm.import_onnx(model(nodes, {"t0": (2, 4)}, ["t3"], weights))
+    raw = found.spec.raw_workload
+    assert raw is not None
+    assert list(raw.blocks.values()) == ["up.0", "down__x_____1___", "layers.3"]

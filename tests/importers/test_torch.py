@@ -100,6 +100,18 @@ def test_a_recorded_classifier_has_the_operations_of_its_layers() -> None:
     assert {"softmax_max", "softmax_exp", "softmax_sum"} <= apart.keys()
 
 
+def test_modules_of_a_program_are_blocks() -> None:
+    p = Recorded()
+    weights = [p.given(f"w{k}", 4, 4, weight=f"layers.{k}.weight") for k in range(2)]
+    x = p.given("x", 2, 4)
+    for k, weight in enumerate(weights):
+        x = p.call(f"linear_{k}", "aten.linear.default", (2, 4), x, weight)
+        x.meta["nn_module_stack"] = {"": ("", "Net"), "a": (f"L['self'].layers.{k}", "Linear")}
+    raw = pm.import_torch(p.done(x)).spec.raw_workload
+    assert raw is not None
+    assert list(raw.blocks.values()) == ["0", "1"]
+
+
 def test_recorded_attention_is_the_cascade_of_its_products() -> None:
     p = Recorded()
     weight = p.given("p_w", 96, 32, weight="qkv.weight")

@@ -208,10 +208,10 @@ def test_the_example_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # The interface of hwcomponents that is used, over one component: a latch of `width` bits.
 HWCOMPONENTS = """\
 class Latch:
-    area, leak_power = 4e-12, 1e-9
-    def __init__(self, width):
-        assert width > 1, "too narrow. Must be wider."
-        self.width = width
+    leak_power = 1e-9
+    def __init__(self, width, cell="plain"):
+        assert width > 1 and cell == "plain", "too narrow. Must be wider."
+        self.width, self.area = width, 0.5e-12 * width
     def get_action_names(self):
         return ["read", "write", "refresh"]
 
@@ -240,8 +240,9 @@ def test_hwcomponents_is_asked_for_actions_of_the_right_width(tmp_path: Path, in
     if "hwcomponents" in sys.modules:
         pytest.skip("the real one is loaded")
     install(installed, "hwcomponents", HWCOMPONENTS, "")
-    path = spec(tmp_path, "{name: hwcomponents, component: latch, options: {width: 8}}")
-    path.write_text(path.read_text().replace("throughput: 1e9", "bits_per_action: 64"))
+    path = spec(tmp_path, "{name: hwcomponents, component: latch, options: {width: 2 * W, cell: plain}}")
+    text = path.read_text().replace("throughput: 1e9", "bits_per_action: 64")
+    path.write_text(f"symbols: {{W: 4}}\n{text}")
     try:
         glb = pm.load(path).arch["GLB"]
         origin = "hwcomponents 1.2: Latch of hwcomponents"
@@ -249,6 +250,7 @@ def test_hwcomponents_is_asked_for_actions_of_the_right_width(tmp_path: Path, in
         assert (read.energy, read.provenance) == (pytest.approx(64e-15), origin)
         assert (glb.action("write").energy, glb.action("write").provenance) == (5e-13, "given")
         assert (glb.area, glb.leak_power, glb.area_provenance) == (4e-12, 1e-9, origin)
+        assert pm.load(path, symbols={"W": 8}).arch["GLB"].area == 8e-12
         found = fault(spec(tmp_path, "{name: hwcomponents, component: latch, options: {width: 1}}"))
         assert found.message == (
             "energy model hwcomponents: hwcomponents has no latch with these attributes: "
@@ -271,7 +273,7 @@ def test_hwcomponents_missing_names_the_extra(tmp_path: Path, monkeypatch: pytes
 
 def test_real_hwcomponents(tmp_path: Path) -> None:
     pytest.importorskip("hwcomponents_library")
-    options = "{tech_node: 7.0e-9, width: 8}"
+    options = "{tech_node: 7 * 1e-9, width: 8}"
     glb = pm.load(spec(tmp_path, f"{{name: hwcomponents, component: register, options: {options}}}")).arch[
         "GLB"
     ]

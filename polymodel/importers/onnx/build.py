@@ -55,6 +55,7 @@ class BuiltEinsum:
     limits: tuple[tuple[Affine, int], ...] = ()
     copy: bool = False
     over: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,11 @@ class Builder:
             about = f"{node.op} {node.name or out}"
             self._check_space((*accesses, output), slots_of, limits)
             self.operations.append(
-                BuiltEinsum(name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
-                          limits, copy, tuple(s for label in over for s in slots_of.get(label, ())))
+                BuiltEinsum(
+                    name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
+                    limits, copy,
+                    tuple(s for label in over for s in slots_of.get(label, ())), node.scope,
+                )
             )  # fmt: skip
         view = self._stored(out, axes, shape)
         self.views[out] = view

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,8 @@ Attribute = int | float | str | list[int] | list[float] | list[str] | Array | No
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One operation. `inputs` and `outputs` name values; an empty name is an input that is not given."""
+    """One operation. `inputs` and `outputs` name values; an empty name is an input that is not given.
+    `scope`: the module that it is of, by the names of the modules around it (none: it is not known)."""
 
     op: str
     domain: str
@@ -23,6 +25,7 @@ class OnnxNode:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     version: int = 0
+    scope: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         called = self.name or f"of {self.outputs[0]}"
@@ -97,3 +100,49 @@ class Misfit(Exception):
 
 class InvalidNode(Unread):
     """A node contradicts itself or its inputs."""
+
+
+# Where names of nodes or notes of an exporter say of which module a node is.
+
+_NUMBERED = re.compile(r".*?(?:block|layer|stage|unit)[._]*\d+[a-z]?(?![^\W_])", re.IGNORECASE)
+
+
+def scope_of_name(name: str) -> tuple[str, ...]:
+    """The modules of a node called `/layer1/layer1.0/conv1/Conv`: `layer1`, `0` and `conv1`."""
+    result: list[str] = []
+    before = ""
+    for part in [p for p in name.split("/")[:-1] if p]:
+        # A member of a list of modules repeats the name of the list.
+        own = part.removeprefix(f"{before}.") if before else part
+        result += [p for p in own.split(".") if p]
+        before = part
+    return tuple(result)
+
+
+def scope_of_path(path: str) -> tuple[str, ...]:
+    """The modules of a path such as `layer1.0.conv1`, which tracers of PyTorch note."""
+    return tuple(p for p in path.removeprefix("L['self']").split(".") if p)
+
+
+def blocks_of(scopes: Sequence[tuple[str, ...]]) -> list[str]:
+    """The block of each node, by the scopes of all of them; empty where a node has no scope.
+
+    What all scopes begin with is left out. A block is then the first member of a list of modules
+    (`layer1.0`), else the first module whose name numbers a block or layer (`conv2_block1` of
+    `conv2_block1_1_conv`), else the outermost module.
+    """
+    known = [s for s in scopes if s]
+    common = 0
+    while all(len(s) > common + 1 and s[common] == known[0][common] for s in known) and len({*known}) > 1:
+        common += 1
+    return [_block(s[common:]) for s in scopes]
+
+
+def _block(scope: tuple[str, ...]) -> str:
+    member = next((i for i, name in enumerate(scope) if i and name.isdigit()), None)
+    if member is not None:
+        return ".".join(scope[: member + 1])
+    for i, name in enumerate(scope):
+        if numbered := _NUMBERED.match(name):
+            return ".".join([*scope[:i], numbered[0]])
+    return scope[0] if scope else ""

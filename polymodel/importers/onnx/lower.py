@@ -41,6 +41,7 @@ class Lowered:
     limits: tuple[tuple[Affine, int], ...]
     copy: bool
     over: tuple[str, ...]
+    scope: tuple[str, ...]
 
     @property
     def lines(self) -> tuple[AccessIndices, ...]:
@@ -123,7 +124,7 @@ def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: B
     over = tuple(v for s in o.over for v in variables.of(s).variables)
     return Lowered(
         o.name, (o.about,), tuple(line(a.tensor, a.index) for a in o.inputs),
-        line(o.output.tensor, o.output.index), o.map, o.reduce, o.populate, limits, o.copy, over,
+        line(o.output.tensor, o.output.index), o.map, o.reduce, o.populate, limits, o.copy, over, o.scope,
     )  # fmt: skip
 
 

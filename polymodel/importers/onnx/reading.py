@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,15 @@ from typing import Any
 
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx.folding import LARGEST, folded
-from polymodel.importers.onnx.graph import Array, Attribute, Graph, OnnxNode, Value
+from polymodel.importers.onnx.graph import (
+    Array,
+    Attribute,
+    Graph,
+    OnnxNode,
+    Value,
+    scope_of_name,
+    scope_of_path,
+)
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import reading
 
@@ -322,8 +331,28 @@ def _node(onnx: Any, node: Any, opsets: Mapping[str, int]) -> OnnxNode:
     attributes = {a.name: _attribute(onnx, a) for a in node.attribute}
     version = opsets.get(domain or "ai.onnx", 1)
     return OnnxNode(
-        node.op_type, domain, node.name, tuple(node.input), tuple(node.output), attributes, version
+        node.op_type,
+        domain,
+        node.name,
+        tuple(node.input),
+        tuple(node.output),
+        attributes,
+        version,
+        _scope(node),
     )
+
+
+# Paths of modules as a list in Python's spelling, outermost first; the last one is that of the node itself.
+_SCOPES = "pkg.torch.onnx.name_scopes"
+
+
+def _scope(node: Any) -> tuple[str, ...]:
+    """The modules that a node is of: what PyTorch's exporter notes beside it, else its name."""
+    for entry in getattr(node, "metadata_props", ()):  # packages before 1.16 have none
+        if entry.key == _SCOPES:
+            paths = re.findall(r"'([^']*)'", entry.value)
+            return scope_of_path(paths[-2]) if len(paths) > 1 else ()
+    return scope_of_name(node.name)
 
 
 def _attribute(onnx: Any, a: Any) -> Attribute:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.arithmetic import Affine
+from polymodel.importers.onnx.graph import blocks_of
 from polymodel.importers.onnx.lower import AccessIndices, Lowered, Variables, limits_of
 from polymodel.importers.onnx.views import substituted
 
@@ -38,9 +39,12 @@ def yaml_of(
     ((common, _),) = Counter(bits[t] for t in used).most_common(1)
     told: set[str] = set()
     body: list[str] = []
-    for e, own_name in zip(einsums, called, strict=True):
+    blocks = blocks_of([e.scope for e in einsums])
+    for e, own_name, block in zip(einsums, called, blocks, strict=True):
         names = ranks.variables(e)
         body += [f"  # {plain('; '.join(e.about))}", f"  - name: {own_name}"]
+        if block:
+            body.append(f'    block: "{_quotable(block)}"')
         if e.copy:
             body.append("    is_copy_operation: true")
         body.append("    tensor_accesses:")
@@ -113,6 +117,11 @@ def plain(text: str) -> str:
     """A comment of one line that no template engine reads anything into."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("{", "(").replace("}", ")")[:300]
+
+
+def _quotable(block: str) -> str:
+    """The name of a block for double quotes, without what YAML or a template engine reads in them."""
+    return re.sub(r"[^\w./-]", "_", block)[:LONGEST]
 
 
 # Words that set expressions, constraints, YAML and our own renames give a meaning to.

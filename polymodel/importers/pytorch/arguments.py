@@ -107,7 +107,9 @@ class AtenArguments:
         made = tuple(outputs) or (self.out,)
         name = self.call.name if not self.steps else f"{self.call.name}_{self.steps}"
         self.steps += op not in ("Transpose", "Reshape")  # those make no Einsum
-        self.into.nodes.append(OnnxNode(op, "", name, tuple(inputs), made, attributes, OPSET))
+        self.into.nodes.append(
+            OnnxNode(op, "", name, tuple(inputs), made, attributes, OPSET, self.call.scope)
+        )
         return made[0]
 
     def step(

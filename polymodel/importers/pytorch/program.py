@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.onnx.graph import Value
+from polymodel.importers.onnx.graph import Value, scope_of_path
 from polymodel.spec.faults import not_a
 
 # What torch calls the types of elements -> what ONNX calls them.
@@ -43,6 +43,7 @@ class AtenCall:
     args: tuple[Argument, ...]
     kwargs: Mapping[str, Argument]
     results: tuple[str, ...]
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class _Reader:
                     continue
                 results = picked.get(node.name, (name,))
                 self._note_values(node, results)
-                calls.append(AtenCall(name, _target(node), *self._arguments(node), results))
+                arguments = self._arguments(node)
+                calls.append(AtenCall(name, _target(node), *arguments, results, _scope(node)))
             elif kind == "output":
                 outputs += [r.name for r in _refs(self.argument(node.args))]
         self._refuse_symbols(inputs)
@@ -181,6 +183,13 @@ def _refs(argument: Argument) -> Iterator[Ref]:
 
 def _value(node: Any) -> Any:
     return getattr(node, "meta", {}).get("val")
+
+
+def _scope(node: Any) -> tuple[str, ...]:
+    """The modules that a node was traced in: the innermost path that torch notes beside it."""
+    stack = getattr(node, "meta", {}).get("nn_module_stack")
+    last = [*stack.values()][-1] if isinstance(stack, Mapping) and stack else ()
+    return scope_of_path(str(last[0])) if isinstance(last, (tuple, list)) and last else ()
 
 
 def _is_item(node: Any) -> bool:

@@ -258,6 +258,7 @@ WORKLOAD: Texts = {
         "iteration_space_shape": entry("Constraints on the rank variables.", ["0 <= p < 32"]),
         "renames": entry("Names for sets of tensors, in this Einsum.", {"input": "T0"}),
         "operations": entry("What the executor computes with actual data."),
+        "block": entry("The part of a network that it belongs to; `codesign` adds up blocks.", "attention"),
     },
     "TensorAccess": {
         "name": entry("Name of the tensor.", "A"),
