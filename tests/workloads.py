@@ -211,6 +211,12 @@ def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
         "prefix sum": (sketch("E0", "S[p]", "A[p]", "S[p+1]"),),
         "scan of sums": (sketch("E0", "S[p,m]", "A[p,k]", "S[p+1,m]"),),
         "lag of 2": (sketch("E0", "S[p+1]", "S[p]", "A[p]", "S[p+2]"),),
+        "lags of 1 and 3": (sketch("E0", "S[p+2]", "S[p]", "A[p]", "S[p+3]"),),
+        "shift of 2": (sketch("E0", "S[p,m]", "A[p,m]", "S[p+2,m]"),),
+        "reader of two generations": (
+            sketch("E0", "S[p,m]", "A[p,m]", "S[p+1,m]"),
+            sketch("E1", "S[p,m]", "S[p-1,m]", "D[p,m]"),
+        ),
         "backwards index": (sketch("E0", "S[p-1,m]", "A[p,m]", "S[p,m]"),),
         "stencil in time": (sketch("E0", "U[p,x]", "U[p,x+2]", "U[p+1,x+1]"),),
         "wavefront": (sketch("E0", "H[p,y+1]", "H[p+1,y]", "H[p+1,y+1]"),),

@@ -236,6 +236,40 @@ def test_closed_forms_count_generations() -> None:
     assert str(found) == "M*(K*P + P + ceiling(P/TP) - 1)"
 
 
+@pytest.mark.parametrize(
+    ("einsum", "before"),
+    [("F[P=p+2, m] = F[p, m] + A[p, m]", 1), ("F[P=p+3, m] = F[p, m] + A[p, m] + F[P=p+2, m]", "F0")],
+)
+def test_generations_further_back_have_closed_forms(einsum: str, before: float | str) -> None:
+    """Of any distance, which need not be even, and of those before the first one from their own tensor."""
+    held = ("F", "A", "F0")[: 3 if before == "F0" else 2]
+    nodes = [storage("DRAM", *held), loop("p", "TP"), storage("GLB", *held, reuse="slide"), leaf("F")]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    sized = {"rank_sizes": {"P": 7, "M": 2}, "bits_per_value": {"All": 8}, "init": {"F": before}}
+    open_ = {"symbols": {"TP": None}, "workload": {**sized, "einsums": [einsum]}, "mapping": {"nodes": nodes}}
+    spec = pm.load({**open_, "arch": arch})
+    swept = pm.sweep(spec, {"TP": [1, 2, 5]}, keep="all").frame
+    found = pm.closed_forms(spec)
+    for tile, energy in zip(swept["TP"], swept["energy"], strict=True):
+        walked = pm.evaluate(spec.bind(TP=int(tile)), engine="enumerate")
+        assert walked.total_energy == pytest.approx(energy, rel=1e-12)
+        assert found.analysis.at({"TP": int(tile)}).buffets == walked.analysis.buffets
+    with pytest.raises(Refused, match="where extents are symbols"):
+        pm.closed_forms(spec, ranks=True)
+
+
+@pytest.mark.parametrize("engine", ["enumerate", "exact", "symbolic"])
+def test_storage_is_not_visited_before_anything_is_read(engine: str) -> None:
+    """In the first iteration Z reads what nobody has made: nothing stands in its buffer then."""
+    einsums = ["R[P=p+1, m] = R[p, m] * A[p, m]", "Z[p, m] = R[p, m] * B[m]"]
+    work = {"rank_sizes": {"P": 4, "M": 2}, "bits_per_value": {"All": 8}, "init": {"R": 1}}
+    below = [loop("p", 1), storage("GLB", "R"), leaf("Z")]
+    nodes = [storage("DRAM", "R", "A", "B", "Z"), split([leaf("R")], below)]
+    report = evaluated({**work, "einsums": einsums}, *nodes, engine=engine)
+    (held,) = (b for b in report.analysis.buffets if b.component == "GLB")
+    assert (held.visits, held.distinct) == (3, 6)
+
+
 def test_a_sweep_tells_tiles_in_which_iterations_follow_one_another_too_early() -> None:
     """A cycle of two Einsums is legal below a loop that runs one iteration at a time, and below no other."""
     nodes = [

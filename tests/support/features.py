@@ -372,6 +372,22 @@ FEATURES: tuple[Feature, ...] = (
         slopes="ski",
     ),
     Feature(
+        "what is before two generations, in a tensor",
+        {
+            "rank_sizes": {"P": 6, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"F": "F0"},
+            "einsums": ["F[P=p+2, m] = F[p, m] + A[p, m]"],
+        },
+        tree=(
+            storage("DRAM", "F", "A", "F0"),
+            loop("p", 2),
+            storage("GLB", "F", "A", "F0"),
+            leaf("F"),
+        ),
+        slopes="ski",
+    ),
+    Feature(
         "a cycle of two Einsums",
         {
             "rank_sizes": {"P": 4, "M": 4},

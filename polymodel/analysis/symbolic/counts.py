@@ -163,10 +163,10 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
 def largest(space: Space) -> Form:
     """The largest tile: the first one, but for variables that bounds tie together, and tensors that are
     carried forward."""
+    if space.carried is not None and (space.carried.behind == "lacking" or not space.carried.is_product):
+        return largest(tied_generations(space))
     if space.carried is not None and space.carried.behind == "first":
         return largest(space.before)
-    if space.carried is not None and space.carried.behind == "lacking":
-        return largest(tied_generations(space))
     if space.carried is not None:
         return largest(space.alone) + largest(space.before) * more_later(space)
     result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))

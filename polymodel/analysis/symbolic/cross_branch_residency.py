@@ -129,9 +129,10 @@ def _with_generations(space: Space, roles: Stamp) -> Form:
     """The same with what the tile holds of the generation before, which none does at the first stamp."""
     assert space.carried is not None
     at = {roles[i] for i in space.generations}
-    if space.carried.behind == "first" and at <= {"first", "widest", "second", "third"}:
+    told = space.carried.is_product and at <= {"first", "widest", "second", "third"}
+    if space.carried.behind == "first" and told:
         return ZERO if at & {"second", "third"} else elements(space.before, roles)
-    if space.carried.behind == "lacking" or not at <= {"first", "widest", "second", "third"}:
+    if space.carried.behind == "lacking" or not told:
         raise unlike_first(space)
     later = space.carried.behind == "each" or at & {"second", "third"}
     result = elements(space.alone, roles)
@@ -401,12 +402,14 @@ def leaves_nothing(space: Space, axis: int) -> bool:
 def _in_common(space: Space, axis: int) -> int | None:
     """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
     v = space.axes[axis].variable
+    if space.carried is not None and not space.carried.is_product and axis in space.generations:
+        return None
     if space.carried is not None and space.carried.behind == "first":
         if axis in space.generations:
             return 0
         if any(i > axis for i in space.generations):
             return None
-    elif axis in space.generations:
+    elif axis in space.generations and space.carried is not None and space.carried.lags:
         return 1
     window = space.window(v)
     met = dict(window.later).get(axis, 0) if window is not None else 0

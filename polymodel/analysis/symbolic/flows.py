@@ -164,7 +164,7 @@ def _in_einsum(space: Space, tile: Space) -> Space:
     """The space of another Einsum, with what the tile holds of the generation before."""
     if tile.carried is None:
         return space
-    if tile.carried.behind == "first":
+    if tile.carried.behind == "first" and tile.carried.is_product:
         return only_at_first(space)
     variables = space.access.projection[tile.carried.rank].variables
     return replace(space, carried=replace(tile.carried, variable=variables[0])) if variables else space
@@ -219,7 +219,7 @@ def refuse_idle(link: TransferPath) -> None:
 
     The largest instance never is idle; of a variable that indexes alone its tiles are new as well.
     """
-    space, stamps = link.space, link.space.bare()
+    space = link.space
     parts: set[str] = set()
     if link.parts_stay:
         parts = {v for variables in space.coupled for v in variables}
@@ -236,7 +236,7 @@ def refuse_idle(link: TransferPath) -> None:
             {i: "keep" if i in some else "merge" for i in range(len(space.axes))}
             for some in (positions, spatial, times)
         ]
-        every, places, steps = (count(stamps, use) for use in uses)
+        every, places, steps = (count(space.bare(), use) for use in uses)
         if every != places * steps:
             raise NotSeparable(
                 f"{link.tensor} is filled again in instances along {v} that are idle at times in "

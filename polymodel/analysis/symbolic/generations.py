@@ -4,7 +4,8 @@ Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p h
 them, and one element further back along p for each index of the other ranks: what iteration a reads. The
 first tile holds nothing further back if `init` says what is before. So counts are those of the tensor
 without the elements further back, plus those of a tensor without that rank, whose elements are there in
-each tile of p, or in each but the first.
+each tile of p, or in each but the first. Where generations further back are read, tiles that begin near the
+first one have fewer of them, and elements are listed point by point along p.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
+from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import FullAgain
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.regions import Region
+from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
 from polymodel.analysis.symbolic.spaces import (
     Behind,
     CarriedDimension,
@@ -22,6 +24,9 @@ from polymodel.analysis.symbolic.spaces import (
     Space,
     TiedGroup,
     Use,
+    carried_line,
+    check_access,
+    evenly,
     unlike_before,
 )
 from polymodel.arithmetic import Affine
@@ -31,6 +36,75 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 Uses = Mapping[int, Use]
 Count = Callable[[Space, Uses], Form]  # as counts.count
 Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
+
+
+def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
+    """By tensor that is carried forward; NotSeparable for those without closed forms."""
+    result = {}
+    for tensor in problem.cascade.recurrent:
+        maker = problem.cascade.producer(tensor)
+        if maker is None or maker.name not in problem.tree.paths:
+            continue
+        line = carried_line(problem.cascade, maker, tensor)
+        forward = maker.access_of(tensor).projection[line.rank].variables
+        loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial)
+        alone = frozenset(i for i, n in loops if n.variable_in(maker.name) in forward)
+        result[tensor] = replace(line, alone=alone)
+    for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
+        for access in einsum.accesses:
+            if access.stands_for and access.tensor in result:
+                continue
+            if access.tensor in result:
+                check_access(einsum, access, result[access.tensor])
+            elif access.stands_for and not _is_first(problem, access):
+                result[access.tensor] = _line_of_initial(problem, access)
+            elif access.guard and not access.stands_for:
+                raise NotSeparable(
+                    f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
+                    "use engine exact, or give init as a number",
+                )
+    return result
+
+
+def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
+    """The rank of a tensor that holds several generations, those before the first of another one, along which
+    that is carried."""
+    every = [(e, a) for e in map(problem.cascade.__getitem__, problem.tree.einsums)
+             for a in e.accesses_of(access.tensor)]  # fmt: skip
+    places = {_edge(e, a) for e, a in every}
+    rank = places.pop()
+    if places or rank is None:
+        raise NotSeparable(
+            f"{access.tensor} is read in some iterations only, otherwise than as the generations before the "
+            f"first of {access.stands_for}, which has no closed form",
+            "use engine exact, or give init as a number",
+        )
+    return CarriedRank(access.tensor, rank)
+
+
+def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
+    """The rank of an access that touches the tensor up to an iteration of one rank variable, which that rank
+    alone has, and no other."""
+    bounds = [g.expr for g in access.guard if g.kind == "ge"]
+    if len(bounds) != 1 or len(bounds[0].terms) != 1 or bounds[0].terms[0][1] != -1:
+        return None
+    v = bounds[0].terms[0][0]
+    ranks = [r for r, x in enumerate(access.projection) if v in x.variables]
+    alone = len(ranks) == 1 and access.projection[ranks[0]].terms == ((v, 1),)
+    return ranks[0] if alone else None
+
+
+def _is_first(problem: Problem, access: TensorAccess) -> bool:
+    """Whether a tensor is read in the first iteration alone, in all of its accesses."""
+    for name in problem.tree.einsums:
+        einsum = problem.cascade[name]
+        for a in einsum.accesses_of(access.tensor):
+            terms = [g.expr.terms for g in a.guard if g.kind == "ge"]
+            if len(terms) != 1 or len(terms[0]) != 1 or terms[0][0][1] != -1:
+                return False
+            if a.guard[0].expr.constant != einsum.bound(terms[0][0][0])[0]:
+                return False
+    return True
 
 
 def unlike_first(space: Space) -> NotSeparable:
@@ -50,13 +124,22 @@ def begins_again(space: Space) -> NotSeparable:
     )
 
 
+def several_before(space: Space) -> NotSeparable:
+    return NotSeparable(
+        f"{space.einsum.name} reads {space.access.tensor} of several generations, which has no closed form "
+        "where extents are symbols",
+        "leave extents numbers (ranks=False)",
+    )
+
+
 def only_at_first(space: Space) -> Space:
     """The space of a tensor that holds what is before the first generation."""
     v = space.access.guard[0].expr.variables[0]
     ranks = [r for r, x in enumerate(space.access.projection) if v in x.variables]
     if len(ranks) > 1:
         raise unlike_before(space.einsum, space.access)
-    return _along(space, CarriedDimension(ranks[0] if ranks else -1, v, "first"))
+    end = up_to(space.einsum, space.access)
+    return _along(space, CarriedDimension(ranks[0] if ranks else -1, v, "first", (), end))
 
 
 def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess]]:
@@ -66,24 +149,41 @@ def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess
         yield expr.constant + sum(einsum.bound(v)[0] for v in expr.variables), access
 
 
-def behind(einsums: Sequence[Einsum], line: CarriedRank) -> Behind:
-    """What the tile that some Einsums touch together holds of the generation before."""
-    found = [pair for e in einsums for pair in reads(e, line)]
-    last = max(place for place, _ in found)
-    before = {bool(a.guard) for place, a in found if place == last - 1}
-    if any(place < last - 1 for place, _ in found) or len(before) > 1:
+def without(einsum: Einsum, access: TensorAccess) -> int:
+    """In how many of the first iterations of the variable along which a tensor is carried an access touches
+    nothing."""
+    return sum(-bound.expr.constant - einsum.bound(bound.expr.variables[0])[0] for bound in access.guard)
+
+
+def up_to(einsum: Einsum, access: TensorAccess) -> int:
+    """The last iteration in which an access touches what is before the first generation."""
+    (bound,) = access.guard
+    return bound.expr.constant - einsum.bound(bound.expr.variables[0])[0]
+
+
+def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
+    """What the tile that some Einsums touch together holds of earlier generations."""
+    every = [(place, access, e) for e in einsums for place, access in reads(e, line)]
+    last = max(place for place, _, _ in every)
+    lags = tuple(sorted({last - place for place, _, _ in every} - {0}))
+    if any(access.stands_for for _, access, _ in every):
+        ends = {up_to(e, access) - (last - place) for place, access, e in every}
+        return CarriedDimension(line.rank, "", "first", lags, ends.pop())
+    found = [(place, access, without(e, access)) for place, access, e in every]
+    since = {missed - (last - place) for place, access, missed in found if access.guard}
+    begin = max(since, default=0)
+    if len(since) > 1 or any(last - place + begin > 0 and not a.guard for place, a, _ in found if since):
         raise NotSeparable(
-            f"{line.tensor} is read of several generations before, which has no closed form",
+            f"{line.tensor} is read of some generations only where they are made, and of others also before, "
+            "which has no closed form",
             "use engine exact",
         )
-    if any(a.guard for place, a in found if place == last):
-        if before or not all(a.guard for _, a in found):
-            raise NotSeparable(
-                f"{line.tensor} is read of several generations before, which has no closed form",
-                "use engine exact",
-            )
-        return "lacking"
-    return "" if not before else "later" if before == {True} else "each"
+    held: Behind = ""
+    if lags:
+        held = "later" if since else "each"
+    elif begin > 0:
+        held = "lacking"
+    return CarriedDimension(line.rank, "", held, lags, begin)
 
 
 def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
@@ -92,12 +192,18 @@ def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
     return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
 
 
-def with_generations(space: Space, line: CarriedRank, held: Behind) -> Space:
-    """The space of a tile that holds what is said of the generation before."""
+def with_generations(space: Space, line: CarriedRank, held: CarriedDimension) -> Space:
+    """The space of a tile that holds what is said of earlier generations."""
     variables = space.access.projection[line.rank].variables
-    if not held or not variables:
+    if not held.behind or not variables:
         return space
-    return _along(space, CarriedDimension(line.rank, variables[0], held), line.alone)
+    return _along(space, replace(held, variable=variables[0]), line.alone)
+
+
+def touched_since(space: Space, line: CarriedRank) -> Space:
+    """The space of one access that touches nothing in the first iterations."""
+    since = without(space.einsum, space.access)
+    return with_generations(space, line, CarriedDimension(line.rank, "", "lacking", (), since))
 
 
 def _is_one_instance(space: Space, axis: int) -> bool:
@@ -125,27 +231,40 @@ def _along(space: Space, carried: CarriedDimension, alone: Set[int] = frozenset(
 def tied_generations(space: Space) -> Space:
     """The same tiles, told without what is carried: by points of a group of variables.
 
-    What an iteration reads and what it writes are elements of one rank with a variable more, 0 for the
-    generation before and 1 for its own, that no loop runs over. Points of the first iteration are left out
-    as `behind` says.
+    What an iteration reads and what it writes are elements of one rank with more variables, that no loop runs
+    over: 1 or the like for its own element, less for each that stands further back. Points that nobody makes
+    are left out as `behind` says.
     """
     carried = space.carried
     assert carried is not None
     v, extent = carried.variable, space.extent(carried.variable)
     if not isinstance(extent, int):
-        raise begins_again(space)
-    if carried.behind in ("lacking", "first"):
-        bound = (1, -1) if carried.behind == "lacking" else (-1, 0)
+        raise begins_again(space) if carried.is_product else several_before(space)
+    if extent > MOST_ROWS:
+        raise NotSeparable(f"{v}, over which {space.access.tensor} is carried forward, has more than "
+                           f"{MOST_ROWS} values", "use engine exact")  # fmt: skip
+    sign = -1 if carried.behind == "first" else 1
+    if not carried.lags:
+        bound = (sign, -sign * carried.since)
         group = TiedGroup((v,), Region((extent,), (bound,)))
         return replace(space, carried=None, listed=(*space.listed, group))
-    own = f"{space.access.tensor}.before"
-    group = TiedGroup((v, own), Region((extent, 2), ((1, 1, -1),) if carried.behind == "later" else ()))
+    even = evenly({0, *carried.lags})
+    step, most = even or (0, 0)
+    # Distances that do not stand evenly apart have a variable each, of which at most one is 0.
+    steps = (step,) if even else carried.lags
+    extents = (most,) if even else (2,) * len(steps)
+    furthest = sum(n * (size - 1) for n, size in zip(steps, extents, strict=True))
+    own = tuple(f"{space.access.tensor}.{n}.before" for n in steps)
+    limit = (1, *steps, -furthest - carried.since)
+    bounds = [] if carried.behind == "each" else [tuple(sign * x for x in limit)]
+    bounds += [] if even else [(0, *(1 for _ in steps), 1 - len(steps))]
+    group = TiedGroup((v, *own), Region((extent, *extents), tuple(bounds)))
     projection = list(space.access.projection)
-    projection[carried.rank] += Affine(((own, 1),), -1)
+    projection[carried.rank] += Affine(tuple(zip(own, steps, strict=True)), -furthest)
     einsum = replace(
         space.einsum,
-        rank_variables=(*space.einsum.rank_variables, own),
-        bounds=(*space.einsum.bounds, (0, 1)),
+        rank_variables=(*space.einsum.rank_variables, *own),
+        bounds=(*space.einsum.bounds, *((0, size - 1) for size in extents)),
     )
     access = replace(space.access, projection=tuple(projection))
     return replace(space, einsum=einsum, access=access, carried=None, listed=(*space.listed, group))
@@ -154,6 +273,8 @@ def tied_generations(space: Space) -> Space:
 def counted(count: Count, space: Space, uses: Uses) -> Form:
     """What `count` counts, with what tiles hold of the generation before."""
     assert space.carried is not None
+    if not space.carried.is_product:
+        return count(tied_generations(space), uses)
     if space.carried.behind == "first":
         return count(space.before, _at_first(space, uses))
     result = count(space.alone, uses)
@@ -183,6 +304,8 @@ def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, slidin
     later tile holds of the generation before; over steps of others the whole tile."""
     assert space.carried is not None
     moves, inside = axis in space.generations, any(i > axis for i in space.generations)
+    if not space.carried.is_product:
+        return carried(tied_generations(space), axis, uses, sliding)
     if space.carried.behind == "first":
         if moves:
             return Form()

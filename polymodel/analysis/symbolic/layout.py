@@ -17,7 +17,14 @@ from polymodel.analysis.symbolic.counts import (
     whole_rank,
 )
 from polymodel.analysis.symbolic.forms import Form, number
-from polymodel.analysis.symbolic.generations import behind, first_behind, only_at_first, with_generations
+from polymodel.analysis.symbolic.generations import (
+    behind,
+    carried_lines,
+    first_behind,
+    only_at_first,
+    touched_since,
+    with_generations,
+)
 from polymodel.analysis.symbolic.inferred import Path, Undecided, paths
 from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
@@ -26,7 +33,6 @@ from polymodel.analysis.symbolic.spaces import (
     TiedGroup,
     Unions,
     Window,
-    carried_lines,
     groups,
     neighbours_joined,
     same_elements,
@@ -122,7 +128,7 @@ class SymbolicLayout:
         space = replace(self.space(einsum, access.tensor), access=access)
         if access.stands_for:
             return only_at_first(space)
-        return with_generations(space, self.lines[access.tensor], "lacking") if access.guard else space
+        return touched_since(space, self.lines[access.tensor]) if access.guard else space
 
     def is_filled(self, einsum: str, child: SymbolicBuffet | None) -> bool:
         """An input's fill is booked once, to the first user; what is produced below the child needs none."""
@@ -184,7 +190,7 @@ def lay_out(
     executes of inferred Einsums is listed, also where it is a product of intervals.
     """
     tree = problem.tree
-    lines = carried_lines(problem)
+    lines = carried_lines(problem) if problem.cascade.recurrent else {}
     for name in tree.einsums:
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
         if ranks:

@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import Role
-from polymodel.analysis.symbolic.counts import count
+from polymodel.analysis.symbolic.counts import count, largest
 from polymodel.analysis.symbolic.cross_branch_residency import (
     Stamp,
     Stay,
@@ -262,6 +262,8 @@ def _persistent(layout: SymbolicLayout, node: SymbolicBuffet) -> bool:
 
 
 def _largest(space: Space) -> Form:
+    if space.carried is not None and (space.carried.behind == "lacking" or not space.carried.is_product):
+        return largest(space)
     return elements(space, dict.fromkeys(range(len(space.axes)), "widest"))
 
 

@@ -8,7 +8,6 @@ from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import Literal
 
-from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import ChainLevel, Leaf, Role
 from polymodel.analysis.symbolic.forms import ChainSize, Form
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
@@ -35,6 +34,7 @@ def is_fixed(use: Use) -> bool:
 # Of a tensor that is carried forward, what the tile of its variable holds: `later`: in each tile but the
 # first also an element further back, `each`: in each tile; `lacking`: in the first tile an element less.
 # `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
+# Where more is read than the generation before, tiles near the first one hold less of it, too.
 Behind = Literal["", "later", "each", "lacking", "first"]
 # One access to all elements of a tensor that an operation reads, where these are several.
 Unions = Mapping[str, TensorAccess]
@@ -191,11 +191,29 @@ Strides = Mapping[str, Stride]
 @dataclass(frozen=True)
 class CarriedDimension:
     """The rank of an access along which the tensor is carried forward, its variable, and what tiles hold of
-    the generation before. `rank` is -1 where the tensor has no such rank."""
+    earlier generations. `rank` is -1 where the tensor has no such rank.
+
+    Beside its own element an iteration touches those that are `lags` further back. Of all of these it touches
+    none that is made before iteration `since`; for `each` all, for `first` none that is made after it.
+    """
 
     rank: int
     variable: str
     behind: Behind
+    lags: tuple[int, ...] = ()
+    since: int = 0
+
+    @property
+    def is_product(self) -> bool:
+        """Whether tiles hold their own elements and those of one generation that all of them but the first
+        hold, or all; else they are told point by point."""
+        told = self.lags, self.since
+        return {
+            "later": told == ((1,), 0),
+            "each": self.lags == (1,),
+            "lacking": told == ((), 1),
+            "first": told == ((), 0),
+        }.get(self.behind, True)
 
 
 @dataclass(frozen=True)
@@ -344,9 +362,29 @@ class Space:
 
     def bare(self) -> Space:
         """The stamps alone, at which anything is touched, without elements."""
-        first = self.carried is not None and self.carried.behind == "first"
-        carried = replace(self.carried, rank=-1) if self.carried is not None and first else None
-        return replace(self, access=TensorAccess(self.access.tensor, (), ()), carried=carried)
+        access, carried = TensorAccess(self.access.tensor, (), ()), self.carried
+        if carried is not None and carried.behind == "first" and carried.is_product:
+            return replace(self, access=access, carried=replace(carried, rank=-1))
+        some = carried is not None and (carried.since > 0 or carried.behind == "first")
+        touched = self._touched if some else ()
+        return replace(self, access=access, carried=None, listed=(*self.listed, *touched))
+
+    @property
+    def _touched(self) -> tuple[TiedGroup, ...]:
+        """The iterations in which anything is touched of a tensor that is carried forward, or of what is
+        before its first generation."""
+        carried = self.carried
+        assert carried is not None
+        v, extent = carried.variable, self.extent(carried.variable)
+        if not isinstance(extent, int):
+            raise NotSeparable(
+                f"{self.einsum.name} touches {self.access.tensor} in some iterations only, which has no "
+                "closed form where extents are symbols",
+                "leave extents numbers (ranks=False)",
+            )
+        last = carried.since + max(carried.lags, default=0)
+        bound = (-1, last) if carried.behind == "first" else (1, -carried.since)
+        return (TiedGroup((v,), Region((extent,), (bound,))),)
 
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
@@ -406,43 +444,6 @@ class CarriedRank:
     alone: frozenset[int] = frozenset()
 
 
-def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
-    """By tensor that is carried forward; NotSeparable for those without closed forms."""
-    result = {}
-    for tensor in problem.cascade.recurrent:
-        maker = problem.cascade.producer(tensor)
-        if maker is None or maker.name not in problem.tree.paths:
-            continue
-        line = carried_line(problem.cascade, maker, tensor)
-        forward = maker.access_of(tensor).projection[line.rank].variables
-        loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial)
-        alone = frozenset(i for i, n in loops if n.variable_in(maker.name) in forward)
-        result[tensor] = replace(line, alone=alone)
-    for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
-        for access in einsum.accesses:
-            if access.tensor in result:
-                check_access(einsum, access, result[access.tensor])
-            elif access.guard and (not access.stands_for or not _is_first(problem, access)):
-                raise NotSeparable(
-                    f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
-                    "use engine exact, or give init as a number",
-                )
-    return result
-
-
-def _is_first(problem: Problem, access: TensorAccess) -> bool:
-    """Whether a tensor is read in the first iteration alone, in all of its accesses."""
-    for name in problem.tree.einsums:
-        einsum = problem.cascade[name]
-        for a in einsum.accesses_of(access.tensor):
-            terms = [g.expr.terms for g in a.guard if g.kind == "ge"]
-            if len(terms) != 1 or len(terms[0]) != 1 or terms[0][0][1] != -1:
-                return False
-            if a.guard[0].expr.constant != einsum.bound(terms[0][0][0])[0]:
-                return False
-    return True
-
-
 def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     """The rank along which a tensor is carried forward; NotSeparable where these are several."""
     write = maker.access_of(tensor)
@@ -466,19 +467,20 @@ def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
 def check_access(
     einsum: Einsum, access: TensorAccess, line: CarriedRank, write: TensorAccess | None = None
 ) -> None:
-    """Refuse indices of the carried rank that are not a rank variable of their own and a constant. An access
-    may be of the generation before; where it is told what its tensor's maker writes, of any before."""
-    away = 1
-    if write is not None:
-        away = write.projection[line.rank].constant - access.projection[line.rank].constant
+    """Refuse indices of the carried rank that are not a rank variable of their own and a constant, and what
+    is touched in other iterations than from some one on. `write`: what the maker writes in iterations that
+    begin at the same value: then an access touches all that is made."""
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
     if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):
         raise unlike_before(einsum, access)
     for bound in access.guard:
         v = expr.variables[0] if expr.terms else ""
-        first = bound.kind == "ge" and bound.expr.terms == ((v, 1),)
-        if len(access.guard) > 1 or not first or bound.expr.constant != -(einsum.bound(v)[0] + away):
+        if len(access.guard) > 1 or bound.kind != "ge" or bound.expr.terms != ((v, 1),):
+            raise unlike_before(einsum, access)
+        if write is not None and expr.constant - write.projection[line.rank].constant != (
+            bound.expr.constant + einsum.bound(v)[0]
+        ):
             raise unlike_before(einsum, access)
 
 
@@ -510,7 +512,7 @@ def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple
         if any([e.terms for e in a.projection] != [e.terms for e in every[0].projection] for a in every):
             continue
         places = {tuple(e.constant for e in a.projection) for a in every}
-        steps = [_evenly({place[rank] for place in places}) for rank in range(len(every[0].projection))]
+        steps = [evenly({place[rank] for place in places}) for rank in range(len(every[0].projection))]
         if len(places) == 1 or None in steps or prod(n for _, n in filter(None, steps)) != len(places):
             continue
         projection = list(every[0].projection)
@@ -526,7 +528,7 @@ def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple
     return replace(einsum, rank_variables=variables, bounds=bounds), unions
 
 
-def _evenly(places: set[int]) -> tuple[int, int] | None:
+def evenly(places: set[int]) -> tuple[int, int] | None:
     """(step, how many) of numbers that stand evenly apart; None for others."""
     first, *others = sorted(places)
     step = others[0] - first if others else 1
