@@ -137,11 +137,120 @@ def cases() -> dict[str, tuple[str, str, str]]:
     return found
 
 
+# An Einsum, a fork, an array and a network of AccelForge's; `%s` stands where its files have expressions.
+WHOLE = """\
+workload:
+  rank_sizes: {M: %s, N: 2}
+  bits_per_value: {All: %s}
+  persistent_tensors: %s
+  einsums: [{einsum: "Z[m] = A[m, n] * B[n]", renames: {input: %s}, n_instances: %s}]
+arch:
+  variables: {width: %s}
+  nodes:
+  - !Memory {name: D, size: inf, tensors: {keep: All}, actions: [{name: read, energy: %s}]}
+  - !Fork {nodes: [!Container {name: L, spatial: [{name: X, fanout: %s, min_usage: %s}]}, !Compute {name: V}]}
+  - !Network {name: N, topology: %s, actions: [{name: hop, energy: %s}]}
+  - !Array {name: P, spatial: [{name: Y, fanout: 2, usage_scale: %s}], nodes: [!Memory {name: G, size: 8}]}
+  - !Compute {name: MAC}
+mapping: {nodes: [!Storage {component: D, tensors: [A, B, Z]}, !Temporal {rank_variable: m, tile_shape: %s}, \
+!Compute {einsum: Z, component: MAC}]}
+"""
+PLAIN = ("4", "8", "Nothing", "A", "1", "8", "1", "2", "0", "mesh", "0", "1", "1")
+TIMELOOP_WHOLE = """\
+variables: {global_cycle_seconds: %s}
+problem:
+  shape:
+    name: P
+    dimensions: [M]
+    data_spaces: [{name: A, projection: [[[M]]]}, {name: Z, projection: [[[M]]], read_write: true}]
+  instance: {M: 4, densities: {A: {distribution: fixed_structured, density: %s}}}
+architecture:
+  nodes:
+  - !Component {name: B, class: SRAM, attributes: {depth: 8, width: 8}}
+  - !Component {name: C, class: intmac}
+mapping: [{target: B, type: temporal, factors: [M=%s]}]
+ERT: {tables: [{name: system.B, actions: [{name: read, energy: %s}]}]}
+sparse_optimizations: {targets: [{name: B, action_optimization: [{type: %s, target: Z, condition_on: [A]}]}]}
+"""
+TIMELOOP_PLAIN = ("1e-9", "0.5", "4", "1", "skipping")
+# Two cores of Stream's, and what names other files.
+CORES = "name: s\ncores: {0: %s, 1: ./core.yaml}\ngraph: {type: bus, bandwidth: 64}\n"
+# What the words of AccelForge's templates would read or do besides.
+INCLUDES = (
+    "{{ include('/etc/passwd', 'problem') }}",
+    "{{ include('outside.yaml', 'problem') }}",
+    "{{ add_to_path('../../..') }}{{ include('secret.yaml', 'problem') }}",
+    "{{ add_to_path(['/etc']) }}{{ include_text('passwd') }}",
+    "{{ include_text('/proc/self/environ') }}",
+    "{{ include_text('evil.py\\0.yaml') }}",
+    "{% assert cycler.__init__.__globals__.os.system('touch POISON') %}",
+    "{% assert False, lipsum.__globals__ %}",
+    "{{ dict.__base__.__subclasses__() }}",
+    "{{ dict(a=1).__init__.__globals__ }}",
+    "{{ add_to_path.__globals__ }}",
+    "{{ include.__wrapped__.__globals__ }}",
+)
+
+
+def later_cases() -> dict[str, tuple[str, str, str]]:
+    """The same for forks, networks, includes, cores and whatever else importers came to read."""
+    found: dict[str, tuple[str, str, str]] = {}
+    code = json.dumps(RUN)
+    for i in range(len(PLAIN)):
+        text = WHOLE % (*PLAIN[:i], code, *PLAIN[i + 1 :])
+        found[f"whole {i} accelforge"] = ACCELFORGE, "p.yaml", text
+    for i in range(len(TIMELOOP_PLAIN)):
+        text = TIMELOOP_WHOLE % (*TIMELOOP_PLAIN[:i], code, *TIMELOOP_PLAIN[i + 1 :])
+        found[f"whole {i} timeloop"] = TIMELOOP, "p.yaml", text
+    for i, text in enumerate(INCLUDES):
+        found[f"include {i} accelforge"] = ACCELFORGE, "top.yaml", f"{text}\n{MACHINE % 'size: 8'}"
+    for i, text in enumerate(("../../../secret.yaml", "/etc/passwd", "evil.py", "outside.yaml")):
+        found[f"core {i} zigzag"] = ZIGZAG, "p.yaml", CORES % text
+    padded = LAYERS.replace("loop_dims", f"padding: {code}\n  loop_dims")
+    found["padding zigzag"] = ZIGZAG, "p.yaml", padded % ("O[b]+=W[k]*I[b]", 8)
+    found["python zigzag"] = ZIGZAG, "p.py", "open('POISON', 'w').write('workload')\n"
+    found["python accelforge"] = ACCELFORGE, "p.py", "open('POISON', 'w').write('arch:')\n"
+    found["python timeloop"] = TIMELOOP, "p.py", "open('POISON', 'w').write('problem:')\n"
+    found["jinja2 timeloop"] = TIMELOOP, "top.yaml.jinja2", f"{TEMPLATES[2]}\n# in a folder\n{PROBLEM % 4}"
+    found["python onnx"] = "import onnx", "p.onnx", "open('POISON', 'w').write('x')\n"
+    return found
+
+
+# What `pm.import_torch` is given in the same process: paths of files that torch would unpickle, programs
+# whose parts do something when they are called or printed, and one that only says that it is a program.
+TORCH = r"""
+import types
+import polymodel as pm
+class Evil:
+    def __call__(self, *args): open("POISON", "w").write("called")
+    def __reduce__(self): return (open, ("POISON", "w"))
+N = types.SimpleNamespace
+def program(target, **more):
+    value = N(shape=(2, 2), dtype="torch.float32")
+    x = N(op="placeholder", name="x", target="x", args=(), kwargs={}, meta={"val": value})
+    y = N(op="call_function", name="y", target=target, args=(x,), kwargs=more, meta={"val": value})
+    end = N(op="output", name="output", target="output", args=((y,),), kwargs={}, meta={})
+    signature = N(input_specs=[N(kind=N(name="USER_INPUT"), arg=N(name="x"))])
+    module = N(graph=N(nodes=[x, y, end]), forward=Evil(), __call__=Evil())
+    return N(graph_module=module, module=Evil(), graph_signature=signature)
+def at(given):
+    try:
+        pm.import_torch(given)
+    except pm.PolymodelError:
+        pass
+for given in ("evil.pt2", "evil.py", open("evil.pt2", "rb").read(), Evil(), Evil, open):
+    at(given)
+for given in (Evil(), Evil, os.system, eval, "os.system", "aten.relu.default; import POISON"):
+    at(program(given))
+    at(program("aten.add.Tensor", other=given))
+"""
+
+
 def written(folder: Path) -> list[list[str]]:
     """All files, each in a folder of its own; the command lines that read them."""
     lines = []
     (folder / "secret.yaml").write_text("problem: {secret: POISON}\n", encoding="utf-8")
-    for i, (command, name, text) in enumerate(cases().values()):
+    for i, (command, name, text) in enumerate([*cases().values(), *later_cases().values()]):
         place = folder / "deep" / "down" / "in" / f"case{i}"
         place.mkdir(parents=True)
         file, *more = name.split()
@@ -172,7 +281,8 @@ sys.dont_write_bytecode = True
 import contextlib, io
 from polymodel.cli import main
 import polymodel.importers.timeloop, polymodel.importers.accelforge, polymodel.importers.zigzag
-import polymodel.importers.onnx, polymodel.api.on_data, polymodel.report.execution
+import polymodel.importers.onnx, polymodel.importers.pytorch
+import polymodel.api.on_data, polymodel.report.execution
 lines = json.load(open("lines.json"))
 sys.addaudithook(hook)
 told = []
@@ -183,20 +293,32 @@ for line in lines:
         code = main(line)
     leaked = "root:" in out.getvalue() + err.getvalue() or "secret" in out.getvalue()
     told.append([code, list(seen), leaked, err.getvalue()[-300:]])
+seen.clear()
+"""
+    + TORCH
+    + r"""
+told.append([0, list(seen), False, ""])
 print(json.dumps(told))
 """
 )
 
 
 def test_there_are_many() -> None:
+    every = {**cases(), **later_cases()}
     assert len(cases()) >= 150
-    assert len({text for _, _, text in cases().values()}) == len(cases())
+    assert len(later_cases()) >= 40
+    assert len({text for _, _, text in every.values()}) == len(every)
+    assert WHOLE.count("%s") == len(PLAIN)
+    assert TIMELOOP_WHOLE.count("%s") == len(TIMELOOP_PLAIN)
 
 
 @pytest.mark.parametrize("every", [15, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_code_of_a_file_runs_and_nothing_else_is_read(every: int, tmp_path: Path) -> None:
     lines = written(tmp_path)[::every]
+    asked = [*lines, ["pm.import_torch"]]
     here = tmp_path / "deep"
+    (here / "evil.py").write_text("open('POISON', 'w').write('x')\n", encoding="utf-8")
+    (here / "evil.pt2").write_bytes(b"\x80\x04cos\nsystem\n(S'touch POISON'\ntR.")
     (here / "lines.json").write_text(json.dumps(lines), encoding="utf-8")
     environment = {"HOME": str(tmp_path), "TMPDIR": str(here), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     done = subprocess.run(
@@ -204,7 +326,7 @@ def test_no_code_of_a_file_runs_and_nothing_else_is_read(every: int, tmp_path: P
         cwd=here, env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    for line, (code, seen, leaked, err) in zip(lines, json.loads(done.stdout), strict=True):
+    for line, (code, seen, leaked, err) in zip(asked, json.loads(done.stdout), strict=True):
         assert code in (0, 2, 3), (line, err)
         # A template becomes code of the sandbox, which has its words as constants.
         other = [s for s in seen if not (s[0] == "compile" and "jinja2" in s[1])]

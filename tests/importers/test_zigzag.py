@@ -101,6 +101,22 @@ def test_files_of_stream_are_those_of_zigzag() -> None:
     assert found.complete is False
 
 
+def test_padding_is_by_name_or_in_the_order_of_its_dimensions() -> None:
+    layer = {
+        "id": 0, "equation": "O[oy][ox]+=W[fy][fx]*I[iy][ix]", "loop_dims": ["OY", "OX", "FY", "FX"],
+        "loop_sizes": [6, 8, 3, 5], "dimension_relations": ["iy=oy+fy", "ix=ox+fx"],
+        "operand_precision": {"O": 8, "W": 8, "I": 8}, "operand_source": {"I": 0, "W": 0},
+    }  # fmt: skip
+    named = pm.import_zigzag([{**layer, "padding": {"IX": [2, 2], "IY": [1, 1]}}])
+    listed = pm.import_zigzag(
+        [{**layer, "pr_loop_dims": ["IX", "IY"], "pr_loop_sizes": [8, 6], "padding": [[2, 2], [1, 1]]}]
+    )
+    assert listed.text == named.text
+    (einsum,) = listed.spec.workload
+    assert [str(x) for x in einsum.accesses[-1].projection] == ["oy + fy - 1", "ox + fx - 2"]
+    assert listed.left_out == ()
+
+
 def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     found = pm.import_zigzag({"memories": {"m": MEMORY}, "operational_array": ARRAY})
     found.save(tmp_path / "machine.yaml")
@@ -117,6 +133,9 @@ def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     ([[{**LAYER, "dimension_relations": ["ix=2*ox"]}]], "ox is not in loop_dims"),
     ([[{**LAYER, "operand_source": {"I": 7, "W": 0}}]], "I comes from layer 7, which is not there"),
     ([[{**LAYER, "padding": {"IX": 3}}]], "the padding of IX is not a pair of numbers"),
+    ([[{**LAYER, "padding": [[1, 1]]}]], "the padding has 1 entries, `pr_loop_dims` has 0"),
+    ([[{**LAYER, "padding": "same"}]], "a mapping is expected, here is a scalar"),
+    ([[{**LAYER, "operand_precision": [8]}]], "a mapping is expected, here is a list"),
     ([[{**LAYER, "strange": 3}]], "`strange` is not converted"),
     ([[LAYER, LAYER]], "two layers have the id 0"),
     ([{"memories": {"m": MEMORY}}], "has no `operational_array:`"),

@@ -91,7 +91,7 @@ def _layer(reading: Reading, node: YamlNode, number: int) -> _Layer:
     for key, value in _entries(table, "operand_source"):
         given = value.elements[0].scalar if value.elements else value.scalar
         layer.sources[key] = layer.id if value.elements == () or given is None else str(given)
-    for key, value in _entries(table, "padding"):
+    for key, value in _paddings(reading, table):
         pair = [n.scalar for n in value.elements or ()]
         if len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair):
             layer.padding[key.lower()] = int(str(pair[0])), int(str(pair[1]))
@@ -116,9 +116,22 @@ def _layer(reading: Reading, node: YamlNode, number: int) -> _Layer:
     return layer
 
 
+def _paddings(reading: Reading, table: KeyedTable) -> list[tuple[str, YamlNode]]:
+    """The padding of each dimension: by name, or a list in the order of `pr_loop_dims`."""
+    node = table.take("padding")
+    if node is None or node.elements is None:
+        return _entries(table, "padding")
+    names = [str(n.scalar) for n in table.items("pr_loop_dims")]
+    if len(names) != len(node.elements):
+        what = f"the padding has {len(node.elements)} entries, `pr_loop_dims` has {len(names)}"
+        reading.fault(node, what, "give each of these dimensions a pair such as [1, 1]", table.path)
+        return []
+    return list(zip(names, node.elements, strict=True))
+
+
 def _entries(table: KeyedTable, key: str) -> list[tuple[str, YamlNode]]:
-    node = table.take(key)
-    return [] if node is None else [(e.key, e.value) for e in node.entries or ()]
+    inner = table.table(key)
+    return [] if inner is None else [(e.key, e.value) for e in inner.node.entries or ()]
 
 
 def _numbers(reading: Reading, table: KeyedTable, key: str) -> dict[str, int]:
