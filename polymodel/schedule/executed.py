@@ -18,6 +18,7 @@ from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import (
     Loop,
     LoopTree,
+    Split,
     StorageNode,
     Tie,
     decided_above,
@@ -220,6 +221,27 @@ def executed(
     for name in reversed(tree.einsums):
         result.of(name)
     return {name: result.parts[name] for name in tree.einsums}
+
+
+def parting(tree: LoopTree, one: str, other: str) -> int:
+    """The id of the split where the paths of two Einsums part."""
+    both = zip(tree.path(one), tree.path(other), strict=False)
+    return next(a.id for a, b in both if isinstance(a.node, Split) and a.branch != b.branch)
+
+
+def made_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bool:
+    """Whether what a consumer needs of a tensor is made right before it, in storage of both, whatever the
+    tile sizes: the producer is inferred, and none of its own loops stands above the split."""
+    producer = cascade.producer(tensor)
+    if producer is None or not {producer.name, consumer} <= tree.paths.keys():
+        return False
+    if tree.einsums.index(consumer) <= tree.einsums.index(producer.name):
+        return False
+    tied = ties(cascade, tree, producer.name)
+    node, split = decided_above(tied), parting(tree, producer.name, consumer)
+    homes = {storage_chain(tree, e, tensor)[0].id for e in (producer.name, consumer)}
+    above = any(node < i < split for i in tied)
+    return tied.get(node) == "inferred" and consumer in users(tree, node) and len(homes) == 1 and not above
 
 
 @dataclass(frozen=True)

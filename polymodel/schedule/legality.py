@@ -16,7 +16,6 @@ from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import (
     Loop,
     LoopTree,
-    Split,
     StorageNode,
     around,
     decided_above,
@@ -32,7 +31,9 @@ from polymodel.schedule.executed import (
     Unexecutable,
     executed,
     lost,
+    made_for,
     node_touches,
+    parting,
     retained_axes,
     scattered,
     unfinished,
@@ -121,11 +122,12 @@ class Mapped(Protocol):
     def tree(self) -> LoopTree: ...
 
 
-def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
+def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> tuple[Diagnostic, ...]:
     """One diagnostic per broken dependence (docs/semantics.md, Legality), with Einsums, loop and an element,
     and one per loop that spreads an output over a fanout that may not reduce it.
 
-    `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
+    `reuse`: the policy of every storage node, instead of its own. `every`: also of dependences that are kept
+    at all tile sizes, if they are at any. Raises Refused if it takes too long.
     """
     policy = override(reuse)
     result: list[Diagnostic] = []
@@ -146,7 +148,8 @@ def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
             continue
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
-            if consumer.name in tree.paths:
+            at_once = made_for(cascade, tree, tensor, consumer.name)
+            if consumer.name in tree.paths and (every or not at_once):
                 reads = (a for a in consumer.accesses_of(tensor) if not a.output)
                 pairs = (Dependence(tensor, producer.name, consumer.name, a) for a in reads)
                 behind = tree.einsums.index(consumer.name) > tree.einsums.index(producer.name)
@@ -248,7 +251,9 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
         # What is inferred is what is needed: whether the producer can make it at all is asked apart.
-        return _unmade(problem.cascade, pair) or _made_again(problem, pair, views[0], (made, read))
+        at_once = made_for(problem.cascade, tree, tensor, consumer)
+        again = None if at_once else _made_again(problem, pair, views[0], (made, read))
+        return _unmade(problem.cascade, pair) or again
     never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
@@ -326,11 +331,7 @@ def _carrying(problem: Case, pair: Dependence) -> str:
 
 def _shared_loops(tree: LoopTree, pair: Dependence) -> int:
     """How many loops stand above the split where two Einsums part."""
-    split = next(
-        a.id
-        for a, b in zip(tree.path(pair.producer), tree.path(pair.consumer), strict=False)
-        if isinstance(a.node, Split) and a.branch != b.branch
-    )
+    split = parting(tree, pair.producer, pair.consumer)
     return sum(1 for i, _ in tree.loops(pair.producer) if i < split)
 
 

@@ -25,7 +25,7 @@ from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis, names_in, 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
-from polymodel.schedule.legality import check
+from polymodel.schedule.legality import check, unmade
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.infeasibility import shared
@@ -88,9 +88,11 @@ def illegal(
         return None
     kinds = [_kinds(axis, forms, fixed) for axis in axes]
     tied = shares_tied_loops(problem)
+    # Where all that is read is made at all, what is inferred is made for those that need it at any sizes.
+    every = not tied or bool(unmade(problem.cascade))
     if tied:  # what boxes keep, their parts do
         problem = replace(problem, cascade=boxed(problem.cascade))
-    judge = _Judge(problem, axes, varying, kinds)
+    judge = _Judge(problem, axes, varying, kinds, every)
     broken = next((f for f in map(judge, product(*(k.finest for k in kinds))) if f), None)
     if broken is None:
         return None
@@ -166,12 +168,14 @@ def _at(form: Form, values: Mapping[str, Any]) -> Any:
 
 @dataclass
 class _Judge:
-    """What is broken at one point of a combination of classes, each looked at once."""
+    """What is broken at one point of a combination of classes, each looked at once. `every`: also of what is
+    kept at all tile sizes, if it is at any."""
 
     problem: Problem
     axes: Sequence[SymbolAxis]
     varying: Set[str]
     kinds: Sequence[_Kinds]
+    every: bool = True
     known: dict[Classes, tuple[Diagnostic, ...]] = field(default_factory=dict)
 
     def __call__(self, picked: Classes) -> tuple[Diagnostic, ...]:
@@ -180,7 +184,7 @@ class _Judge:
             point: dict[str, int] = {}
             for axis, kind, k in zip(self.axes, self.kinds, picked, strict=True):
                 point |= _choice(axis, kind.choice[k], self.varying)
-            self.known[picked] = _broken(self.problem, point)
+            self.known[picked] = _broken(self.problem, point, self.every)
         return self.known[picked]
 
     def reason(self, picked: Classes) -> str:
@@ -194,8 +198,9 @@ def _choice(axis: SymbolAxis, at: int, varying: Set[str]) -> dict[str, int]:
     return {n: int(c[at]) for n, c in axis.columns.items() if n in varying}
 
 
-def _broken(problem: Problem, point: Mapping[str, int]) -> tuple[Diagnostic, ...]:
-    return check(replace(problem, tree=bind_tree(ResolvedMapping(problem.tree), point, Faults()).tree))
+def _broken(problem: Problem, point: Mapping[str, int], every: bool = True) -> tuple[Diagnostic, ...]:
+    bound = bind_tree(ResolvedMapping(problem.tree), point, Faults())
+    return check(replace(problem, tree=bound.tree), every=every)
 
 
 @dataclass

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import polymodel as pm
+from benchmarks.fused import front
+from polymodel.sweeps import run
+from tests.seeds import seeds
 from tests.support.small_specs import leaf, loop, memory, split, spread, storage, unit
 from tests.sweep.test_sweep import check_blocks, check_rows
 
@@ -85,3 +90,26 @@ def test_own_tiles_fit_windows_also_where_a_loop_in_space_may_have_one_instance(
     found = pm.compile(pm.load({**document, "symbols": {"TP": 1, "TY": 1}}))
     legal = found({"TP": [1, 1, 2, 2, 3, 3], "TY": [1, 2, 2, 3, 3, 4]})["legal"]
     assert list(legal) == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize(("retained", "size"), seeds(1, [(True, 8), (False, 8), (True, 20), (False, 20)]))
+def test_the_front_of_vgg_is_swept_by_closed_forms(
+    retained: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its padded windows and its verdicts ask for no point by itself: tips of all sizes, uneven ones too."""
+    spec, tiles = front(size, 1, retained=retained)
+    tiles |= {name: sizes[-1:] for name, sizes in tiles.items() if name[:4] in ("MADE", "READ")}
+    with monkeypatch.context() as patch:
+        patch.delattr(run, "evaluate_points")
+        swept = pm.sweep(spec, tiles, objectives=("energy", "latency"), keep="all")
+    assert (swept.points, swept.notes) == ((size // 4) ** 2, ())
+    check_rows(swept, 2 if size == 8 else 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("retained", [True, False])
+def test_drawn_points_of_the_front_of_vgg_equal_evaluate(retained: bool) -> None:
+    """Every number of a row, with tiles of channels in all layers as well."""
+    spec, tiles = front(16, 2, retained=retained)
+    tiles |= {name: sizes[:1] for name, sizes in tiles.items() if name[5:] in ("Pool1", "Conv2_1", "Conv3_1")}
+    check_blocks(spec, tiles, count=40)

@@ -211,7 +211,7 @@ class _Inference:
         from polymodel.analysis.symbolic.listed_inference import (
             Above,
             ConsumerPoints,
-            listed_group,
+            listed_groups,
             listed_windows,
             runs_once_inside,
             widest_windows,
@@ -236,11 +236,11 @@ class _Inference:
         widths = widest_windows(self.problem, consumer.name, depth)
         reader = ConsumerPoints(consumer, dict(theirs.windows), theirs.groups, widths)
         einsum = self.problem.cascade[name]
-        group = listed_group(einsum, hold.tensor, reader, above)
+        found = listed_groups(einsum, hold.tensor, reader, above)
         own = {a.node: a for a in axes}
         shared = [k for k, a in enumerate(theirs.axes) if k >= depth and a.node in own]
         once = (
-            hold.single_trip(k) and runs_once_inside(einsum, group, own[theirs.axes[k].node]) for k in shared
+            hold.single_trip(k) and runs_once_inside(einsum, found, own[theirs.axes[k].node]) for k in shared
         )
         apart = [k for k, alone in zip(shared, once, strict=True) if not alone]
         if apart and self.stores_below(name, theirs.axes[apart[0]].node):
@@ -249,10 +249,9 @@ class _Inference:
                 "and storage below them",
                 EXACT,
             )
-        if group is None:
-            return Path(axes, (), depth, True)
-        windows = listed_windows(einsum, group, above, reader)
-        return Path((*group.deciding, *axes[depth:]), windows, depth, True, groups=(group,))
+        windows = tuple(w for group in found for w in listed_windows(einsum, group, above, reader))
+        deciding = {a.node: a for group in found for a in group.deciding}
+        return Path(tuple(deciding.get(a.node, a) for a in axes), windows, depth, True, groups=found)
 
     def stores_below(self, name: str, node: int) -> bool:
         """Whether an Einsum uses a tensor together with others in storage below a loop."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.analysis.result import Problem
@@ -16,6 +16,8 @@ from polymodel.workload.einsum import Einsum
 
 EXACT = "use engine exact"
 Image = tuple[int, ...] | None
+# Of own variables the terms of the consumer's that tell their values, and what is added.
+Images = Mapping[str, tuple[tuple[tuple[str, int], ...], int]]
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ class ConsumerPoints:
         return list(result.values())
 
 
-def listed_group(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> TiedGroup | None:
-    """What executes of an inferred Einsum, but for rank variables of which all does; None if all of all."""
+def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> tuple[TiedGroup, ...]:
+    """What executes of an inferred Einsum, but for rank variables of which all does: what executes is the
+    product of these groups. There are none if all of all executes."""
     access, output = reader.einsum.access_of(tensor), einsum.outputs[0]
     deciding = {a.variable for a in above.theirs}
     tied = {v for g in (*reader.listed, *groups(reader.einsum)) for v in g.variables}
@@ -83,17 +86,54 @@ def listed_group(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Abo
         whole = len(told) == 1 and told[0][1] == 1 and shift == 0 and reader.bound(told[0][0])[1] == extent
         if not whole or touched & (deciding | tied | set(reader.windows)) or v in cut:
             images[v] = told, shift
-    if not images and not deciding:
-        return None
-    return _group(einsum, reader, above, images)
+    return tuple(_group(einsum, reader, *part) for part in _factors(einsum, reader, above, images))
 
 
-def _group(
-    einsum: Einsum,
-    reader: ConsumerPoints,
-    above: Above,
-    images: Mapping[str, tuple[tuple[tuple[str, int], ...], int]],
-) -> TiedGroup:
+def _factors(
+    einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images
+) -> Iterator[tuple[Above, Images]]:
+    """The factors of what executes: loops and own variables that have nothing to do with those of another.
+
+    What an operation needs is a product, and the stamps at which it needs an element are one too: so the
+    first of them is the first along each factor. An element stays from the visit before if it was there
+    along each factor: that is told by one of them if no other one has a loop above the storage.
+    """
+    own, theirs = _closed(einsum, list(images)), [a.variable for a in above.theirs]
+    wanted = [w for told, _ in images.values() for w, _ in told]
+    together: list[set[tuple[str, str]]] = [{("own", v)} for v in own]
+    together += [{("own", v), *(("theirs", w) for w, _ in told)} for v, (told, _) in images.items()]
+    together += [{("own", v) for v in names & set(own)} for names in _tied_names(einsum)]
+    together += [{("theirs", w) for w in g.variables} for g in reader.together([*theirs, *wanted])]
+    for axis, kind, w in zip(above.axes, above.kinds, theirs, strict=False):
+        if kind == "bound" and axis.variable in own:
+            together.append({("own", axis.variable), ("theirs", w)})
+    if above.reuse.carries:
+        together.append({("theirs", w) for w in theirs[: above.home]})
+    for names in _merged(together):
+        chosen = [i for i, w in enumerate(theirs) if ("theirs", w) in names]
+        mine = [i for i in chosen if i < len(above.axes)]
+        part = Above(
+            tuple(above.axes[i] for i in mine),
+            tuple(above.kinds[i] for i in mine),
+            tuple(above.theirs[i] for i in chosen),
+            sum(i < above.home for i in chosen),
+            above.reuse,
+        )
+        needed = {v: image for v, image in images.items() if ("own", v) in names}
+        if part.theirs or needed:
+            yield part, needed
+
+
+def _merged(sets: Iterable[set[tuple[str, str]]]) -> list[set[tuple[str, str]]]:
+    """The sets, those that have something in common as one."""
+    result: list[set[tuple[str, str]]] = []
+    for one in sets:
+        apart = [other for other in result if not other & one]
+        result = [*apart, one.union(*(other for other in result if other & one))]
+    return result
+
+
+def _group(einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images) -> TiedGroup:
     own = _closed(einsum, list(images))
     wanted = [w for told, _ in images.values() for w, _ in told]
     sources = reader.together([*(a.variable for a in above.theirs), *wanted])
@@ -181,16 +221,21 @@ def _largest_tile(axis: LoopAxis) -> ChainSize:
 
 def _closed(einsum: Einsum, own: list[str]) -> list[str]:
     """Some variables with those that bounds, or ranks of several variables, put together with them."""
-    result = list(own)
-    together = [set(g.variables) for g in groups(einsum)]
-    for access in einsum.accesses:
-        every = [{v for v, _ in terms_of(einsum, e)} for e in access.projection]
-        together += [names for names in every if len(names) > 1]
+    result, together = list(own), _tied_names(einsum)
     while True:
         more = [v for names in together if names & set(result) for v in sorted(names) if v not in result]
         if not more:
             return result
         result += list(dict.fromkeys(more))
+
+
+def _tied_names(einsum: Einsum) -> list[set[str]]:
+    """Sets of variables of one bound, or of one rank."""
+    result = [set(g.variables) for g in groups(einsum)]
+    for access in einsum.accesses:
+        every = [{v for v, _ in terms_of(einsum, e)} for e in access.projection]
+        result += [names for names in every if len(names) > 1]
+    return result
 
 
 def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image]) -> tuple[int, ...]:
@@ -214,10 +259,11 @@ def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image])
     return (*result, *[-1] * (len(above.theirs) - len(result)))
 
 
-def runs_once_inside(einsum: Einsum, group: TiedGroup | None, axis: LoopAxis) -> bool:
+def runs_once_inside(einsum: Einsum, listed: Sequence[TiedGroup], axis: LoopAxis) -> bool:
     """Whether a loop inside those that decide what executes has one trip, in the widest window."""
     low, high = einsum.bound(axis.variable)
-    width = dict(group.widths if group is not None else ()).get(axis.variable, high - low + 1)
+    widths = {v: width for group in listed for v, width in group.widths}
+    width = widths.get(axis.variable, high - low + 1)
     if any(True for _ in names_in((width,))) or not isinstance(axis.tile, int) or axis.start is not None:
         return False
     return axis.tile >= int(size_in(width, {}))

@@ -58,7 +58,8 @@ def listed_phases(
         rests.append(listing.rest(node))
         held.append(listing.buffet(node, buffet, rests[-1], used))
     stamps, every = listing.tiles(listing.bare), listing.chain
-    own = tuple(listing.places[a.node] for a in listing.bare.axes if not a.spatial)
+    times = [a.node for a in listing.bare.axes if not a.spatial]
+    own = tuple(listing.places[node] for node in times if node in listing.places)
     mine = [a for a in listing.bare.axes if listing.replicates(a)]
     places, digits = (listing.places[a.node] for a in mine), listing.digits(einsum, mine)
     along, dimensions = tuple(zip(places, digits, strict=True)), len(listing.dimensions)
@@ -86,12 +87,27 @@ class _Listing:
 
     @cached_property
     def axes(self) -> dict[int, LoopAxis]:
-        """By node id the loops above the Einsum, the buffets, and those that use these."""
+        """By node id the loops above the buffets, those that tell when they come and go, and all that these
+        are nested in: others tell nothing of what is held."""
         users = {self.einsum, *(e for node in self.nodes for e in node.users)}
-        result = {a.node: a for e in users for a in self.layout.paths[e]}
-        groups = (g for e in users for g in self.layout.listed.get(e, ()))
-        result |= {a.node: a for g in groups for a in g.further}
+        listed = [g for e in users for g in self.layout.listed.get(e, ())]
+        result = {a.node: a for g in listed for a in (*g.deciding, *g.further)}
+        telling = {a.node for a in self.bare.axes if self.replicates(a)}
+        for node in self.nodes:
+            telling |= {a.node for a in node.space.axes}
+            for user in node.users:
+                if user != self.einsum:
+                    telling |= {a.node for a in self.bare.axes[: self.shared(user)]}
+        for e in users:
+            path = self.layout.paths[e]
+            for i, axis in enumerate(path):
+                if any(a.node in telling and a.variable == axis.variable for a in path[i:]):
+                    result[axis.node] = axis
         return dict(sorted(result.items()))
+
+    def shared(self, user: str) -> int:
+        """How many loops stand above both the Einsum and one that uses a buffet."""
+        return shared_loops(self.layout, self.einsum, user)
 
     @cached_property
     def places(self) -> dict[int, int]:
@@ -105,10 +121,9 @@ class _Listing:
         """The factors of a tile along all variables of its loops."""
         result = []
         for group in space.groups:
-            own = [a for a in space.axes if a.variable in group.variables]
-            further = (*group.deciding[len(space.axes) :], *group.further)
+            own = [a for a in space.axes if a.variable in group.variables and a.node in self.places]
             loops = tuple(
-                tuple(self.places[a.node] for a in (*own, *further) if a.variable == v)
+                tuple(self.places[a.node] for a in (*own, *group.beyond(space.axes)) if a.variable == v)
                 for v in group.variables
             )
             told = tuple(self.places[a.node] for a in own)
@@ -187,7 +202,7 @@ class _Listing:
 
     def uses(self, user: str) -> ListedUses:
         _, mine, theirs = divergence(self.layout, self.einsum, user)
-        shared = self.bare.axes[: shared_loops(self.layout, self.einsum, user)]
+        shared = self.bare.axes[: self.shared(user)]
         stamps = self.tiles(grouped(self.layout.stamps(user, self.layout.paths[user])))
         return ListedUses(stamps, tuple(self.places[a.node] for a in shared if not a.spatial), theirs < mine)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from polymodel.analysis.symbolic.atoms import ChainLevel, Size
+from polymodel.analysis.symbolic.atoms import ChainLevel, Size, Value
 from polymodel.analysis.symbolic.forms import ChainSize, names_in, size_in
 from polymodel.analysis.symbolic.needed_sets import (
     MOST_ROWS,
@@ -95,23 +95,31 @@ class ListedTiles:
     told: tuple[int, ...]
     ranks: tuple[tuple[int, ...], ...] = ()
 
-    def rows(self, tiles: Tiles) -> Rows:
-        """Counters of the loops that tell tiles, and values."""
-        order = {p: k for k, mine in enumerate(self.loops) for p in mine}
-        own = [tuple(tiles[p] for p in mine) for mine in self.loops]
-        wanted = [any(rank[k] for rank in self.ranks) for k in range(len(self.loops))]
-        places = sorted(order)
-        result = rows_of(self.region, own, [order[p] for p in places], wanted)
-        return Rows(result.counters[:, [places.index(p) for p in self.told]], result.values)
+    def own(self, tiles: Tiles) -> tuple[Tiles, ...]:
+        """The tiles of the loops of each variable."""
+        return tuple(tuple(tiles[p] for p in mine) for mine in self.loops)
 
-    def elements(self, tiles: Tiles) -> Ints:
+    def rows(self, own: tuple[Tiles, ...]) -> Rows:
+        """Counters of the loops that tell tiles, and values."""
+        return _rows(self, own)
+
+    def elements(self, own: tuple[Tiles, ...]) -> Ints:
         """Different rows of the counters that tell tiles and the index along each rank."""
         import numpy as np
 
-        rows = self.rows(tiles)
+        rows = self.rows(own)
         ranks = np.array(self.ranks, np.int64).reshape(len(self.ranks), len(self.loops))
         index = rows.values @ ranks.T
         return distinct(np.concatenate([rows.counters, index - index.min(axis=0, initial=0)], axis=1))
+
+
+@lru_cache(maxsize=2048)
+def _rows(asked: ListedTiles, own: tuple[Tiles, ...]) -> Rows:
+    order = {p: k for k, mine in enumerate(asked.loops) for p in mine}
+    wanted = [any(rank[k] for rank in asked.ranks) for k in range(len(asked.loops))]
+    places = sorted(order)
+    result = rows_of(asked.region, own, [order[p] for p in places], wanted)
+    return Rows(result.counters[:, [places.index(p) for p in asked.told]], result.values)
 
 
 @dataclass(frozen=True)
@@ -215,30 +223,237 @@ class JointPeak(Tabled):
         return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
 
     def number(self, *tiles: Tiles) -> int:
-        return _peak(replace(self, every=(), item=0), tiles[0])[self.item]
+        return int(self._of_each((tiles[0],))[0])
+
+    def of(self, *sizes: Value) -> Value:
+        """All choices of tile sizes are looked at together."""
+        import numpy as np
+
+        arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
+        if not sizes or not arrays[0].ndim:
+            return self.at(*(int(s) for s in sizes))
+        table = np.stack(arrays, axis=-1).reshape(-1, len(sizes))
+        rows, which = np.unique(table, axis=0, return_inverse=True)
+        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist())
+        return self._of_each(points)[which.reshape(-1)].reshape(arrays[0].shape)
+
+    def _of_each(self, points: tuple[Tiles, ...]) -> Ints:
+        return _peaks(replace(self, every=(), item=0), points)[:, self.item]
 
 
-@lru_cache(maxsize=4096)
-def _peak(asked: JointPeak, tiles: Tiles) -> tuple[int, ...]:
-    """The sizes of several tiles at the stamp at which they have most bits together."""
+@lru_cache(maxsize=512)
+def _peaks(asked: JointPeak, points: tuple[Tiles, ...]) -> Ints:
+    """At each choice of tile sizes the sizes of several tiles at the stamp at which they have most bits
+    together."""
     import numpy as np
 
-    active = _active(asked, tiles)
-    idle = _idle(asked, tiles, active)
-    sizes = [_resident_elements(one, tiles, active) for one in asked.held]
-    total = _bits(asked.held, sizes)
-    if len(idle):
-        # Others may be there in instances in which the Einsum does not run at the time.
-        least = [_resident_elements(one, tiles, idle) * bool(one.uses) for one in asked.held]
-        most = [_resident_elements(one, tiles, idle) for one in asked.held]
-        if _bits(asked.held, most).max() > max(total.max(), _bits(asked.held, least).max()):
-            raise NotSeparable(
-                "an instance may hold most while it is idle, and it is not known what stays there", EXACT
-            )
-        sizes = [np.concatenate(both) for both in zip(sizes, least, strict=True)]
-        total = _bits(asked.held, sizes)
-    peak = int(total.argmax())
-    return tuple(int(size[peak]) for size in sizes)
+    try:
+        return _Stamps(asked, points).peaks()
+    except NotSeparable:
+        if len(points) < 2:
+            raise
+    half = len(points) // 2
+    return np.concatenate([_peaks(asked, points[:half]), _peaks(asked, points[half:])])
+
+
+class _Factor:
+    """The factor of a tile at several choices of tile sizes (points).
+
+    Rows begin with a number for the sizes that it depends on; `number` has that of each point.
+    """
+
+    def __init__(self, one: ListedTiles, points: tuple[Tiles, ...]) -> None:
+        import numpy as np
+
+        self.one = one
+        every = [one.own(tiles) for tiles in points]
+        self.owns = list(dict.fromkeys(every))
+        numbers = {own: k for k, own in enumerate(self.owns)}
+        self.number = np.array([numbers[own] for own in every], np.int64)
+
+    def stamps(self, loops: Sequence[int]) -> Ints:
+        """The different counters of some loops."""
+        places = [self.one.told.index(p) for p in loops]
+        return _numbered([distinct(self.one.rows(own).counters[:, places]) for own in self.owns])
+
+    @cached_property
+    def elements(self) -> Ints:
+        return _numbered([self.one.elements(own) for own in self.owns])
+
+    def at(self, stamps: Ints, above: Sequence[int]) -> Ints:
+        """The counters that tell tiles, at stamps that have the point and the counters of the loops above."""
+        import numpy as np
+
+        places = [1 + above.index(p) for p in self.one.told]
+        return np.concatenate([self.number[stamps[:, :1]], stamps[:, places]], axis=1)
+
+    def sizes(self, stamps: Ints) -> Ints:
+        """How many elements there are at such counters."""
+        import numpy as np
+
+        told = self.elements[:, : stamps.shape[1]]
+        both = coded(told, stamps)
+        names, count = np.unique(both[: len(told)], return_counts=True)
+        theirs = both[len(told) :]
+        place = np.minimum(names.searchsorted(theirs), max(0, len(names) - 1))
+        return np.where(names[place] == theirs, count[place], 0) if len(names) else np.zeros_like(theirs)
+
+    def innermost(self, times: Sequence[int]) -> Ints:
+        """At each point the innermost loop of `times` on which tiles depend, by its place there, or -1."""
+        import numpy as np
+
+        told = self.one.told
+        mine = [p for p in told if p in times]
+        order = [told.index(p) for p in told if p not in mine] + [told.index(p) for p in mine]
+        result = []
+        for own in self.owns:
+            rows = self.one.elements(own)
+            axis = innermost(rows[:, order], coded(rows[:, len(told) :]), len(order) - len(mine))
+            result.append(times.index(mine[axis]) if axis >= 0 else -1)
+        return np.array(result)[self.number]
+
+
+def _numbered(tables: list[Ints]) -> Ints:
+    """The rows of several tables below one another, with the number of their table before them."""
+    import numpy as np
+
+    numbers = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    return np.concatenate([numbers[:, None], np.concatenate(tables)], axis=1)
+
+
+def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> Ints:
+    """The stamps that groups of variables have together at each of so many points: the point, and the counter
+    of each loop, 0 of those of none."""
+    import numpy as np
+
+    result = np.zeros((points, 1 + len(loops)), np.int64)
+    result[:, 0] = np.arange(points)
+    for factor in factors:
+        mine = [p for p in factor.one.told if p in loops]
+        found = factor.stamps(mine)
+        number = factor.number[result[:, 0]]
+        count = np.bincount(found[:, 0], minlength=len(factor.owns))
+        if int(count[number].sum()) > MOST_ROWS:
+            raise too_many()
+        begin = np.cumsum(count) - count
+        rows = np.repeat(begin[number], count[number]) + numbered(count[number])
+        result = result[repeated(count[number])]
+        result[:, [1 + loops.index(p) for p in mine]] = found[rows][:, 1:]
+    return distinct(result)
+
+
+class _Stamps:
+    """The stamps of an Einsum at several choices of tile sizes (points), and what is held at each of them.
+
+    A stamp has the point, the counters of all loops, and where the Einsum runs along each dimension.
+    """
+
+    def __init__(self, asked: JointPeak, points: tuple[Tiles, ...]) -> None:
+        self.asked, self.points, self.count = asked, points, len(points)
+        self.loops = len(points[0])
+        self.known: dict[ListedTiles, _Factor] = {}
+
+    def factors(self, groups: Sequence[ListedTiles]) -> list[_Factor]:
+        for one in groups:
+            if one not in self.known:
+                self.known[one] = _Factor(one, self.points)
+        return [self.known[one] for one in groups]
+
+    def together(self, groups: Sequence[ListedTiles], loops: Sequence[int]) -> Ints:
+        return _together(self.factors(groups), loops, self.count)
+
+    def peaks(self) -> Ints:
+        """At each point the size of each tile at the stamp with most bits."""
+        import numpy as np
+
+        held, stamps = self.asked.held, self.active
+        idle = self.idle(stamps)
+        sizes = [self.resident(one, stamps) for one in held]
+        if len(idle):
+            # Others may be there in instances in which the Einsum does not run at the time.
+            most = [self.resident(one, idle) for one in held]
+            least = [size * bool(one.uses) for one, size in zip(held, most, strict=True)]
+            known = np.zeros(self.count, np.int64)
+            np.maximum.at(known, stamps[:, 0], _bits(held, sizes))
+            np.maximum.at(known, idle[:, 0], _bits(held, least))
+            if (_bits(held, most) > known[idle[:, 0]]).any():
+                raise NotSeparable(
+                    "an instance may hold most while it is idle, and it is not known what stays there", EXACT
+                )
+            sizes = [np.concatenate(both) for both in zip(sizes, least, strict=True)]
+            stamps = np.concatenate([stamps, idle])
+        # The first stamp with most bits at each point.
+        order = np.lexsort((np.arange(len(stamps)), -_bits(held, sizes), stamps[:, 0]))
+        points, first = np.unique(stamps[order, 0], return_index=True)
+        result = np.zeros((self.count, len(held)), np.int64)
+        result[points] = np.stack([size[order[first]] for size in sizes], axis=1)
+        return result
+
+    @cached_property
+    def active(self) -> Ints:
+        import numpy as np
+
+        asked, depth = self.asked, len(self.asked.own)
+        every = self.together(asked.stamps, (*asked.own, *(place for place, _ in asked.along)))
+        result = np.zeros((len(every), 1 + self.loops + asked.dimensions), np.int64)
+        result[:, [0, *(1 + p for p in asked.own)]] = every[:, : 1 + depth]
+        for k, (_, digit) in enumerate(asked.along, 1 + depth):
+            result[:, 1 + self.loops + digit.dimension] += digit.weight * every[:, k]
+        return distinct(result)
+
+    def idle(self, active: Ints) -> Ints:
+        """Stamps of the Einsum in instances in which it does not run at the time, but buffets may be."""
+        import numpy as np
+
+        asked, until = self.asked, 1 + self.loops
+        if not asked.dimensions:
+            return active[:0]
+        sizes = np.ones(asked.dimensions, np.int64)
+        for one in asked.held:
+            visits = self.together(one.tiles, one.above)[:, 1 + len(one.times) :]
+            sizes = np.maximum(sizes, 1 + one.coordinates(visits, asked.dimensions).max(axis=0, initial=0))
+        times, count = distinct(active[:, :until]), int(sizes.prod())
+        if len(times) * count > MOST_ROWS:
+            raise too_many()
+        grids = np.indices(tuple(sizes)).reshape(len(sizes), count).T
+        result = np.repeat(times, len(grids), axis=0)
+        result = np.concatenate([result, np.tile(grids, (len(times), 1))], axis=1)
+        both = coded(active, result)
+        return result[~np.isin(both[len(active) :], both[: len(active)])]
+
+    def resident(self, one: ListedBuffet, stamps: Ints) -> Ints:
+        """At each stamp how many elements of the factors a buffet holds."""
+        import numpy as np
+
+        coordinates = stamps[:, 1 + self.loops :]
+        absent = sorted(set(range(coordinates.shape[1])) - {digit.dimension for digit in one.along})
+        there = ~coordinates[:, absent].any(axis=1)
+        times, place = stamps[:, [0, *(1 + p for p in one.times)]], one.counters(coordinates)
+        if not one.uses:
+            return np.where(there, self.sizes(one, np.concatenate([times, place], axis=1)), 0)
+        visits = _Visits(one, self)
+        before, after = visits.around(stamps, place)
+        some = there & (before >= 0) & (after < len(visits.times))
+        before, after = np.where(some, before, 0), np.where(some, after, 0)
+        at = np.concatenate([visits.times[before], place], axis=1)
+        follows = np.concatenate([visits.times[after], place], axis=1)
+        stays = before == after
+        if one.reuse.carries:
+            consecutive = some & (after == before + 1)
+            stays[consecutive] |= visits.carried(at[consecutive], follows[consecutive])
+        if one.on_path:  # during a visit it holds the tile of that visit, also before its first use
+            begun = (times == visits.times[after]).all(axis=1)
+            at = np.where(begun[:, None], follows, at)
+        return np.where(some & stays, self.sizes(one, at), 0)
+
+    def sizes(self, one: ListedBuffet, stamps: Ints) -> Ints:
+        """The size of a buffet's tile at stamps, which have the point and the loops above it."""
+        import numpy as np
+
+        result = np.ones(len(stamps), np.int64)
+        for factor in self.factors(one.tiles):
+            result *= factor.sizes(factor.at(stamps, one.above))
+        return result
 
 
 def _bits(held: tuple[ListedBuffet, ...], sizes: list[Ints]) -> Ints:
@@ -249,101 +464,13 @@ def _bits(held: tuple[ListedBuffet, ...], sizes: list[Ints]) -> Ints:
     return total
 
 
-def _active(asked: JointPeak, tiles: Tiles) -> Ints:
-    """The stamps of the Einsum: counters of its loops in time, and where it runs along each dimension."""
-    import numpy as np
-
-    every = _together(asked.stamps, tiles, tuple(range(len(tiles))))
-    result = np.zeros((len(every), len(tiles) + asked.dimensions), np.int64)
-    result[:, list(asked.own)] = every[:, list(asked.own)]
-    for place, digit in asked.along:
-        result[:, len(tiles) + digit.dimension] += digit.weight * every[:, place]
-    return distinct(result)
-
-
-def _idle(asked: JointPeak, tiles: Tiles, active: Ints) -> Ints:
-    """Stamps of the Einsum in instances in which it does not run at the time, but buffets may be."""
-    import numpy as np
-
-    sizes = np.ones(asked.dimensions, np.int64)
-    for one in asked.held:
-        visits = _together(one.tiles, tiles, one.above)[:, len(one.times) :]
-        sizes = np.maximum(sizes, 1 + one.coordinates(visits, asked.dimensions).max(axis=0, initial=0))
-    times, count = distinct(active[:, : len(tiles)]), int(sizes.prod())
-    if len(times) * count > MOST_ROWS:
-        raise too_many()
-    grids = np.indices(tuple(sizes)).reshape(len(sizes), count).T.reshape(count, len(sizes))
-    result = np.repeat(times, len(grids), axis=0)
-    result = np.concatenate([result, np.tile(grids, (len(times), 1))], axis=1)
-    both = coded(active, result)
-    return result[~np.isin(both[len(active) :], both[: len(active)])]
-
-
-def _together(groups: tuple[ListedTiles, ...], tiles: Tiles, loops: tuple[int, ...]) -> Ints:
-    """The stamps that groups of variables have together: the counter of each loop, 0 of those of none."""
-    import numpy as np
-
-    counters = np.zeros((1, len(loops)), np.int64)
-    for one in groups:
-        mine = [p for p in one.told if p in loops]
-        found = distinct(one.rows(tiles).counters[:, [one.told.index(p) for p in mine]])
-        if len(counters) * len(found) > MOST_ROWS:
-            raise too_many()
-        first = np.repeat(np.arange(len(counters)), len(found))
-        second = np.tile(np.arange(len(found)), len(counters))
-        counters = counters[first]
-        counters[:, [loops.index(p) for p in mine]] = found[second]
-    return distinct(counters)
-
-
-def _resident_elements(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
-    """At each stamp how many elements of the factors a buffet holds."""
-    import numpy as np
-
-    coordinates = stamps[:, len(tiles) :]
-    absent = sorted(set(range(coordinates.shape[1])) - {digit.dimension for digit in one.along})
-    there = ~coordinates[:, absent].any(axis=1)
-    times, place = stamps[:, list(one.times)], one.counters(coordinates)
-    if not one.uses:
-        return np.where(there, _sizes(one, tiles, np.concatenate([times, place], axis=1)), 0)
-    visits = _Visits(one, tiles)
-    before, after = visits.around(stamps, place)
-    some = there & (before >= 0) & (after < len(visits.times))
-    before, after = np.where(some, before, 0), np.where(some, after, 0)
-    at = np.concatenate([visits.times[before], place], axis=1)
-    follows = np.concatenate([visits.times[after], place], axis=1)
-    stays = before == after
-    if one.reuse.carries:
-        consecutive = some & (after == before + 1)
-        stays[consecutive] |= visits.carried(before[consecutive], at[consecutive], follows[consecutive])
-    if one.on_path:  # during a visit it holds the tile of that visit, also before its first use
-        begun = (times == visits.times[after]).all(axis=1)
-        at = np.where(begun[:, None], follows, at)
-    return np.where(some & stays, _sizes(one, tiles, at), 0)
-
-
-def _sizes(one: ListedBuffet, tiles: Tiles, stamps: Ints) -> Ints:
-    """The size of a buffet's tile at stamps, which have the counters of the loops above it."""
-    import numpy as np
-
-    result = np.ones(len(stamps), np.int64)
-    for factor in one.tiles:
-        told = factor.elements(tiles)[:, : len(factor.told)]
-        both = coded(told, stamps[:, [one.above.index(p) for p in factor.told]])
-        names, count = np.unique(both[: len(told)], return_counts=True)
-        theirs = both[len(told) :]
-        place = np.minimum(names.searchsorted(theirs), max(0, len(names) - 1))
-        result *= np.where(names[place] == theirs, count[place], 0) if len(names) else 0
-    return result
-
-
 class _Visits:
     """The visits of a buffet that the Einsum which runs does not use."""
 
-    def __init__(self, one: ListedBuffet, tiles: Tiles) -> None:
-        self.one, self.tiles = one, tiles
-        visits = _together(one.tiles, tiles, one.above)
-        self.times = distinct(visits[:, : len(one.times)])
+    def __init__(self, one: ListedBuffet, stamps: _Stamps) -> None:
+        self.one, self.stamps = one, stamps
+        visits = stamps.together(one.tiles, one.above)
+        self.times = distinct(visits[:, : 1 + len(one.times)])
 
     def around(self, stamps: Ints, place: Ints) -> tuple[Ints, Ints]:
         """At each stamp, in instances told by the counters of loops in space, the visits of the last use
@@ -352,20 +479,22 @@ class _Visits:
 
         one, depth = self.one, len(self.one.times)
         before, after = np.full(len(stamps), -1), np.full(len(stamps), len(self.times))
+        point = stamps[:, :1]
         for use in one.uses:
             side: Literal["left", "right"] = "right" if use.before else "left"
+            shared = stamps[:, [1 + p for p in use.shared]]
             if not set(one.times) <= set(use.shared):  # in a branch of its own: its visits tell
-                both = coded(self.times[:, : len(use.shared)], stamps[:, list(use.shared)])
-                last = both[: len(self.times)].searchsorted(both[len(self.times) :], side=side) - 1
-                before, after = np.maximum(before, last), np.minimum(after, last + 1)
-                continue
-            loops = (*one.places, *use.shared)
-            every = _together(use.stamps, self.tiles, loops)
-            now = np.concatenate([place, stamps[:, list(use.shared)]], axis=1)
-            both, inside = coded(every, now), coded(every[:, : len(one.places)], now[:, : len(one.places)])
+                every, outside = self.times[:, : 1 + len(use.shared)], 1
+                now, visit = np.concatenate([point, shared], axis=1), np.arange(len(self.times))
+            else:
+                every = self.stamps.together(use.stamps, (*one.places, *use.shared))
+                outside = 1 + len(one.places)
+                now = np.concatenate([point, place, shared], axis=1)
+                visit = self._number(every[:, [0, *range(outside, outside + depth)]])
+            both, inside = coded(every, now), coded(every[:, :outside], now[:, :outside])
             last = both[: len(every)].searchsorted(both[len(every) :], side=side) - 1
-            visit = np.append(self._number(every[:, len(one.places) :][:, :depth]), 0)
-            mine, theirs = np.append(inside[: len(every)], -1), inside[len(every) :]
+            visit, mine = np.append(visit, 0), np.append(inside[: len(every)], -1)
+            theirs = inside[len(every) :]
             before = np.maximum(before, np.where(mine[last] == theirs, visit[last], -1))
             follows = np.where(mine[last + 1] == theirs, visit[last + 1], len(self.times))
             after = np.minimum(after, follows)
@@ -376,56 +505,43 @@ class _Visits:
         both = coded(self.times, stamps)
         return both[: len(self.times)].searchsorted(both[len(self.times) :])
 
-    def carried(self, before: Ints, at: Ints, follows: Ints) -> Ints:
-        """Whether anything stays from visits, by number, to those that follow."""
+    def carried(self, at: Ints, follows: Ints) -> Ints:
+        """Whether anything stays from visits to those that follow."""
         import numpy as np
 
         times = len(self.one.times)
-        if not times or not len(before):
-            return np.zeros(len(before), bool)
-        step = (at[:, :times] != follows[:, :times]).argmax(axis=1)
-        result = self._over(step)
-        for factor in self.one.tiles:
-            told = [self.one.above.index(p) for p in factor.told]
-            result &= _overlap(factor.elements(self.tiles), at[:, told], follows[:, told])
+        if not times or not len(at):
+            return np.zeros(len(at), bool)
+        result = self._over(at, follows)
+        for factor in self.stamps.factors(self.one.tiles):
+            above = self.one.above
+            result &= _overlap(factor.elements, factor.at(at, above), factor.at(follows, above))
         for outer in self.one.outer:
-            result &= _Visits(outer, self.tiles).retains(result, at, follows)
+            result &= _Visits(outer, self.stamps).retains(result, at, follows)
         return result
 
     def retains(self, asked: Ints, at: Ints, follows: Ints) -> Ints:
         """Whether the buffet, further out, keeps its elements from one stamp to a later one."""
-        depth = len(self.one.times)
-        now, then = (self._number(stamps[:, :depth]) for stamps in (at, follows))
+        until = 1 + len(self.one.times)
+        now, then = (self._number(stamps[:, :until]) for stamps in (at, follows))
         if (asked & (then > now + 1)).any():
             raise NotSeparable("whether storage further out keeps what stays is not known", EXACT)
-        if not depth:
-            return now == then
-        step = (at[:, :depth] != follows[:, :depth]).argmax(axis=1)
-        return (now == then) | self._over(step)
+        return (now == then) | self._over(at, follows) if until > 1 else now == then
 
-    def _over(self, step: Ints) -> Ints:
-        """Whether the policy lets elements stay over steps of loops."""
+    def _over(self, at: Ints, follows: Ints) -> Ints:
+        """Whether the policy lets elements stay over the step from stamps to those that follow."""
         import numpy as np
 
+        times = len(self.one.times)
         if not self.one.reuse.carries:
-            return np.zeros(len(step), bool)
-        innermost = self._innermost() if self.one.reuse.by_tile else -1
-        return np.array([self.one.reuse.stays(a, innermost) for a in range(len(self.one.times))])[step]
-
-    def _innermost(self) -> int:
-        """The innermost loop in time on which the tile depends, or -1."""
-        result = -1
-        for factor in self.one.tiles:
-            rows = factor.elements(self.tiles)
-            depth = len(factor.told)
-            element = coded(rows[:, depth:])
-            mine = [p for p in factor.told if p in self.one.times]
-            order = [factor.told.index(p) for p in factor.told if p not in mine]
-            order += [factor.told.index(p) for p in mine]
-            axis = innermost(rows[:, order], element, len(order) - len(mine))
-            if axis >= 0:
-                result = max(result, self.one.times.index(mine[axis]))
-        return result
+            return np.zeros(len(at), bool)
+        step = (at[:, 1 : 1 + times] != follows[:, 1 : 1 + times]).argmax(axis=1)
+        last = np.full(self.stamps.count, -1)
+        if self.one.reuse.by_tile:
+            for factor in self.stamps.factors(self.one.tiles):
+                last = np.maximum(last, factor.innermost(self.one.times))
+        stays = [[self.one.reuse.stays(a, k) for a in range(times)] for k in range(-1, times)]
+        return np.array(stays)[1 + last[at[:, 0]], step]
 
 
 def _overlap(rows: Ints, at: Ints, follows: Ints) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
@@ -114,6 +114,11 @@ class TiedGroup:
     def v(self) -> str:
         """The second variable of a pair."""
         return self.variables[1]
+
+    def beyond(self, axes: Sequence[LoopAxis]) -> tuple[LoopAxis, ...]:
+        """The loops that decide what executes and are not among those above."""
+        above = {a.node for a in axes}
+        return tuple(a for a in (*self.deciding, *self.further) if a.node not in above)
 
 
 @lru_cache(maxsize=1024)

@@ -88,7 +88,7 @@ def listing(
         )
     axes = [(i, space.axes[i]) for i in positions]
     # A buffet further out holds what is needed in all iterations of loops inside.
-    further = (*group.deciding[len(space.axes) :], *group.further)
+    further = group.beyond(space.axes)
     uses = {**uses, **dict.fromkeys(range(len(space.axes), len(space.axes) + len(further)), "merge")}
     axes += list(enumerate(further, len(space.axes)))
     loops = tuple(tuple(a.level("each") for _, a in axes if a.variable == v) for v in group.variables)
@@ -110,9 +110,9 @@ def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
     to it, and at least of those that decide what executes."""
     from polymodel.analysis.symbolic.listed_peaks import OneTrip
 
-    until = max(axis + 1, len(group.deciding))
-    axes = [*space.axes[:until], *group.deciding[len(space.axes) :], *group.further]
-    axes = [a for a in axes if a.variable in group.variables]
+    deciding = {a.node for a in group.deciding}
+    axes = [a for i, a in enumerate(space.axes) if i <= axis or a.node in deciding]
+    axes = [a for a in (*axes, *group.beyond(space.axes)) if a.variable in group.variables]
     loops = tuple(tuple(a.level("each") for a in axes if a.variable == v) for v in group.variables)
     turns = tuple(group.variables.index(a.variable) for a in axes)
     place = sum(a.variable in group.variables for a in space.axes[:axis])
