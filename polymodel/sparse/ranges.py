@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,11 +61,26 @@ def sums_before(weights: NDArray[np.integer] | NDArray[np.bool_]) -> Ints:
     return result
 
 
+def in_order(labels: Ints) -> Ints:
+    """Places by label, equal ones in order: sorted by counting where labels are not far apart."""
+    span = int(labels.max(initial=-1)) + 1
+    if span > 4 * labels.size or labels.size >= 2**31:
+        return np.argsort(labels, kind="stable")
+    from scipy.sparse import csr_array
+
+    starts = np.array([0, labels.size], dtype=np.int32)
+    places = np.arange(labels.size, dtype=np.int32)
+    row = csr_array((places, labels.astype(np.int32), starts), shape=(1, span))
+    result: Ints = row.tocsc().data.astype(np.int64)
+    return result
+
+
 def neighbours(labels: Ints) -> tuple[Ints, Ints]:
     """The last access before each one in a sequence that has its label (-1: none), and the next one after it
     (their number: none)."""
-    order = np.argsort(labels, kind="stable")
-    same = np.flatnonzero(labels[order][1:] == labels[order][:-1])
+    order = in_order(labels)
+    labels = labels[order]
+    same = np.flatnonzero(labels[1:] == labels[:-1])
     before = np.full(labels.size, -1, dtype=np.int64)
     after = np.full(labels.size, labels.size, dtype=np.int64)
     before[order[same + 1]] = order[same]
@@ -71,11 +88,93 @@ def neighbours(labels: Ints) -> tuple[Ints, Ints]:
     return before, after
 
 
-def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints) -> Ints:
-    """For some accesses with one to the same label before them: the weight of the labels in between, each
-    counted once. `weights`: of the label of each access."""
-    first = before[asked] + 1
-    sums = sums_before(weights)
-    again = weight_below(after, weights, first, asked, asked, after.size + 1)
-    result: Ints = sums[asked] - sums[first] - again
+# A window has at least so many accesses; a long one is sorted; a short one is looked at in steps of so many.
+WINDOW, _LONG, _STEP = 2**12, 2**15, 2**6
+
+
+def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints, small: Ints, large: int) -> Ints:
+    """For some accesses, ascending, with one to the same label before them: the weight of the labels in
+    between, each counted once. `weights`: of the label of each access.
+
+    It is exact from `small` (of each of those asked for) up to `large`; below the one and from the other on
+    it is some number that is there as well.
+
+    The sequence is cut into windows. At the beginning of each, the labels that were used last, up to the
+    weight `large`, are known by their last accesses; what was used since an access before the window is the
+    weight of those after it, and that of labels in the window that were last used before it.
+    """
+    result = np.empty(asked.size, dtype=np.int64)
+    recent: Ints = np.zeros(0, dtype=np.int64)
+    start = at = 0
+    while at < asked.size:
+        stop = min(start + max(WINDOW, recent.size // 4), before.size)
+        end = int(np.searchsorted(asked, stop))
+        if end > at:
+            window = _Window(
+                start, before[start:stop], weights[start:stop], recent, sums_before(weights[recent])
+            )
+            result[at:end] = window.distances(asked[at:end], before[asked[at:end]], small[at:end], large)
+        recent = recent[after[recent] >= stop]
+        recent = np.concatenate((recent, start + np.flatnonzero(after[start:stop] >= stop)))
+        mine = weights[recent]
+        recent = recent[np.cumsum(mine[::-1])[::-1] - mine < large]
+        start, at = stop, end
     return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """Some accesses, from number `start` on. `recent`: the last accesses to labels before that; `sums`: of
+    their weights."""
+
+    start: int
+    before: Ints
+    weights: Ints
+    recent: Ints
+    sums: Ints
+
+    def distances(self, asked: Ints, last: Ints, small: Ints, large: int) -> Ints:
+        """`last`: the access to the same label before each."""
+        place = np.searchsorted(self.recent, last, side="right")
+        earlier = self.sums[-1] - self.sums[place]
+        new = sums_before(np.where(self.before < self.start, self.weights, 0))
+        at = asked - self.start
+        result: Ints = earlier + new[at]
+        # Where the label was last used in the window, more lies in between than what is new to the window.
+        near = last >= self.start
+        left = np.flatnonzero(near | ((earlier < large) & (result >= small)))
+        if not left.size:
+            return result
+        if self.before.size <= _LONG:
+            few = left[~near[left]]
+            result[few] = earlier[few] + self._by_steps(
+                at[few], last[few], small[few] - earlier[few], large - earlier[few]
+            )
+            left = left[near[left]]
+        if left.size:
+            result[left] = earlier[left] + self._by_ranges(at[left], last[left])
+        return result
+
+    def _by_ranges(self, at: Ints, last: Ints) -> Ints:
+        """The weight of what comes before some places of the window, and was last used before `last`."""
+        order = np.sort(self.before)
+        seen, bound = np.searchsorted(order, self.before), np.searchsorted(order, last)
+        first = np.maximum(last + 1 - self.start, 0)
+        return weight_below(seen, self.weights, first, at, bound, order.size + 1)
+
+    def _by_steps(self, at: Ints, last: Ints, small: Ints, large: Ints) -> Ints:
+        """The same where `last` is before the window: up to every `_STEP`th place for all of them, and place
+        by place from there for those that may be neither below `small` nor from `large` on."""
+        last, bound = np.unique(last, return_inverse=True)
+        steps = -(-self.before.size // _STEP)
+        # Per step, by the first of `last` that each was used before.
+        step, first = np.arange(self.before.size) // _STEP, np.searchsorted(last, self.before, side="right")
+        table = np.zeros((steps + 1, last.size + 1), dtype=np.int64)
+        np.add.at(table, (step + 1, first), self.weights)
+        table = table.cumsum(axis=0).cumsum(axis=1)
+        result: Ints = table[at // _STEP, bound]
+        left = np.flatnonzero((result < large) & (table[at // _STEP + 1, bound] >= small))
+        one = np.minimum(at[left, None] // _STEP * _STEP + np.arange(_STEP), self.before.size - 1)
+        counts = (one < at[left, None]) & (self.before[one] < last[bound[left], None])
+        result[left] += np.where(counts, self.weights[one], 0).sum(axis=1)
+        return result

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.governor import look
 from polymodel.sparse.fibertree import Bools, Ints
@@ -19,8 +21,6 @@ from polymodel.sparse.ranges import neighbours, reuse_distances, sums_before
 LRU, OPTIMAL = "lru", "optimal"
 # Events of lines that are worked on at a time.
 _BLOCK = 2**18
-# Uses that a stretch has at least, in which more lines are used than a cache holds.
-_STRETCH = 2**12
 _DOING = "finding the lines that a cache drops"
 
 
@@ -180,7 +180,9 @@ def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Use
         kind = np.append(kind, np.full(visits.fiber.size, kinds))
     labels = np.concatenate(label)
     columns = [np.concatenate(c) for c in zip(*times, strict=True)]
-    order = np.lexsort((kind, *reversed(columns)))
+    order = np.argsort(columns[0], kind="stable")
+    if (np.diff(columns[0][order]) == 0).any():
+        order = np.lexsort((kind, *reversed(columns)))
     labels, kind = labels[order], kind[order]
     # What is used again at once is there, unless it is a whole fiber.
     new = np.append(True, labels[1:] != labels[:-1])[: labels.size]
@@ -212,34 +214,8 @@ def _distances(uses: Uses, lines: int) -> ReuseDistances:
     known = uses.before >= 0
     # Only where all that was used in between would not fit does it matter how much of it was the same.
     asked = np.flatnonzero(known & (between + own >= lines))
-    asked = asked[~_gone(uses, asked, lines)]
-    if asked.size:
-        between[asked] = reuse_distances(uses.before, uses.after, uses.weight, asked)
+    between[asked] = reuse_distances(uses.before, uses.after, uses.weight, asked, lines - own[asked], lines)
     return ReuseDistances(between, known & (between + own < lines))
-
-
-def _gone(uses: Uses, asked: Ints, lines: int) -> Bools:
-    """Uses before which so much was used, in one of the stretches that the sequence is cut into, that nothing
-    of their labels is left; most of those that miss are."""
-    starts = [0]
-    length, total = _STRETCH, uses.before.size
-    while starts[-1] < total:
-        start = starts[-1]
-        new = uses.before[start : start + length] < start
-        seen = np.cumsum(np.where(new, uses.weight[start : start + length], 0))
-        if seen[-1] >= lines:
-            ends = int(np.searchsorted(seen, lines)) + 1
-            starts.append(start + max(ends, _STRETCH))
-            length = max(2 * ends, _STRETCH)
-        elif start + length >= total:
-            break
-        else:
-            length *= 2
-    edges = np.array([*starts, 2**62, 2**62], dtype=np.int64)
-    # The first stretch that begins after the use before.
-    first = np.searchsorted(edges, uses.before[asked], side="right")
-    result: Bools = edges[np.minimum(first + 1, edges.size - 1)] <= asked
-    return result
 
 
 def _least_recently_used(
@@ -326,70 +302,182 @@ def _optimal(
 ) -> tuple[Bools, list[int]]:
     """The same where the line with the furthest next use is dropped.
 
-    Every drop depends on those before, so this goes line by line, but only through lines that come to or
-    leave a use between which and the next one too much lies for them to be safe. A line's next use is told
-    by a number that grows with time: the lines used before it. `gone`: at those numbers, lines that are not
-    there when they are used.
+    Every drop depends on those before, so this goes use by use, but only through uses that bring or leave
+    lines between which and the next use too much lies for them to be safe. A line's next use is told by a
+    number that grows with time: the lines used before it. `gone`: at those numbers, lines that are not there
+    when they are used.
     """
     stays = np.zeros(uses.kind.size, dtype=bool)
     again = np.flatnonzero(uses.after < uses.after.size)
     stays[again] = reuse.kept[uses.after[again]]
     asked = np.flatnonzero(~(reuse.kept & stays))
     begin = sums_before(uses.weight)
-    gone = bytearray(int(begin[-1]))
-    table = np.frombuffer(gone, dtype=np.uint8)
-    per_line = (1,) if visits is None else visits.per_line
     sizes, shape = np.unique(uses.size[asked], return_inverse=True)
-    steps = _steps(sizes, per_line)
+    steps = _steps(sizes, (1,) if visits is None else visits.per_line)
+    cache = _FurthestNextUse(lines, begin, steps)
+    for at in range(0, asked.size, _BLOCK):
+        look(_DOING)
+        some = asked[at : at + _BLOCK]
+        cache.run(some, shape[at : at + _BLOCK], uses, reuse.kept[some], stays[some])
+    gone = np.frombuffer(cache.gone, dtype=np.uint8)
     missed = np.zeros(uses.kind.size, dtype=bool)
-    more = np.zeros(len(per_line), dtype=np.int64)
-    cache = _FurthestNextUse(lines, gone)
-    for part, which, step in steps.of(shape):
-        use = asked[part][which]
-        line = begin[use] + steps.line[step]
-        following = uses.after[use]
-        never = following == uses.after.size
-        key = np.where(never, -1, begin[np.where(never, 0, following)] + steps.line[step])
-        enters = steps.enters[step]
-        table[line[enters & (uses.before[use] < 0)]] = 1
-        acts = np.where(enters, ~reuse.kept[use], ~stays[use])
-        cache.run(np.where(enters, line, -2 - key)[acts].tolist(), int(begin[asked[part.stop - 1]]))
-        out = np.flatnonzero(enters & (table[line] != 0))
-        whole = uses.whole[use[out]]
-        missed[use[out[~whole]]] = True
-        more += np.bincount(steps.kind[step[out[whole]]], minlength=more.size)
-    return missed, [] if visits is None else [int(n) for n in more]
+    single = asked[~uses.whole[asked]]
+    missed[single] = gone[begin[single]] != 0
+    if visits is None:
+        return missed, []
+    back = np.flatnonzero(uses.whole[asked])
+    return missed, steps.missed(gone, begin[asked[back]], shape[back], len(visits.per_line))
 
 
 class _FurthestNextUse:
-    """A cache of so many lines, of which those that are safe take places and are not looked at."""
+    """A cache of so many lines, of which those that are safe take places and are not looked at.
 
-    def __init__(self, lines: int, gone: bytearray) -> None:
-        self.lines = lines
-        self.gone = gone
+    `used`: places taken. `heap`: lines that are there, in runs of consecutive numbers of their next uses, the
+    furthest on top: of each run its end and its length as one negative number. What was used since lies last.
+    `known`: what uses leave behind that have to drop lines of their own.
+    """
+
+    def __init__(self, lines: int, begin: Ints, steps: _Steps) -> None:
+        self.lines, self.begin, self.steps = lines, begin, steps
+        self.gone = bytearray(int(begin[-1]))
         self.used = 0
         self.heap: list[int] = []
+        self.known: dict[tuple[int, int, bool, bytes], _Left] = {}
+        # A run's length takes so many bits.
+        self.bits = int(np.diff(begin).max(initial=1)).bit_length()
 
-    def run(self, events: list[int], now: int) -> None:
-        """`events`: the number of a use; -2 less the number of its next use where a line was used for now,
-        -1 where it never is again. `now`: no later use is before."""
-        used, lines, gone, heap = self.used, self.lines, self.gone, self.heap
-        for event in events:
-            if event >= 0:
-                if gone[event]:
-                    if used < lines:
-                        used += 1
-                    else:
-                        gone[-2 - heappop(heap)] = 1
-            elif event == -1:
-                used -= 1
-            else:
-                heappush(heap, event)
-        self.used = used
+    def run(self, asked: Ints, shape: Ints, uses: Uses, kept: Bools, stays: Bools) -> None:
+        """Some uses, of these shapes. Lines of those `kept` are all there; of those that stay, the next use
+        will find all there, so that they are not in the heap until then."""
+        begin, bits = self.begin, self.bits
+        following = uses.after[asked]
+        never = following == uses.after.size
+        number, weight = begin[asked], uses.weight[asked]
+        following = np.where(never, -1, begin[np.where(never, 0, following)])
+        runs = -((following + weight << bits) | weight)
+        known = uses.before[asked] >= 0
+        what = np.where(kept, 0, np.where(stays, 1, 2))
+        gone, lines, heap = self.gone, self.lines, self.heap
+        columns = (what, known, number, weight, following, runs, shape)
+        for how, again, first, count, after, run, form in zip(*(c.tolist() for c in columns), strict=True):
+            if how:
+                if again:
+                    new = gone.count(1, first, first + count)
+                else:
+                    new = count
+                    gone[first : first + count] = b"\x01" * count
+                short = self.used + new - lines
+                if short > 0:
+                    if how == 1 or count == 1:
+                        self._drop(short, -1)
+                    elif self._leaves_some_behind(first, count, after, short, form):
+                        continue
+                self.used += new
+            if how != 1:
+                if after < 0:
+                    self.used -= count
+                else:
+                    heappush(heap, run)
         # Lines that were used have come to lie at the end.
         if len(heap) > 2 * lines + _BLOCK:
-            self.heap = [event for event in heap if -2 - event >= now]
-            heapify(self.heap)
+            now = -(int(number[-1]) << bits)
+            heap[:] = [run for run in heap if run < now]
+            heapify(heap)
+
+    def _leaves_some_behind(self, first: int, count: int, after: int, short: int, form: int) -> bool:
+        """A use of several lines of which more are missing than there is room for. Where as many lines have
+        next uses further than its own, these are dropped, and that is all; elsewhere it comes to drop lines
+        that it used itself, or takes places of those that are never used again."""
+        if count > self.lines:
+            self._one_by_one(first, after, form)
+            return True
+        if after >= 0 and self._drop(short, after) == short:
+            return False
+        # All that is left is used before it is.
+        missing = bytes(self.gone[first : first + count])
+        key = (form, self.lines - self.used, after < 0, missing)
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) >= _BLOCK:
+                self.known.clear()
+            found = self.known[key] = _alone(self.steps.listed(form), *key[1:])
+        self._drop(found.dropped, -1)
+        self.used = self.lines - found.free
+        if after >= 0:
+            for start, end in found.kept:
+                heappush(self.heap, -((after + end << self.bits) | end - start))
+            for start, end in found.gone:
+                self.gone[after + start : after + end] = b"\x01" * (end - start)
+        return True
+
+    def _drop(self, number: int, least: int) -> int:
+        """Drops so many of the lines with the furthest next uses, or those whose next uses are further than
+        that of the lines from `least` on; how many."""
+        heap, bits, gone = self.heap, self.bits, self.gone
+        mask, left = (1 << bits) - 1, number
+        while left and heap:
+            run = -heap[0]
+            end, length = run >> bits, run & mask
+            if end <= least:
+                break
+            if length > left:
+                heapreplace(heap, -((end - left << bits) | (length - left)))
+                length = left
+            else:
+                heappop(heap)
+            gone[end - length : end] = b"\x01" * length
+            left -= length
+        self.used -= number - left
+        return number - left
+
+    def _one_by_one(self, first: int, after: int, form: int) -> None:
+        """A use of several lines, which comes to drop some that it used itself."""
+        for line, enters in self.steps.listed(form):
+            if not enters:
+                if after < 0:
+                    self.used -= 1
+                else:
+                    heappush(self.heap, -((after + line + 1 << self.bits) | 1))
+            elif self.gone[first + line]:
+                if self.used == self.lines:
+                    self._drop(1, -1)
+                self.used += 1
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a use leaves behind: how many lines of others it drops, places that are free then, and runs of its
+    own lines that are there and that are not."""
+
+    dropped: int
+    free: int
+    kept: tuple[tuple[int, int], ...]
+    gone: tuple[tuple[int, int], ...]
+
+
+def _alone(steps: Sequence[tuple[int, bool]], free: int, never: bool, missing: bytes) -> _Left:
+    """A use in a cache with so many free places where all others are used before its own lines are again.
+    `never`: these are not; `missing`: its lines that are not there."""
+    own: list[int] = []
+    dropped = 0
+    there = [True] * len(missing)
+    for line, enters in steps:
+        if not enters:
+            if never:
+                free += 1
+            else:
+                heappush(own, -line)
+        elif missing[line]:
+            if free:
+                free -= 1
+            elif own:
+                there[-heappop(own)] = False
+            else:
+                dropped += 1
+    edges = [0, *(i for i in range(1, len(there)) if there[i] != there[i - 1]), len(there)]
+    runs = list(pairwise(edges))
+    kept, gone = (tuple(r for r in runs if there[r[0]] == is_there) for is_there in (True, False))
+    return _Left(dropped, free, kept, gone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,20 +490,29 @@ class _Steps:
     line: Ints
     enters: Bools
     kind: Ints
+    lists: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
 
-    def of(self, shape: Ints) -> Iterator[tuple[slice, Ints, Ints]]:
-        """Uses of these shapes, some at a time: which ones, and for every step the use among them and it."""
-        counts = np.diff(self.starts)[shape]
-        ends = np.cumsum(counts)
-        first = done = 0
-        while first < shape.size:
+    def listed(self, shape: int) -> list[tuple[int, bool]]:
+        """The line of every step of one shape, and whether it enters."""
+        if shape not in self.lists:
+            one = slice(int(self.starts[shape]), int(self.starts[shape + 1]))
+            self.lists[shape] = list(zip(self.line[one].tolist(), self.enters[one].tolist(), strict=True))
+        return self.lists[shape]
+
+    def missed(self, gone: NDArray[np.uint8], begin: Ints, shape: Ints, kinds: int) -> list[int]:
+        """Lines of each kind that are gone, of uses of these shapes that begin at some places of `gone`."""
+        entering = np.flatnonzero(self.enters)
+        line, kind = self.line[entering], self.kind[entering]
+        starts = np.searchsorted(entering, self.starts)
+        result = np.zeros(kinds, dtype=np.int64)
+        for at in range(0, shape.size, _BLOCK):
             look(_DOING)
-            stop = max(int(np.searchsorted(ends, done + _BLOCK, side="right")), first + 1)
-            mine = counts[first:stop]
-            which = np.repeat(np.arange(stop - first), mine)
-            begin = self.starts[shape[first:stop]] - (ends[first:stop] - mine - done)
-            yield slice(first, stop), which, begin[which] + np.arange(which.size)
-            first, done = stop, int(ends[stop - 1])
+            mine, own = shape[at : at + _BLOCK], begin[at : at + _BLOCK]
+            counts = np.diff(starts)[mine]
+            which = np.repeat(np.arange(mine.size), counts)
+            step = (starts[mine] - sums_before(counts)[:-1])[which] + np.arange(which.size)
+            result += np.bincount(kind[step[gone[own[which] + line[step]] != 0]], minlength=kinds)
+        return [int(n) for n in result]
 
 
 def _steps(sizes: Ints, per_line: Sequence[int]) -> _Steps:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from polymodel.errors import Refused
+from polymodel.sparse import ranges
 from polymodel.sparse.execute import merged
 from polymodel.sparse.traffic import einsum, parts, replacement, traffic
 from polymodel.spec.teaal import read_teaal
@@ -37,10 +38,10 @@ def test_as_walked(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(merged, "far_apart", lambda *_: wide)
     teaal = read_teaal(yaml.safe_dump(spec))
     monkeypatch.setattr(replacement, "_BLOCK", rng.choice([1, 50, 2**18]))
-    monkeypatch.setattr(replacement, "_STRETCH", rng.choice([1, 5, 2**12]))
+    monkeypatch.setattr(ranges, "WINDOW", rng.choice([1, 5, 2**12]))
     ours = [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
     monkeypatch.setattr(einsum, "applies", lambda *_: False)
-    monkeypatch.setattr(replacement, "_gone", lambda _, asked, __: np.zeros(asked.size, dtype=bool))
+    monkeypatch.setattr(ranges, "WINDOW", 2**40)
     assert ours == [traffic(teaal, tensors, walked=walked, replacement=policy) for policy in POLICIES]
     least, best = ([m for e in found.einsums for x in e.memories for m in x.moved] for found in ours)
     assert all(
@@ -73,3 +74,21 @@ def test_in_parts(seed: int, cached: bool, monkeypatch: pytest.MonkeyPatch) -> N
     whole = moved()
     monkeypatch.setattr(parts, "PART", rng.choice([1, 4, 20]))
     assert moved() == whole
+
+
+@pytest.mark.parametrize("seed", seeds(30, range(300)))
+def test_reuse_distances(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact between what is small and what is large, and on the right side of both elsewhere."""
+    draw = np.random.default_rng(seed)
+    labels = np.minimum((draw.pareto(1, int(draw.integers(1, 120))) * 3).astype(np.int64), 40)
+    before, after = ranges.neighbours(labels)
+    weight = draw.integers(1, 5, 41)[labels]
+    for name, choices in (("WINDOW", [1, 7, 50, 500]), ("_LONG", [10, 2**15]), ("_STEP", [1, 4, 64])):
+        monkeypatch.setattr(ranges, name, int(draw.choice(choices)))
+    asked, large = np.flatnonzero(before >= 0), int(draw.integers(1, 80))
+    small = np.maximum(large - draw.integers(0, 5, asked.size), 0)
+    found = ranges.reuse_distances(before, after, weight, asked, small, large)
+    for at, low, ours in zip(asked, small, found, strict=True):
+        between = {labels[use]: weight[use] for use in range(before[at] + 1, at)}
+        true = sum(between.values())
+        assert ours == true or (true < low and ours < low) or (true >= large and ours >= large)
