@@ -8,8 +8,7 @@ from itertools import pairwise, product
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
-from polymodel.analysis.symbolic.regions import Region, Tiles, What, total
+from polymodel.analysis.symbolic.regions import Region, TileQuery, Tiles, What, total
 from polymodel.analysis.symbolic.spaces import (
     TiedGroup,
     carried_line,
@@ -397,6 +396,8 @@ class Tie:
         what, rank = elements
         if what == "none":
             return 1
+        from polymodel.analysis.symbolic.pair_peaks import front
+
         one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
         return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
 

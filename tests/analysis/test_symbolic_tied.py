@@ -14,8 +14,11 @@ import polymodel as pm
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic.pair_atoms import TileQuery, front
-from polymodel.analysis.symbolic.regions import Loops, Region, Tiles, loop_demand, total
+from polymodel.analysis.symbolic import pair_peaks
+from polymodel.analysis.symbolic.pair_peaks import front
+from polymodel.analysis.symbolic.regions import Gap, Loops, Region, TileQuery, Tiles, total
+from polymodel.analysis.symbolic.stamp_order import loop_demand
+from polymodel.reuse import Reuse
 from tests.analysis.test_agreement import REFEREE, differences
 from tests.support.small_specs import fanout, leaf, loop, memory, split, spread, storage, unit
 
@@ -360,6 +363,59 @@ def _compare(random: Random, region: Region, rank: tuple[int, int], inside: list
         r for r in rows if not any(r != o and all(x <= y for x, y in zip(r, o, strict=True)) for o in rows)
     }
     assert set(front(region, u, v, asked)) == best
+
+
+def test_stamps_amid_equal_ones_need_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles in whose middle a region is whole, of buffets that stay or are there at some steps alone."""
+    assert _compare_listings(monkeypatch, SEED, 30) >= 15
+
+
+@pytest.mark.slow
+def test_more_stamps_amid_equal_ones_need_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _compare_listings(monkeypatch, SEED + 1, 3000) >= 1500
+
+
+def _compare_listings(monkeypatch: pytest.MonkeyPatch, seed: int, count: int) -> int:
+    """Of `count` drawn peaks, how many were found without listing all stamps: each is what all stamps say."""
+    random, drawn_peaks = Random(seed), []
+    for _ in range(count):
+        extents = random.randint(1, 40), random.randint(8, 40)
+        edge = random.choice([1, 2]), random.choice([-1, -2]), random.randint(-3, 20)
+        other = random.choice([(0, 0, 0), (-1, 1, random.randint(5, 30))])
+        region = Region(extents, (edge, other))
+        loops = drawn_tiles(random, extents[0]), (2 * (random.randint(1, 4),),)
+        if random.randint(0, 1):
+            region, loops = region.turned, loops[::-1]
+        if len(region.rows[0]):
+            asked = tuple(_drawn_query(random, *loops) for _ in range(random.randint(1, 3)))
+            drawn_peaks.append((region, *loops, asked))
+    found, listed = [front(*one) for one in drawn_peaks], 0
+    with monkeypatch.context() as patched:
+        patched.setattr(pair_peaks, "_alike", lambda depth, asked: None)
+        front.cache_clear()
+        for one, mine in zip(drawn_peaks, found, strict=True):
+            assert mine == front(*one), one
+    front.cache_clear()
+    for _, u, v, asked in drawn_peaks:
+        turned = tuple(a.turned for a in asked)
+        sides = ((len(u), len(v)), asked), ((len(v), len(u)), turned)
+        listed += any(pair_peaks._alike(*side) is not None for side in sides)  # the rule itself
+    return listed
+
+
+def _drawn_query(random: Random, u: Tiles, v: Tiles) -> TileQuery:
+    """What a tile below some of the loops holds, or what is there of it at steps of the loops."""
+    order = "u" * len(u) + "v" * len(v) if random.randint(0, 3) else "v" * len(v) + "u" * len(u)
+    shared = random.randint(0, len(order))
+    depth = random.randint(0, shared)
+    what: Any = random.choice(["none", "u", "v", "both"])
+    here, above = order[:depth], order[:shared]
+    if random.randint(0, 1):
+        return TileQuery(here.count("u"), here.count("v"), what)
+    policy = random.choice([Reuse.REFILL, Reuse.KEEP_PREVIOUS, Reuse.KEEP_PREVIOUS, Reuse.SLIDE])
+    gap = Gap(shared, depth, False, bool(random.randint(0, 1)), policy, random.randint(0, depth))
+    own = tuple(range(above.count("u"))), tuple(range(above.count("v")))
+    return TileQuery(here.count("u"), here.count("v"), what, (0, 0), gap, above, own)
 
 
 def _order(random: Random, u: Tiles, v: Tiles) -> str:

@@ -22,8 +22,8 @@ from polymodel.analysis.symbolic.generations import (
     tied_generations,
 )
 from polymodel.analysis.symbolic.listings import DistinctValues, Listing, values_of
-from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side, TileQuery
-from polymodel.analysis.symbolic.regions import Region
+from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side
+from polymodel.analysis.symbolic.regions import Region, TileQuery
 from polymodel.analysis.symbolic.spaces import (
     ITERATIONS,
     Halo,

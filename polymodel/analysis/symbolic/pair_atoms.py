@@ -8,26 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
-from polymodel.analysis.symbolic.regions import (
-    Gap,
-    Kind,
-    Loops,
-    Region,
-    Tiles,
-    What,
-    loop_demand,
-    pairs,
-    resident,
-    starts,
-    tile_of,
-    tile_sizes,
-    total,
-)
+from polymodel.analysis.symbolic.regions import PEAKS, Kind, Loops, Region, TileQuery, Tiles, What, total
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 
@@ -218,212 +204,12 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
     return ops.above_zero(end - begin) * p.present * r.present
 
 
-# What tiles of two tied rank variables hold at the stamps that may be the peak.
-
-Ints = Any
-TRIED = 8  # tiles of one variable at which whole tiles are looked for
-
-
-@dataclass(frozen=True)
-class TileQuery:
-    """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
-
-    `rank`: the coefficients of both variables in a rank of both, one of which is 1. With a `gap`, what is
-    there of the tile while its users do not run: `order` has its loops as they stand, one letter each, and
-    `own` which loops of either variable these are.
-    """
-
-    u: int
-    v: int
-    what: What
-    rank: tuple[int, int] = (0, 0)
-    gap: Gap | None = None
-    order: str = ""
-    own: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-
-
-@lru_cache(maxsize=65536)
-def front(
-    region: Region, u: Tiles, v: Tiles, asked: tuple[TileQuery, ...], stamps: tuple[int, int] | None = None
-) -> tuple[tuple[int, ...], ...]:
-    """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`.
-
-    `stamps`: how many of the loops of either variable stamps are told by; all unless it is given.
-    """
-    inner = (u, v) if stamps is None else (u[: stamps[0]], v[: stamps[1]])
-    known: HeldSizes = {}  # of very many stamps these are large: they go with this call
-    full = _full(region, (u, v), inner, asked, known)
-    if full is not None:
-        return (full,)
-    import numpy as np
-
-    extents = region.extents
-    ends = starts(extents[0], inner[0]), starts(extents[1], inner[1])
-    one, two = pairs(region, *inner)
-    table = np.empty((len(one), len(asked)), np.int64)
-    for k, a in enumerate(asked):
-        width, codes, held = _resident_pairs(region, u, v, a, known)
-        p, q = (starts(n, tiles) for n, tiles in zip(extents, _outside(u, v, a), strict=True))
-        mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
-        table[:, k] = held[np.searchsorted(codes, mine)]
-    return _exceeded_by_none(table)
-
-
-def _exceeded_by_none(table: Ints) -> tuple[tuple[int, ...], ...]:
-    """The rows that no other row exceeds, in descending order; of very many a few."""
-    totals = table.sum(axis=1)
-    kept: list[tuple[int, ...]] = []
-    while len(table) and len(kept) <= PEAKS:
-        row = table[totals.argmax()]  # what exceeds a row has more in total
-        kept.append(tuple(int(x) for x in row))
-        left = (table > row).any(axis=1)
-        table, totals = table[left], totals[left]
-    return tuple(sorted(kept, reverse=True))
-
-
-def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
-    """The loops whose tiles tell what is held."""
-    if asked.gap is None:
-        return u[: asked.u], v[: asked.v]
-    above = asked.order[: asked.gap.shared]
-    return u[: above.count("u")], v[: above.count("v")]
-
-
-HeldSizes = dict[TileQuery, tuple[int, Ints, Ints]]
-
-
-def _resident_pairs(
-    region: Region, u: Tiles, v: Tiles, asked: TileQuery, known: HeldSizes
-) -> tuple[int, Ints, Ints]:
-    """What is held by pairs of tiles: how many tiles of v there are, numbers of the pairs, and sizes."""
-    if asked not in known:
-        known[asked] = _held_by_pairs(region, u, v, asked)
-    return known[asked]
-
-
-def _held_by_pairs(region: Region, u: Tiles, v: Tiles, asked: TileQuery) -> tuple[int, Ints, Ints]:
-    one, two = _outside(u, v, asked)
-    width, gap = len(starts(region.extents[1], two)), asked.gap
-    if gap is None:
-        p, q, result = tile_sizes(region, one, two, asked.what, asked.rank)
-        return width, p * width + q, result
-    mine = tuple(u[k] for k in asked.own[0]), tuple(v[k] for k in asked.own[1])
-    stamps, result = resident(Loops(region, *mine, asked.order), gap, asked.what, asked.rank)
-    codes = stamps.one * width + stamps.two
-    order = codes.argsort(kind="stable")
-    return width, codes[order], result[order]
-
-
-@dataclass(frozen=True)
-class TileRanges:
-    """All tiles of one variable: where they begin, how wide they are, and the largest first and the smallest
-    last value of the other variable in their rows."""
-
-    begin: Ints
-    size: Ints
-    low: Ints
-    high: Ints
-
-    @cached_property
-    def widest(self) -> int:
-        return int(self.size.max())
-
-
-@lru_cache(maxsize=4096)
-def _ranges(region: Region, tiles: Tiles) -> TileRanges:
-    """The tiles of u in a region of which every row has points."""
-    import numpy as np
-
-    begin = starts(region.extents[0], tiles)
-    _, low, high = region.rows
-    size = np.append(begin[1:], region.extents[0]) - begin
-    return TileRanges(begin, size, np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin))
-
-
-def _full(
-    region: Region,
-    tiles: tuple[Tiles, Tiles],
-    innermost: tuple[Tiles, Tiles],
-    asked: tuple[TileQuery, ...],
-    known: HeldSizes,
-) -> tuple[int, ...] | None:
-    """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
-    import numpy as np
-
-    turned = region.turned
-    if len(region.rows[0]) < region.extents[0] or len(turned.rows[0]) < region.extents[1]:
-        return None
-    u, v = tiles
-    inner = starts(region.extents[0], innermost[0]), starts(region.extents[1], innermost[1])
-    tried = inner[0][:: max(1, len(inner[0]) // TRIED)]
-    one, two = _ranges(region, innermost[0]), _ranges(turned, innermost[1])
-    good = _met(one, two, tile_of(one.begin, tried), np.arange(len(inner[1])))
-    result = []
-    for a in asked:
-        one, two = _ranges(region, u[: a.u]), _ranges(turned, v[: a.v])
-        i, j = tile_of(one.begin, tried), tile_of(two.begin, inner[1])
-        whole = _box(a, one.widest, two.widest)
-        if a.gap is not None:
-            good &= _there(region, tiles, a, (tried, inner[1]), known) == whole
-        else:
-            good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
-            good &= _touched(a.what, one, two, i, j)
-        result.append(whole)
-    return tuple(result) if good.any() else None
-
-
-def _met(one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> Ints:
-    """[i, j]: whether every row of a tile of u has points in a tile of v."""
-    begin, end = two.begin[j], two.begin[j] + two.size[j] - 1
-    return (one.low[i][:, None] <= end) & (one.high[i][:, None] >= begin)
-
-
-def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> Ints:
-    """[i, j]: whether all elements of a pair of tiles are in the region."""
-    begin, end = two.begin[j], two.begin[j] + two.size[j] - 1
-    if what == "u":
-        return _met(one, two, i, j)
-    if what == "v":
-        first, last = one.begin[i][:, None], (one.begin[i] + one.size[i] - 1)[:, None]
-        return (two.low[j] <= last) & (two.high[j] >= first)
-    return (one.low[i][:, None] <= begin) & (one.high[i][:, None] >= end)
-
-
-def _there(
-    region: Region,
-    tiles: tuple[Tiles, Tiles],
-    asked: TileQuery,
-    at: tuple[Ints, Ints],
-    known: HeldSizes,
-) -> Ints:
-    """[i, j]: what is there of a buffet with a gap where tiles begin, 0 where there is no stamp."""
-    import numpy as np
-
-    width, codes, held = _resident_pairs(region, *tiles, asked, known)
-    i, j = (
-        tile_of(starts(n, outside), begin)
-        for n, outside, begin in zip(region.extents, _outside(*tiles, asked), at, strict=True)
-    )
-    mine = i[:, None] * width + j[None, :]
-    place = np.minimum(codes.searchsorted(mine), len(codes) - 1)
-    return np.where(codes[place] == mine, held[place], 0)
-
-
-def _box(asked: TileQuery, n: int, m: int) -> int:
-    """How many elements a whole tile of n by m values has."""
-    if asked.what == "rank":
-        a, b = asked.rank
-        return n * m - max(0, n - b) * max(0, m - a)
-    return {"none": 1, "u": n, "v": m, "both": n * m}[asked.what]
-
-
 # Factors of closed forms for two rank variables that a bound ties together: sums and peaks over their tiles.
 #
 # They stand where an atom stands for a single variable. Their values come from the region itself (`regions`),
 # once for each different choice of tile sizes.
 
 _NAMES = {"none": "tiles", "u": "elements", "v": "elements", "both": "points", "rank": "elements"}
-PEAKS = 6  # tiles of which now one, now another is larger: so many stamps may be the peak
 
 
 @dataclass(frozen=True)
@@ -556,6 +342,8 @@ class CutAtom(TiedRegion):
         u, v = tiles
         if not self.asked:
             return total(self.region, u, v, self.what, self.rank)
+        from polymodel.analysis.symbolic.pair_peaks import front
+
         rows = front(self.region, u, v, self.asked, self.stamps)
         if len(rows) > PEAKS:
             raise NotSeparable(
@@ -585,6 +373,8 @@ class StepAtom(TiedRegion):
         return "independent" if self.kind == "settled" else "kept"
 
     def number(self, *tiles: Tiles) -> int:
+        from polymodel.analysis.symbolic.stamp_order import loop_demand
+
         u, v = tiles
         loops = Loops(self.region, u, v, self.order)
         return loop_demand(loops, self.axis, self.kind, self.what, self.rank)

@@ -20,6 +20,7 @@ Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the f
 # What is counted besides the counters of tiles: nothing, values of the one or the other variable, or those of
 # a rank of both.
 What = Literal["none", "u", "v", "both", "rank"]
+PEAKS = 6  # tiles of which now one, now another is larger: so many stamps may be the peak
 MOST_ROWS = 2**18
 MOST_PIECES = 20_000_000
 
@@ -135,9 +136,9 @@ def starts(extent: int, tiles: Tiles) -> Ints:
 
 def tile_of(begin: Ints, values: Ints) -> Ints:
     """The number of the tile that each value is in."""
-    import numpy as np
-
-    return np.searchsorted(begin, values, side="right") - 1
+    result = begin.searchsorted(values, side="right")
+    result -= 1
+    return result
 
 
 def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
@@ -177,8 +178,12 @@ def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int])
 
 
 @lru_cache(maxsize=8)
-def pairs(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints]:
-    """The pairs of tiles that have points, by u, then by v; not to be written to."""
+def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tuple[Ints, Ints]:
+    """The pairs of tiles that have points, by u, then by v; not to be written to.
+
+    With `alike`, loops over u, and at most one loop over v: of the tiles of v in the middle which all rows
+    of such a tile of u fill, the first two and the last one alone, since the others are as the second one.
+    """
     import numpy as np
 
     cuts = starts(region.extents[0], u), starts(region.extents[1], v)
@@ -191,8 +196,31 @@ def pairs(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints]:
         _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not side by side
         codes = np.unique(code)
         return codes // len(cuts[1]), codes % len(cuts[1])
+    if alike is not None:
+        stop, again = _filled(region, alike, cuts[1], cuts[0][tiles])
+        some = again > stop + 1
+        stop, again = np.where(some, stop, highest), np.where(some, again, highest + 1)
+        lowest = np.stack((lowest, again), axis=1).ravel()
+        count = np.stack((stop + 1, highest + 1), axis=1).ravel() - lowest
+        tiles = tiles.repeat(2)
     which = repeated(count)
     return tiles[which], lowest[which] + numbered(count)
+
+
+def _filled(region: Region, alike: Tiles, v: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """The second and the last of the tiles of v that all rows of a tile of u fill, for the tile in which each
+    of the values `at` is; the first and the last tile of v, which may be smaller, are not among them."""
+    import numpy as np
+
+    row, low, high = region.rows
+    outer = starts(region.extents[0], alike)
+    tiles, begin = np.unique(tile_of(outer, row), return_index=True)
+    least, most = np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin)
+    end = np.append(v[1:], region.extents[1]) - 1
+    first = np.maximum(v.searchsorted(least), 1)
+    last = np.minimum(end.searchsorted(most, side="right") - 1, len(v) - 2)
+    which = tiles.searchsorted(tile_of(outer, at))
+    return first[which] + 1, last[which]
 
 
 def repeated(count: Ints) -> Ints:
@@ -216,43 +244,46 @@ def numbered(count: Ints) -> Ints:
 
 @lru_cache(maxsize=8)
 def tile_sizes(
-    region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int]
+    region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int], alike: Tiles | None = None
 ) -> tuple[Ints, Ints, Ints]:
-    """(tile of u, tile of v, elements) of every pair of tiles that has points, in order."""
+    """(tile of u, tile of v, elements) of the pairs of tiles that `pairs` has; of ranks of both, of all."""
     import numpy as np
 
-    one, two = pairs(region, u, v)
+    one, two = pairs(region, u, v, alike)
     if what == "none":
         return one, two, np.ones(len(one), np.int64)
     cuts = starts(region.extents[0], u), starts(region.extents[1], v)
     if what == "rank":
         return one, two, _rank_sizes(region, cuts, rank)
-    if len(cuts[0]) * len(cuts[1]) > MOST_PIECES:
-        raise NotSeparable("there are too many tiles to list", "use engine exact, or larger tiles")
-    if what == "v":
-        table = _rows_by_tile(region.turned, cuts[1], cuts[0], False).T
-    else:
-        table = _rows_by_tile(region, *cuts, what == "both")
-    return one, two, table[one, two]
+    if what != "v":
+        return one, two, _sizes_of_pairs(region, cuts, one * len(cuts[1]) + two, what == "both")
+    codes = two * len(cuts[0]) + one
+    order = codes.argsort(kind="stable")
+    result = np.empty_like(codes)
+    result[order] = _sizes_of_pairs(region.turned, cuts[::-1], codes[order], False)
+    return one, two, result
 
 
-def _rows_by_tile(region: Region, u: Ints, v: Ints, points: bool) -> Ints:
-    """[tile of u, tile of v]: how many rows have points there, or how many `points` there are."""
+def _sizes_of_pairs(region: Region, cuts: tuple[Ints, Ints], codes: Ints, points: bool) -> Ints:
+    """How many rows have points in each of the pairs of tiles with these numbers, which are in order, or how
+    many `points` there are."""
     import numpy as np
 
+    u, v = cuts
     row, low, high = region.rows
-    group, first, last = tile_of(u, row), tile_of(v, low), tile_of(v, high)
-    table = np.zeros((len(u), len(v) + 1), np.int64)
-    np.add.at(table, (group, first), 1)
-    np.add.at(table, (group, last + 1), -1)
-    table = np.cumsum(table, axis=1)[:, :-1]
+    first, last, group = tile_of(v, low), tile_of(v, high), tile_of(u, row) * len(v)
+    begin = codes.searchsorted(group + first)
+    end = codes.searchsorted(group + last, side="right")
+    steps = (np.bincount(at, minlength=len(codes) + 1) for at in (begin, end))
+    result = np.cumsum(np.subtract(*steps))[:-1]
     if not points:
-        return table
-    end = np.append(v[1:], region.extents[1])
-    table *= end - v  # as if rows filled the tiles in which they begin and end
-    np.subtract.at(table, (group, first), low - v[first])
-    np.subtract.at(table, (group, last), end[last] - 1 - high)
-    return table
+        return result
+    stop = np.append(v[1:], region.extents[1])
+    result *= (stop - v)[codes % len(v)]  # as if rows filled the tiles in which they begin and end
+    for at, tile, missing in ((begin, first, low - v[first]), (end - 1, last, stop[last] - 1 - high)):
+        listed = codes[np.minimum(at, len(codes) - 1)] == group + tile
+        np.subtract.at(result, at[listed], missing[listed])
+    return result
 
 
 def _rank_sizes(region: Region, cuts: tuple[Ints, Ints], rank: tuple[int, int]) -> Ints:
@@ -288,10 +319,7 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return row[which], code, np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])
 
 
-# Stamps of two tied rank variables in order of time: what their tiles share, and what stays between uses.
-#
-# A stamp is a pair of tiles, one of either variable, that has points. Stamps are listed in the order in which
-# the loops over both variables run through them, and neighbours in that order are compared as sets.
+# What is asked of tiles and of loops over both variables.
 
 # What is asked of a loop: elements that stay when it moves on, or when a loop over another variable does and
 # this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
@@ -300,184 +328,21 @@ Kind = Literal["moves", "wraps", "settled"]
 
 @dataclass(frozen=True)
 class Loops:
-    """Loops over both variables, and the order in which they stand: one letter each, outermost first."""
+    """Loops over both variables, and the order in which they stand: one letter each, outermost first.
+
+    `alike`: stamps in the middle of equal ones are left out (`regions.pairs`); all are listed without it.
+    """
 
     region: Region
     u: Tiles
     v: Tiles
     order: str
+    alike: Tiles | None = None
 
     def outermost(self, count: int) -> tuple[Tiles, Tiles]:
         """The tiles of the outermost `count` loops."""
         order = self.order[:count]
         return self.u[: order.count("u")], self.v[: order.count("v")]
-
-
-@dataclass(frozen=True)
-class StampOrder:
-    """The stamps of loops in order of time: numbers of the innermost tile of either variable."""
-
-    loops: Loops
-    one: Ints
-    two: Ints
-
-    @cached_property
-    def starts(self) -> tuple[Ints, Ints]:
-        """Where the innermost tiles of either variable begin."""
-        u, v = self.loops.region.extents
-        return starts(u, self.loops.u), starts(v, self.loops.v)
-
-    def outermost(self, count: int) -> tuple[Ints, Ints]:
-        """For each stamp the tiles of the outermost `count` loops that it lies in."""
-        u, v = self.loops.outermost(count)
-        n, m = self.loops.region.extents
-        return (
-            tile_of(starts(n, u), self.starts[0][self.one]),
-            tile_of(starts(m, v), self.starts[1][self.two]),
-        )
-
-    def same(self, count: int) -> Ints:
-        """Whether each stamp and the next one agree in the outermost `count` loops."""
-        one, two = self.outermost(count)
-        return (one[1:] == one[:-1]) & (two[1:] == two[:-1])
-
-    def counters(self) -> list[Ints]:
-        """For each loop its counter at every stamp, from 0 on within the enclosing tile."""
-        result, extents = [], self.loops.region.extents
-        for k, letter in enumerate(self.loops.order):
-            side = "uv".index(letter)
-            inner = starts(extents[side], self.loops.outermost(k + 1)[side])
-            outer = starts(extents[side], self.loops.outermost(k)[side])
-            here, enclosing = self.outermost(k + 1)[side], self.outermost(k)[side]
-            result.append(here - tile_of(inner, outer[enclosing]))
-        return result
-
-    def sizes(self, what: What, rank: tuple[int, int]) -> Ints:
-        """How many elements each stamp's tile has."""
-        one, two, result = tile_sizes(self.loops.region, self.loops.u, self.loops.v, what, rank)
-        width = len(self.starts[1])
-        return result[(one * width + two).searchsorted(self.one * width + self.two)]
-
-    def common(self, before: Ints, after: Ints, what: What, rank: tuple[int, int]) -> Ints:
-        """How many elements the tiles at two stamps share, for several pairs of stamps."""
-        import numpy as np
-
-        if what == "none":
-            return np.ones(len(before), np.int64)
-        one, two = self.one[before] == self.one[after], self.two[before] == self.two[after]
-        if what == "both":
-            return np.where(one & two, self.sizes(what, rank)[before], 0)
-        if what == "rank":
-            return self._common_of_ranks(before, after, rank)
-        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
-        if what == "v":
-            region, cuts, columns, one = region.turned, cuts[::-1], columns[::-1], two
-        result = np.zeros(len(before), np.int64)
-        ends = columns[1][before[one]], columns[1][after[one]]
-        result[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
-        return result
-
-    def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
-        import numpy as np
-
-        each = self.sizes("rank", rank)
-        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
-        if rank[1] != 1:
-            region, cuts, columns, rank = region.turned, cuts[::-1], columns[::-1], rank[::-1]
-        row, code, begin, stop = pieces(region, *cuts)
-        order = np.argsort(code, kind="stable")
-        moved = rank[0] * row
-        code, low, high = code[order], (moved + begin)[order], (moved + stop)[order]
-        codes = columns[0] * len(cuts[1]) + columns[1]
-        taken, group = [], []
-        for stamps in (before, after):
-            first, last = (code.searchsorted(codes[stamps], side) for side in ("left", "right"))
-            which = repeated(last - first)
-            taken.append(first[which] + numbered(last - first))
-            group.append(which)
-        at, of = np.concatenate(taken), np.concatenate(group)
-        together = united(of, low[at], high[at], len(before))
-        return each[before] + each[after] - together
-
-
-def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: Ints, after: Ints) -> Ints:
-    """How many rows of a tile of u have points in both of two tiles of v, for several such choices."""
-    import numpy as np
-
-    row, low, high = region.rows
-    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
-    begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
-    least, most = np.minimum(before, after), np.maximum(before, after)
-    # Of two tiles with none in between, a row without points in both either begins behind the first one or
-    # ends before the second one: these are counted without a look at each row.
-    width = len(cuts[1]) + 1
-    late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
-    early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
-    result = end - begin - late - early
-    (apart,) = np.nonzero(most - least > 1)
-    if len(apart):
-        ends = begin[apart], end[apart]
-        result[apart] = _rows_around(first, last, ends, least[apart], most[apart])
-    return result
-
-
-def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
-    """How many of some rows begin no later than a tile and end no earlier than another one, row by row."""
-    import numpy as np
-
-    begin, end = ends
-    which = repeated(end - begin)
-    at = begin[which] + numbered(end - begin)
-    both = (first[at] <= least[which]) & (last[at] >= most[which])
-    return np.bincount(which[both], minlength=len(begin)).astype(np.int64)
-
-
-@lru_cache(maxsize=8)
-def visits(loops: Loops) -> StampOrder:
-    """All stamps that have points, in order of time."""
-    import numpy as np
-
-    one, two = pairs(loops.region, loops.u, loops.v)
-    result = StampOrder(loops, one, two)
-    if "vu" not in loops.order:  # then they are in order as they are
-        return result
-    keys = [result.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
-    order = np.lexsort(keys[::-1])
-    return StampOrder(loops, one[order], two[order])
-
-
-@lru_cache(maxsize=65536)
-def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
-    """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
-    import numpy as np
-
-    result = visits(loops)
-    if kind == "settled":
-        return int(_settled(result, axis, what, rank))
-    outside = result.same(axis)
-    if kind == "moves":
-        (before,) = np.nonzero(outside & ~result.same(axis + 1))
-        after = before + 1
-    else:
-        after = np.concatenate(([0], 1 + np.nonzero(~outside)[0]))
-        before = np.append(after[1:], len(result.one)) - 1
-    return int(result.common(before, after, what, rank).sum())
-
-
-def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:
-    """True if stamps that are equal but for the counter of a loop have equal tiles."""
-    import numpy as np
-
-    counters = found.counters()
-    others = [c for k, c in enumerate(counters) if k != axis]
-    order = np.lexsort([counters[axis], *others])
-    equal = np.ones(len(order) - 1, bool)
-    for c in others:
-        equal &= c[order[1:]] == c[order[:-1]]
-    before, after = order[:-1][equal], order[1:][equal]
-    each = found.sizes(what, rank)
-    shared = found.common(before, after, what, rank)
-    return bool(((shared == each[before]) & (shared == each[after])).all())
 
 
 @dataclass(frozen=True)
@@ -497,56 +362,30 @@ class Gap:
     since: int
 
 
-def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[StampOrder, Ints]:
-    """What a buffet holds while others run, at each stamp of the loops above both.
+@dataclass(frozen=True)
+class TileQuery:
+    """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
 
-    It is there between two uses in one visit, and between two visits over whose step something stays.
+    `rank`: the coefficients of both variables in a rank of both, one of which is 1. With a `gap`, what is
+    there of the tile while its users do not run: `order` has its loops as they stand, one letter each, and
+    `own` which loops of either variable these are.
     """
-    import numpy as np
 
-    result = visits(loops)
-    held = StampOrder(
-        Loops(loops.region, *loops.outermost(gap.depth), loops.order[: gap.depth]),
-        *result.outermost(gap.depth),
-    )
-    size, within = held.sizes(what, rank), result.same(gap.depth)
-    ends = np.zeros(0, np.int64)
-    if gap.inside:  # what it held last in each stamp
-        within = np.zeros(len(within), bool)
-        (ends,) = np.nonzero(~result.same(gap.shared))
-        steps = ends
-    else:
-        (steps,) = np.nonzero(~within)
-    joined = np.zeros(len(within), bool)
-    if gap.policy.carries and len(steps):
-        steps = steps[held.same(gap.since)[steps]]
-        steps = steps[_allowed(held, steps, gap.policy, what, rank)]
-        joined[steps] = held.common(steps, steps + 1, what, rank) > 0
-    if gap.inside:
-        last = np.append(ends, len(result.one) - 1)
-        stamps = StampOrder(
-            Loops(loops.region, *loops.outermost(gap.shared), loops.order[: gap.shared]),
-            *(tiles[last] for tiles in result.outermost(gap.shared)),
-        )
-        stays = np.where(joined[ends], size[ends], 0)
-        return stamps, np.append(stays, 0) if gap.before else np.insert(stays, 0, 0)
-    there = within | joined
-    there = np.append(there, False) if gap.before else np.insert(there, 0, False)
-    return result, np.where(there, size, 0)
+    u: int
+    v: int
+    what: What
+    rank: tuple[int, int] = (0, 0)
+    gap: Gap | None = None
+    order: str = ""
+    own: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
-
-def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
-    """Over which steps the policy lets elements stay."""
-    import numpy as np
-
-    depth = len(held.loops.order)
-    depends = (k for k in reversed(range(depth)) if not loop_demand(held.loops, k, "settled", what, rank))
-    innermost = next(depends, -1) if policy.by_tile else -1
-    allowed = np.zeros(len(steps), bool)
-    for axis in range(depth):
-        if policy.stays(axis, innermost):
-            allowed |= (held.same(axis) & ~held.same(axis + 1))[steps]
-    return allowed
+    @cached_property
+    def turned(self) -> TileQuery:
+        """The same with the variables in the other order."""
+        other: dict[What, What] = {"u": "v", "v": "u"}
+        what = other.get(self.what, self.what)
+        order = self.order.translate(str.maketrans("uv", "vu"))
+        return TileQuery(self.v, self.u, what, self.rank[::-1], self.gap, order, self.own[::-1])
 
 
 def values_under(extent: int, tiles: Tiles, made: Made | None) -> tuple[Ints, list[Ints]]:

@@ -12,8 +12,8 @@ from polymodel.analysis.symbolic.cross_branch_residency import Stay, leaves_noth
 from polymodel.analysis.symbolic.forms import ZERO, Form, HeldBuffet, number, of_atom
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, policy, temporal
 from polymodel.analysis.symbolic.listings import BuffetLoops, ListedPeak
-from polymodel.analysis.symbolic.pair_atoms import PEAKS, CutAtom, TileQuery
-from polymodel.analysis.symbolic.regions import Gap
+from polymodel.analysis.symbolic.pair_atoms import CutAtom
+from polymodel.analysis.symbolic.regions import PEAKS, Gap, TileQuery
 from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup
 from polymodel.analysis.symbolic.tied_groups import has_holes, loop_order, ranks_of, touched
 from polymodel.errors import NotSeparable

@@ -1,0 +1,252 @@
+"""Stamps of two tied rank variables in order of time: what their tiles share, and what stays between uses.
+
+A stamp is a pair of tiles, one of either variable, that has points. Stamps are listed in the order in which
+the loops over both variables run through them, and neighbours in that order are compared as sets.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+
+from polymodel.analysis.symbolic.regions import (
+    Gap,
+    Ints,
+    Kind,
+    Loops,
+    Region,
+    What,
+    numbered,
+    pairs,
+    pieces,
+    repeated,
+    starts,
+    tile_of,
+    tile_sizes,
+    united,
+)
+from polymodel.frozen import dataclass
+from polymodel.reuse import Reuse
+
+
+@dataclass(frozen=True)
+class StampOrder:
+    """The stamps of loops in order of time: numbers of the innermost tile of either variable."""
+
+    loops: Loops
+    one: Ints
+    two: Ints
+
+    @cached_property
+    def starts(self) -> tuple[Ints, Ints]:
+        """Where the innermost tiles of either variable begin."""
+        u, v = self.loops.region.extents
+        return starts(u, self.loops.u), starts(v, self.loops.v)
+
+    def outermost(self, count: int) -> tuple[Ints, Ints]:
+        """For each stamp the tiles of the outermost `count` loops that it lies in."""
+        above, every = self.loops.outermost(count), (self.loops.u, self.loops.v)
+        innermost, extents = (self.one, self.two), self.loops.region.extents
+        one, two = (
+            mine if outer == tiles else tile_of(starts(n, outer), begin)[mine]
+            for mine, outer, tiles, n, begin in zip(
+                innermost, above, every, extents, self.starts, strict=True
+            )
+        )
+        return one, two
+
+    def same(self, count: int) -> Ints:
+        """Whether each stamp and the next one agree in the outermost `count` loops."""
+        one, two = self.outermost(count)
+        return (one[1:] == one[:-1]) & (two[1:] == two[:-1])
+
+    def counters(self) -> list[Ints]:
+        """For each loop its counter at every stamp, from 0 on within the enclosing tile."""
+        result, extents = [], self.loops.region.extents
+        for k, letter in enumerate(self.loops.order):
+            side = "uv".index(letter)
+            inner = starts(extents[side], self.loops.outermost(k + 1)[side])
+            outer = starts(extents[side], self.loops.outermost(k)[side])
+            here, enclosing = self.outermost(k + 1)[side], self.outermost(k)[side]
+            result.append(here - tile_of(inner, outer[enclosing]))
+        return result
+
+    def sizes(self, what: What, rank: tuple[int, int]) -> Ints:
+        """How many elements each stamp's tile has."""
+        one, two, result = tile_sizes(
+            self.loops.region, self.loops.u, self.loops.v, what, rank, self.loops.alike
+        )
+        width = len(self.starts[1])
+        return result[(one * width + two).searchsorted(self.one * width + self.two)]
+
+    def common(self, before: Ints, after: Ints, what: What, rank: tuple[int, int]) -> Ints:
+        """How many elements the tiles at two stamps share, for several pairs of stamps."""
+        import numpy as np
+
+        if what == "none":
+            return np.ones(len(before), np.int64)
+        one, two = self.one[before] == self.one[after], self.two[before] == self.two[after]
+        if what == "both":
+            return np.where(one & two, self.sizes(what, rank)[before], 0)
+        if what == "rank":
+            return self._common_of_ranks(before, after, rank)
+        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
+        if what == "v":
+            region, cuts, columns, one = region.turned, cuts[::-1], columns[::-1], two
+        result = np.zeros(len(before), np.int64)
+        ends = columns[1][before[one]], columns[1][after[one]]
+        result[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
+        return result
+
+    def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
+        import numpy as np
+
+        each = self.sizes("rank", rank)
+        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
+        if rank[1] != 1:
+            region, cuts, columns, rank = region.turned, cuts[::-1], columns[::-1], rank[::-1]
+        row, code, begin, stop = pieces(region, *cuts)
+        order = np.argsort(code, kind="stable")
+        moved = rank[0] * row
+        code, low, high = code[order], (moved + begin)[order], (moved + stop)[order]
+        codes = columns[0] * len(cuts[1]) + columns[1]
+        taken, group = [], []
+        for stamps in (before, after):
+            first, last = (code.searchsorted(codes[stamps], side) for side in ("left", "right"))
+            which = repeated(last - first)
+            taken.append(first[which] + numbered(last - first))
+            group.append(which)
+        at, of = np.concatenate(taken), np.concatenate(group)
+        together = united(of, low[at], high[at], len(before))
+        return each[before] + each[after] - together
+
+
+def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: Ints, after: Ints) -> Ints:
+    """How many rows of a tile of u have points in both of two tiles of v, for several such choices."""
+    import numpy as np
+
+    row, low, high = region.rows
+    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
+    begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
+    least, most = np.minimum(before, after), np.maximum(before, after)
+    # Of two tiles with none in between, a row without points in both either begins behind the first one or
+    # ends before the second one: these are counted without a look at each row.
+    width = len(cuts[1]) + 1
+    late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
+    early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
+    result = end - begin - late - early
+    (apart,) = np.nonzero(most - least > 1)
+    if len(apart):
+        ends = begin[apart], end[apart]
+        result[apart] = _rows_around(first, last, ends, least[apart], most[apart])
+    return result
+
+
+def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
+    """How many of some rows begin no later than a tile and end no earlier than another one, row by row."""
+    import numpy as np
+
+    begin, end = ends
+    which = repeated(end - begin)
+    at = begin[which] + numbered(end - begin)
+    both = (first[at] <= least[which]) & (last[at] >= most[which])
+    return np.bincount(which[both], minlength=len(begin)).astype(np.int64)
+
+
+@lru_cache(maxsize=8)
+def visits(loops: Loops) -> StampOrder:
+    """The stamps that have points, in order of time."""
+    import numpy as np
+
+    one, two = pairs(loops.region, loops.u, loops.v, loops.alike)
+    result = StampOrder(loops, one, two)
+    if "vu" not in loops.order:  # then they are in order as they are
+        return result
+    keys = [result.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
+    order = np.lexsort(keys[::-1])
+    return StampOrder(loops, one[order], two[order])
+
+
+@lru_cache(maxsize=65536)
+def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
+    """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
+    import numpy as np
+
+    result = visits(loops)
+    if kind == "settled":
+        return int(_settled(result, axis, what, rank))
+    outside = result.same(axis)
+    if kind == "moves":
+        (before,) = np.nonzero(outside & ~result.same(axis + 1))
+        after = before + 1
+    else:
+        after = np.concatenate(([0], 1 + np.nonzero(~outside)[0]))
+        before = np.append(after[1:], len(result.one)) - 1
+    return int(result.common(before, after, what, rank).sum())
+
+
+def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:
+    """True if stamps that are equal but for the counter of a loop have equal tiles."""
+    import numpy as np
+
+    counters = found.counters()
+    others = [c for k, c in enumerate(counters) if k != axis]
+    order = np.lexsort([counters[axis], *others])
+    equal = np.ones(len(order) - 1, bool)
+    for c in others:
+        equal &= c[order[1:]] == c[order[:-1]]
+    before, after = order[:-1][equal], order[1:][equal]
+    each = found.sizes(what, rank)
+    shared = found.common(before, after, what, rank)
+    return bool(((shared == each[before]) & (shared == each[after])).all())
+
+
+def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[StampOrder, Ints]:
+    """What a buffet holds while others run, at each stamp of the loops above both.
+
+    It is there between two uses in one visit, and between two visits over whose step something stays.
+    """
+    import numpy as np
+
+    result = visits(loops)
+    held = StampOrder(
+        Loops(loops.region, *loops.outermost(gap.depth), loops.order[: gap.depth], loops.alike),
+        *result.outermost(gap.depth),
+    )
+    size, within = held.sizes(what, rank), result.same(gap.depth)
+    ends = np.zeros(0, np.int64)
+    if gap.inside:  # what it held last in each stamp
+        within = np.zeros(len(within), bool)
+        (ends,) = np.nonzero(~result.same(gap.shared))
+        steps = ends
+    else:
+        (steps,) = np.nonzero(~within)
+    joined = np.zeros(len(within), bool)
+    if gap.policy.carries and len(steps):
+        steps = steps[held.same(gap.since)[steps]]
+        steps = steps[_allowed(held, steps, gap.policy, what, rank)]
+        joined[steps] = held.common(steps, steps + 1, what, rank) > 0
+    if gap.inside:
+        last = np.append(ends, len(result.one) - 1)
+        stamps = StampOrder(
+            Loops(loops.region, *loops.outermost(gap.shared), loops.order[: gap.shared], loops.alike),
+            *(tiles[last] for tiles in result.outermost(gap.shared)),
+        )
+        stays = np.where(joined[ends], size[ends], 0)
+        return stamps, np.append(stays, 0) if gap.before else np.insert(stays, 0, 0)
+    there = within | joined
+    there = np.append(there, False) if gap.before else np.insert(there, 0, False)
+    return result, np.where(there, size, 0)
+
+
+def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
+    """Over which steps the policy lets elements stay."""
+    import numpy as np
+
+    depth = len(held.loops.order)
+    depends = (k for k in reversed(range(depth)) if not loop_demand(held.loops, k, "settled", what, rank))
+    innermost = next(depends, -1) if policy.by_tile else -1
+    allowed = np.zeros(len(steps), bool)
+    for axis in range(depth):
+        if policy.stays(axis, innermost):
+            allowed |= (held.same(axis) & ~held.same(axis + 1))[steps]
+    return allowed
