@@ -36,16 +36,20 @@ DEFAULT_BITS = 32
 def bounding_ranks(spec: TeaalSpec) -> tuple[str, ...]:
     """Ranks whose sizes bound the loops, in order of declaration.
 
-    Those that some access indexes by their own variable, and those that an index with a negative factor could
-    leave at the lower end.
+    Those that some access indexes by their own variable, or by that of a rank which no tensor of the Einsum
+    has, and those that an index with a negative factor could leave at the lower end.
     """
     result: set[str] = set()
     for expression in spec.expressions:
-        for operand in (expression.output, *expression.operands):
-            for rank, index in zip(spec.declaration[operand.tensor], operand.indices, strict=True):
-                own = index.variable is not None and index.variable.upper() == rank
-                if own or any(factor < 0 for _, factor in index.terms):
-                    result.add(rank)
+        found = [
+            (rank, index, (index.variable or "").upper())
+            for operand in (expression.output, *expression.operands)
+            for rank, index in zip(spec.declaration[operand.tensor], operand.indices, strict=True)
+        ]
+        own = {rank for rank, _, name in found if name == rank}
+        for rank, index, name in found:
+            if name == rank or (name and name not in own) or any(factor < 0 for _, factor in index.terms):
+                result.add(rank)
     return tuple(dict.fromkeys(r for ranks in spec.declaration.values() for r in ranks if r in result))
 
 

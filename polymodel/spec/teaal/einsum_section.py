@@ -195,15 +195,20 @@ def _check_tensor(
 
 
 def _own_ranks(parsed: ParsedExpression, declaration: Declaration) -> list[str]:
-    """Declared ranks of the expression's tensors that are indexed by their own variable."""
+    """Ranks of the expression's rank variables: declared ones that their own variable indexes, and those of
+    other tensors, of which the variable indexes a rank of another name by itself."""
     result: dict[str, None] = {}
+    elsewhere: dict[str, None] = {}
+    every = {rank for ranks in declaration.values() for rank in ranks}
     for tensor in parsed.tensors:
         for rank, index in zip(
             declaration.get(tensor.operand.tensor, ()), tensor.operand.indices, strict=False
         ):
             if index.variable is not None and index.variable.upper() == rank:
                 result[rank] = None
-    return list(result)
+            elif index.variable is not None and index.variable.upper() in every:
+                elsewhere[index.variable.upper()] = None
+    return list(result | elsewhere)
 
 
 def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaration, walk: TreeWalk) -> None:

@@ -270,3 +270,16 @@ def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) ->
         assert told in text
     yaml = text.split("```yaml\n")[1].split("format: ...")[0]
     assert read_teaal(yaml).mapping_of("Z").loop_order == ("K1", "MK01", "N", "MK00")
+
+
+def test_a_variable_of_another_tensors_rank_runs_over_the_rank_that_it_indexes() -> None:
+    given = {"B": ["K", "L"], "C": ["I", "J"], "D": ["I"]}
+    raw = {"einsum": {"declaration": given, "expressions": ["D[i] = B[i, j]"]}}
+    B = pm.random_tensor(["K", "L"], [5, 3], 0.7, seed=1)
+    run = pm.execute(pm.load(raw), {"B": B})
+    assert run.check()[0].agrees
+    assert [a.rank for a in run.einsums[0].accesses] == ["I", "J"]
+    dense = pm.load(raw, "simple_two_level", symbols={"I": 5, "K": 5, "L": 3})
+    assert pm.evaluate(dense).summary["operations"].iloc[-1] == 15
+    with pytest.raises(pm.SpecError, match="unknown rank X of rank variable x"):
+        pm.load({"einsum": {"declaration": given, "expressions": ["D[i] = B[i, x]"]}})
