@@ -163,23 +163,18 @@ def _check_names(arch: Arch, faults: Faults) -> None:
 
 def _check_branches(arch: Arch, faults: Faults) -> None:
     """The components of a branch follow each other, and something executes on it."""
+    known = {n.branch for n in arch.nodes if isinstance(n, ComputeUnit)}
     ended: set[str] = set()
-    before = ""
-    for i, node in enumerate(arch.nodes):
-        if node.branch != before:
-            ended.add(before)
-        if node.branch and node.branch in ended:
+    for i, (node, before) in enumerate(zip(arch.nodes, ("", *(n.branch for n in arch.nodes)), strict=False)):
+        place = ("arch", "nodes", i, "branch")
+        ended |= {before} - {node.branch}
+        if node.branch in ended - {""}:
             what = f"{node.name} is on branch {node.branch}, which ended above"
-            place = ("arch", "nodes", i, "branch")
             faults.add(place, what, "put the components of a branch together", code="invalid-component")
-        before = node.branch
-    working = {n.branch for n in arch.nodes if isinstance(n, ComputeUnit)}
-    for i, node in enumerate(arch.nodes):
-        if node.branch and node.branch not in working:
+        if node.branch and node.branch not in known:
             what = f"branch {node.branch} has no compute unit"
-            place = ("arch", "nodes", i, "branch")
             faults.add(place, what, "put a !Compute with this `branch:` there", code="missing-component")
-            working.add(node.branch)
+            known.add(node.branch)
 
 
 def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
