@@ -451,12 +451,14 @@ class KnownMappings:
 class Bound:
     """What is known, and the least that what is not counted yet adds to the sums and their mixtures (`rest`
     [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all).
-    `whole`: nothing is to come, so that what is counted are whole mappings."""
+    `whole`: nothing is to come, so that what is counted are whole mappings. `seconds`: what every mapping of
+    the Einsum takes at least."""
 
     known: KnownMappings
     rest: Array
     sizes: tuple[Array, ...] = ()
     whole: bool = False
+    seconds: float = 0.0
 
     def hopeful(self, figures: Sequence[Array], rest: Array | None = None) -> Array:
         """False where some known mapping is better in every figure, whatever is added. `rest` [sums and

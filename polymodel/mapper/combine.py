@@ -346,6 +346,11 @@ class Combination:
             self._extremes[key] = prod(float(extreme(self.factors[term, g])) for g in self.left)
         return self._extremes[key]
 
+    def least(self, form: Form) -> float:
+        """What a form is at least at the points that are still to be combined."""
+        every = partial(self._rest, extreme=np.min), partial(self._rest, extreme=np.max)
+        return float(sum(c * worth(key, every[c < 0]) for key, c in form.items()))
+
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
         """Points whose best completion no known whole mapping beats."""
 
@@ -358,7 +363,8 @@ class Combination:
                 result = result + c * worth(key, partial(completed, np.min if c > 0 else np.max))
             return result
 
-        latency = self.costs.times.seconds(least) * self.space.times
+        times = self.costs.in_all or self.costs.times
+        latency = np.maximum(times.seconds(least) * self.space.times, bound.seconds)
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
         more = self.space.added_up([least(form) for form in self.costs.more], latency)
         peaks = [self._least_bits(points, m) for m in self.interest.buffers]

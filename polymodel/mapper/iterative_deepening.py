@@ -23,6 +23,7 @@ from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bit
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
 from polymodel.mapper.lower_bounds import (
     Floors,
+    compulsory,
     compulsory_sums,
     exchange_bound,
     ladders,
@@ -385,7 +386,8 @@ class Deepening:
             keys = self.paths.choice(mine[0][0], shape).keys[:, some]
             sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
             alone = len(self.spaces) == 1 and not self.rules.buffers
-            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes, alone)
+            seconds = compulsory(self.spaces[alike[0]])[1] if alone else 0.0
+            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes, alone, seconds)
         names = ", ".join(self.spaces[i].name for i in alike)
         self.watch.look(names)
         with self.tallies.counted(names) as tally:

@@ -19,6 +19,7 @@ from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.join import Lives
 from polymodel.mapper.pmappings import Explorer, SearchedRegions
 from polymodel.mapper.records import Limits
+from polymodel.mapper.regions import moved_once
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Exchanges, Passing
 from polymodel.mapper.terms import READS, price_of, unit_price
@@ -226,7 +227,7 @@ def _operand(space: EinsumSpace, unit: int, i: int) -> Iterator[tuple[float, Loa
         if (must and inner < max(must)) or (o.tensor not in space.may[inner] and inner):
             continue
         held = [0, *(m for m in must if m < inner), inner] if inner else [0]
-        chain = 0.0 if o.fusable else sum(_link(space, i, a, b) for a, b in pairwise(held))
+        chain = 0.0 if o.fusable else sum(moved_once(space, i, a, b) for a, b in pairwise(held))
         at_compute = list(_at_compute(space, unit, i, inner))
         loads = tuple(_load(space, i, inner, kind, n) for kind, n in at_compute)
         yield chain + sum(n * price_of(space, i, inner, kind)[0] for kind, n in at_compute), loads
@@ -241,13 +242,6 @@ def _load(
     side = "both" if component.ports == "shared" else "read" if read else "write"
     bits = elements * price_of(space, i, memory, kind)[1] / instances
     return (memory, side), port_time(component, (bits, 0.0) if read else (0.0, bits))
-
-
-def _link(space: EinsumSpace, i: int, outer: int, inner: int) -> float:
-    """Each element once between two memories."""
-    o = space.operands[i]
-    kinds = ("writes_drain", "reads_drain") if o.output else ("reads_fill", "writes_fill")
-    return o.elements * sum(price_of(space, i, m, k)[0] for m, k in zip((outer, inner), kinds, strict=True))
 
 
 def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[tuple[str, float]]:

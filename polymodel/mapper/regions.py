@@ -20,18 +20,17 @@ import numpy as np
 
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import SearchTally
-from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
+from polymodel.mapper.combine import Combination, Interest
 from polymodel.mapper.einsum_rules import apart_at, cuts
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template, inner_templates
-from polymodel.mapper.terms import CostTerms, costs, jointly
+from polymodel.mapper.terms import CostTerms, costs, jointly, price_of
 from polymodel.mapper.tile_chains import all_chains
 from polymodel.pareto import rows_of, undominated
 
 Array = Any
 PAIRS = 2_000_000
-MANY = 2_000_000
 CELLS = 2**24
 
 
@@ -180,24 +179,28 @@ def inner_regions(
     origins: Sequence[tuple[int, ...]],
     cut: int,
     tally: SearchTally,
+    bound: Bound | None = None,
 ) -> list[InnerPoints]:
-    """Search the lower region for operands that come from each of `origins` (memory of each operand); Raises
-    Late once time is over.
+    """Search the lower region for operands that come from each of `origins` (memory of each operand). Raises
+    Late once time is over. `bound`: of whole mappings of the Einsum; points that cannot be part of better
+    ones are then left out.
 
     The points are the same for all of them, and all that differs is what reading and writing above the cut
     costs: so they are combined once, and what goes by itself in each is what the others are told apart by.
     """
     again = cut_again(space, limits, cut, interest)
     if again is not None:
-        return _cut_regions(space, limits, interest, origins, (cut, again), tally)
-    objectives, interest = interest, _with_leakage(space, interest)
+        return _cut_regions(space, limits, interest, origins, (cut, again), tally, bound)
+    objectives, interest = interest, with_leakage(space, interest)
+    outside = [_moved_once(space, parents) for parents in origins]
     some = tuple(inner_templates(space, limits, origins[0], cut))
     result: list[list[InnerPoints]] = [[] for _ in origins]
     for number, template in enumerate(some):
         tally.templates += 1
         each = [costs(space, replace(template, parents=parents)) for parents in origins]
         joint = jointly(each)
-        joined = _joined(space, template, joint, limits, objectives, None, tally)
+        elsewhere = list(zip(each, outside, strict=True))
+        joined = combined(space, template, joint, limits, objectives, bound, tally, elsewhere)
         if not joined.n:
             continue
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
@@ -205,7 +208,7 @@ def inner_regions(
         tally.ask()
         figures = [*joined.distinguishing_forms(), *local, *needs]
         kept = np.arange(joined.n)
-        priced = [(joined.form(c.energy) * space.times, *_times(joined, c, space, cut)) for c in each]
+        priced = [(joined.form(c.energy) * space.times, *port_times(joined, c, space, cut)) for c in each]
         leaked: list[Array | None] = [None] * len(each)
         if _energy_alone(space, objectives, cut):
             at_most = [_leaked(space, ports, rest) for _, ports, rest in priced]
@@ -215,13 +218,15 @@ def inner_regions(
         if not _energy_alone(space, interest, cut):  # else what is best of each origin is soon found
             kept = kept[undominated([f[kept] for f in figures])]
         choice = joined.choice()
-        for mine, c, (energy, ports, rest), leaks in zip(result, each, priced, leaked, strict=True):
+        for k, (energy, ports, rest) in enumerate(priced):
             tally.ask()
             points = InnerPoints(
-                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, leaks,
-                more=_linear(joined, c),
+                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, leaked[k],
+                more=other_figures(joined, each[k]),
             )._only(kept)  # fmt: skip
-            mine.append(_best(points, interest))
+            hopeful = _hopeful(space, points, objectives, bound, outside[k])
+            if len(hopeful.energy):
+                result[k].append(_best(hopeful, interest))
     return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
 
 
@@ -258,28 +263,40 @@ def _cut_regions(
     several: Sequence[tuple[int, ...]],
     ends: tuple[int, int],
     tally: SearchTally,
+    bound: Bound | None,
 ) -> list[InnerPoints]:
     """The same where the region is cut in two: memories from the one end, without it, to the other, and those
     inside that."""
     cut, again = ends
     deeper = origins(space, again)
-    lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally))
+    lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally, bound))
     some = tuple(inner_templates(space, limits, several[0], cut, again))
+    interest = with_leakage(space, objectives)
+    outside = [_moved_once(space, parents) for parents in several]
     result: list[list[InnerPoints]] = [[] for _ in several]
     for number, template in enumerate(some):
         each = [costs(space, replace(template, parents=parents)) for parents in several]
-        joined = _joined(space, template, jointly(each), limits, objectives, None, tally)
+        held = {n.operand: n.memory for n in template.nodes}
+        below = [deeper.index(tuple(held.get(i, m) for i, m in enumerate(parents))) for parents in several]
+        inside = [float(lower[at].energy.min(initial=np.inf)) for at in below]
+        elsewhere = list(zip(each, np.add(outside, inside).tolist(), strict=True))
+        joined = combined(space, template, jointly(each), limits, objectives, bound, tally, elsewhere)
         tally.templates += 1
         if not joined.n:
             continue
-        held = {n.operand: n.memory for n in template.nodes}
-        for mine, parents, c in zip(result, several, each, strict=True):
+        for mine, c, at, joules in zip(result, each, below, outside, strict=True):
             tally.ask()
-            at = deeper.index(tuple(held.get(i, m) for i, m in enumerate(parents)))
-            mine += _stacked(space, joined, c, objectives, ends, (lower, at), (some, number))
+            for points in _stacked(space, joined, c, objectives, ends, (lower, at), (some, number)):
+                hopeful = _hopeful(space, points, objectives, bound, joules)
+                if not len(hopeful.energy):
+                    continue
+                if not hopeful.local.any():
+                    assert hopeful.leaked is not None
+                    worth = _worth(hopeful.energy, hopeful.leaked, hopeful.needs)
+                    hopeful = hopeful._only(np.flatnonzero(worth))
+                mine.append(_best(hopeful, interest))
     for region in lower:
         region.fitting.clear()
-    interest = _with_leakage(space, objectives)
     return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
 
 
@@ -298,11 +315,11 @@ def _stacked(
     below = lower[at]
     if not len(below.energy):
         return
-    interest = _with_leakage(space, objectives)
+    interest = with_leakage(space, objectives)
     tiles = upper.ends()
     needs, gives = np.split(np.array(tiles).reshape(len(tiles), upper.n), 2)
     energy = upper.form(found.energy) * space.times
-    ports, _ = _times(upper, found, space, again)
+    ports, _ = port_times(upper, found, space, again)
     local, _ = upper.slots()
     choice = upper.choice()
     fits = np.flatnonzero(np.isfinite(below.least(-gives)[0]))
@@ -314,15 +331,11 @@ def _stacked(
         times, above = both[2 * (cut + 1) :], both[: 2 * (cut + 1)]
         fixed = np.repeat([m.fixed_time * space.times for m in space.memories[cut + 1 : again + 1]], 2)
         rest = np.maximum(below.rest[under], np.where(times > 0, times + fixed[:, None], 0).max(axis=0))
-        points = InnerPoints(
+        yield InnerPoints(
             energy[pick] + below.energy[under], above, rest, local[:, pick] + below.local[:, under],
             needs[:, pick], some, np.full(len(pick), number), choice[pick], _leaked(space, above, rest),
             np.zeros((0, len(pick))), lower, np.full(len(pick), at), under,
         )  # fmt: skip
-        if not points.local.any():
-            assert points.leaked is not None
-            points = points._only(np.flatnonzero(_worth(points.energy, points.leaked, points.needs)))
-        yield _best(points, interest)
 
 
 def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
@@ -346,6 +359,50 @@ def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
     return np.asarray(energy <= table[tuple(needs)])
 
 
+# Where whole mappings of the Einsum are known, those points are left that may be part of better ones.
+
+Elsewhere = Sequence[tuple[CostTerms, float]]  # per origin what points cost, and the joules spent outside
+
+
+def moved_once(space: EinsumSpace, i: int, outer: int, inner: int) -> float:
+    """Joules of moving each element of an operand once between two memories."""
+    o = space.operands[i]
+    kinds = ("writes_drain", "reads_drain") if o.output else ("reads_fill", "writes_fill")
+    return o.elements * sum(price_of(space, i, m, k)[0] for m, k in zip((outer, inner), kinds, strict=True))
+
+
+def _moved_once(space: EinsumSpace, parents: Sequence[int]) -> float:
+    """Joules of moving what is handed on nowhere between the backing storage and these memories."""
+    held = ((i, m) for i, m in enumerate(parents) if m and not space.operands[i].fusable)
+    return sum(moved_once(space, i, 0, m) for i, m in held) * space.times
+
+
+def _with_joules(bound: Bound, interest: Interest, joules: float) -> Bound:
+    first = [joules] if interest.energy else []
+    return bound.plus([*first, *[0.0] * (bound.known.sums - len(first))])
+
+
+def _tightened(joined: Combination, bound: Bound, interest: Interest, elsewhere: Elsewhere) -> Bound:
+    """With what points cost besides what those of all origins cost, of the origin where that is least."""
+    common = joined.costs.energy
+    apart = [{t: x - common.get(t, 0.0) for t, x in c.energy.items()} for c, _ in elsewhere]
+    least = (joined.least({t: x for t, x in form.items() if x > 0}) for form in apart)
+    joules = (x * joined.space.times + y for x, (_, y) in zip(least, elsewhere, strict=True))
+    return _with_joules(bound, interest, min(joules))
+
+
+def _hopeful(
+    space: EinsumSpace, points: InnerPoints, interest: Interest, bound: Bound | None, joules: float
+) -> InnerPoints:
+    """Points that no known whole mapping rules out, if so many joules are spent outside them."""
+    if bound is None or not len(points.energy):
+        return points
+    latency = np.maximum(points.rest, points.ports.max(axis=0, initial=bound.seconds))
+    more = points.more + timed_figures(space, latency)
+    figures = interest.figures(points.energy + space.leak * latency, latency, more, ())
+    return points._only(np.flatnonzero(_with_joules(bound, interest, joules).coarser.hopeful(figures)))
+
+
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
     """Where operands may come from: the innermost memory up to the cut that holds each."""
     several = []
@@ -362,20 +419,20 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
     )
 
 
-def _linear(joined: Combination, found: CostTerms) -> Array:
+def other_figures(joined: Combination, found: CostTerms) -> Array:
     """The other figures that add up, without what they have of the latency [figures, n]."""
     times = joined.space.times
     return np.array([joined.form(form) * times for form in found.more]).reshape(-1, joined.n)
 
 
-def _timed(space: EinsumSpace, latency: Array) -> Array:
+def timed_figures(space: EinsumSpace, latency: Array) -> Array:
     """What they have of latencies [figures, n]; nothing of infinite ones, where nothing fits."""
     slopes = np.array([a.slope(space.leak) for a in space.more]).reshape(-1, 1)
     result: Array = slopes * np.where(np.isfinite(latency), latency, 0.0)
     return result
 
 
-def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
+def with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
     """Where components leak, energy grows with latency, so that the regions' times matter; so they do to
     other figures that grow with it."""
     timed = space.leak > 0 or any(a.timed for a in space.more)
@@ -424,7 +481,7 @@ def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     return x._only(undominated([*figures, *x.more, *x.local, *x.needs]))
 
 
-def _joined(
+def combined(
     space: EinsumSpace,
     template: Template,
     found: CostTerms,
@@ -432,9 +489,13 @@ def _joined(
     interest: Interest,
     bound: Bound | None,
     tally: SearchTally,
+    elsewhere: Elsewhere = (),
 ) -> Combination:
+    """The points of a template. `elsewhere`: of several origins, whose joint costs are those `found`."""
     chains = all_chains(space, template, limits.sizes)
     joined = Combination(space, template, chains, found, interest, bound, tally.ask)
+    if bound is not None and elsewhere and all(c.count for c in chains):
+        joined.bound = _tightened(joined, bound, interest, elsewhere)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
         tally.ask()
         joined.add(group)
@@ -444,7 +505,7 @@ def _joined(
     return joined
 
 
-def _times(joined: Combination, found: CostTerms, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
+def port_times(joined: Combination, found: CostTerms, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
     """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
     time)."""
     names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
@@ -460,139 +521,3 @@ def _times(joined: Combination, found: CostTerms, space: EinsumSpace, cut: int) 
         else:
             rest = np.maximum(rest, value + fixed)
     return ports * space.times, rest * space.times
-
-
-def cut_points(
-    space: EinsumSpace,
-    template: Template,
-    number: int,
-    limits: Limits,
-    interest: Interest,
-    bound: Bound | None,
-    below: InnerPoints,
-    lower: int,
-    tally: SearchTally,
-) -> Iterator[CombinedPoints]:
-    """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
-    if not len(below.energy):
-        return
-    tighter = bound
-    if bound is not None and (interest.energy or len(below.more)):
-        joules = [float(below.energy.min())] if interest.energy else []
-        seconds = [0.0] if interest.latency else []
-        tighter = bound.plus([*joules, *seconds, *below.more.min(axis=1).tolist()])
-    upper = _joined(space, template, costs(space, template), limits, interest, tighter, tally)
-    if not upper.n:
-        return
-    ports, _ = _times(upper, upper.costs, space, template.cut)
-    apart = _with_leakage(space, interest)
-    energy, ends = upper.energy(), upper.ends()
-    more = _linear(upper, upper.costs)
-    local, above = upper.slots()
-    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
-    floor, time = least_together(space, energy, ports, gives, below)
-    others = more + below.least_more(gives) + _timed(space, time)
-    kept = np.flatnonzero(np.isfinite(floor))
-    if bound is not None:
-        peaks = [local[interest.memories.index(m)] for m in interest.buffers]
-        kept = np.flatnonzero(
-            np.isfinite(floor) & bound.coarser.hopeful(interest.figures(floor, time, others, peaks))
-        )
-    if len(kept) > MANY:
-        figures = [energy] if interest.energy else []
-        figures += [*ports] if apart.latency else []
-        figures += [*more, *local, *(row for slot in above for row in slot), *ends]
-        some = [f[kept] for f in figures]
-        kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
-    if not len(kept):
-        return
-    rows, inside = below.for_tiles(gives[:, kept], apart)
-    taken = kept[rows]
-    points = CombinedPoints(upper.keys, energy, energy, more, local, above, number, upper.choice(), lower)
-    for begin in range(0, len(taken), PAIRS):
-        tally.ask()
-        block = slice(begin, begin + PAIRS)
-        yield _paired(
-            space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
-        )
-
-
-def least_together(
-    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: InnerPoints
-) -> tuple[Array, Array]:
-    """The least energy and latency that upper points can have with what lies below."""
-    joules, rest = below.least(gives)
-    above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
-    time = np.maximum(rest, above.max(axis=0))
-    leaked = space.leak * time if space.leak else 0.0
-    return energy + joules + leaked, time
-
-
-def cheapest(
-    space: EinsumSpace,
-    template: Template,
-    limits: Limits,
-    interest: Interest,
-    below: InnerPoints,
-    tally: SearchTally,
-) -> tuple[Array, Array, Array, Array] | None:
-    """The least energy, latency and other figures that add up that the points of an upper template can have
-    with what lies below, and their space in the memories of interest [memories, n], apart from what is
-    below."""
-    if not len(below.energy):
-        return None
-    upper = _joined(space, template, costs(space, template), limits, interest, None, tally)
-    if not upper.n:
-        return None
-    ports, _ = _times(upper, upper.costs, space, template.cut)
-    ends = upper.ends()
-    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
-    local, _ = upper.slots()
-    joules, _ = below.least(gives)
-    time = np.zeros(upper.n)
-    if _with_leakage(space, interest).latency:
-        time = _fastest(space, ports, gives, below.quickest)
-    more = _linear(upper, upper.costs) + below.least_more(gives) + _timed(space, time)
-    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, more, local
-
-
-def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
-    """The least latency of upper points with what lies below; inf where nothing fits."""
-    result = np.full(ports.shape[1], np.inf)
-    fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
-    if len(fits):
-        rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
-        time = _latency(space, ports[:, fits[rows]], below, inside)
-        starts = np.searchsorted(rows, np.arange(len(fits)))
-        result[fits] = np.minimum.reduceat(time, starts)
-    return result
-
-
-def _latency(space: EinsumSpace, ports: Array, below: InnerPoints, inside: Array) -> Array:
-    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
-    both = ports + below.ports[:, inside]
-    result: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
-    return result
-
-
-def _paired(
-    space: EinsumSpace,
-    upper: CombinedPoints,
-    ports: Array,
-    below: InnerPoints,
-    inside: Array,
-    interest: Interest,
-    bound: Bound | None,
-) -> CombinedPoints:
-    """Both regions' costs together."""
-    latency = _latency(space, ports, below, inside)
-    energy = upper.energy + below.energy[inside] + space.leak * latency
-    local = upper.local + below.local[:, inside]
-    more = upper.more + below.more[:, inside] + _timed(space, latency)
-    whole = replace(upper, energy=energy, latency=latency, more=more, local=local, below=inside)
-    whole = whole.undominated(interest)
-    if bound is not None:  # after comparing, which takes less time
-        peaks = [whole.local[interest.memories.index(m)] for m in interest.buffers]
-        figures = interest.figures(whole.energy, whole.latency, whole.more, peaks)
-        whole = whole.only(np.flatnonzero(bound.coarser.hopeful(figures)))
-    return whole

@@ -111,7 +111,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     late = not watch.going_on()
     if first is not None and (late or (request.eps and _proven(known, spaces, request, watch))):
         return _answer(first, spaces, request, watch)
-    least = _of_least_energy(spaces, request, watch)
+    least = _of_least_energy(spaces, request, watch, known)
     known += least
     if first is not None and least and _proven(least, spaces, request, watch):
         first.wholes += least
@@ -141,7 +141,9 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     return _answer(work, spaces, request, watch)
 
 
-def _of_least_energy(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> list[FullMappings]:
+def _of_least_energy(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, known: Sequence[FullMappings]
+) -> list[FullMappings]:
     """Where energy and latency are both asked for of an Einsum of many points: mappings of the least energy,
     which is found sooner where deep hierarchies are cut again for it. What it is bounds all others."""
     rules = rules_of(spaces, request)
@@ -149,13 +151,15 @@ def _of_least_energy(spaces: Sequence[EinsumSpace], request: Request, watch: Wat
     if len(spaces) > 1 or not both or rules.aims.more or rules.buffers or request.at_most or request.shares:
         return []
     alone = replace(request, objectives=("energy",), progress=None)
-    interest = rules_of(spaces, alone).interest
-    deep = all(cuttable(s, request.limits) and cut_again(s, request.limits, 1, interest) for s in spaces)
+    of_energy = rules_of(spaces, alone)
+    limits, interest = request.limits, of_energy.interest
+    deep = all(cuttable(s, limits) and cut_again(s, limits, 1, interest) for s in spaces)
     if not deep or not first_mappings.worthwhile(spaces):
         return []
     quiet = watch.silent()
     quiet.least = nothing_known(aims_in(spaces, alone), 1)
-    work = _worked_out(spaces, alone, quiet, [])
+    work = _bounded_by(spaces, alone, quiet, [replace(w, rules=of_energy) for w in known])
+    _deepened(work)
     if quiet.late:
         watch.late, watch.memory = True, quiet.memory
     elif any(len(w) for w in work.wholes):
@@ -235,15 +239,6 @@ def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> 
         best = (min(s[k] for s in scores) / (1 + request.eps) for k in range(len(least)))
         least = list(map(max, least, best))
     return tuple(float(score(o, x)) for o, x in zip(request.objectives, least, strict=True))
-
-
-def _worked_out(
-    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
-) -> Deepening:
-    """All whole mappings of these spaces that may be better than those that are known."""
-    work = _bounded_by(spaces, request, watch, wholes)
-    _deepened(work)
-    return work
 
 
 def _bounded_by(

@@ -116,13 +116,14 @@ def worth(key: Key, value: Callable[[Part], Array]) -> Array:
 class CostTerms:
     """Linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of each node,
     in the template's order; `more`: the other figures that add up, without what they have of the latency.
-    `besides`: of `jointly`, what some of the costs grow with besides."""
+    `besides`: of `jointly`, what some of the costs grow with besides; `in_all`: of `times`, what all have."""
 
     energy: Form
     times: PricedTimes
     nodes: tuple[tuple[Term, float], ...]
     besides: tuple[Form, ...] = ()
     more: tuple[Form, ...] = ()
+    in_all: PricedTimes | None = None
 
 
 def jointly(each: Sequence[CostTerms]) -> CostTerms:
@@ -134,7 +135,9 @@ def jointly(each: Sequence[CostTerms]) -> CostTerms:
     times = {(tuple(form.items()), fixed): form for c in each for s in c.times.stages for form, fixed in s}
     besides = tuple({t: 1.0} for t in differing)
     every = PricedTimes((tuple((form, fixed) for (_, fixed), form in times.items()),), ())
-    return CostTerms(energy, every, each[0].nodes, besides, tuple(form for form, _ in more))
+    mine = [{(tuple(form.items()), fixed) for s in c.times.stages for form, fixed in s} for c in each]
+    in_all = PricedTimes((tuple((times[x], x[1]) for x in times if all(x in some for some in mine)),), ())
+    return CostTerms(energy, every, each[0].nodes, besides, tuple(form for form, _ in more), in_all)
 
 
 def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:

@@ -6,18 +6,19 @@ from __future__ import annotations
 import importlib
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.mapper import first_mappings
+from polymodel.mapper import first_mappings, pmappings
 from polymodel.mapper.budget import SearchTally
 from polymodel.mapper.confirm import confirmed
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.join import JoinRules
 from polymodel.mapper.records import Limits, Request
-from polymodel.mapper.regions import _first_fitting, inner_regions, origins
+from polymodel.mapper.regions import InnerPoints, _first_fitting, inner_regions, origins
 from polymodel.mapper.space import einsum_spaces
 from polymodel.pareto import undominated
 from tests.mapper.test_completion_bounds import LONG
@@ -174,6 +175,40 @@ def test_a_region_that_is_cut_itself_has_the_same_front(
     np.testing.assert_allclose(*figures, rtol=1e-9)
     assert found.complete
     np.testing.assert_array_less(found.bounds, figures[0].min(axis=0) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("seed", "objectives"),
+    [
+        (1, ("energy", "latency")),
+        *(pytest.param(seed, ("energy",), marks=pytest.mark.slow) for seed in range(8)),
+        *(pytest.param(seed, ("energy", "latency"), marks=pytest.mark.slow) for seed in range(8)),
+        *(pytest.param(seed, ("edp",), marks=pytest.mark.slow) for seed in range(4)),
+        *(pytest.param(seed, ("energy", "accesses:DRAM"), marks=pytest.mark.slow) for seed in range(4)),
+    ],
+)
+def test_known_mappings_leave_fewer_points_below_a_cut_and_the_same_front(
+    seed: int, objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = deep_spec(random.Random(seed), 2)
+    monkeypatch.setattr(first_mappings, "MANY", 0)  # so that mappings are known before regions are searched
+    figures, points = [], []
+    inner = pmappings.inner_regions
+    for bounded in (True, False):
+        made: list[int] = []
+
+        def searched(*given: Any, bounded: bool = bounded, made: list[int] = made) -> list[InnerPoints]:
+            result = inner(*given) if bounded else inner(*given[:6])
+            made.append(sum(len(r.energy) for r in result))
+            return result
+
+        monkeypatch.setattr(pmappings, "inner_regions", searched)
+        found = search.search(spec.workload, spec.arch, Request(objectives, Limits()))
+        assert found.complete
+        figures.append(np.array([c.values for c in found.candidates]))
+        points.append(sum(made))
+    assert points[0] < points[1]
+    np.testing.assert_allclose(*figures, rtol=1e-9)
 
 
 def test_points_told_apart_by_energy_are_those_that_none_beats() -> None:
