@@ -88,6 +88,7 @@ CODES = {
     "failed-energy-model": "an energy model fails or gives a wrong answer",
     # Mappings
     "invalid-structure": "the nodes of a mapping do not form a tree of its rules",
+    "invalid-partitioning": "a partitioning or loop order of a TeAAL mapping breaks its rules",
     "unmapped-einsum": "an Einsum is not in the mapping",
     "missing-storage": "a tensor has no storage where it needs one",
     "misplaced-storage": "a storage node stands at a place where its component cannot hold it",

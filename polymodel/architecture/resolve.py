@@ -459,12 +459,8 @@ def _sparse_action(
         fault = f"a memory cannot {word} operations"
         faults.add((*path, word), fault, "move it to the compute unit", code="invalid-component")
     if not spec.on and not operation:
-        faults.add(
-            path,
-            f"{word}: {', '.join(texts)} lacks on:",
-            "name the tensors whose zeros decide",
-            code="missing-key",
-        )
+        message = f"{word}: {', '.join(texts)} lacks on:"
+        faults.add(path, message, "name the tensors whose zeros decide", code="missing-key")
     if compute != operation:
         return SparseOptimization(word, ())
     before = len(faults)
@@ -510,8 +506,8 @@ def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faul
     leads = spec.kind == "leader_follower"
     if leads and spec.leader not in spec.tensors:
         given = f"leader {spec.leader} is none of them" if spec.leader else "leader_follower lacks its leader"
-        what = f"write leader: {spec.tensors[0]}"
-        faults.add((*path, "leader") if spec.leader else path, given, what, code="unknown-name")
+        remedy = f"write leader: {spec.tensors[0]}"
+        faults.add((*path, "leader") if spec.leader else path, given, remedy, code="unknown-name")
     if not leads and spec.leader:
         fault = f"{spec.kind} has no leader"
         faults.add((*path, "leader"), fault, "leave it out", code="ineffective-argument")
@@ -527,8 +523,8 @@ def resolve_tiles(
     costs: Path = (*path, "configuration")
     if section.capacity is None and math.isinf(size_bits):
         fault = "the memory is unbounded, so nothing has to be cut to fit it"
-        message = "write capacity:, or the memory's size:"
-        numbers.faults.add(path, fault, message, key=True, code="ineffective-argument")
+        remedy = "write capacity:, or the memory's size:"
+        numbers.faults.add(path, fault, remedy, key=True, code="ineffective-argument")
     return TileRules(
         fit=section.fit,
         format=section.format,

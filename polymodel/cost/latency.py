@@ -415,9 +415,7 @@ def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) 
     """Operations per second of Einsums whose units are all in full use, one Einsum after the other; in a
     pipeline units work at one time."""
     hierarchy = counts.problem.hierarchy
-    rates = {
-        e: counts.operation(e, unit).throughput * hierarchy.instances(unit) for e, unit in units.items()
-    }
+    rates = {e: counts.operation(e, unit).throughput * hierarchy.instances(unit) for e, unit in units.items()}
     if len({*rates.values()}) == 1 and len({*units.values()}) == 1:
         return next(iter(rates.values()))
     least = {t.einsum: t.operations / rates[t.einsum] for t in some if t.einsum in units}

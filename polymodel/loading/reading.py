@@ -58,7 +58,8 @@ def load(
     values = {**_model_variables(sources), **given}
     document = Document()
     if not sources:
-        document.faults.note(Diagnostic("load: there is nothing to load", "name a file or a library spec"))
+        message = "load: there is nothing to load"
+        document.faults.note(Diagnostic(message, "name a file or a library spec", code="missing-argument"))
     pair = Pair()
     for source in sources:
         read_source(source, document, values, pair)
@@ -67,7 +68,8 @@ def load(
     document.variables |= {n for spec in served for n in spec.template_variables}
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
-        document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
+        message = "renames without a workload"
+        document.faults.add(("renames",), message, "add `workload:`", key=True, code="missing-section")
     of_networks = {n for spec in served for n in spec.symbols}
     spec = _with_symbols(_spec(document, given, pair), naming.coerce_symbols(symbols), document, of_networks)
     if len(document.faults):
@@ -156,7 +158,8 @@ def read_source(source: object, document: Document, variables: Mapping[str, obje
         plain = source is None or isinstance(source, (int, float))
         shown = repr(source) if plain else f"a {type(source).__name__}"
         remedy = "give a path, a name or a mapping"
-        document.faults.note(Diagnostic(f"load: {shown} is not a source of a spec", remedy))
+        message = f"load: {shown} is not a source of a spec"
+        document.faults.note(Diagnostic(message, remedy, code="wrong-type"))
 
 
 def _library_name(text: str) -> bool:
@@ -172,7 +175,7 @@ def _model_variables(sources: Sequence[Source]) -> dict[str, object]:
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
     if "\n" in text:
         remedy = "write it to a file, or parse it and pass the mapping"
-        document.faults.note(Diagnostic("YAML text is not a source", remedy))
+        document.faults.note(Diagnostic("YAML text is not a source", remedy, code="wrong-type"))
         return
     if not _library_name(text):
         path = existing(text, document)
@@ -185,7 +188,8 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         known = (*files.names(), *files.specs())
         near = close_to(text, files.specs()) if "/" in text else ""
         near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")
-        document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
+        message = f"{text!r} is neither a file nor a library name"
+        document.faults.note(Diagnostic(message, near, code="unknown-name"))
         return
     if found.kind == "arch":
         pair.arch = found.name
@@ -211,7 +215,7 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
             if made:
                 whole = ", ".join(f"{pair.workload}/{a}/{wanted}" for a in made)
                 remedy = f"for an architecture of your own, name the one that it is written for: {whole}"
-            document.faults.note(Diagnostic(message, remedy))
+            document.faults.note(Diagnostic(message, remedy, code="unknown-name"))
         return
     given = "mapping" in document.entries or "mapping" in document.sections
     variant = wanted or (None if given else files.default_variant(pair.workload, arch))
@@ -221,7 +225,7 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     if path is None:
         known = files.variants(pair.workload, arch)
         message = f"there is no mapping {variant} of {pair.workload} for {arch}"
-        document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
+        document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings"), code="unknown-name"))
         return
     others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
@@ -269,13 +273,15 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
     result = result.bind(**{n: v for n, v in spec.given.items() if n in result.symbols})
     faults = []
     if result.raw_workload is None:
-        faults.append(Diagnostic(f"{whose} has no `workload:`", "name a file that has one"))
+        message = f"{whose} has no `workload:`"
+        faults.append(Diagnostic(message, "name a file that has one", code="missing-section"))
     if result.raw_arch is not None:
-        faults.append(Diagnostic(f"{whose} has an `arch:` of its own", "the machine is that of the spec"))
+        fault = f"{whose} has an `arch:` of its own"
+        faults.append(Diagnostic(fault, "the machine is that of the spec", code="conflicting-arguments"))
     clash = [n for n in result.symbols if n in spec.symbols and result.symbols[n] != spec.symbols[n]]
     if clash:
         what = f"{whose} has other values of {', '.join(clash)} than the machine"
-        faults.append(Diagnostic(what, "give its symbols names of their own"))
+        faults.append(Diagnostic(what, "give its symbols names of their own", code="inconsistent-values"))
     if faults:
         raise SpecError(faults)
     theirs = tuple(n for n in ("workload", "renames", "explore") if getattr(result, f"raw_{n}") is not None)

@@ -235,12 +235,12 @@ class Spec:
         if isinstance(self.locator, Without):
             what = "the mapping of the whole workload does not stand for these Einsums alone"
             remedy = "write a mapping for them, beside a workload of these Einsums"
-            return SpecError([Diagnostic(what, remedy, "mapping")])
+            return SpecError([Diagnostic(what, remedy, "mapping", code="invalid-structure")])
         workload, arch = self.library
         remedy = "add `mapping:`, or load one beside it"
         if workload and arch and (known := library.variants(workload, arch)):
             remedy = f"load one of {', '.join(f'{workload}/{v}' for v in known)}, or write your own"
-        return SpecError([Diagnostic("the spec has no mapping", remedy, "mapping")])
+        return SpecError([Diagnostic("the spec has no mapping", remedy, "mapping", code="missing-section")])
 
     @cached_property
     def template(self) -> LoopTree | None:
@@ -267,7 +267,8 @@ class Spec:
             model = library.variables(self.library[0]) if self.library[0] else {}
             read_file(path, document, {**model, **self.variables})
             if "mapping" not in document.sections and not len(document.faults):
-                document.faults.note(Diagnostic("the file has no `mapping:`", "", "", Place(str(path))))
+                message = "the file has no `mapping:`"
+                document.faults.note(Diagnostic(message, "", "", Place(str(path)), code="missing-section"))
         document.faults.raise_if_any()
         result = document.sections["mapping"]
         assert isinstance(result, MappingSpec)
@@ -289,8 +290,14 @@ class Spec:
         unknown = [e for e in einsums if e not in known]
         if workload is None or unknown or not einsums:
             near = {e: suggestion(str(e), known, "Einsums") for e in unknown}
-            faults = [Diagnostic(f"there is no Einsum {e!r}", remedy) for e, remedy in near.items()]
-            raise SpecError(faults or [Diagnostic("no Einsum is named", 'write spec.only("QK", "AV")')])
+            faults = [
+                Diagnostic(f"there is no Einsum {e!r}", remedy, code="unknown-name")
+                for e, remedy in near.items()
+            ]
+            raise SpecError(
+                faults
+                or [Diagnostic("no Einsum is named", 'write spec.only("QK", "AV")', code="missing-argument")]
+            )
         renames = self.raw_renames
         if renames is not None:
             named = tuple(r for r in renames.einsums if r.name in (*einsums, "default"))
@@ -361,7 +368,10 @@ class Spec:
         if missing:
             return [
                 Diagnostic(
-                    f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it", section
+                    f"the spec has no `{section}:`",
+                    f"add `{section}:`, or load one beside it",
+                    section,
+                    code="missing-section",
                 )
             ]
         return list(self._resolution.diagnostics)
@@ -370,7 +380,7 @@ class Spec:
         workload, arch = self.library
         if "\n" in text:
             remedy = "write it to a file, or give the LoopTree"
-            document.faults.note(Diagnostic("YAML text is not a mapping", remedy))
+            document.faults.note(Diagnostic("YAML text is not a mapping", remedy, code="wrong-type"))
             return None
         if library.is_name(text) and not isfile(text):
             head, _, tail = text.partition("/")
@@ -381,10 +391,12 @@ class Spec:
                 known = library.variants(owner, arch)
                 if path is None:
                     what = f"there is no mapping {variant} of {owner} for {arch}"
-                    document.faults.note(Diagnostic(what, suggestion(variant, known, "mappings")))
+                    document.faults.note(
+                        Diagnostic(what, suggestion(variant, known, "mappings"), code="unknown-name")
+                    )
                 return path
             remedy = "name a file, or load workload and architecture by library name"
-            document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
+            document.faults.note(Diagnostic(f"unknown mapping {text}", remedy, code="unknown-name"))
             return None
         return existing(text, document)
 
@@ -503,7 +515,7 @@ def resolve(spec: Spec) -> Resolution:
         from polymodel.mapping.teaal import EXECUTE
         from polymodel.spec.teaal.convert import workload_of
 
-        refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE),)
+        refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE, code="unsupported-operation"),)
     if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
         arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
     elif spec.raw_arch is not None:

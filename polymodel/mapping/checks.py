@@ -36,9 +36,9 @@ class Subject:
     def tree(self) -> LoopTree:
         return self.mapping.tree
 
-    def add(self, node: int, message: str, remedy: str, *key: str | int) -> None:
+    def add(self, node: int, message: str, remedy: str, *key: str | int, code: str) -> None:
         path: Path = tree_locator(self.mapping, node)
-        self.faults.add((*path, *key), message, remedy)
+        self.faults.add((*path, *key), message, remedy, code=code)
 
 
 def check_mapping(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarchy, faults: Faults) -> None:
@@ -72,58 +72,56 @@ def _check_names(s: Subject) -> None:
                     near = suggestion(tensor, s.cascade.tensors, "tensors")
                     if tensor in KEYWORDS:
                         near = f"a mapping takes no sets; tensors: {', '.join(s.cascade.tensors)}"
-                    s.add(i, f"unknown tensor {tensor}", near, "tensors", j)
+                    s.add(i, f"unknown tensor {tensor}", near, "tensors", j, code="unknown-name")
                 elif tensor in node.tensors[:j]:
-                    s.add(i, f"tensor {tensor} is listed twice", "list it once", "tensors", j)
+                    what = f"tensor {tensor} is listed twice"
+                    s.add(i, what, "list it once", "tensors", j, code="duplicate-name")
         elif isinstance(node, ComputeNode):
             _known_component(s, i, node.component, "compute", components)
             names = [e.name for e in s.cascade.einsums]
             if node.einsum not in names:
-                s.add(i, f"unknown Einsum {node.einsum}", suggestion(node.einsum, names, "Einsums"), "einsum")
+                message = f"unknown Einsum {node.einsum}"
+                s.add(i, message, suggestion(node.einsum, names, "Einsums"), "einsum", code="unknown-name")
         elif isinstance(node, Loop):
             _check_loop_names(s, i, node, components, variables)
 
 
 def _known_component(s: Subject, node: int, name: str, kind: str, components: list[str]) -> None:
     if name not in components:
-        s.add(node, f"unknown component {name}", suggestion(name, components, "components"), "component")
+        fault = f"unknown component {name}"
+        s.add(node, fault, suggestion(name, components, "components"), "component", code="unknown-name")
     elif s.hierarchy[name].kind != kind:
         fitting = [c.name for c in s.hierarchy.components if c.kind == kind]
         what = "stores nothing" if kind == "memory" else "computes nothing"
         shown = s.hierarchy[name].kind.replace("compute", "compute unit")
         message = f"component {name} is a {shown} and {what}"
-        s.add(node, message, f"name one of {', '.join(fitting)}", "component")
+        s.add(node, message, f"name one of {', '.join(fitting)}", "component", code="invalid-component")
 
 
-def _check_loop_names(
-    s: Subject, node: int, loop: Loop, components: list[str], variables: list[str]
-) -> None:
+def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str], variables: list[str]) -> None:
     einsums = [e.name for e in s.cascade.einsums]
     for variable in dict.fromkeys((loop.rank_variable, *(v for _, v in loop.per_einsum))):
         if variable not in variables:
             near = suggestion(variable, variables, "rank variables")
-            s.add(node, f"unknown rank variable {variable}", near, "rank_variable")
+            s.add(node, f"unknown rank variable {variable}", near, "rank_variable", code="unknown-name")
     for einsum, _ in loop.per_einsum:
         if einsum not in einsums:
-            s.add(
-                node,
-                f"unknown Einsum {einsum}",
-                suggestion(einsum, einsums, "Einsums"),
-                "rank_variable",
-                einsum,
-            )
+            what = f"unknown Einsum {einsum}"
+            remedy = "rank_variable"
+            s.add(node, what, suggestion(einsum, einsums, "Einsums"), remedy, einsum, code="unknown-name")
     if not loop.spatial:
         return
     if loop.component not in components:
         near = suggestion(loop.component, components, "components")
-        s.add(node, f"unknown component {loop.component}", near, "component")
+        s.add(node, f"unknown component {loop.component}", near, "component", code="unknown-name")
         return
     dims = [d.name for d in s.hierarchy[loop.component].spatial]
     if loop.dim not in dims:
         near = (
             suggestion(loop.dim, dims, "dimensions") if dims else "give the component `spatial:` dimensions"
         )
-        s.add(node, f"component {loop.component} has no fanout dimension {loop.dim}", near, "name")
+        message = f"component {loop.component} has no fanout dimension {loop.dim}"
+        s.add(node, message, near, "name", code="unknown-name")
 
 
 def _check_coverage(s: Subject) -> None:
@@ -132,21 +130,27 @@ def _check_coverage(s: Subject) -> None:
     for i, node, _ in s.tree.walk():
         if isinstance(node, ComputeNode):
             if node.einsum in seen:
-                s.add(i, f"Einsum {node.einsum} is computed twice", "keep one of its compute nodes", "einsum")
+                fault = f"Einsum {node.einsum} is computed twice"
+                s.add(i, fault, "keep one of its compute nodes", "einsum", code="invalid-structure")
             seen.setdefault(node.einsum, i)
         if isinstance(node, Split):
             for number, branch in enumerate(node.branches):
                 if not branch or not isinstance(branch[-1], (ComputeNode, Split)):
                     s.add(
-                        i, "the branch ends without a compute node", "end it with !Compute", "nodes", number
+                        i,
+                        "the branch ends without a compute node",
+                        "end it with !Compute",
+                        "nodes",
+                        number,
+                        code="invalid-structure",
                     )
     if s.tree.nodes and not isinstance(s.tree.nodes[-1], (ComputeNode, Split)):
-        s.add(0, "the mapping ends without a compute node", "end it with !Compute or !Sequential")
+        message = "the mapping ends without a compute node"
+        s.add(0, message, "end it with !Compute or !Sequential", code="invalid-structure")
     for einsum in s.cascade.einsums:
         if einsum.name not in seen:
-            s.faults.add(
-                ("mapping",), f"Einsum {einsum.name} is not in the mapping", "add a branch that computes it"
-            )
+            what = f"Einsum {einsum.name} is not in the mapping"
+            s.faults.add(("mapping",), what, "add a branch that computes it", code="unmapped-einsum")
 
 
 def _check_order(s: Subject) -> None:
@@ -158,12 +162,9 @@ def _check_order(s: Subject) -> None:
             if consumer in s.cascade.earlier_readers(tensor):
                 continue
             if producer is not None and order.index(consumer.name) < order.index(producer.name):
-                s.add(
-                    computes[consumer.name],
-                    f"Einsum {consumer.name} reads {tensor} before {producer.name} produces it",
-                    f"list the branch of {producer.name} first",
-                    "einsum",
-                )
+                message = f"Einsum {consumer.name} reads {tensor} before {producer.name} produces it"
+                remedy = f"list the branch of {producer.name} first"
+                s.add(computes[consumer.name], message, remedy, "einsum", code="order-violated")
 
 
 def _check_variables(s: Subject) -> None:
@@ -186,6 +187,7 @@ def _check_variables(s: Subject) -> None:
                 f"move the loop into its branches, or bind one of {', '.join(known)}: "
                 f"rank_variable: {{{name}: ...}}",
                 "rank_variable",
+                code="unknown-name",
             )
 
 
@@ -201,15 +203,16 @@ def _check_tiles(s: Subject) -> None:
             for einsum, _ in given:
                 if einsum not in names:
                     near = suggestion(einsum, names, "Einsums")
-                    s.add(i, f"unknown Einsum {einsum}", near, key, einsum)
+                    s.add(i, f"unknown Einsum {einsum}", near, key, einsum, code="unknown-name")
                 elif einsum not in bound:
                     what = "binds no rank variable of" if einsum in below else "does not stand above"
                     remedy = f"remove its tile; the loop binds {', '.join(bound)}"
-                    s.add(i, f"the loop {what} Einsum {einsum}", remedy, key, einsum)
+                    s.add(i, f"the loop {what} Einsum {einsum}", remedy, key, einsum, code="invalid-loop")
         for einsum in bound if node.tiles else ():
             if einsum not in dict(node.tiles):
                 shown = f"tile_shape: {{..., {einsum}: ...}}"
-                s.add(i, f"Einsum {einsum} has no tile size", f"add it: {shown}", "tile_shape")
+                message = f"Einsum {einsum} has no tile size"
+                s.add(i, message, f"add it: {shown}", "tile_shape", code="invalid-tile-size")
 
 
 def _check_storage(s: Subject, einsum: Einsum) -> None:
@@ -218,9 +221,8 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
         if not chain:
             compute = s.tree.path(einsum.name)[-1].id
             remedy = f"add a !Storage of {access.tensor} above the loops of {einsum.name}"
-            s.add(
-                compute, f"tensor {access.tensor} has no storage on the path of Einsum {einsum.name}", remedy
-            )
+            what = f"tensor {access.tensor} has no storage on the path of Einsum {einsum.name}"
+            s.add(compute, what, remedy, code="missing-storage")
         for above, below in pairwise(chain):
             outer, inner = above.node, below.node
             assert isinstance(outer, StorageNode)
@@ -228,12 +230,13 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
             if s.hierarchy.index(inner.component) < s.hierarchy.index(outer.component):
                 message = f"{access.tensor} goes from {outer.component} out to {inner.component}"
                 remedy = f"storage follows the hierarchy inwards: swap the nodes of {access.tensor}"
-                s.add(below.id, f"storage order against the hierarchy: {message}", remedy, "component")
+                fault = f"storage order against the hierarchy: {message}"
+                s.add(below.id, fault, remedy, "component", code="misplaced-storage")
             elif inner.component == outer.component:
                 message = (
                     f"{inner.component} stores {access.tensor} twice on the path of Einsum {einsum.name}"
                 )
-                s.add(below.id, message, "keep one of the two nodes", "component")
+                s.add(below.id, message, "keep one of the two nodes", "component", code="invalid-structure")
     _check_spatial_above(s, einsum)
     _check_rules(s, einsum)
 
@@ -253,6 +256,7 @@ def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
                     f"storage of {step.node.component} stands below the spatial loop over "
                     f"{loop.component}.{loop.dim}, which does not replicate it",
                     f"move the storage of {step.node.component} above that loop",
+                    code="misplaced-storage",
                 )
         for later in path[at + 1 :]:
             loop = later.node
@@ -262,6 +266,7 @@ def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
                     f"the spatial loop over {loop.component}.{loop.dim} stands below storage of "
                     f"{step.node.component}, which that dimension replicates",
                     f"move the loop above the storage of {step.node.component}",
+                    code="misplaced-storage",
                 )
 
 
@@ -280,7 +285,8 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
                 allowed |= memory.keep.tensors(einsum.name)
             for tensor in sorted(tensors - allowed):
                 message = f"{memory.name} may not keep {tensor} in Einsum {einsum.name}"
-                s.add(step.id, message, f"its may_keep is `{memory.may_keep.text}`", "tensors")
+                fault = f"its may_keep is `{memory.may_keep.text}`"
+                s.add(step.id, message, fault, "tensors", code="constraint-violated")
     if einsum.is_copy:
         return
     last = s.tree.path(einsum.name)[-1].node
@@ -292,7 +298,8 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
         for tensor in sorted((memory.keep.tensors(einsum.name) & anywhere) - held.get(memory.name, set())):
             compute = s.tree.path(einsum.name)[-1].id
             message = f"{memory.name} must keep {tensor} in Einsum {einsum.name} (keep: {memory.keep.text})"
-            s.add(compute, message, f"add a !Storage of {tensor} in {memory.name} on its path")
+            remedy = f"add a !Storage of {tensor} in {memory.name} on its path"
+            s.add(compute, message, remedy, code="constraint-violated")
 
 
 def _check_compute(s: Subject, einsum: Einsum) -> None:
@@ -313,7 +320,9 @@ def _check_compute(s: Subject, einsum: Einsum) -> None:
         below = s.hierarchy.index(component) > level
         where = "stands below" if below else f"is on branch {branch}, which does not lead to"
         message = f"component {component} {where} {unit}, which computes Einsum {einsum.name}"
-        s.add(step.id, message, f"use a component on the way to {unit}", "component")
+        s.add(
+            step.id, message, f"use a component on the way to {unit}", "component", code="invalid-structure"
+        )
 
 
 def _check_sharing(s: Subject) -> None:
@@ -324,7 +333,8 @@ def _check_sharing(s: Subject) -> None:
         below = {t for e in users(s.tree, i) for t in s.cascade[e].tensors}
         for j, tensor in enumerate(node.tensors):
             if tensor not in below:
-                s.add(i, f"no Einsum below touches {tensor}", f"remove {tensor} here", "tensors", j)
+                what = f"no Einsum below touches {tensor}"
+                s.add(i, what, f"remove {tensor} here", "tensors", j, code="ineffective-argument")
     for tensor in s.cascade.tensors:
         producer = s.cascade.producer(tensor)
         if producer is None:
@@ -335,7 +345,7 @@ def _check_sharing(s: Subject) -> None:
             if source and chain and not source & {step.id for step in chain}:
                 message = f"{producer.name} and {consumer.name} share no storage of {tensor}"
                 remedy = f"add a !Storage of {tensor} above the split between them"
-                s.add(chain[0].id, message, remedy, "tensors")
+                s.add(chain[0].id, message, remedy, "tensors", code="misplaced-storage")
 
 
 def _check_pipelines(s: Subject) -> None:
@@ -350,6 +360,7 @@ def _check_pipelines(s: Subject) -> None:
             f"on {unit}",
             f"let {other} execute on another compute unit{free}, or write !Sequential",
             "component",
+            code="unsupported-pipeline",
         )
 
 
@@ -462,10 +473,10 @@ class _Walker:
     def _check_size(self, here: int, variable: str, key: Path, size: int, enclosing: int | None) -> None:
         path = (*tree_locator(self.mapping, here), *key)
         if size < 1:
-            self.faults.add(path, f"tile size {size} is below 1", "write 1 or more")
+            self.faults.add(path, f"tile size {size} is below 1", "write 1 or more", code="invalid-tile-size")
         elif enclosing is not None and size > enclosing:
             message = f"tile size {size} of {variable} is larger than the enclosing extent {enclosing}"
-            self.faults.add(path, message, f"write at most {enclosing}")
+            self.faults.add(path, message, f"write at most {enclosing}", code="invalid-tile-size")
 
     def _check_fanout(self, here: int, loop: Loop, count: int, trips: dict[tuple[str, str], int]) -> None:
         key = (loop.component, loop.dim)
@@ -477,4 +488,6 @@ class _Walker:
                 f"the spatial loops over {loop.component}.{loop.dim} need {total} instances, it has {fanout}"
             )
             remedy = "enlarge tile_shape, or put the rest in a temporal loop"
-            self.faults.add((*tree_locator(self.mapping, here), "tile_shape"), message, remedy)
+            self.faults.add(
+                (*tree_locator(self.mapping, here), "tile_shape"), message, remedy, code="over-fanout"
+            )

@@ -133,7 +133,9 @@ def _invalid_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
         elif not isinstance(node, (Loop, StorageNode, ComputeNode)):
             shown = repr(node) if isinstance(node, (str, int, float)) else f"a {type(node).__name__}"
             remedy = "take spec.mapping, or give spec.with_mapping(...) a pm.MappingSpec(nodes=[...])"
-            yield Diagnostic(f"{shown} is not a node of a LoopTree", remedy, f"{path}[{i}]")
+            yield Diagnostic(
+                f"{shown} is not a node of a LoopTree", remedy, f"{path}[{i}]", code="wrong-type"
+            )
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ class LoopTree:
         given: object = self.nodes
         if not isinstance(given, (tuple, list)):
             remedy = "give a tuple of nodes, or take spec.mapping"
-            raise SpecError([Diagnostic(f"{given!r} is not a list of nodes", remedy, "nodes")])
+            message = f"{given!r} is not a list of nodes"
+            raise SpecError([Diagnostic(message, remedy, "nodes", code="wrong-type")])
         object.__setattr__(self, "nodes", tuple(given))
         faults = tuple(_invalid_nodes(self.nodes, "nodes"))
         if faults:
@@ -169,7 +172,7 @@ class LoopTree:
         """
         if self.scheduler is None:
             remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
-            raise Refused("this LoopTree has no workload", remedy)
+            raise Refused("this LoopTree has no workload", remedy, code="missing-section")
         return self.scheduler.relation(self.scheduler.cascade, self, einsum)
 
     def walk(self) -> Iterator[tuple[int, Node, int]]:

@@ -106,11 +106,12 @@ class NumericConstraints:
         if isinstance(result, str) and result.isidentifier() and not {*symbols_in(result)} <= {*self.symbols}:
             near = close_to(result, self.symbols)
             remedy = f"did you mean {near}?" if near else "write a number"
-            numbers.faults.add(path, f"{result!r} is neither a number nor a symbol", remedy)
+            message = f"{result!r} is neither a number nor a symbol"
+            numbers.faults.add(path, message, remedy, code="wrong-type")
             return 1
         if isinstance(result, (int, float, str)) and not isinstance(result, bool) and result == result:
             return result
-        numbers.faults.add(path, f"{result!r} is not a number", "write a number")
+        numbers.faults.add(path, f"{result!r} is not a number", "write a number", code="not-a-number")
         return 1
 
     def fused_loops(self) -> int | None:
@@ -121,7 +122,8 @@ class NumericConstraints:
             self.number("max_fused_loops", numbers, path), path, "number of fused loops"
         )
         if result != int(result):
-            numbers.faults.add(path, f"{result} is not a whole number", "write 0, 1, 2, ...")
+            message = f"{result} is not a whole number"
+            numbers.faults.add(path, message, "write 0, 1, 2, ...", code="not-an-integer")
         return int(result)
 
     def fused_loops_per_rank_variable(self) -> int:
@@ -171,7 +173,8 @@ class MapspaceConstraints(NumericConstraints):
         self._sparse_objectives(result, path, faults)
         if not given:
             known = ", ".join(searched_figures(hierarchy))
-            faults.add(path, "an exploration needs an objective", f"name some of {known}")
+            message = "an exploration needs an objective"
+            faults.add(path, message, f"name some of {known}", code="missing-argument")
         return tuple(dict.fromkeys(result))
 
     def _figure(self, shown: str, path: Path, faults: Faults, hierarchy: Hierarchy) -> str | None:
@@ -184,7 +187,7 @@ class MapspaceConstraints(NumericConstraints):
         if wrong is None:
             return meant
         said = shown if wrong == meant else wrong
-        faults.add(path, *_not_minimised(said, wrong, known, hierarchy))
+        faults.add(path, *_not_minimised(said, wrong, known, hierarchy), code="unknown-choice")
         return None
 
     def figure_limits(self, hierarchy: Hierarchy) -> tuple[FigureLimit, ...]:
@@ -195,18 +198,17 @@ class MapspaceConstraints(NumericConstraints):
         for i, text in enumerate(given if isinstance(given, tuple) else (given,)):
             parts = read_limit(text)
             if parts is None:
-                faults.add((*path, i), f"{text!r} is not a limit", LIMIT_REMEDY)
+                faults.add((*path, i), f"{text!r} is not a limit", LIMIT_REMEDY, code="wrong-type")
                 continue
             name = self._figure(parts[0], (*path, i), faults, hierarchy)
             if name is None:
                 continue
             limit = limit_of(name, *parts[1:], amount_in(parts[2], unit_of(name)))
             if isinstance(limit, str):
-                faults.add((*path, i), limit, LIMIT_REMEDY)
+                faults.add((*path, i), limit, LIMIT_REMEDY, code="out-of-range")
             elif on_sparse_data(name):
-                faults.add(
-                    (*path, i), f"{name} is not limited: sparse figures are bounded", "limit dense ones"
-                )
+                message = f"{name} is not limited: sparse figures are bounded"
+                faults.add((*path, i), message, "limit dense ones", code="unsupported-constraint")
             else:
                 result.append(limit)
         return tuple(result)
@@ -220,16 +222,16 @@ class MapspaceConstraints(NumericConstraints):
         dense = [n for n in names if n not in sparse and not n.startswith(bits)]
         dense += [n for n in sparse if not all(one.startswith(SPARSE) for _, one in terms_of(n))]
         if self.value("limits"):
-            faults.add(path, "limits are on figures of dense data", "leave them out, or explore dense data")
+            message = "limits are on figures of dense data"
+            faults.add(path, message, "leave them out, or explore dense data", code="conflicting-arguments")
         if dense:
             what = f"{', '.join(dense)} count dense data, {', '.join(sparse)} sparse data"
-            faults.add(
-                path, what, "explore twice, or name objectives of one kind; the front shows both figures"
-            )
+            remedy = "explore twice, or name objectives of one kind; the front shows both figures"
+            faults.add(path, what, remedy, code="conflicting-arguments")
         with_density = [a for e in self.cascade for a in e.accesses if a.density is not None]
         if not with_density:
             what = f"{sparse[0]} needs sparse tensors, and the workload gives no density"
-            faults.add(path, what, "write e.g. `densities: {A: 0.1}` into the workload")
+            faults.add(path, what, "write e.g. `densities: {A: 0.1}` into the workload", code="missing-value")
 
     def fusion(self) -> tuple[frozenset[str], frozenset[str]]:
         """Intermediates that are to be fused, and that are not to be."""
@@ -237,7 +239,7 @@ class MapspaceConstraints(NumericConstraints):
         if both := sorted(fuse & unfused):
             path, faults = self.where("unfused")
             what = f"{', '.join(both)} is to be fused and unfused"
-            faults.add(path, what, "leave it out of `fuse` or of `unfused`")
+            faults.add(path, what, "leave it out of `fuse` or of `unfused`", code="conflicting-arguments")
         return fuse, unfused
 
     def table(self, name: str) -> Mapping[str, object]:
@@ -256,9 +258,11 @@ class MapspaceConstraints(NumericConstraints):
             for i, v in enumerate(order):
                 if v not in known:
                     near = suggestion(v, known, "rank variables")
-                    faults.add((*path, einsum, i), f"{einsum} has no rank variable {v}", near)
+                    message = f"{einsum} has no rank variable {v}"
+                    faults.add((*path, einsum, i), message, near, code="unknown-name")
                 elif v in order[:i]:
-                    faults.add((*path, einsum, i), f"rank variable {v} is given twice", "keep one of them")
+                    what = f"rank variable {v} is given twice"
+                    faults.add((*path, einsum, i), what, "keep one of them", code="duplicate-name")
             result.append((einsum, order))
         return tuple(result)
 
@@ -266,7 +270,7 @@ class MapspaceConstraints(NumericConstraints):
         known = [e.name for e in self.cascade]
         if name not in known:
             near = suggestion(name, known, "Einsums")
-            faults.add((*path, name), f"unknown Einsum {name}", near, key=True)
+            faults.add((*path, name), f"unknown Einsum {name}", near, key=True, code="unknown-name")
         return name in known
 
     def compute(self, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
@@ -278,7 +282,7 @@ class MapspaceConstraints(NumericConstraints):
             self.is_einsum(einsum, path, faults)
             if unit not in known:
                 near = suggestion(unit, known, "compute units")
-                faults.add((*path, einsum), f"unknown compute unit {unit}", near)
+                faults.add((*path, einsum), f"unknown compute unit {unit}", near, code="unknown-name")
             result.append((einsum, unit))
         return tuple(result)
 
@@ -291,7 +295,8 @@ class MapspaceConstraints(NumericConstraints):
         for i, name in enumerate(names):
             if name not in known:
                 near = suggestion(name, known, "memories below the backing storage")
-                faults.add((*path, i), f"intermediates cannot be handed on in {name}", near)
+                message = f"intermediates cannot be handed on in {name}"
+                faults.add((*path, i), message, near, code="unknown-choice")
         return frozenset(names)
 
     def min_utilisation(self, hierarchy: Hierarchy) -> tuple[tuple[str, str, float], ...]:
@@ -306,16 +311,18 @@ class MapspaceConstraints(NumericConstraints):
                 near = suggestion(component, known, "components with a fanout")
                 near = near if known else "leave it out: the architecture has no spatial dimension"
                 what = f"component {component} has no fanout"
-                numbers.faults.add((*path, component), what, near, key=True)
+                numbers.faults.add((*path, component), what, near, key=True, code="unknown-name")
                 continue
             for dim, share in dims.items():
                 here = (*path, component, dim)
                 least = math.inf if share == MOST else numbers.at_least_zero(share, here, "utilisation")
                 if dim not in known[component]:
                     near = suggestion(dim, known[component], "dimensions")
-                    numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
+                    message = f"{component} has no dimension {dim}"
+                    numbers.faults.add(here, message, near, key=True, code="unknown-name")
                 if 1 < least < math.inf:
-                    numbers.faults.add(here, f"utilisation {least} is above 1", "write a share from 0 to 1")
+                    fault = f"utilisation {least} is above 1"
+                    numbers.faults.add(here, fault, "write a share from 0 to 1", code="out-of-range")
                 result.append((component, dim, least))
         return tuple(result)
 
@@ -333,7 +340,7 @@ class MapspaceConstraints(NumericConstraints):
         if every and not result and len(faults) == before:
             between = [t for t in self.cascade.tensors if t in self.cascade.intermediates]
             what = f"`{text}` is not an intermediate: one Einsum has to write it and another to read it"
-            faults.add(path, what, suggestion(text, between, "intermediates"))
+            faults.add(path, what, suggestion(text, between, "intermediates"), code="unknown-name")
         return result
 
     def loop_rules(self, hierarchy: Hierarchy) -> tuple[LoopRule, ...]:
@@ -423,7 +430,7 @@ def narrow_keep_rules(
     for name, rule in rules.items():
         if name not in known:
             near = suggestion(name, known, "memories")
-            reader.faults.add((*path, name), f"unknown memory {name}", near, key=True)
+            reader.faults.add((*path, name), f"unknown memory {name}", near, key=True, code="unknown-name")
         else:
             result[name] = _Narrowing(hierarchy[name], rule, reader, (*path, name)).component(cascade)
     return replace(hierarchy, components=tuple(result.get(c.name, c) for c in hierarchy.components))
@@ -486,7 +493,7 @@ class _Narrowing:
             self._fault(field, what, f"an exploration narrows rules; change `{of}` of {self.memory.name}")
 
     def _fault(self, field: str, what: str, remedy: str) -> None:
-        self.reader.faults.add((*self.path, field), what, remedy)
+        self.reader.faults.add((*self.path, field), what, remedy, code="contradictory-constraints")
 
 
 def _names(tensors: frozenset[str]) -> str:

@@ -52,7 +52,9 @@ def resolve_mapping(spec: MappingSpec, faults: Faults) -> ResolvedMapping | None
     paths: list[Path] = []
     nodes = _sequence(spec.nodes, ("mapping",), paths, faults)
     if not spec.nodes:
-        faults.add(("mapping", "nodes"), "the mapping has no nodes", "add storage, loops and compute nodes")
+        message = "the mapping has no nodes"
+        remedy = "add storage, loops and compute nodes"
+        faults.add(("mapping", "nodes"), message, remedy, code="invalid-structure")
     if len(faults) > before:
         return None
     return ResolvedMapping(LoopTree(nodes, spec.name), tuple(paths))
@@ -64,9 +66,8 @@ def _sequence(nodes: Sequence[Written], above: Path, paths: list[Path], faults: 
         path: Path = (*above, "nodes", i)
         if result and isinstance(result[-1], (Split, ComputeNode)):
             what = "a compute node" if isinstance(result[-1], ComputeNode) else "a split"
-            faults.add(
-                path, f"{what} must be the last of its nodes", "put this node above it, or in a branch"
-            )
+            message = f"{what} must be the last of its nodes"
+            faults.add(path, message, "put this node above it, or in a branch", code="invalid-structure")
             return tuple(result)
         result.extend(_node(node, path, paths, faults))
     return tuple(result)
@@ -82,7 +83,8 @@ def _node(node: Written, path: Path, paths: list[Path], faults: Faults) -> tuple
         return (ComputeNode(node.einsum, node.component),)
     if isinstance(node, (Sequential, Pipeline)):
         if not node.nodes:
-            faults.add(path, "the split has no branches", "add a branch for each Einsum")
+            message = "the split has no branches"
+            faults.add(path, message, "add a branch for each Einsum", code="invalid-structure")
         branches = tuple(_node(b, (*path, "nodes", i), paths, faults) for i, b in enumerate(node.nodes))
         return (Split(branches, isinstance(node, Pipeline)),)
     return (_loop(node, path, faults),)
@@ -95,9 +97,9 @@ def _loop(node: Temporal | Spatial, path: Path, faults: Faults) -> Loop:
     else:
         given = node.rank_variable
         if not given:
-            faults.add(
-                (*path, "rank_variable"), "no rank variable is given", "write m or {EinsumA: p, EinsumB: q}"
-            )
+            message = "no rank variable is given"
+            remedy = "write m or {EinsumA: p, EinsumB: q}"
+            faults.add((*path, "rank_variable"), message, remedy, code="missing-value")
         variable = given.get(DEFAULT, next(iter(given.values()), ""))
         per_einsum = tuple((e, v) for e, v in given.items() if e != DEFAULT)
     tile, tiles = _tiles(node.tile_shape, (*path, "tile_shape"), faults)
@@ -115,7 +117,8 @@ def _tiles(
     if not isinstance(given, dict):
         return None if given is None else _tile(given, path, faults), ()
     if not given:
-        faults.add(path, "no tile size is given", "write 8, or {EinsumA: 8, EinsumB: 4}")
+        message = "no tile size is given"
+        faults.add(path, message, "write 8, or {EinsumA: 8, EinsumB: 4}", code="missing-value")
     result = tuple((e, _tile(t, (*path, e), faults)) for e, t in given.items())
     return (result[0][1] if result else None), result
 
@@ -126,13 +129,13 @@ def _tile(text: Value | str, path: Path, faults: Faults) -> Tile:
     if names:
         if isinstance(text, str) and text.strip() == names[0]:
             return names[0]
-        faults.add(
-            path, f"`{text}` is neither a number nor a symbol", f"declare it: symbols: {{TILE: {text}}}"
-        )
+        message = f"`{text}` is neither a number nor a symbol"
+        faults.add(path, message, f"declare it: symbols: {{TILE: {text}}}", code="wrong-type")
         return 1
     value = evaluate_number(text)
     if math.isinf(value) or value < 1 or value != int(value):
-        faults.add(path, f"tile size {text} is not a whole number of at least 1", "write 1 or more")
+        what = f"tile size {text} is not a whole number of at least 1"
+        faults.add(path, what, "write 1 or more", code="not-positive-integer")
         return 1
     return int(value)
 
@@ -177,7 +180,8 @@ def _bound_tile(value: Tile, path: Path, symbols: Mapping[str, Value | None], fa
     if math.isinf(number) or number < 1 or number != int(number):
         what = f"{value} = {number}" if isinstance(value, str) else f"{number}"
         remedy = "use a whole number, 1 or more"
-        faults.add(path, f"tile size {what} is not a whole number of at least 1", remedy)
+        message = f"tile size {what} is not a whole number of at least 1"
+        faults.add(path, message, remedy, code="not-positive-integer")
         return 1
     return int(number)
 
@@ -331,15 +335,15 @@ class LoopRuleReader:
                     if known
                     else "leave it out"
                 )
-                self.numbers.faults.add(
-                    (*path, component), f"component {component} has no fanout", near, key=True
-                )
+                message = f"component {component} has no fanout"
+                self.numbers.faults.add((*path, component), message, near, key=True, code="unknown-name")
                 continue
             for dim, rule in dims.items():
                 here = (*path, component, dim)
                 if dim not in known[component]:
                     near = suggestion(dim, known[component], "dimensions")
-                    self.numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
+                    what = f"{component} has no dimension {dim}"
+                    self.numbers.faults.add(here, what, near, key=True, code="unknown-name")
                     continue
                 place = f"{component}.{dim}"
                 yield from self._variables(place, rule.variables, (*here, "variables"))
@@ -374,7 +378,8 @@ class LoopRuleReader:
             if name != OTHERS:
                 self._known(name, (*path, i))
                 if named.count(name) > 1:
-                    self.numbers.faults.add((*path, i), f"rank variable {name} is given twice", "keep one")
+                    message = f"rank variable {name} is given twice"
+                    self.numbers.faults.add((*path, i), message, "keep one", code="duplicate-name")
         yield LoopRule(
             "order", place, f"order: [{', '.join(names)}]", frozenset(named), sequence=tuple(names)
         )
@@ -382,7 +387,8 @@ class LoopRuleReader:
     def _policies(self, place: str, policies: Sequence[str], path: Path) -> Iterator[LoopRule]:
         if "refill" not in policies:
             remedy = "write `reuse: [refill, slide]`: a node that no window slides along refills"
-            self.numbers.faults.add(path, "the policies that nodes may have lack refill", remedy)
+            message = "the policies that nodes may have lack refill"
+            self.numbers.faults.add(path, message, remedy, code="missing-key")
         elif "slide" in policies:
             yield LoopRule("reuse", place, f"reuse: [{', '.join(policies)}]", frozenset(policies))
 
@@ -395,4 +401,5 @@ class LoopRuleReader:
         known = list(dict.fromkeys(v for e in self.cascade for v in e.rank_variables))
         if name not in known:
             near = suggestion(name, known, "rank variables")
-            self.numbers.faults.add(path, f"no Einsum has a rank variable {name}", near, key=key)
+            message = f"no Einsum has a rank variable {name}"
+            self.numbers.faults.add(path, message, near, key=key, code="unknown-name")

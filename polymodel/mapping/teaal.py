@@ -98,7 +98,9 @@ def derive(
     if refused and not data_dependent(spec):
         return Derived(error=SpecError(refused))
     if own and not data_dependent(spec) and (used := without_counterpart(spec)):
-        return Derived(error=Refused(f"{used}, which no dense count knows", _OTHER_ARCH))
+        return Derived(
+            error=Refused(f"{used}, which no dense count knows", _OTHER_ARCH, code="unsupported-operation")
+        )
     result = looptree_of(filled, cascade, hierarchy)
     if result.tree is None:
         return result
@@ -124,7 +126,7 @@ def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy |
     """The LoopTree of `spec`, whose sizes are numbers or names of symbols."""
     dynamic = data_dependent(spec)
     if dynamic:
-        return Derived(error=Refused(f"data-dependent: {dynamic}", EXECUTE))
+        return Derived(error=Refused(f"data-dependent: {dynamic}", EXECUTE, code="unsupported-partitioning"))
     if hierarchy is None or cascade is None:
         open_sizes = symbols_of(spec)
         named = f": {', '.join(open_sizes)} without a value" if open_sizes else ""
@@ -134,7 +136,9 @@ def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy |
         remedy = f"{given}, or in Python spec.bind({values})"
         if cascade is not None:
             remedy = "load one beside it, e.g. load(spec, 'tensaurus') or load(spec, 'arch.yaml')"
-        return Derived(error=Refused(f"the LoopTree of a TeAAL spec needs {what}", remedy))
+        return Derived(
+            error=Refused(f"the LoopTree of a TeAAL spec needs {what}", remedy, code="unsupported-operation")
+        )
     builder = _Builder(spec, cascade, hierarchy)
     try:
         tree = builder.tree()
@@ -157,7 +161,8 @@ class _Builder:
 
     def tree(self) -> LoopTree:
         if not self.memories:
-            raise Refused("the architecture has no memory that could back the tensors", "add a !Memory")
+            message = "the architecture has no memory that could back the tensors"
+            raise Refused(message, "add a !Memory", code="missing-component")
         top = StorageNode(self.memories[0].name, tuple(self.cascade.tensors))
         branches = tuple(self.branch(e) for e in self.spec.expressions)
         below: tuple[Node, ...] = branches[0] if len(branches) == 1 else (Split(branches),)
@@ -178,7 +183,7 @@ class _Builder:
         """The unit that multiplies, where bindings say so, else the first one."""
         units = [c for c in self.hierarchy.components if c.computes]
         if not units:
-            raise Refused("the architecture computes nothing", "add a !Compute")
+            raise Refused("the architecture computes nothing", "add a !Compute", code="missing-component")
         bindings = self.spec.bindings_of(einsum).bindings
         ops = {b.component: b.op for b in bindings if b.op and any(b.component == u.name for u in units)}
         if {"mul", "add"} <= set(ops.values()):
@@ -253,14 +258,14 @@ class _Loops:
         seen: dict[str, int] = {}
         for rank in self.mapping.loop_order:
             if rank not in tiles:
-                raise Refused(
-                    f"Einsum {self.einsum.name} loops over {rank}, a rank of index math",
-                    f"give a loop order over {', '.join(tiles)}",
-                )
+                what = f"Einsum {self.einsum.name} loops over {rank}, a rank of index math"
+                remedy = f"give a loop order over {', '.join(tiles)}"
+                raise Refused(what, remedy, code="unsupported-partitioning")
             root, depth, tile = tiles[rank]
             if depth < seen.get(root, depth):
                 message = f"Einsum {self.einsum.name} loops over {rank} outside a larger part of {root}"
-                raise Refused(message, "put the parts of a rank from large to small")
+                fault = "put the parts of a rank from large to small"
+                raise Refused(message, fault, code="unsupported-partitioning")
             seen[root] = depth
             result += [(rank, loop) for loop in self.loops(rank, root, tile, places)]
         return result
@@ -274,14 +279,15 @@ class _Loops:
                 if all(d.kind == "follow" for d in partition.directives):
                     continue
                 message = f"{root} of Einsum {self.einsum.name}, a rank of index math, is partitioned"
-                raise Refused(message, "partition the ranks of its variables")
+                remedy = "partition the ranks of its variables"
+                raise Refused(message, remedy, code="unsupported-partitioning")
             del result[root]
             count = len(partition.directives)
             for i, directive in enumerate(_outermost_first(partition.directives)):
                 size = directive.size
                 if directive.kind == "follow":
                     message = f"{root} of Einsum {self.einsum.name} follows {directive.leader}"
-                    raise Refused(message, "partition it by its own shape")
+                    raise Refused(message, "partition it by its own shape", code="unsupported-partitioning")
                 if directive.kind == "nway_shape":
                     size = self.part_size(root, directive.size)
                 result[f"{root}{count - i}"] = (root, i, size)
@@ -292,7 +298,8 @@ class _Loops:
     def part_size(self, root: str, parts: int | str) -> int:
         whole = self.whole.get(root)
         if isinstance(parts, str) or whole is None:
-            raise Refused(f"nway_shape({parts}) of {root} waits for its number of parts", f"bind {parts}")
+            message = f"nway_shape({parts}) of {root} waits for its number of parts"
+            raise Refused(message, f"bind {parts}", code="unsupported-partitioning")
         return (whole - 1) // parts + 1
 
     def places(self) -> dict[str, tuple[str, str, int]]:

@@ -21,9 +21,7 @@ class TrafficReport(Answer):
 
     def __post_init__(self) -> None:
         if not isinstance(self.traffic, CascadeTraffic):
-            raise not_a(
-                "record of traffic", "TrafficReport", self.traffic, "pass what pm.traffic(...) gives"
-            )
+            raise not_a("record of traffic", "TrafficReport", self.traffic, "pass what pm.traffic(...) gives")
 
     @declared(title="Bits moved")
     def memories(self) -> Table:

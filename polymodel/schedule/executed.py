@@ -363,12 +363,12 @@ class _Inference:
         """What the consumers below need at each stamp and the outermost storage does not hold."""
         einsum = self.cascade[d.name]
         if d.ties[d.node] != "inferred":
-            raise Refused(
-                f"{d.name} stands below a loop that its consumers do not share, inside one that they do",
-                "move that loop into the branch that has its rank variable",
-            )
+            message = f"{d.name} stands below a loop that its consumers do not share, inside one that they do"
+            remedy = "move that loop into the branch that has its rank variable"
+            raise Refused(message, remedy, code="unsupported-inference")
         if len(einsum.outputs) > 1:
-            raise Refused(f"{d.name} has several outputs, and what it executes is inferred")
+            what = f"{d.name} has several outputs, and what it executes is inferred"
+            raise Refused(what, code="unsupported-inference")
         tensor = einsum.outputs[0].tensor
         home = storage_chain(self.tree, d.name, tensor)[0]
         assert isinstance(home.node, StorageNode)
@@ -379,6 +379,7 @@ class _Inference:
                 f"{tensor} is kept from one visit to the next below loops of {d.name} that stand below "
                 "the loop which decides what it executes",
                 f"store {tensor} above these loops, or use reuse: refill",
+                code="unsupported-inference",
             )
         above = min(above, d.depth)
         consumers = [

@@ -105,7 +105,8 @@ def check_readers(cascade: Cascade, tree: LoopTree, tensor: str) -> None:
     readers = sum(e.name in tree.paths for e in cascade.consumers(tensor))
     if readers > MAX_READERS:
         what = f"{tensor} is read by {readers} Einsums of one mapping; of more than {MAX_READERS} it is not "
-        raise Refused(what + "decided whether each finds it", "map parts of the workload by themselves")
+        message = "map parts of the workload by themselves"
+        raise Refused(what + "decided whether each finds it", message, code="unsupported-recurrence")
 
 
 # Dependences.
@@ -274,6 +275,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
             f"{tensor} is carried from one iteration to the next, and what {again} executes is decided by "
             "loops that do not bind it",
             f"bind a rank variable of {again} in each loop above it",
+            code="unsupported-recurrence",
         )
     for p in around(tree, producer):
         if consumer in p.einsums and p.stage_of(consumer) != p.stage_of(producer):
@@ -281,6 +283,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
                 f"{tensor} is carried from {producer} to {consumer}, which another stage of the Pipeline "
                 f"(node {p.node}) executes meanwhile",
                 "write !Sequential, or put both into one stage",
+                code="unsupported-pipeline",
             )
     ends = _in_time(problem, pair)
     blocks = partition(ends)
@@ -512,7 +515,7 @@ def _home(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | 
 
 def _homeless(producer: str, consumer: str, tensor: str) -> Diagnostic:
     message = f"{producer} and {consumer} share no storage node of {tensor}"
-    return Diagnostic(message, f"store {tensor} above the split of the two")
+    return Diagnostic(message, f"store {tensor} above the split of the two", code="missing-storage")
 
 
 def _inner(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:

@@ -53,7 +53,8 @@ def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
 def tile_sizes(loop: Loop) -> tuple[int, int | None]:
     """A loop's tile size, and that of its first tile if it has one; Refused where it is a symbol."""
     if isinstance(loop.tile_shape, str) or isinstance(loop.initial_tile_shape, str):
-        raise Refused(f"tile size {loop.tile_shape} is a symbol", "give it a value with bind() or --set")
+        message = f"tile size {loop.tile_shape} is a symbol"
+        raise Refused(message, "give it a value with bind() or --set", code="unbound-symbol")
     return loop.tile_shape, loop.initial_tile_shape
 
 
@@ -398,6 +399,7 @@ def executed_text(view: View, block: RankBlock, order: Sequence[int]) -> str:
             f"{name} reads {view.access.tensor} from the first generation that is made on, and executes as "
             "other Einsums need it",
             "bind a rank variable of each of its loops",
+            code="unsupported-recurrence",
         )
     mine = [
         p

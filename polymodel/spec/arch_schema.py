@@ -55,9 +55,10 @@ def _tile_of_product(section: ProductTiles) -> ProductTiles:
         return section
     if len(section.tile) != 3:
         remedy = "write three sizes: along the output's first rank, the shared one, the output's second"
-        raise fault(f"tile: has {len(section.tile)} sizes", remedy)
+        raise fault(f"tile: has {len(section.tile)} sizes", remedy, code="wrong-count")
     if section.strategy not in (None, "uniform", "overbooked"):
-        raise fault(f"strategy: {section.strategy} chooses its tiles itself", "leave out tile:")
+        message = f"strategy: {section.strategy} chooses its tiles itself"
+        raise fault(message, "leave out tile:", code="conflicting-arguments")
     return section
 
 
@@ -92,10 +93,12 @@ class DataTiles(SchemaObject):
 def _fitting_keys(section: DataTiles) -> DataTiles:
     if (section.format is not None) != (section.fit == "stored"):
         if section.format is None:
-            raise fault("fit: stored lacks its format", "write e.g. format: CSR")
-        raise fault(f"fit: {section.fit} has no format", "leave format out, or write fit: stored")
+            raise fault("fit: stored lacks its format", "write e.g. format: CSR", code="missing-key")
+        message = f"fit: {section.fit} has no format"
+        raise fault(message, "leave format out, or write fit: stored", code="missing-key")
     if section.ranks is not None and len(set(section.ranks)) != 2:
-        raise fault(f"ranks: names {len(set(section.ranks))} different ranks", "name two, e.g. ranks: [M, N]")
+        what = f"ranks: names {len(set(section.ranks))} different ranks"
+        raise fault(what, "name two, e.g. ranks: [M, N]", code="wrong-count")
     return section
 
 
@@ -123,7 +126,8 @@ class SparseAction(SchemaObject):
 
 def _one_kind(action: SparseAction) -> SparseAction:
     if bool(action.gate) == bool(action.skip):
-        raise fault("an action has one of gate: and skip:", "write e.g. {skip: B, on: A}")
+        message = "an action has one of gate: and skip:"
+        raise fault(message, "write e.g. {skip: B, on: A}", code="conflicting-arguments")
     return action
 
 

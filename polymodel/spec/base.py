@@ -83,27 +83,38 @@ def _add_fault(detail: ErrorDetails, model: type[BaseModel], prefix: Path, fault
         return
     if kind == "fault":
         faults.add(
-            path, str(context["message"]), str(context["remedy"]), key=on_key, offset=context["offset"]
+            path,
+            str(context["message"]),
+            str(context["remedy"]),
+            key=on_key,
+            offset=context["offset"],
+            code=str(context["code"]),
         )
     elif kind == "node_tag":
         _node_tag(path, context, given, faults)
     elif kind == "missing":
-        faults.add(path[:-1], f"key `{path[-1]}` is missing", f"add `{path[-1]}:`")
+        faults.add(path[:-1], f"key `{path[-1]}` is missing", f"add `{path[-1]}:`", code="missing-key")
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
         other = key_of_another_tool(path)
         if other is not None:
-            faults.add(path, f"`{path[-1]}` is a key of {other[0]}'s, not of ours", other[1], key=True)
+            fault = f"`{path[-1]}` is a key of {other[0]}'s, not of ours"
+            faults.add(path, fault, other[1], key=True, code="foreign-file")
             return
         near = suggestion(str(path[-1]), keys_at(model, loc), "known keys")
-        faults.add(path, f"unknown key `{path[-1]}`", near, key=True)
+        faults.add(path, f"unknown key `{path[-1]}`", near, key=True, code="unknown-key")
     elif kind == "literal_error":
         _literal(path, str(context.get("expected", "")), given, faults)
     elif kind in _TYPES:
         what, remedy = _TYPES[kind]
-        faults.add(path, f"{shown(given)} is not {what}", remedy)
+        faults.add(path, f"{shown(given)} is not {what}", remedy, code="wrong-type")
     else:
         message = str(detail["msg"])
-        faults.add(path, message[:1].lower() + message[1:], "see `polymodel schema` for what is expected")
+        faults.add(
+            path,
+            message[:1].lower() + message[1:],
+            "see `polymodel schema` for what is expected",
+            code="wrong-type",
+        )
 
 
 def shown(value: object) -> str:
@@ -126,16 +137,17 @@ def _node_tag(path: Path, context: dict[str, Any], given: object, faults: Faults
     if isinstance(kind, str):
         near = close_to(kind, known)
         remedy = f"did you mean !{near}?" if near else "use one of them"
-        faults.add(path, f"!{kind} does not belong here: {context['message']}", remedy)
+        message = f"!{kind} does not belong here: {context['message']}"
+        faults.add(path, message, remedy, code="invalid-structure")
     else:
-        faults.add(path, str(context["message"]), f"write e.g. `- !{known[0]}` or the key `type: {known[0]}`")
+        what = f"write e.g. `- !{known[0]}` or the key `type: {known[0]}`"
+        faults.add(path, str(context["message"]), what, code="wrong-type")
 
 
 def _literal(path: Path, expected: str, given: object, faults: Faults) -> None:
     words = [w.strip().strip("'") for w in expected.replace(" or ", ", ").split(",")]
-    faults.add(
-        path, f"{given!r} is not one of {', '.join(words)}", suggestion(str(given), words, "write one of")
-    )
+    message = f"{given!r} is not one of {', '.join(words)}"
+    faults.add(path, message, suggestion(str(given), words, "write one of"), code="unknown-choice")
 
 
 def keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
@@ -198,9 +210,15 @@ class SchemaObject(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic only
 
 
-def fault(message: str, remedy: str = "", offset: int = 0) -> PydanticCustomError:
+def fault(message: str, remedy: str = "", offset: int = 0, *, code: str) -> PydanticCustomError:
     """A fault for a field validator to raise; braces in texts are kept as they are."""
-    return PydanticCustomError("fault", "{message}", {"message": message, "remedy": remedy, "offset": offset})
+    context = {"message": message, "remedy": remedy, "offset": offset, "code": code}
+    return PydanticCustomError("fault", "{message}", context)
+
+
+def passed_on(found: TextFault, remedy: str = "") -> PydanticCustomError:
+    """A fault of a text, for a field validator to raise; `remedy`: of one that has none."""
+    return fault(found.message, found.remedy or remedy, found.offset, code=found.code)
 
 
 def _checked(
@@ -209,14 +227,14 @@ def _checked(
     def check(value: object) -> object:
         if numbers and isinstance(value, (int, float)) and not isinstance(value, bool):
             if value != value:
-                raise fault("nan is not a number", "write a number")
+                raise fault("nan is not a number", "write a number", code="not-a-number")
             return value
         if not isinstance(value, str):
-            raise fault(f"{shown(value)} is not {what}", f"write e.g. {example}")
+            raise fault(f"{shown(value)} is not {what}", f"write e.g. {example}", code="wrong-type")
         try:
             read(value)
         except TextFault as found:
-            raise fault(found.message, found.remedy, found.offset) from found
+            raise passed_on(found) from found
         return value
 
     return check
@@ -228,9 +246,9 @@ def _number(text: str) -> object:
 
 def _name(text: str) -> None:
     if not _NAME.match(text):
-        raise TextFault(
-            f"{text!r} is not a name", 0, "names are letters, digits and _, and start with a letter or _"
-        )
+        message = f"{text!r} is not a name"
+        remedy = "names are letters, digits and _, and start with a letter or _"
+        raise TextFault(message, 0, remedy, code="invalid-name")
 
 
 def _variable(text: str) -> None:
@@ -242,7 +260,7 @@ def _variable(text: str) -> None:
 def _affine(value: object) -> object:
     """A constant of YAML may be a float or any integer: it is held to what a written one is."""
     if isinstance(value, float) and not value.is_integer():
-        raise fault(f"{value} is not a whole number", "coefficients are integers")
+        raise fault(f"{value} is not a whole number", "coefficients are integers", code="not-an-integer")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _affine_text(str(int(value)))
         return int(value)
@@ -264,7 +282,7 @@ def in_units(dimension: Dimension | Callable[[str], Dimension]) -> BeforeValidat
         try:
             return in_base_units(value, known)
         except TextFault as found:
-            raise fault(found.message, found.remedy, found.offset) from found
+            raise passed_on(found) from found
 
     return BeforeValidator(read)
 
@@ -305,6 +323,7 @@ def one_of(word: str, shapes: dict[str, type | Sequence[type]], example: str) ->
         choose, custom_error_type="fault", custom_error_message="{message}",
         custom_error_context={
             "message": f"{word} must be {example}", "remedy": f"write {example}", "offset": 0,
+            "code": "wrong-type",
         },
     )  # fmt: skip
 

@@ -91,11 +91,12 @@ def symbol_values(
         text = written[name]
         if name in open_names:
             cycle = " -> ".join((*open_names[open_names.index(name) :], name))
-            faults.add(("symbols", name), f"symbols refer to each other: {cycle}", "break the cycle")
+            message = f"symbols refer to each other: {cycle}"
+            faults.add(("symbols", name), message, "break the cycle", code="cyclic-definition")
             return None
         if len(open_names) >= MAX_CHAIN:
             what = f"symbols refer to each other more than {MAX_CHAIN} deep: {open_names[0]} -> ... -> {name}"
-            faults.add(("symbols", name), what, "write some of them out")
+            faults.add(("symbols", name), what, "write some of them out", code="too-large")
             return None
         if text is None:
             result[name] = None
@@ -128,13 +129,14 @@ def symbol_faults(
         if name in variables and name not in known:
             what = f"{name} is a template variable, not a symbol"
             remedy = f"give it as one: --var {name}=..., in Python load(..., {name}=...)"
-            result.append(Diagnostic(what, remedy, f"symbols.{name}"))
+            result.append(Diagnostic(what, remedy, f"symbols.{name}", code="ineffective-argument"))
         elif name not in known:
             near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
-            result.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
+            result.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}", code="unknown-name"))
         elif (number := as_number(value)) is None or number != number:
             what = f"symbol {name} = {shown(value)} is not a number"
-            result.append(Diagnostic(what, f"give a number, e.g. {name}=16", f"symbols.{name}"))
+            message = f"give a number, e.g. {name}=16"
+            result.append(Diagnostic(what, message, f"symbols.{name}", code="not-a-number"))
     return result
 
 
@@ -269,14 +271,19 @@ def existing(text: str, document: Document) -> FilePath | None:
         return path
     document.unread = True
     if os.path.islink(text):
-        document.faults.note(Diagnostic("the link leads nowhere", "name the file itself", "", Place(text)))
+        document.faults.note(
+            Diagnostic(
+                "the link leads nowhere", "name the file itself", "", Place(text), code="unreadable-file"
+            )
+        )
         return None
     near = ""
     if os.path.isdir(path.parent):
         near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
     remedy = f"did you mean {path.parent / near}?" if near else "check the path"
     shown = (text if len(text) <= 300 else f"{text[:300]}...") or "''"
-    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(shown)))
+    message = "there is no such file"
+    document.faults.note(Diagnostic(message, remedy, "", Place(shown), code="unreadable-file"))
     return None
 
 
@@ -305,7 +312,9 @@ def _beyond(value: object) -> Diagnostic | None:
         count += 1
         if depth > MAX_DEPTH or count > MAX_NODES:
             what = "is nested too deeply" if depth > MAX_DEPTH else f"has more than {MAX_NODES} values"
-            return Diagnostic(f"the data {what}", f"stay below {MAX_DEPTH} levels and {MAX_NODES} values")
+            return Diagnostic(
+                f"the data {what}", f"stay below {MAX_DEPTH} levels and {MAX_NODES} values", code="too-large"
+            )
         inner = here.values() if isinstance(here, dict) else here if isinstance(here, (list, tuple)) else ()
         todo += [(v, depth + 1) for v in inner]
     return None
@@ -316,9 +325,8 @@ def add_object(value: SchemaObject, document: Document) -> None:
     name = next((n for n, kind in SECTIONS.items() if isinstance(value, kind)), None)
     if name is None:
         kinds = ", ".join(k.__name__ for k in SECTIONS.values())
-        document.faults.note(
-            Diagnostic(f"{type(value).__name__} is not a section of a spec", f"give one of {kinds}")
-        )
+        message = f"{type(value).__name__} is not a section of a spec"
+        document.faults.note(Diagnostic(message, f"give one of {kinds}", code="wrong-type"))
     elif _free(name, document):
         document.sections[name] = value
         document.folders[name] = ""
@@ -331,7 +339,8 @@ def _free(name: str, document: Document, entry: YamlEntry | None = None) -> bool
     remedy = "keep it in one of the sources"
     if name == "mapping":
         remedy += "; to exchange mappings, give each a file of its own"
-    document.faults.note(Diagnostic(f"section `{name}` is given twice", remedy, name, place))
+    message = f"section `{name}` is given twice"
+    document.faults.note(Diagnostic(message, remedy, name, place, code="duplicate-name"))
     return False
 
 
@@ -339,7 +348,8 @@ def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
     """Add the sections of one parsed document."""
     if root.entries is None:
         remedy = "start with `workload:`, `arch:` or `mapping:`"
-        document.faults.note(Diagnostic("a spec is a mapping of sections", remedy, "", root.place()))
+        message = "a spec is a mapping of sections"
+        document.faults.note(Diagnostic(message, remedy, "", root.place(), code="wrong-type"))
         return
     root, gone = upgraded(root)
     document.faults.extend(gone)
@@ -431,7 +441,8 @@ def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -
             earlier = document.bound.get(name)
         if earlier is not None and value is not None and not _alike(earlier, value, document.symbols):
             twice = f"symbol {name} is given twice, as {earlier} and {value}"
-            faults.add(("symbols", name), twice, "keep it in one of the sources", key=True)
+            remedy = "keep it in one of the sources"
+            faults.add(("symbols", name), twice, remedy, key=True, code="duplicate-name")
         elif binds and value is not None:
             document.bound[name] = value
         elif document.symbols.get(name) is None:
@@ -561,4 +572,4 @@ def unknown_section(entry: YamlEntry, sections: Mapping[str, type[SchemaObject]]
     else:
         remedy = f"sections: {', '.join(known)}; for notes of your own, and anchors: `x-{key}:`"
     place = entry.source.place(entry.line, entry.column)
-    return Diagnostic(f"unknown section `{key}`", remedy, key, place)
+    return Diagnostic(f"unknown section `{key}`", remedy, key, place, code="unknown-key")

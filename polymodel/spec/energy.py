@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points, version
 from numbers import Real
@@ -57,6 +57,18 @@ class EnergyAnswer:
     provenance: Mapping[str, str]
 
 
+def _fault(message: str, remedy: str, code: str = "failed-energy-model") -> TextFault:
+    return TextFault(message, 0, remedy, code=code)
+
+
+def _unreadable(message: str, remedy: str = "name a file beside the spec") -> TextFault:
+    return _fault(message, remedy, "unreadable-file")
+
+
+def _unknown(message: str, word: str, known: Iterable[str], plural: str) -> TextFault:
+    return _fault(message, suggestion(word, known, plural), "unknown-name")
+
+
 EnergyModelFunction = Callable[[EnergyRequest], EnergyAnswer]
 
 
@@ -70,23 +82,23 @@ def constants(request: EnergyRequest) -> EnergyAnswer:
 def confined(name: str, folder: str) -> Path:
     """The path of `name` in `folder`; paths and symbolic links that lead out of it are refused."""
     if not folder:
-        raise TextFault(f"{name} can only be read beside a spec file", 0, "load the spec from a file")
+        raise _unreadable(f"{name} can only be read beside a spec file", "load the spec from a file")
     root = Path(folder).resolve()
     written = Path(name)
     if written.is_absolute() or "\0" in name:
-        raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
+        raise _unreadable(f"the path {name} leaves the spec's folder")
     try:
         result = (root / written).resolve()
         there = result.is_file()
     except (OSError, RuntimeError) as error:  # too long a name, or links that name each other
-        raise TextFault(f"{name[:200]} cannot be read: {error}", 0, "name a file beside the spec") from error
+        raise _unreadable(f"{name[:200]} cannot be read: {error}") from error
     if not result.is_relative_to(root):
-        raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
+        raise _unreadable(f"the path {name} leaves the spec's folder")
     if not there:
         known = [p.name for p in root.iterdir() if p.suffix == ".csv"] if root.is_dir() else []
         near = close_to(name, known)
-        raise TextFault(f"{name} is not a file in the spec's folder", 0, f"did you mean {near}?" if near else
-                        "put it beside the spec")  # fmt: skip
+        remedy = f"did you mean {near}?" if near else "put it beside the spec"
+        raise _unreadable(f"{name} is not a file in the spec's folder", remedy)
     return result
 
 
@@ -101,14 +113,12 @@ class _Guard:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TextFault):
-            raise TextFault(f"energy model {self.model}: {error.message}", 0, error.remedy) from error
+            raise _fault(f"energy model {self.model}: {error.message}", error.remedy, error.code) from error
         if isinstance(error, Exception):
             said = str(error).strip().partition("\n")[0]
             said = f": {said[:200]}" + "..." * (len(said) > 200) if said else ""
-            raise TextFault(
-                f"energy model {self.model} failed: {type(error).__name__}{said}", 0,
-                "check its options, or ask whoever wrote it",
-            ) from error  # fmt: skip
+            message = f"energy model {self.model} failed: {type(error).__name__}{said}"
+            raise _fault(message, "check its options, or ask whoever wrote it") from error
 
 
 def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
@@ -131,32 +141,31 @@ def _installed(name: str) -> EntryPoint:
     same = list(dict.fromkeys(e for e in found if e.name == name))
     if not same:
         known = [*_BUILT_IN, "hwcomponents", *sorted(found.names)]
-        raise TextFault(f"unknown energy model {name}", 0, suggestion(name, known, "energy models"))
+        raise _unknown(f"unknown energy model {name}", name, known, "energy models")
     if len(same) > 1:
         owners = ", ".join(sorted(e.dist.name if e.dist else e.value for e in same))
-        raise TextFault(f"several packages install an energy model {name}: {owners}", 0, "uninstall one")
+        message = f"several packages install an energy model {name}: {owners}"
+        raise _fault(message, "uninstall one", "name-conflict")
     return same[0]
 
 
 def _checked(answer: object, request: EnergyRequest, name: str, origin: str) -> EnergyAnswer:
     if not isinstance(answer, EnergyAnswer) or not isinstance(answer.values, Mapping):
         kind = type(answer).__name__
-        raise TextFault(f"energy model {name} answers with {kind}", 0, "an EnergyAnswer of two mappings")
+        raise _fault(f"energy model {name} answers with {kind}", "an EnergyAnswer of two mappings")
     values: dict[str, float] = {}
     provenance: dict[str, str] = {}
     given: Mapping[str, object] = answer.values
     for quantity, value in given.items():
         if quantity not in request.quantities:
-            near = suggestion(str(quantity), request.quantities, "quantities")
-            raise TextFault(f"energy model {name} gives an unknown quantity {quantity}", 0, near)
+            message = f"energy model {name} gives an unknown quantity {quantity}"
+            raise _unknown(message, str(quantity), request.quantities, "quantities")
         unit = UNITS.get(quantity, "joules")
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TextFault(f"energy model {name} gives {value!r} for {quantity}", 0, f"a number of {unit}")
+            raise _fault(f"energy model {name} gives {value!r} for {quantity}", f"a number of {unit}")
         number = float(value)
         if not number >= 0 or math.isinf(number):
-            raise TextFault(
-                f"energy model {name} gives {number} for {quantity}", 0, f"finite {unit}, at least 0"
-            )
+            raise _fault(f"energy model {name} gives {number} for {quantity}", f"finite {unit}, at least 0")
         values[quantity] = number
         said = answer.provenance.get(quantity) or (request.source if origin else "") or ""
         provenance[quantity] = f"{origin}: {said}" if origin and said else origin or said
@@ -171,20 +180,16 @@ def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
     try:
         import hwcomponents
     except ModuleNotFoundError as error:
-        raise TextFault(
-            "hwcomponents is not installed",
-            0,
-            "pip install 'polymodel[hwcomponents]' under Python 3.12 or newer",
-        ) from error
+        remedy = "pip install 'polymodel[hwcomponents]' under Python 3.12 or newer"
+        raise _fault("hwcomponents is not installed", remedy, "missing-package") from error
     name, attributes = request.component, dict(request.options)
     try:
         found = hwcomponents.get_model(name, attributes)
     except RuntimeError as error:
         reasons = _REASON.findall(str(error))
         why = f": {reasons[-1].rstrip('. ')}" if reasons else ""
-        raise TextFault(
-            f"hwcomponents has no {name} with these attributes{why}", 0, "`hwc --list` shows what it has"
-        ) from error
+        what = f"hwcomponents has no {name} with these attributes{why}"
+        raise _fault(what, "`hwc --list` shows what it has") from error
     values = {"area": float(found.area), "leak_power": float(found.leak_power)}
     for action in request.quantities:
         if action in found.get_action_names():
@@ -238,10 +243,10 @@ class _Table:
     header: tuple[str, ...] = ()
     found: list[Diagnostic] = field(default_factory=list)
 
-    def fault(self, row: _Row, column: str, message: str, remedy: str) -> None:
+    def fault(self, row: _Row, column: str, message: str, remedy: str, *, code: str) -> None:
         index = self.header.index(column) if column in self.header else len(row.cells)
         place = Place(self.file, row.number, row.column(index), row.text)
-        self.found.append(Diagnostic(message, remedy, place=place))
+        self.found.append(Diagnostic(message, remedy, place=place, code=code))
 
     def rows(self) -> Iterator[_Row]:
         """The rows that are neither empty nor comments, with the line that each begins on."""
@@ -262,13 +267,13 @@ class _Table:
         except csv.Error as error:
             number = pulled[0] if pulled else 1
             row = _Row(number, self.lines[number - 1], ())
-            self.fault(row, "", f"no CSV table: {error}", "see the CSV format")
+            self.fault(row, "", f"no CSV table: {error}", "see the CSV format", code="syntax-error")
 
 
 def table(request: EnergyRequest) -> EnergyAnswer:
     """What the rows of the request's component say. Raises TableFaults with all faulty rows, or TextFault."""
     if not request.file:
-        raise TextFault("the energy model `table` needs a file", 0, "add file: energies.csv")
+        raise _fault("the energy model `table` needs a file", "add file: energies.csv", "missing-key")
     path = confined(request.file, request.folder)
     read = _Table(str(Path(request.folder) / request.file), _table_text(path, request.file).split("\n"))
     rows = read.rows()
@@ -276,9 +281,9 @@ def table(request: EnergyRequest) -> EnergyAnswer:
     read.header = first.cells
     missing = [c for c in COLUMNS if c not in read.header]
     if missing:
-        s = "s" * (len(missing) > 1)
         remedy = f"the first row names the columns: {', '.join(COLUMNS)}, source"
-        read.fault(first, read.header[0] if read.header else "", f"no column{s} {', '.join(missing)}", remedy)
+        what = f"no column{'s' * (len(missing) > 1)} {', '.join(missing)}"
+        read.fault(first, read.header[0] if read.header else "", what, remedy, code="missing-key")
         raise TableFaults(tuple(read.found))
     values: dict[str, float] = {}
     provenance: dict[str, str] = {}
@@ -288,7 +293,8 @@ def table(request: EnergyRequest) -> EnergyAnswer:
         cells = dict(zip(read.header, row.cells, strict=False))
         short = [c for c in COLUMNS if c not in cells]
         if short:
-            read.fault(row, short[0], "the row is too short", f"columns: {', '.join(read.header)}")
+            fault = "the row is too short"
+            read.fault(row, short[0], fault, f"columns: {', '.join(read.header)}", code="missing-key")
             continue
         components.append(cells["component"])
         if cells["component"] != request.component:
@@ -303,21 +309,21 @@ def table(request: EnergyRequest) -> EnergyAnswer:
     if read.found:
         raise TableFaults(_first_faults(read))
     if not mine:
-        near = suggestion(request.component, components, "components in it")
-        raise TextFault(f"{request.file} has no component {request.component}", 0, near)
+        message = f"{request.file} has no component {request.component}"
+        raise _unknown(message, request.component, components, "components in it")
     return EnergyAnswer(values, provenance)
 
 
 def _table_text(path: Path, shown: str) -> str:
     try:
         if path.stat().st_size > MAX_TABLE:
-            raise TextFault(f"{shown} is too large", 0, f"keep it under {MAX_TABLE} bytes")
+            raise _fault(f"{shown} is too large", f"keep it under {MAX_TABLE} bytes", "too-large")
         reading(path)
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise TextFault(f"{shown} cannot be read: {error.strerror}", 0, "put it beside the spec") from error
+        raise _unreadable(f"{shown} cannot be read: {error.strerror}", "put it beside the spec") from error
     except UnicodeDecodeError as error:
-        raise TextFault(f"{shown} is not UTF-8 text", 0, "save it as UTF-8") from error
+        raise _unreadable(f"{shown} is not UTF-8 text", "save it as UTF-8") from error
 
 
 def _row_value(
@@ -328,18 +334,21 @@ def _row_value(
     quantity, text = cells["quantity"], cells["value"]
     if quantity not in request.quantities:
         near = suggestion(quantity, request.quantities, "quantities")
-        read.fault(row, "quantity", f"unknown quantity {quantity} of {request.component}", near)
+        message = f"unknown quantity {quantity} of {request.component}"
+        read.fault(row, "quantity", message, near, code="unknown-name")
         return None
     if quantity in earlier:
-        read.fault(row, "quantity", f"{quantity} of {request.component} is given twice", "keep one row")
+        message = f"{quantity} of {request.component} is given twice"
+        read.fault(row, "quantity", message, "keep one row", code="duplicate-name")
     unit = UNITS.get(quantity, "joules")
     try:
         value = float(evaluate_number(text))
     except TextFault as fault:
-        read.fault(row, "value", f"{text!r}: {fault.message}", f"write a number of {unit}")
+        read.fault(row, "value", f"{text!r}: {fault.message}", f"write a number of {unit}", code=fault.code)
         return None
     if not value >= 0 or math.isinf(value):
-        read.fault(row, "value", f"{quantity} of {request.component} is {text}", f"finite {unit}, at least 0")
+        message = f"{quantity} of {request.component} is {text}"
+        read.fault(row, "value", message, f"finite {unit}, at least 0", code="out-of-range")
     return value if len(read.found) == before else None
 
 
@@ -347,9 +356,8 @@ def _first_faults(read: _Table) -> tuple[Diagnostic, ...]:
     rest = read.found[MAX_TOLD:]
     if not rest:
         return tuple(read.found)
-    more = Diagnostic(
-        f"and {len(rest)} more faults from here on", "mend those above first", place=rest[0].place
-    )
+    message = f"and {len(rest)} more faults from here on"
+    more = Diagnostic(message, "mend those above first", place=rest[0].place, code="more-faults")
     return (*read.found[:MAX_TOLD], more)
 
 
@@ -406,7 +414,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     known = (*_MEMORIES, *_OPERATIONS, *_MACS)
     name, options = request.component, dict(request.options)
     if name not in known:
-        raise TextFault(f"there are no published points of {name}", 0, suggestion(name, known, "components"))
+        raise _unknown(f"there are no published points of {name}", name, known, "components")
     used: tuple[str, ...] = {"sram": ("size",), "dram": ()}.get(
         name, ("bits", "accumulate") if name in _MACS else ("bits",)
     )
@@ -414,7 +422,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     for option in options:
         if option not in used:
             near = suggestion(option, used, "options") if used else "leave it out"
-            raise TextFault(f"{name} has no option {option}", 0, near)
+            raise _fault(f"{name} has no option {option}", near, "unknown-key")
     factor, technology = _scaled(options)
     if name in _MEMORIES:
         return _of_memory(request, name, factor, technology)
@@ -436,17 +444,19 @@ def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
     if "node" not in options and "voltage" not in options:
         return 1.0, ""
     if "node" in options and "voltage" not in options:
-        raise TextFault("the node has no voltage", 0, "write voltage: 0.8, the supply in volts")
+        raise _fault("the node has no voltage", "write voltage: 0.8, the supply in volts", "missing-value")
     node = round(_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
     volts = _number(options, "voltage", _AT[1])
     if node not in _NODES:
         known = ", ".join(f"{n}e-9" for n in _NODES)
-        raise TextFault(f"there are no published factors of {node:g} nm", 0, f"nodes in metres: {known}")
+        fault = f"there are no published factors of {node:g} nm"
+        raise _fault(fault, f"nodes in metres: {known}", "unknown-name")
     square, linear, _ = _NODES[int(node)]
     least = -linear / (2 * square)
     if volts <= least:
         what = f"the factors of {node:g} nm do not hold at {volts:g} V"
-        raise TextFault(what, 0, f"write more than {least:.2f} V, where energy rises with the voltage")
+        remedy = f"write more than {least:.2f} V, where energy rises with the voltage"
+        raise _fault(what, remedy, "out-of-range")
 
     def relative(n: int, v: float) -> float:
         a, b, c = _NODES[n]
@@ -462,7 +472,7 @@ def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str
     else:
         size = _number(request.options, "size", request.size)
         if math.isinf(size):
-            raise TextFault("the size of the SRAM is not given", 0, "write size: of the memory")
+            raise _fault("the size of the SRAM is not given", "write size: of the memory", "missing-value")
         energy, added = _interpolated(_SRAM, size)
         each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
     bits = request.bits_per_action
@@ -477,7 +487,7 @@ def _number(options: Mapping[str, object], name: str, default: float, least: flo
     right = isinstance(given, (int, float)) and not isinstance(given, bool)
     if not right or not (given > 0 if least is None else given >= least):  # type: ignore[operator]  # a number
         remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
-        raise TextFault(f"{name} is {given!r}", 0, remedy)
+        raise _fault(f"{name} is {given!r}", remedy, "not-a-number")
     return float(given)  # type: ignore[arg-type]  # a number
 
 
@@ -507,7 +517,7 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
     """
     parts, actions = (_mapping(request.options.get(k), k) for k in ("parts", "actions"))
     if unknown := sorted({*request.options} - {"parts", "actions"}):
-        raise TextFault(f"compound has no option {unknown[0]}", 0, "options: parts, actions")
+        raise _fault(f"compound has no option {unknown[0]}", "options: parts, actions", "unknown-key")
     taken: dict[str, dict[str, dict[str, float]]] = {
         action: {
             part: {own: _number(of_part, own, 1) for own in of_part}
@@ -518,11 +528,11 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
     }
     for action in actions:
         if action not in request.quantities:
-            near = suggestion(action, request.quantities, "actions")
-            raise TextFault(f"{request.component} has no action {action}", 0, near)
+            message = f"{request.component} has no action {action}"
+            raise _unknown(message, action, request.quantities, "actions")
     used = dict.fromkeys(part for uses in taken.values() for part in uses)
     if lost := [part for part in used if part not in parts]:
-        raise TextFault(f"there is no part {lost[0]}", 0, suggestion(lost[0], list(parts), "parts"))
+        raise _unknown(f"there is no part {lost[0]}", lost[0], list(parts), "parts")
     answers = {name: _of_part(request, name, _mapping(part, name), taken) for name, part in parts.items()}
     values: dict[str, float] = {}
     provenance: dict[str, str] = {}
@@ -545,7 +555,7 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
 
 def _mapping(given: object, name: str) -> Mapping[str, object]:
     if not isinstance(given, Mapping) or not given or not all(isinstance(k, str) for k in given):
-        raise TextFault(f"{name} of a compound component is not a table", 0, "write {name: {...}}")
+        raise _fault(f"{name} of a compound component is not a table", "write {name: {...}}", "wrong-type")
     return given
 
 
@@ -558,10 +568,10 @@ def _of_part(
     """What the energy model of one part says of its actions that are used."""
     if unknown := [k for k in part if k not in _PART]:
         near = suggestion(unknown[0], _PART, "keys")
-        raise TextFault(f"part {name} has an unknown key {unknown[0]}", 0, near)
+        raise _fault(f"part {name} has an unknown key {unknown[0]}", near, "unknown-key")
     model = part.get("name")
     if not isinstance(model, str):
-        raise TextFault(f"part {name} has no energy model", 0, "write name: published")
+        raise _fault(f"part {name} has no energy model", "write name: published", "missing-key")
     wanted = tuple(dict.fromkeys(own for uses in taken.values() for own in uses.get(name, {})))
     values = part.get("values", {})
     texts = {k: v for k in ("component", "file", "source") if isinstance(v := part.get(k), str)}
@@ -577,7 +587,7 @@ def _of_part(
     )  # fmt: skip
     for own in wanted:
         if own not in answer.values:
-            raise TextFault(f"part {name} has no energy for {own}", 0, "add it to its model")
+            raise _fault(f"part {name} has no energy for {own}", "add it to its model", "missing-energy")
     return answer
 
 

@@ -76,7 +76,8 @@ Tree = NumberNode | Name | Unary | Binary | Call
 def tokens(text: str) -> tuple[Token, ...]:
     """The tokens of `text`, ending with one of kind `end`."""
     if len(text) > MAX_LENGTH:
-        raise TextFault(f"the expression has {len(text)} characters", 0, f"keep it under {MAX_LENGTH}")
+        message = f"the expression has {len(text)} characters"
+        raise TextFault(message, 0, f"keep it under {MAX_LENGTH}", code="too-large")
     result: list[Token] = []
     at = 0
     while at < len(text):
@@ -98,12 +99,15 @@ def number_of(token: Token) -> int | float:
     """The value of a number token; at most 40 digits."""
     text = token.text.replace("_", "")
     if len(text) > 40:
-        raise TextFault("the number is too long", token.offset, "write it with an exponent, e.g. 1e20")
+        message = "the number is too long"
+        remedy = "write it with an exponent, e.g. 1e20"
+        raise TextFault(message, token.offset, remedy, code="number-too-large")
     if text.isdigit():
         return int(text)
     value = float(text)
     if value == float("inf"):
-        raise TextFault(f"{token.text} is too large", token.offset, "write inf if you mean no limit")
+        what = f"{token.text} is too large"
+        raise TextFault(what, token.offset, "write inf if you mean no limit", code="number-too-large")
     return value
 
 
@@ -184,7 +188,8 @@ class TokenCursor:
     def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise TextFault("the expression is nested too deeply", self.now.offset, "split it up")
+            message = "the expression is nested too deeply"
+            raise TextFault(message, self.now.offset, "split it up", code="too-large")
 
     def shallower(self) -> None:
         self.depth -= 1
@@ -196,7 +201,7 @@ class TokenCursor:
             self.operators += 1
             if self.operators > MAX_OPERATORS:
                 message = f"the expression has more than {MAX_OPERATORS} operators"
-                raise TextFault(message, token.offset, "split it up")
+                raise TextFault(message, token.offset, "split it up", code="too-large")
         return token
 
 
@@ -424,6 +429,7 @@ def _operand(cursor: TokenCursor) -> SetTree:
                     f"unknown attribute {word.text!r}",
                     word.offset,
                     suggestion(word.text, ("tensors", "rank_variables"), "attributes"),
+                    code="unknown-name",
                 )
             tree = Attribute(tree, word.text, dot.offset)
     cursor.shallower()
@@ -472,7 +478,8 @@ def evaluate_set(tree: SetTree, scope: SetScope) -> NamedSet:
     left, right = _both(tree.left, tree.right, scope)
     kinds = {left.kind, right.kind} - {"either"}
     if len(kinds) > 1:
-        raise TextFault("tensors and rank variables are mixed", tree.offset, "append .rank_variables")
+        message = "tensors and rank variables are mixed"
+        raise TextFault(message, tree.offset, "append .rank_variables", code="wrong-type")
     joined = left.kind if right.kind == "either" else right.kind
     if tree.op == "|":
         return NamedSet(joined, left.members | right.members)
@@ -500,7 +507,8 @@ def tensor_set(tree: SetTree, scope: SetScope) -> frozenset[str]:
     """Like `evaluate_set`, but rank variables are a fault."""
     result = evaluate_set(tree, scope)
     if result.kind == "rank_variables":
-        raise TextFault("the expression gives rank variables, not tensors", 0, "remove .rank_variables")
+        message = "the expression gives rank variables, not tensors"
+        raise TextFault(message, 0, "remove .rank_variables", code="wrong-type")
     return result.members
 
 
@@ -521,7 +529,7 @@ def _lookup(tree: SetName, scope: SetScope) -> NamedSet:
     if name in scope.rank_variables or name in scope.known_variables:
         return NamedSet("rank_variables", frozenset({name}) & frozenset(scope.rank_variables))
     if name in scope.component_names:
-        raise TextFault(f"{name} is a component", tree.offset, f"write {name}.tensors")
+        raise TextFault(f"{name} is a component", tree.offset, f"write {name}.tensors", code="wrong-type")
     words = [*sorted(scope.known), *scope.named, "Nothing", *scope.rename_names]
     remedy = suggestion(name, words, "names")
     if name in _PARTS:
@@ -542,6 +550,7 @@ def _attribute(tree: Attribute, scope: SetScope) -> NamedSet:
                 f"unknown component {tree.base.name}",
                 tree.base.offset,
                 suggestion(tree.base.name, known, "components") if known else "components are not known here",
+                code="unknown-name",
             )
         raise TextFault(".tensors follows a component's name", tree.offset, "write e.g. ~DRAM.tensors")
     tensors = evaluate_set(tree.base, scope)

@@ -147,7 +147,7 @@ def not_a(what: str, call: str, given: object, remedy: str) -> SpecError:
     """The error of a call that was given something else in the place of a spec or a report."""
     plain = given is None or isinstance(given, (str, int, float))
     shown = repr(given) if plain else f"a {type(given).__name__}"
-    return SpecError([Diagnostic(f"{call}: {shown} is not {with_article(what)}", remedy)])
+    return SpecError([Diagnostic(f"{call}: {shown} is not {with_article(what)}", remedy, code="wrong-type")])
 
 
 def not_a_spec(call: str, given: object) -> SpecError:
@@ -158,16 +158,17 @@ def not_a_spec(call: str, given: object) -> SpecError:
 
 def too_many(place: Place) -> Diagnostic:
     """Stands for all faults beyond the bound."""
-    return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not told", "", "", place, _MORE)
+    return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not told", "", "", place, code=_MORE)
 
 
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """File by file as they were met, each from top to bottom."""
     result = tuple(diagnostics)
+    full = len(result) > MAX_FAULTS
     files = list(dict.fromkeys(d.place.file for d in result))
 
     def order(d: Diagnostic) -> tuple[bool, int, int, int]:
-        return d.code == _MORE, files.index(d.place.file), d.place.line, d.place.column
+        return full and d.code == _MORE, files.index(d.place.file), d.place.line, d.place.column
 
     return tuple(sorted(result, key=order))
 
@@ -197,7 +198,7 @@ class Faults:
         if self.full:
             return
         place = self.locator.place(path, key=key, offset=offset)
-        self.note(Diagnostic(message, remedy, path_text(path), place, code))
+        self.note(Diagnostic(message, remedy, path_text(path), place, code=code))
 
     def text(self, path: Path, fault: TextFault, *, key: bool = False) -> None:
         """Note a fault that an expression parser found inside the value (or key) at `path`."""
@@ -333,7 +334,8 @@ def node_of(value: object, source: Source, depth: int) -> YamlNode:
 def _node_of(value: object, source: Source, depth: int, made: Iterator[int]) -> YamlNode:
     if next(made) > MAX_VALUES:
         message = f"the data has more than {MAX_VALUES} values"
-        raise SpecError([Diagnostic(message, "look whether a table holds itself", "", Place(source.file))])
+        remedy = "look whether a table holds itself"
+        raise SpecError([Diagnostic(message, remedy, "", Place(source.file), code="too-large")])
     if isinstance(value, Mapping) and depth < 60:
         entries = (
             YamlEntry(str(k), 0, 0, source, _node_of(v, source, depth + 1, made)) for k, v in value.items()
@@ -440,11 +442,14 @@ def by_name(argument: str, given: object, example: str) -> dict[str, object]:
     """A table from names to values, its numbers plain. SpecError where `argument` is something else."""
     if not isinstance(given, Mapping):
         what = f"{shown(given)} is not a table of values by name"
-        raise SpecError([Diagnostic(what, f"write e.g. {example}", argument)])
+        raise SpecError([Diagnostic(what, f"write e.g. {example}", argument, code="wrong-type")])
     wrong = [name for name in given if not isinstance(name, str)]
     if wrong:
         raise SpecError(
-            [Diagnostic(f"{name!r} is not a name", f"write e.g. {example}", argument) for name in wrong]
+            [
+                Diagnostic(f"{name!r} is not a name", f"write e.g. {example}", argument, code="invalid-name")
+                for name in wrong
+            ]
         )
     return {name: plainly(value) for name, value in given.items()}
 
@@ -454,15 +459,15 @@ def listed(argument: str, given: object, example: str) -> tuple[object, ...]:
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        raise SpecError([Diagnostic(f"{shown(given)} is not a list", f"write e.g. {example}", argument)])
+        message = f"{shown(given)} is not a list"
+        raise SpecError([Diagnostic(message, f"write e.g. {example}", argument, code="wrong-type")])
     return tuple(given)
 
 
 def unknown(argument: str, given: object, known: Iterable[str], what: str) -> Diagnostic:
     """The fault of a word that is none of the known ones; `what` is their plural."""
-    return Diagnostic(
-        f"there is no {what.removesuffix('s')} {given!r}", suggestion(str(given), known, what), argument
-    )
+    message = f"there is no {what.removesuffix('s')} {given!r}"
+    return Diagnostic(message, suggestion(str(given), known, what), argument, code="unknown-choice")
 
 
 def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[type, ...]]) -> None:
@@ -477,7 +482,7 @@ def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[
             of = known if isinstance(known, tuple) else (known,)
             wanted = " or ".join(getattr(c, "CALLED", c.__name__) for c in of if c is not type(None))
             what = f"{type(made).__name__}: {shown(value)} is not {with_article(wanted)}"
-            faults.append(Diagnostic(what, remedy, name))
+            faults.append(Diagnostic(what, remedy, name, code="wrong-type"))
     if faults:
         raise SpecError(faults)
 

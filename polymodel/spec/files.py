@@ -96,7 +96,8 @@ def spare(file: File) -> None:
 
 def _both(output: str, source: str) -> SpecError:
     what = "it is an input" if output == source else f"it is the input {source}"
-    return SpecError([Diagnostic(f"cannot write {output}: {what}", "choose another place to write to")])
+    message = f"cannot write {output}: {what}"
+    return SpecError([Diagnostic(message, "choose another place to write to", code="unwritable-file")])
 
 
 def _mark(file: File) -> Mark | None:
@@ -118,20 +119,25 @@ def text_of(path: Path, name: str, faults: Faults) -> str | None:
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            faults.note(Diagnostic("not a regular file", "name a YAML file", "", Place(name)))
+            message = "not a regular file"
+            faults.note(Diagnostic(message, "name a YAML file", "", Place(name), code="unreadable-file"))
             return None
         if info.st_size > MAX_FILE:
-            faults.note(
-                Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name))
-            )
+            what = f"the file has {info.st_size} bytes"
+            faults.note(Diagnostic(what, f"keep it under {MAX_FILE}", "", Place(name), code="too-large"))
             return None
         reading(path)
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
-        faults.note(Diagnostic(f"cannot be read: {error.strerror}", "check the path", "", Place(name)))
+        fault = f"cannot be read: {error.strerror}"
+        faults.note(Diagnostic(fault, "check the path", "", Place(name), code="unreadable-file"))
     except UnicodeDecodeError as error:
         remedy = "save the file as UTF-8"
-        faults.note(Diagnostic(f"byte {error.start} is not UTF-8 text", remedy, "", Place(name)))
+        faults.note(
+            Diagnostic(
+                f"byte {error.start} is not UTF-8 text", remedy, "", Place(name), code="unreadable-file"
+            )
+        )
     return None
 
 

@@ -193,6 +193,8 @@ class _Folder:
             below = root.entry(part)
             if below is None:
                 what = f"the included file has no {key[:200]}"
-                raise TemplateStopped(what, "", (Diagnostic(what, "check the key", "", root.place()),))
+                raise TemplateStopped(
+                    what, "", (Diagnostic(what, "check the key", "", root.place(), code="unknown-key"),)
+                )
             root = below.value
         return root

@@ -47,16 +47,26 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
     if _DATE.fullmatch(text.strip()):
         year, month, day = text.strip().split("-")
         remedy = f"write one number; for a difference {int(year)} - {int(month)} - {int(day)}"
-        raise TextFault(f"{text.strip()} is a date, not a number", 0, remedy)
+        raise TextFault(f"{text.strip()} is a date, not a number", 0, remedy, code="not-a-number")
     return value_of(parse_arithmetic(text), symbols or {})
+
+
+def _too_large(what: object, offset: int, remedy: str = "numbers must stay below 1e60") -> TextFault:
+    return TextFault(f"{what} is too large", offset, remedy, code="number-too-large")
+
+
+def _undefined(message: str, offset: int, remedy: str) -> TextFault:
+    return TextFault(message, offset, remedy, code="undefined-result")
 
 
 def _bounded(value: Value, offset: int) -> Value:
     """A number as it was written; finite ones are at most LARGEST."""
     if value != value:
-        raise TextFault("nan is not a number", offset, "write a number, or inf where there is no limit")
+        message = "nan is not a number"
+        remedy = "write a number, or inf where there is no limit"
+        raise TextFault(message, offset, remedy, code="not-a-number")
     if abs(value) > LARGEST and abs(value) != math.inf:
-        raise TextFault("the number is too large", offset, "numbers must stay below 1e60; inf means no limit")
+        raise _too_large("the number", offset, "numbers must stay below 1e60; inf means no limit")
     return value
 
 
@@ -109,24 +119,28 @@ def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:
 def _called(tree: Call, values: list[Value]) -> Value:
     if tree.name not in _FUNCTIONS:
         raise TextFault(
-            f"unknown function {tree.name}", tree.offset, suggestion(tree.name, _FUNCTIONS, "functions")
+            f"unknown function {tree.name}",
+            tree.offset,
+            suggestion(tree.name, _FUNCTIONS, "functions"),
+            code="unknown-name",
         )
     if tree.name in ("min", "max"):
         return min(values) if tree.name == "min" else max(values)
     if len(values) != 1:
-        raise TextFault(f"{tree.name} takes one number", tree.offset, f"write {tree.name}(x)")
+        message = f"{tree.name} takes one number"
+        raise TextFault(message, tree.offset, f"write {tree.name}(x)", code="wrong-count")
     return _rounded(tree, values[0])
 
 
 def _rounded(tree: Call, value: Value) -> Value:
     if math.isinf(value) or math.isnan(value):
-        raise TextFault(f"{tree.name} of {value} is not a number", tree.offset, "use a finite argument")
+        raise _undefined(f"{tree.name} of {value} is not a number", tree.offset, "use a finite argument")
     if tree.name == "ceil":
         return math.ceil(value)
     if tree.name == "floor":
         return math.floor(value)
     if (value <= 0 and tree.name == "log2") or value < 0:
-        raise TextFault(f"{tree.name} of {value} is not defined", tree.offset, "use a positive argument")
+        raise _undefined(f"{tree.name} of {value} is not defined", tree.offset, "use a positive argument")
     return _tidy(math.log2(value) if tree.name == "log2" else math.sqrt(value))
 
 
@@ -138,14 +152,14 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
     try:
         value = _apply(tree, left, right)
     except ZeroDivisionError as error:
-        raise TextFault("division by zero", tree.offset, "change the divisor") from error
+        raise _undefined("division by zero", tree.offset, "change the divisor") from error
     except (OverflowError, ValueError) as error:
-        raise TextFault("the result is out of range", tree.offset, "use smaller numbers") from error
+        raise _undefined("the result is out of range", tree.offset, "use smaller numbers") from error
     if isinstance(value, complex) or value != value:
-        raise TextFault("the result is not a real number", tree.offset, "change the operands")
+        raise _undefined("the result is not a real number", tree.offset, "change the operands")
     given = math.inf in (abs(left), abs(right))
     if abs(value) > LARGEST and not given:
-        raise TextFault("the result is too large", tree.offset, "numbers must stay below 1e60")
+        raise _too_large("the result", tree.offset)
     return value
 
 
@@ -169,10 +183,10 @@ def _apply(tree: Binary, left: Value, right: Value) -> Value:
 def _power(tree: Binary, base: Value, exponent: Value) -> Value:
     size = abs(exponent) * math.log10(max(abs(base), 2)) if not math.isinf(base) else 0
     if size > 60:
-        raise TextFault("the power is too large", tree.offset, "numbers must stay below 1e60")
+        raise _too_large("the power", tree.offset)
     value: Value | complex = base**exponent
     if isinstance(value, complex):
-        raise TextFault("the power is not a real number", tree.offset, "use a non-negative base")
+        raise _undefined("the power is not a real number", tree.offset, "use a non-negative base")
     return value
 
 
@@ -204,13 +218,7 @@ class Numbers:
     def at_least_zero(self, text: Value | str, path: Path, what: str) -> float:
         """A finite number of at least 0."""
         value = self._value(text, path)
-        if value is None:
-            return 0.0
-        if value < 0:
-            self.faults.add(path, f"negative {what} {value}", "write a number of at least 0")
-            return 0.0
-        if math.isinf(value):
-            self.faults.add(path, f"infinite {what}", "write a finite number")
+        if value is None or self._outside(value, path, what, "write a number of at least 0", finite=True):
             return 0.0
         return float(value)
 
@@ -221,15 +229,17 @@ class Numbers:
             return 1.0
         if value == 0:
             remedy = "write a finite number above 0" if finite else "write a number above 0, or inf"
-            self.faults.add(path, f"zero {what}", remedy)
+            self.faults.add(path, f"zero {what}", remedy, code="out-of-range")
             return 1.0
+        return 1.0 if self._outside(value, path, what, "write a number above 0", finite) else float(value)
+
+    def _outside(self, value: Value, path: Path, what: str, remedy: str, finite: bool) -> bool:
+        """Notes a negative number, and an infinite one where it must be finite."""
         if value < 0:
-            self.faults.add(path, f"negative {what} {value}", "write a number above 0")
-            return 1.0
-        if finite and math.isinf(value):
-            self.faults.add(path, f"infinite {what}", "write a finite number")
-            return 1.0
-        return float(value)
+            self.faults.add(path, f"negative {what} {value}", remedy, code="out-of-range")
+        elif finite and math.isinf(value):
+            self.faults.add(path, f"infinite {what}", "write a finite number", code="out-of-range")
+        return value < 0 or (finite and math.isinf(value))
 
     def whole(self, text: Value | str, path: Path, what: str) -> int:
         """A whole number of at least 1."""
@@ -237,7 +247,8 @@ class Numbers:
         if value is None:
             return 1
         if math.isinf(value) or value < 1 or value != int(value):
-            self.faults.add(path, f"{what} {value} is not a whole number of at least 1", "write 1, 2, 3, ...")
+            message = f"{what} {value} is not a whole number of at least 1"
+            self.faults.add(path, message, "write 1, 2, 3, ...", code="not-positive-integer")
             return 1
         return int(value)
 
@@ -341,15 +352,18 @@ def _foreign(unit: str, at: int, dimension: Dimension) -> TextFault:
     other = next((d for d in _KNOWN if unit in d.units), None)
     remedy = f"write e.g. {dimension.examples}, or a number of {dimension.base}"
     if other is not None:
-        return TextFault(f"{unit} is a unit of {other.name} ({other.base}), not {dimension.base}", at, remedy)
+        what = f"{unit} is a unit of {other.name} ({other.base}), not {dimension.base}"
+        return TextFault(what, at, remedy, code="wrong-unit")
     if unit.removesuffix("/s") in ("KB", "Kb"):
         right = "kB (1000 bytes) or KiB (1024 bytes)" if "B" in unit else "kb (1000 bits) or Kib (1024 bits)"
-        return TextFault(f"{unit} may mean two sizes", at, f"write {right}")
+        return TextFault(f"{unit} may mean two sizes", at, f"write {right}", code="wrong-unit")
     if dimension is ENERGY and unit.partition("/")[0] in ENERGY.units:
-        return TextFault(f"{unit} is not a unit here", at, _energy_alone(*unit.split("/", 1)))
+        fault = f"{unit} is not a unit here"
+        return TextFault(fault, at, _energy_alone(*unit.split("/", 1)), code="wrong-unit")
     alike = (u for u in dimension.units if u.lower() == unit.lower())
     near = next(alike, None) or close_to(unit, dimension.units)
-    return TextFault(f"unknown unit {unit}", at, f"did you mean {near}? {remedy}" if near else remedy)
+    message = f"unknown unit {unit}"
+    return TextFault(message, at, f"did you mean {near}? {remedy}" if near else remedy, code="wrong-unit")
 
 
 def _energy_alone(unit: str, per: str) -> str:
@@ -392,17 +406,17 @@ def affine_of(tree: Tree, symbols: Symbols) -> Affine:
     if isinstance(tree, Unary):
         return affine_of(tree.operand, symbols).scaled(-1 if tree.op == "-" else 1)
     if isinstance(tree, Call):
-        raise TextFault(
-            f"{tree.name}(...) is not affine", tree.offset, "use sums of multiples of rank variables"
-        )
+        message = f"{tree.name}(...) is not affine"
+        raise TextFault(message, tree.offset, "use sums of multiples of rank variables", code="not-affine")
     return _binary(tree, affine_of(tree.left, symbols), affine_of(tree.right, symbols))
 
 
 def _whole(value: Value, offset: int) -> int:
     if isinstance(value, float) and not value.is_integer():
-        raise TextFault(f"{value} is not a whole number", offset, "coefficients are integers")
+        message = f"{value} is not a whole number"
+        raise TextFault(message, offset, "coefficients are integers", code="not-an-integer")
     if abs(value) > 2**62:
-        raise TextFault(f"{value} is too large", offset, "coefficients must stay below 2**62")
+        raise _too_large(value, offset, "coefficients must stay below 2**62")
     return int(value)
 
 
@@ -419,9 +433,9 @@ def _binary(tree: Binary, left: Affine, right: Affine) -> Affine:
         value = evaluate_number(f"({left.constant}) {tree.op} ({right.constant})")
         return Affine((), _whole(value, tree.offset))
     what = "a product of rank variables" if tree.op == "*" else f"{tree.op!r} of a rank variable"
-    raise TextFault(
-        f"{what} is not affine", tree.offset, "use sums of integer multiples of rank variables, e.g. 2*p + r"
-    )
+    message = f"{what} is not affine"
+    remedy = "use sums of integer multiples of rank variables, e.g. 2*p + r"
+    raise TextFault(message, tree.offset, remedy, code="not-affine")
 
 
 def parse_constraints(text: str, symbols: Symbols | None = None) -> tuple[Constraint, ...]:

@@ -134,7 +134,7 @@ def foreign(root: YamlNode) -> Diagnostic | None:
     if of_zigzag(root):
         name = root.source.file or "FILE"
         remedy = f"polymodel import zigzag {name} --out spec.yaml (see docs/migrate/zigzag.md)"
-        return Diagnostic("this looks like a ZigZag file", remedy, "", root.place())
+        return Diagnostic("this looks like a ZigZag file", remedy, "", root.place(), code="foreign-file")
     timeloop, accelforge, either = _marks(root)
     ours = _ours(root)
     if not timeloop and (accelforge or ours or not either):
@@ -154,7 +154,9 @@ def foreign(root: YamlNode) -> Diagnostic | None:
     elif not timeloop:
         what = f"this looks like a file of Timeloop's or AccelForge's: both have {_listed(either)}"
         remedy = f"Timeloop's: {convert}; AccelForge's: {_SECTIONS[first.key]} ({_MIGRATE})"
-    return Diagnostic(what, remedy, first.key, first.source.place(first.line, first.column))
+    return Diagnostic(
+        what, remedy, first.key, first.source.place(first.line, first.column), code="foreign-file"
+    )
 
 
 def _listed(entries: Sequence[YamlEntry]) -> str:
@@ -177,7 +179,7 @@ def none_of_timeloops(root: YamlNode) -> Diagnostic | None:
     first, name = ours[0], root.source.file or "FILE"
     what = f"Timeloop has no {_listed(ours)}; files of ours and of AccelForge's have"
     remedy = f"such a file is read as it is: polymodel validate {name} ({_MIGRATE})"
-    return Diagnostic(what, remedy, "", first.source.place(first.line, first.column))
+    return Diagnostic(what, remedy, "", first.source.place(first.line, first.column), code="foreign-file")
 
 
 def _marks(root: YamlNode) -> tuple[list[YamlEntry], list[YamlEntry], list[YamlEntry]]:
@@ -213,7 +215,7 @@ def section_of_accelforge(entry: YamlEntry, root: YamlNode) -> Diagnostic | None
         return None
     place = entry.source.place(entry.line, entry.column)
     message = f"`{entry.key}` is a section of AccelForge's, not of ours"
-    return Diagnostic(message, f"{_SECTIONS[entry.key]} ({_MIGRATE})", entry.key, place)
+    return Diagnostic(message, f"{_SECTIONS[entry.key]} ({_MIGRATE})", entry.key, place, code="foreign-file")
 
 
 def of_zigzag(root: YamlNode) -> bool:

@@ -21,6 +21,7 @@ from polymodel.spec.base import (
     fault,
     node_tag,
     one_of,
+    passed_on,
 )
 from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import TextFault
@@ -121,18 +122,17 @@ def _one_line(value: object) -> object:
     if not isinstance(value, str):
         return value
     if isinstance(value, _Reordered):
-        raise fault(value.message, value.remedy, value.offset)
+        raise fault(value.message, value.remedy, value.offset, code="shape-mismatch")
     try:
         parsed = parse_einsum(value)
     except TextFault as found:
-        raise fault(
-            found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset
-        ) from found
+        raise passed_on(found, "write e.g. Y[m, n] = A[m, k] * B[k, n]") from found
     accesses: list[dict[str, object]] = []
     read, accumulates = _updated(parsed)
     for tensor, ranks, output in (*read, parsed.accesses[0]):
         if len({r for r, _ in ranks}) < len(ranks):
-            raise fault(f"tensor {tensor} has a rank twice", "name each rank: T[A=m, B=m]")
+            message = f"tensor {tensor} has a rank twice"
+            raise fault(message, "name each rank: T[A=m, B=m]", code="duplicate-name")
         access: dict[str, object] = {"name": tensor, "projection": dict(ranks), "output": output}
         accesses.append(access | ({"accumulate": True} if output and accumulates else {}))
     found_operations = {"map": "add"} if parsed.joined == "+" else {}
@@ -151,10 +151,9 @@ def _updated(parsed: EinsumText) -> tuple[tuple[AccessText, ...], bool]:
     for name in (n for _, ranks, _ in read for _, text in ranks for n in _names(text)):
         if name not in indexing:
             tensor = output[0]
-            raise fault(
-                f"{tensor} is read in every iteration of {name}, over which it is summed up",
-                f"write {tensor}[...] += ..., which adds to it once",
-            )
+            message = f"{tensor} is read in every iteration of {name}, over which it is summed up"
+            remedy = f"write {tensor}[...] += ..., which adds to it once"
+            raise fault(message, remedy, code="illegal-dependence")
     return tuple(read), True
 
 
@@ -276,10 +275,8 @@ def _no_set(value: object) -> object:
     """A node of a mapping lists its tensors by name; sets stand in architectures."""
     if isinstance(value, str):
         example = f"[{value}]" if value.isidentifier() and value not in KEYWORDS else "[A, B]"
-        raise fault(
-            f"{value!r} is not a list: a node of a mapping lists its tensors by name, and takes no sets",
-            f"write {example}",
-        )
+        message = f"{value!r} is not a list: a node of a mapping lists its tensors by name, and takes no sets"
+        raise fault(message, f"write {example}", code="wrong-type")
     return value
 
 

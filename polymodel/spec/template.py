@@ -322,7 +322,7 @@ def render(
     """
     if _PRIVATE.search(text):
         what, remedy = "the template contains private-use characters", "remove U+E000 to U+E003"
-        return None, (Diagnostic(what, remedy, "", plain.place(1, 1)),)
+        return None, (Diagnostic(what, remedy, "", plain.place(1, 1), code="syntax-error"),)
     environment = _Environment(budget or Budget(), functions or {})
     try:
         tree = environment.parse(_marked(environment, text))
@@ -417,7 +417,7 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
     spot = re.search(r"\{[{%#]", text)
     if spot:
         column = spot.start() + 1
-    return Diagnostic(f"template: {message}", remedy, "", source.place(line, column), "template")
+    return Diagnostic(f"template: {message}", remedy, "", source.place(line, column), code="syntax-error")
 
 
 def _line_of(error: BaseException) -> int:

@@ -91,7 +91,11 @@ def parse_yaml(
         return None, (_syntax_fault(error, source, text),)
     if root is None:
         fault = Diagnostic(
-            "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
+            "the document is empty",
+            "add arch:, workload: or mapping:",
+            "",
+            source.place(1, 1),
+            code="syntax-error",
         )
         return None, (fault,)
     reader = _Reader(source, tags, parts if parts is not None else IncludedValues(), replaced)
@@ -120,7 +124,7 @@ def _beyond(text: str, source: Source) -> Diagnostic | None:
             remedy = "flatten it" if depth > MAX_DEPTH else "split it up, or say it with fewer"
             mark = event.start_mark
             place = source.place(mark.line + 1, mark.column + 1) if mark else source.place(1, 1)
-            return Diagnostic(f"the document {what}", remedy, "", place)
+            return Diagnostic(f"the document {what}", remedy, "", place, code="too-large")
     return None
 
 
@@ -142,7 +146,7 @@ def _syntax_fault(error: yaml.YAMLError, source: Source, text: str) -> Diagnosti
         _syntax_remedy(problem + context, shown, source.lines[line - 2] if line > 1 else ""),
         "",
         source.place(line, column),
-        "yaml-syntax",
+        code="syntax-error",
     )
 
 
@@ -178,13 +182,13 @@ class _Reader:
         self.faults: list[Diagnostic] = []
         self.parts = parts
 
-    def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str) -> None:
+    def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str, *, code: str) -> None:
         place = self.source.place(mark.line + 1, mark.column + 1)
         if len(self.faults) >= MAX_FAULTS:
             self.faults.append(too_many(place))
             raise _Abort
         shown = path if len(path) <= 200 else path[:200] + "..."
-        self.faults.append(Diagnostic(message, remedy, shown, place))
+        self.faults.append(Diagnostic(message, remedy, shown, place, code=code))
 
     def node(self, raw: yaml.Node, path: str, depth: int) -> YamlNode:
         self.grown(raw, path, 1, depth)
@@ -213,7 +217,9 @@ class _Reader:
         self.parts.count += nodes
         if self.parts.count > MAX_NODES or depth > MAX_DEPTH:
             what = "is nested too deeply" if depth > MAX_DEPTH else f"expands to more than {MAX_NODES} values"
-            self.fault(raw.start_mark, path, f"the document {what}", "use fewer or shallower aliases (*name)")
+            message = f"the document {what}"
+            remedy = "use fewer or shallower aliases (*name)"
+            self.fault(raw.start_mark, path, message, remedy, code="too-large")
             raise _Abort
 
     def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> YamlNode:
@@ -222,7 +228,7 @@ class _Reader:
         match = _PART.match(raw.value)
         if match is None or int(match[1][:9]) >= len(self.parts.nodes):
             what = "an included file stands beside other text"
-            self.fault(raw.start_mark, path, what, "give it a key of its own")
+            self.fault(raw.start_mark, path, what, "give it a key of its own", code="syntax-error")
             return result
         inner = self.parts.nodes[int(match[1])]
         for key in match[2].split(".")[1:]:
@@ -230,7 +236,7 @@ class _Reader:
             if below is None:
                 known = [e.key for e in inner.entries or ()]
                 what = f"the included file {inner.source.file} has no {match[2][1:]}"
-                self.fault(raw.start_mark, path, what, suggestion(key, known, "keys"))
+                self.fault(raw.start_mark, path, what, suggestion(key, known, "keys"), code="unknown-key")
                 return result
             inner = below.value
         level = [inner]
@@ -248,10 +254,13 @@ class _Reader:
             return str(name)
         if raw.tag.startswith(_CORE):
             shown = "!!" + raw.tag.removeprefix(_CORE)
-            self.fault(raw.start_mark, path, f"unknown tag {shown}", "remove the tag: specs are plain data")
+            message = f"unknown tag {shown}"
+            remedy = "remove the tag: specs are plain data"
+            self.fault(raw.start_mark, path, message, remedy, code="unknown-choice")
         else:
             near = suggestion(name, self.tags, "tags").replace("mean ", "mean !")
-            self.fault(raw.start_mark, path, f"unknown tag !{name}", tag_of_another_tool(name) or near)
+            what = f"unknown tag !{name}"
+            self.fault(raw.start_mark, path, what, tag_of_another_tool(name) or near, code="unknown-choice")
         return UNKNOWN_TAG
 
     def scalar(self, raw: yaml.ScalarNode) -> object:
@@ -289,10 +298,10 @@ class _Reader:
                 first = self.source.place(result[key].line, result[key].column)
                 if self.replaced is None or len(self.replaced) >= MAX_FAULTS:
                     remedy = f"it stands in line {first.line} already; keep one"
-                    self.fault(mark, below, f"duplicate key {key}", remedy)
+                    self.fault(mark, below, f"duplicate key {key}", remedy, code="duplicate-name")
                     continue
                 what = f"{key} stands in line {mark.line + 1} again, which counts"
-                self.replaced.append(Diagnostic(what, "keep one", below, first))
+                self.replaced.append(Diagnostic(what, "keep one", below, first, code="duplicate-name"))
             result[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
         for key, entry in merged.items():
             result.setdefault(key, entry)
@@ -303,17 +312,20 @@ class _Reader:
     def key(self, raw: yaml.Node, path: str) -> str | None:
         if isinstance(raw, yaml.ScalarNode):
             if raw.tag not in _PLAIN:
-                self.fault(raw.start_mark, path, f"a key cannot have the tag {raw.tag}", "remove the tag")
+                what = f"a key cannot have the tag {raw.tag}"
+                self.fault(raw.start_mark, path, what, "remove the tag", code="wrong-type")
                 return None
             return str(raw.value)
-        self.fault(raw.start_mark, path, "a key must be text", "quote it if it contains brackets or braces")
+        message = "a key must be text"
+        remedy = "quote it if it contains brackets or braces"
+        self.fault(raw.start_mark, path, message, remedy, code="wrong-type")
         return None
 
     def merge(self, value: YamlNode, into: dict[str, YamlEntry], raw: yaml.Node, path: str, key: str) -> None:
         for node in value.elements if value.elements is not None else (value,):
             if node.entries is None:
                 what = f"`{key}` merges mappings only"
-                self.fault(raw.start_mark, path, what, "give it an alias of a mapping")
+                self.fault(raw.start_mark, path, what, "give it an alias of a mapping", code="wrong-type")
                 return
             for entry in node.entries:
                 if key == "<<<":
@@ -369,18 +381,19 @@ def version_fault(entry: YamlEntry, current: int = CURRENT) -> Diagnostic | None
     if isinstance(given, bool) or not isinstance(given, int):
         shown = repr(given) if entry.value.kind == "scalar" else f"a {entry.value.kind}"
         remedy = f"write `schema_version: {current}`"
-        return Diagnostic(
-            f"schema_version {shown} is not a version: versions are 1, 2, ...", remedy, what, place
-        )
+        fault = f"schema_version {shown} is not a version: versions are 1, 2, ..."
+        return Diagnostic(fault, remedy, what, place, code="unsupported-version")
     if given > current:
         message = f"schema_version {given} is newer than this release, which reads up to version {current}"
         remedy = (
             f"install a newer polymodel; a file that needs nothing new may say `schema_version: {current}`"
         )
-        return Diagnostic(message, remedy, what, place)
+        return Diagnostic(message, remedy, what, place, code="unsupported-version")
     if given < FIRST:
         message = f"schema_version {given} is not known: the first version is {FIRST}"
-        return Diagnostic(message, f"write `schema_version: {current}`", what, place)
+        return Diagnostic(
+            message, f"write `schema_version: {current}`", what, place, code="unsupported-version"
+        )
     return None
 
 
@@ -409,7 +422,7 @@ def _step(node: YamlNode, path: Pattern, step: Migration, faults: list[Diagnosti
             if gone is not None:
                 place = entry.source.place(entry.line, entry.column)
                 message = f"`{entry.key}` is gone since version {step.to}"
-                faults.append(Diagnostic(message, gone, ".".join(here), place))
+                faults.append(Diagnostic(message, gone, ".".join(here), place, code="unknown-key"))
                 continue
             name = _look(step.renamed, here) or entry.key
             entries.append(replace(entry, key=name, value=_step(entry.value, here, step, faults)))

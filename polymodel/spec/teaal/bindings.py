@@ -50,9 +50,8 @@ def read_bindings(
     path: Path = (section,)
     expressions = {e.name: e for e in known.einsums.expressions}
     if data is not None and not known.configurations:
-        walk.add(
-            path, "there is no architecture whose components could be bound", "add `architecture:`", key=True
-        )
+        message = "there is no architecture whose components could be bound"
+        walk.add(path, message, "add `architecture:`", key=True, code="missing-section")
         return ()
     if isinstance(data, (list, tuple)):
         return _older(list(data), path, known, expressions, walk)
@@ -81,9 +80,11 @@ def _einsum(
             prefix = str(given.get("prefix", prefix))
             if "config" in given and given["config"] not in names:
                 near = suggestion(str(given["config"]), names, "architectures")
-                walk.add((*at, "config"), f"unknown architecture {shown(given['config'])}", near)
+                what = f"unknown architecture {shown(given['config'])}"
+                walk.add((*at, "config"), what, near, code="unknown-name")
             elif config and "config" in given:
-                walk.add((*at, "config"), f"the config of {expression.name} is given twice", "keep one")
+                fault = f"the config of {expression.name} is given twice"
+                walk.add((*at, "config"), fault, "keep one", code="duplicate-name")
             config = str(given.get("config", config))
         else:
             walk.keys(given, at, ("component", "bindings"))
@@ -92,7 +93,8 @@ def _einsum(
         config = names[0]
     if config not in names:
         if not config:
-            walk.add(path, f"{expression.name} says no architecture", f"add `- config: {names[0]}`")
+            message = f"{expression.name} says no architecture"
+            walk.add(path, message, f"add `- config: {names[0]}`", code="missing-key")
         return EinsumBindings(expression.name, config, prefix)
     chosen = next(c for c in known.configurations if c.name == config)
     bindings: list[Binding] = []
@@ -107,12 +109,12 @@ def _component_of(
     name: object, path: Path, above: Path, configuration: NamedArchitecture, walk: TreeWalk
 ) -> HardwareComponent | None:
     if name is None:
-        walk.add(above, "key `component` is missing", "add `component:`")
+        walk.add(above, "key `component` is missing", "add `component:`", code="missing-key")
         return None
     known = {c.name: c for c in configuration.components}
     if not isinstance(name, str) or name not in known:
         near = suggestion(str(name), known, f"components of {configuration.name}")
-        walk.add(path, f"unknown component {shown(name)}", near)
+        walk.add(path, f"unknown component {shown(name)}", near, code="unknown-name")
         return None
     return known[name]
 
@@ -133,7 +135,8 @@ def _to(
         if binding is None:
             continue
         if component.kind in MEMORIES and any(_place(b) == _place(binding) for b in result):
-            walk.add(at, f"{binding.tensor} {binding.rank} {binding.type} is bound twice", "keep one")
+            message = f"{binding.tensor} {binding.rank} {binding.type} is bound twice"
+            walk.add(at, message, "keep one", code="duplicate-name")
         result.append(binding)
     return result
 
@@ -200,16 +203,17 @@ def _check_words(
         needed += ("leader",)
     for key in needed:
         if key not in given:
-            walk.add(path, f"the binding to {component.name} has no {key}", f"add `{key}:`")
+            what = f"the binding to {component.name} has no {key}"
+            walk.add(path, what, f"add `{key}:`", code="missing-key")
     for key, options in OPTIONS.items():
         if key in given and given[key] not in options:
             near = suggestion(str(given[key]), options, "write one of")
-            walk.add((*path, key), f"{shown(given[key])} is not a valid {key} of a binding", near)
+            fault = f"{shown(given[key])} is not a valid {key} of a binding"
+            walk.add((*path, key), fault, near, code="unknown-choice")
     op = given.get("op")
     if op in OPTIONS["op"] and component.type and op != component.type:
-        walk.add(
-            (*path, "op"), f"{component.name} executes {component.type}, not {op}", f"write {component.type}"
-        )
+        message = f"{component.name} executes {component.type}, not {op}"
+        walk.add((*path, "op"), message, f"write {component.type}", code="inconsistent-values")
 
 
 def _check_names(
@@ -225,26 +229,29 @@ def _check_names(
     tensor = given.get("tensor")
     if "tensor" in given and tensor not in tensors:
         near = suggestion(str(tensor), tensors, f"tensors of Einsum {expression.name}")
-        walk.add((*path, "tensor"), f"unknown tensor {shown(tensor)}", near)
+        walk.add((*path, "tensor"), f"unknown tensor {shown(tensor)}", near, code="unknown-name")
         return
     if "rank" in given:
         ranks = loops if tensor is None else ("root", *_ranks_of(str(tensor), given.get("format"), known))
         if given["rank"] not in ranks:
             whose = f" of {tensor}" if tensor else ""
             near = suggestion(str(given["rank"]), ranks, "ranks")
-            walk.add((*path, "rank"), f"unknown rank {shown(given['rank'])}{whose}", near)
+            what = f"unknown rank {shown(given['rank'])}{whose}"
+            walk.add((*path, "rank"), what, near, code="unknown-name")
     if "format" in given and isinstance(tensor, str):
         formats = [f.configuration for f in known.formats if f.tensor == tensor]
         if given["format"] not in formats:
             near = suggestion(str(given["format"]), formats, f"formats of {tensor}")
-            walk.add((*path, "format"), f"{tensor} has no format {shown(given['format'])}", near)
+            fault = f"{tensor} has no format {shown(given['format'])}"
+            walk.add((*path, "format"), fault, near, code="unknown-name")
     if "evict-on" in given and given["evict-on"] not in ("root", *loops):
         near = suggestion(str(given["evict-on"]), ("root", *loops), "loops")
-        walk.add((*path, "evict-on"), f"unknown rank {shown(given['evict-on'])}", near)
+        walk.add((*path, "evict-on"), f"unknown rank {shown(given['evict-on'])}", near, code="unknown-name")
     operands = [o.tensor for o in expression.operands]
     if "leader" in given and given["leader"] not in operands:
         near = suggestion(str(given["leader"]), operands, "operands")
-        walk.add((*path, "leader"), f"{shown(given['leader'])} is not an operand of {expression.name}", near)
+        message = f"{shown(given['leader'])} is not an operand of {expression.name}"
+        walk.add((*path, "leader"), message, near, code="unknown-name")
     if "init-ranks" in given and "final-ranks" in given and isinstance(tensor, str):
         _check_merge(given, path, tensor, known, walk)
 
@@ -259,11 +266,10 @@ def _check_merge(
         for i, rank in enumerate(found):
             if rank not in ranks:
                 near = suggestion(rank, ranks, f"ranks of {tensor}")
-                walk.add((*path, key, i), f"unknown rank {rank} of {tensor}", near)
+                walk.add((*path, key, i), f"unknown rank {rank} of {tensor}", near, code="unknown-name")
     if len(walk.faults) == before and sorted(listed[0]) != sorted(listed[1]):
-        walk.add(
-            (*path, "final-ranks"), "they are not the initial ranks in another order", "list the same ranks"
-        )
+        message = "they are not the initial ranks in another order"
+        walk.add((*path, "final-ranks"), message, "list the same ranks", code="shape-mismatch")
 
 
 def _ranks_of(tensor: str, configuration: object, known: BindingNames) -> tuple[str, ...]:
@@ -294,7 +300,7 @@ def _older(
             named = walk.mapping(entry, here, "{einsum: Z, op: mul}").get("einsum")
             if named is not None and not (isinstance(named, str) and named in expressions):
                 near = suggestion(str(named), expressions, "Einsums")
-                walk.add((*here, "einsum"), f"unknown Einsum {shown(named)}", near)
+                walk.add((*here, "einsum"), f"unknown Einsum {shown(named)}", near, code="unknown-name")
                 continue
             for name, expression in expressions.items():
                 if named in (None, name) and _uses(entry, expression):

@@ -216,7 +216,7 @@ class _Fill:
             return text
         if not 1 <= value < 2**62 or value != int(value):
             message = f"{text} = {value} is not a whole number of at least 1"
-            self.faults.add(path, message, "use a whole number of at least 1")
+            self.faults.add(path, message, "use a whole number of at least 1", code="not-positive-integer")
             return text
         return int(value)
 

@@ -61,20 +61,17 @@ def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[st
     if isinstance(data, list):
         result = declared_list(data, path, walk)
         if not data:
-            walk.add(path, "no tensor is declared", _DECLARED)
+            walk.add(path, "no tensor is declared", _DECLARED, code="missing-key")
         return result
     for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
         if not NAME.match(tensor):
-            walk.add(
-                (*path, tensor),
-                f"{tensor!r} is not a name of a tensor",
-                "names are letters, digits and _",
-                key=True,
-            )
+            message = f"{tensor!r} is not a name of a tensor"
+            remedy = "names are letters, digits and _"
+            walk.add((*path, tensor), message, remedy, key=True, code="invalid-name")
             continue
         result[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
     if not result:
-        walk.add(path, "no tensor is declared", _DECLARED)
+        walk.add(path, "no tensor is declared", _DECLARED, code="missing-key")
     return result
 
 
@@ -87,7 +84,8 @@ def declared_list(data: list[object], path: Path, walk: TreeWalk) -> dict[str, t
             continue
         tensor, ranks = parsed
         if tensor in result:
-            walk.add((*path, i), f"tensor {tensor} is declared twice", "declare it once")
+            message = f"tensor {tensor} is declared twice"
+            walk.add((*path, i), message, "declare it once", code="duplicate-name")
             continue
         result[tensor] = walk.names(list(ranks), (*path, i), "rank", "A[K, M]")
     return result
@@ -110,7 +108,7 @@ def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tupl
     path: Path = ("einsum", "expressions")
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
-        walk.add(path, "there is no expression", EXAMPLE)
+        walk.add(path, "there is no expression", EXAMPLE, code="missing-key")
     result: Placed = []
     variables = {r.lower() for ranks in declaration.values() for r in ranks}
     read = partial(parse_expression, variables=variables if declaration else None)
@@ -171,19 +169,20 @@ def _check_tensor(
     ranks = declaration.get(name)
     if ranks is None:
         near = suggestion(name, declaration, "declared tensors")
-        walk.add(path, f"unknown tensor {name}", near, offset=tensor.offset)
+        walk.add(path, f"unknown tensor {name}", near, offset=tensor.offset, code="unknown-name")
         return
     if len(ranks) != len(indices):
         message = (
             f"{name} is declared with {len(ranks)} ranks [{', '.join(ranks)}] and indexed with {len(indices)}"
         )
-        walk.add(path, message, "write one index for each rank", offset=tensor.offset)
+        walk.add(path, message, "write one index for each rank", offset=tensor.offset, code="wrong-count")
         return
     plain = [i.variable.upper() if i.variable else "" for i in indices]
     if plain != list(ranks) and sorted(plain) == sorted(ranks):
         wanted = ", ".join(r.lower() for r in ranks)
         message = f"{name}[{', '.join(p.lower() for p in plain)}]: {name} is declared [{', '.join(ranks)}]"
-        walk.add(path, message, f"write {name}[{wanted}], or declare it in this order", offset=tensor.offset)
+        remedy = f"write {name}[{wanted}], or declare it in this order"
+        walk.add(path, message, remedy, offset=tensor.offset, code="shape-mismatch")
     own = _own_ranks(parsed, declaration)
     for index, offset in zip(indices, tensor.indices, strict=True):
         for variable, _ in index.terms:
@@ -191,7 +190,7 @@ def _check_tensor(
                 shown = f"unknown rank {variable.upper()} of rank variable {variable}"
                 message = f"{shown}: no tensor of this Einsum has it"
                 near = suggestion(variable, [r.lower() for r in own], "rank variables")
-                walk.add(path, message, near, offset=offset)
+                walk.add(path, message, near, offset=offset, code="unknown-name")
 
 
 def _own_ranks(parsed: ParsedExpression, declaration: Declaration) -> list[str]:
@@ -215,14 +214,10 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
     for name, offset in parsed.scalars:
         if name in declaration:
             ranks = ", ".join(r.lower() for r in declaration[name])
-            walk.add(
-                path,
-                f"{name} is a tensor and stands without indices",
-                f"write {name}[{ranks}]",
-                offset=offset,
-            )
+            message = f"{name} is a tensor and stands without indices"
+            walk.add(path, message, f"write {name}[{ranks}]", offset=offset, code="wrong-type")
     if len(parsed.tensors) == 1 and parsed.expression.output.indices:
-        walk.add(path, "there is no tensor on the right", EXAMPLE)
+        walk.add(path, "there is no tensor on the right", EXAMPLE, code="invalid-einsum")
 
 
 def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
@@ -233,14 +228,18 @@ def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> Non
         name = parsed.expression.name
         if name in made:
             message = f"{name} is the output of two expressions, number {made[name] + 1} and {i + 1}"
-            walk.add(path, message, "give each its own output, or write the terms as one sum")
+            remedy = "give each its own output, or write the terms as one sum"
+            walk.add(path, message, remedy, code="duplicate-producer")
         for tensor in parsed.tensors[1:]:
             used = tensor.operand.tensor
             if used == name:
                 message = f"{name} is read by the expression that makes it"
-                walk.add(path, message, "give the result another name", offset=tensor.offset)
+                fault = "give the result another name"
+                walk.add(path, message, fault, offset=tensor.offset, code="cyclic-cascade")
             elif used in outputs[i + 1 :] and used not in made:
                 later = outputs.index(used, i + 1) + 1
                 message = f"{used} is read before expression number {later} makes it"
-                walk.add(path, message, "list that expression first", offset=tensor.offset)
+                walk.add(
+                    path, message, "list that expression first", offset=tensor.offset, code="order-violated"
+                )
         made.setdefault(name, i)

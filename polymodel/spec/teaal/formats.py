@@ -40,7 +40,8 @@ def read_formats(
             here = (*at, name)
             listed = walk.mapping(ranks, here, _EXAMPLE)
             if "rank-order" not in listed:
-                walk.add(here, "key `rank-order` is missing", "add `rank-order:`, the ranks as stored")
+                message = "key `rank-order` is missing"
+                walk.add(here, message, "add `rank-order:`, the ranks as stored", code="missing-key")
             order = walk.names(listed.get("rank-order"), (*here, "rank-order"), "rank", "rank-order: [M, K]")
             given = {r: v for r, v in listed.items() if r != "rank-order"}
             result.append(_configuration(tensor, name, given, order, here, known, walk))
@@ -81,7 +82,8 @@ def _configuration(
     for i, rank in enumerate(order):
         if rank not in known:
             at = (*path, "rank-order", i) if name != "default" or rank not in given else (*path, rank)
-            walk.add(at, f"unknown rank {rank} of {tensor}", suggestion(rank, known, "its ranks"))
+            message = f"unknown rank {rank} of {tensor}"
+            walk.add(at, message, suggestion(rank, known, "its ranks"), code="unknown-name")
     formats: dict[str, RankFormat] = {}
     for rank, value in given.items():
         if rank not in order:
@@ -102,7 +104,8 @@ def _rank_format(rank: str, data: object, path: Path, walk: TreeWalk) -> RankFor
         words[key] = options[0]
         if key in given and given[key] not in options:
             near = suggestion(str(given[key]), options, "write one of")
-            walk.add((*path, key), f"{shown(given[key])} is not a valid {key} of a rank", near)
+            message = f"{shown(given[key])} is not a valid {key} of a rank"
+            walk.add((*path, key), message, near, code="unknown-choice")
         elif key in given:
             words[key] = str(given[key])
     kind: Literal["C", "U", "B"] = "U" if words["format"] == "U" else "B" if words["format"] == "B" else "C"

@@ -65,9 +65,8 @@ def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, 
         at = (*path, name)
         roots = walk.items([tree] if isinstance(tree, dict) else tree, at, _EXAMPLE)
         if len(roots) != 1:
-            walk.add(
-                at, f"an architecture has one root level, not {len(roots)}", "put them under a common level"
-            )
+            message = f"an architecture has one root level, not {len(roots)}"
+            walk.add(at, message, "put them under a common level", code="wrong-count")
         several = not isinstance(tree, dict)
         for i, root in enumerate(roots[:1]):
             level = _level(root, (*at, i) if several else at, (), 1, _Tree(walk))
@@ -81,13 +80,14 @@ def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: 
     walk.keys(given, path, LEVEL)
     name, count = "", 1
     if "name" not in given:
-        walk.add(path, "the level has no name", "add `name:`")
+        walk.add(path, "the level has no name", "add `name:`", code="missing-key")
     else:
         name, count = walk.parsed(given["name"], (*path, "name"), parse_level, "PE[0..31]") or ("", 1)
     if "num" in given:
         size = walk.count(given["num"], (*path, "num"), 1)
         if size is not None and count not in (1, size):
-            walk.add((*path, "num"), f"{size} instances here and {count} in the name", "keep one of them")
+            message = f"{size} instances here and {count} in the name"
+            walk.add((*path, "num"), message, "keep one of them", code="inconsistent-values")
         count = size or count
     here, copies = (*above, name), copies * count
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), "", walk)
@@ -115,21 +115,23 @@ def _component(
     walk.keys({k: v for k, v in given.items() if k != "subtree"}, path, ("name", "class", "attributes"))
     lacking = [key for key in ("name", "class") if key not in given]
     for key in lacking:
-        walk.add(path, f"the component has no {key}", f"add `{key}:`")
+        walk.add(path, f"the component has no {key}", f"add `{key}:`", code="missing-key")
     name, word = given.get("name"), given.get("class")
     if lacking:
         return None
     if not isinstance(name, str) or not NAME.match(name):
-        walk.add((*path, "name"), f"{shown(name)} is not a name", "names are letters, digits and _")
+        message = f"{shown(name)} is not a name"
+        walk.add((*path, "name"), message, "names are letters, digits and _", code="missing-value")
         return None
     if name in tree.names:
-        walk.add((*path, "name"), f"component {name} stands twice in this architecture", "rename one")
+        what = f"component {name} stands twice in this architecture"
+        walk.add((*path, "name"), what, "rename one", code="duplicate-name")
     tree.names.add(name)
     kind, implied = CLASSES.get(str(word).lower(), (None, ""))
     if kind is None:
         near = close_to(str(word), SHOWN)
         remedy = f"did you mean {near}?" if near else f"classes: {', '.join(SHOWN)}"
-        walk.add((*path, "class"), f"unknown class {shown(word)}", remedy)
+        walk.add((*path, "class"), f"unknown class {shown(word)}", remedy, code="unknown-choice")
         return None
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), kind, walk)
     if kind == "Compute" and "op" in attributes:  # what older files call the type
@@ -143,6 +145,7 @@ def _component(
             path,
             f"{kind} {name} has no type",
             f"add `attributes: {{type: {options[0]}}}`: {', '.join(options)}",
+            code="missing-key",
         )
     return HardwareComponent(name, kind, instances, levels, attributes)
 
@@ -160,20 +163,21 @@ def _attributes(data: object, path: Path, kind: str, walk: TreeWalk) -> dict[str
         elif key in words:
             if value not in words[key]:
                 near = suggestion(str(value), words[key], "write one of")
-                walk.add(at, f"{shown(value)} is not a valid {key} of {kind}", near)
+                walk.add(at, f"{shown(value)} is not a valid {key} of {kind}", near, code="unknown-choice")
             result[key] = str(value)
         elif close_to(key, (*numbers, *words)):
             walk.unknown(at, "attribute", key, (*numbers, *words))
         elif isinstance(value, (int, float, str)):
             result[key] = value
         else:
-            walk.add(at, f"{shown(value)} is not a value of an attribute", "write a number or a word")
+            message = f"{shown(value)} is not a value of an attribute"
+            walk.add(at, message, "write a number or a word", code="wrong-type")
     return result
 
 
 def _number(value: object, path: Path, walk: TreeWalk) -> int | float | str | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        walk.add(path, f"{shown(value)} is not a number", "write a number")
+        walk.add(path, f"{shown(value)} is not a number", "write a number", code="not-a-number")
         return None
     try:
         if symbols_in(value):
@@ -184,9 +188,10 @@ def _number(value: object, path: Path, walk: TreeWalk) -> int | float | str | No
         return None
     if path[-1] in ENERGIES:
         if not 0 <= number < math.inf:
-            walk.add(path, f"{path[-1]} is {value}", "write joules: a finite number, 0 or more")
+            message = f"{path[-1]} is {value}"
+            walk.add(path, message, "write joules: a finite number, 0 or more", code="out-of-range")
             return None
     elif not number > 0:
-        walk.add(path, f"{path[-1]} is {value}", "write a number above 0, or inf")
+        walk.add(path, f"{path[-1]} is {value}", "write a number above 0, or inf", code="out-of-range")
         return None
     return number

@@ -96,7 +96,7 @@ def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[st
         other = next((r for r in ranks if r not in declared), "")
         message = f"[{', '.join(ranks)}] is not an order of the ranks [{', '.join(declared)}] of {tensor}"
         near = suggestion(other, declared, "ranks") if other else f"list each of {', '.join(declared)} once"
-        walk.add((*path, tensor), message, near)
+        walk.add((*path, tensor), message, near, code="shape-mismatch")
     return result
 
 
@@ -154,7 +154,7 @@ def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
     result: dict[str, tuple[Stamp, ...]] = {}
     for key in ("space", "time"):
         if key not in section:
-            walk.add(path, f"key `{key}` is missing", f"write e.g. {_SPACETIME}")
+            walk.add(path, f"key `{key}` is missing", f"write e.g. {_SPACETIME}", code="missing-key")
         items = walk.items(section.get(key), (*path, key), f"{key}: [K1, K0.coord]")
         several = isinstance(section.get(key), (list, tuple))
         stamps = [
@@ -165,14 +165,15 @@ def _spacetime(data: object, path: Path, walk: TreeWalk) -> SpaceTime:
     opt = section.get("opt")
     if opt not in (None, "slip"):
         near = suggestion(str(opt), ("slip",), "the only one is")
-        walk.add((*path, "opt"), f"unknown spacetime optimization {opt}", near)
+        walk.add((*path, "opt"), f"unknown spacetime optimization {opt}", near, code="unknown-choice")
     space = [s.rank for s in result["space"]]
     fanout: list[tuple[str, str]] = []
     for rank, place in walk.mapping(section.get("fanout"), (*path, "fanout"), "fanout: {K1: row}").items():
         if rank not in space:
             walk.unknown((*path, "fanout", rank), "rank", rank, space, "space ranks")
         elif not isinstance(place, str):
-            walk.add((*path, "fanout", rank), "a fanout dimension is a name", "write e.g. row or PE.row")
+            message = "a fanout dimension is a name"
+            walk.add((*path, "fanout", rank), message, "write e.g. row or PE.row", code="invalid-name")
         else:
             fanout.append((rank, place))
     return SpaceTime(result["space"], result["time"], opt == "slip", tuple(fanout))
@@ -225,14 +226,18 @@ def _check_keys(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWal
     for path, partition in parts:
         for rank in dict.fromkeys(partition.ranks):
             if partition.ranks.count(rank) > 1:
-                walk.add(path, f"rank {rank} is listed twice", "list it once", key=True)
+                message = f"rank {rank} is listed twice"
+                walk.add(path, message, "list it once", key=True, code="duplicate-name")
             if rank in seen:
-                walk.add(
-                    path, f"rank {rank} is partitioned twice, also as {seen[rank]}", "keep one", key=True
-                )
+                what = f"rank {rank} is partitioned twice, also as {seen[rank]}"
+                walk.add(path, what, "keep one", key=True, code="duplicate-name")
             elif rank not in known and _split_of(rank, parts) is None:
                 walk.add(
-                    path, f"unknown rank {rank}", suggestion(rank, known, "ranks of this Einsum"), key=True
+                    path,
+                    f"unknown rank {rank}",
+                    suggestion(rank, known, "ranks of this Einsum"),
+                    key=True,
+                    code="unknown-name",
                 )
             seen[rank] = str(path[-1])
 
@@ -260,26 +265,37 @@ def _check_flatten(
     if "flatten" not in kinds:
         if len(partition.ranks) > 1:
             remedy = f"flatten them, then split {''.join(partition.ranks)}"
-            walk.add(path, f"{kinds[0]} splits one rank, not ({shown})", remedy, key=True)
+            what = f"{kinds[0]} splits one rank, not ({shown})"
+            walk.add(path, what, remedy, key=True, code="invalid-partitioning")
         return
     if len(kinds) > 1:
         at = (*path, next(i for i, k in enumerate(kinds) if k != "flatten" or i))
         remedy = f"split the flattened rank under its own key: {''.join(partition.ranks)}: [...]"
-        walk.add(at, f"flatten() stands alone on its ranks ({shown})", remedy)
+        walk.add(at, f"flatten() stands alone on its ranks ({shown})", remedy, code="invalid-partitioning")
     if len(partition.ranks) < 2:
-        walk.add(path, f"flatten() combines two ranks or more, not {shown} alone", "write (R, S)", key=True)
+        message = f"flatten() combines two ranks or more, not {shown} alone"
+        walk.add(path, message, "write (R, S)", key=True, code="invalid-partitioning")
         return
     for rank in partition.ranks:
         split = _split_of(rank, parts)
         if rank in flattened:
             remedy = "flatten all of them at once: (R, S, T)"
-            walk.add(path, f"{rank} is a flattened rank and cannot be flattened again", remedy, key=True)
+            fault = f"{rank} is a flattened rank and cannot be flattened again"
+            walk.add(path, fault, remedy, key=True, code="invalid-partitioning")
         elif rank not in ranks.origin and split is not None and rank != f"{split.ranks[0]}0":
             remedy = f"flatten {split.ranks[0]}0, the innermost"
-            walk.add(path, f"{rank} is not the innermost part of {split.ranks[0]}", remedy, key=True)
+            walk.add(
+                path,
+                f"{rank} is not the innermost part of {split.ranks[0]}",
+                remedy,
+                key=True,
+                code="invalid-partitioning",
+            )
         elif ranks.in_index_math(split.ranks[0] if split and rank not in ranks.origin else rank):
             remedy = "leave it out: ranks of index math cannot be flattened"
-            walk.add(path, f"rank {rank} takes part in index math", remedy, key=True)
+            walk.add(
+                path, f"rank {rank} takes part in index math", remedy, key=True, code="invalid-partitioning"
+            )
 
 
 def _check_sequence(
@@ -289,22 +305,19 @@ def _check_sequence(
     for i, directive in enumerate(partition.directives):
         if directive.kind in SHAPE and rank in flattened:
             remedy = f"split it by occupancy: uniform_occupancy({'L'}.{directive.size})"
-            walk.add(
-                (*path, i),
-                f"{directive.kind} splits by shape, and the flattened rank {rank} has none",
-                remedy,
-            )
+            what = f"{directive.kind} splits by shape, and the flattened rank {rank} has none"
+            walk.add((*path, i), what, remedy, code="invalid-partitioning")
         if directive.kind == "nway_shape" and dynamic:
             remedy = "put nway_shape first"
-            walk.add((*path, i), f"nway_shape follows {dynamic}, whose parts have no shape", remedy)
+            fault = f"nway_shape follows {dynamic}, whose parts have no shape"
+            walk.add((*path, i), fault, remedy, code="invalid-partitioning")
         if directive.kind in DATA_DEPENDENT:
             dynamic = dynamic or directive.kind
     kinds = [d.kind for d in partition.directives]
     if "uniform_slice" in kinds[1:]:
         at = (*path, kinds.index("uniform_slice", 1))
-        walk.add(
-            at, f"uniform_slice stands first on its rank {rank}", "it deals out the fibers of a whole rank"
-        )
+        message = f"uniform_slice stands first on its rank {rank}"
+        walk.add(at, message, "it deals out the fibers of a whole rank", code="invalid-partitioning")
 
 
 def _check_leader(
@@ -324,13 +337,14 @@ def _check_leader(
         what = "is the output" if leader == expression.name else "is not an operand"
         if leader not in declaration:
             near = suggestion(leader, [o.tensor for o in expression.operands], "operands")
-            walk.add(path, f"unknown tensor {leader}", near, offset=len(directive.kind) + 1)
+            fault = f"unknown tensor {leader}"
+            walk.add(path, fault, near, offset=len(directive.kind) + 1, code="unknown-name")
             return
         message = f"leader {leader} {what} of Einsum {expression.name}"
-        walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+        walk.add(path, message, remedy, offset=len(directive.kind) + 1, code="invalid-partitioning")
     elif leader not in fitting:
         message = f"leader {leader} has no rank {', '.join(roots)}"
-        walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+        walk.add(path, message, remedy, offset=len(directive.kind) + 1, code="invalid-partitioning")
 
 
 def _has(tensor: str, roots: Sequence[str], expression: Expression, declaration: Declaration) -> bool:
@@ -358,7 +372,7 @@ def _check_follow(
         return
     remedy = suggestion(directive.leader, [*leaders, *split], "leaders of this Einsum")
     message = f"{directive.leader} leads no partitioning that rank {partition.ranks[0]} could follow"
-    walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+    walk.add(path, message, remedy, offset=len(directive.kind) + 1, code="unknown-name")
 
 
 def _check_slice(
@@ -371,7 +385,8 @@ def _check_slice(
         return
     shown = ", ".join(f"{t}: {top[0]}" for t, top in tops.items() if top)
     remedy = f"change a rank-order, or slice another rank (outermost ranks: {shown or 'none'})"
-    walk.add(path, f"uniform_slice needs an operand whose outermost rank is {rank}", remedy)
+    message = f"uniform_slice needs an operand whose outermost rank is {rank}"
+    walk.add(path, message, remedy, code="invalid-partitioning")
 
 
 def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWalk) -> None:
@@ -382,12 +397,8 @@ def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: T
         made = [name] if len(partition.ranks) > 1 else [f"{name}{i}" for i in range(count + 1)]
         for rank in made:
             if rank in taken:
-                walk.add(
-                    path,
-                    f"the partitioning makes rank {rank}, which is {taken[rank]} too",
-                    "rename one",
-                    key=True,
-                )
+                message = f"the partitioning makes rank {rank}, which is {taken[rank]} too"
+                walk.add(path, message, "rename one", key=True, code="name-conflict")
             taken[rank] = f"made by {path[-1]}"
 
 
@@ -404,23 +415,31 @@ def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: Tre
             roots[compound[rank]] = None
         elif rank in ranks.gone:
             shown = ", ".join(ranks.gone[rank])
-            walk.add((*path, i), f"rank {rank} is partitioned", f"write its ranks {shown}")
+            walk.add(
+                (*path, i),
+                f"rank {rank} is partitioned",
+                f"write its ranks {shown}",
+                code="invalid-partitioning",
+            )
         else:
-            walk.add((*path, i), f"unknown rank {rank}", suggestion(rank, known, "ranks after partitioning"))
+            walk.add(
+                (*path, i),
+                f"unknown rank {rank}",
+                suggestion(rank, known, "ranks after partitioning"),
+                code="unknown-name",
+            )
     if len(walk.faults) > before:
         return False
     used = [r for r in given if r in compound and r not in ranks.order]
     needed = [r for r in ranks.order if not used or any(o in roots for o in ranks.origin[r])]
     missing = [r for r in needed if r not in given]
     if missing:
-        walk.add(
-            path, f"the loop order lacks {', '.join(missing)}", f"its ranks are {', '.join(ranks.order)}"
-        )
+        what = f"the loop order lacks {', '.join(missing)}"
+        walk.add(path, what, f"its ranks are {', '.join(ranks.order)}", code="invalid-partitioning")
     elif used and not determines(ranks, roots):
         message = f"the loops over {', '.join(given)} do not give each rank variable once"
-        walk.add(
-            path, message, f"its ranks are {', '.join(ranks.order)}; {', '.join(used)} may stand for one"
-        )
+        remedy = f"its ranks are {', '.join(ranks.order)}; {', '.join(used)} may stand for one"
+        walk.add(path, message, remedy, code="invalid-partitioning")
     return len(walk.faults) == before
 
 
@@ -432,15 +451,12 @@ def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: 
         for i, stamp in enumerate(stamps):
             if stamp.rank not in loops:
                 near = suggestion(stamp.rank, loops, "ranks of the loop order")
-                walk.add((*path, key, i), f"unknown rank {stamp.rank}", near)
+                walk.add((*path, key, i), f"unknown rank {stamp.rank}", near, code="unknown-name")
             elif stamp.rank in seen:
                 message = f"rank {stamp.rank} stands twice, also in {seen[stamp.rank]}"
-                walk.add((*path, key, i), message, "list it in space or in time")
+                walk.add((*path, key, i), message, "list it in space or in time", code="duplicate-name")
             seen[stamp.rank] = key
     missing = [r for r in loops if r not in seen]
     if missing and len(walk.faults) == before:
-        walk.add(
-            path,
-            f"{', '.join(missing)} of the loop order stand neither in space nor in time",
-            "add them to time",
-        )
+        what = f"{', '.join(missing)} of the loop order stand neither in space nor in time"
+        walk.add(path, what, "add them to time", code="invalid-partitioning")

@@ -188,7 +188,8 @@ class HardwareComponent:
         """A numeric attribute, None where it is not given. Refused while it waits for a symbol's value."""
         result = self.attributes.get(key)
         if isinstance(result, (str, bool)):
-            raise Refused(f"{key} of {self.name} is {result}, no number yet", "give values to its symbols")
+            message = f"{key} of {self.name} is {result}, no number yet"
+            raise Refused(message, "give values to its symbols", code="wrong-type")
         return result
 
     @property

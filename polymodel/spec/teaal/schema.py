@@ -35,7 +35,8 @@ def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
         root = node_of(source, Source(file, ()), 0)
     faults.raise_if_any()
     if root is None or root.entries is None:
-        faults.note(Diagnostic("a TeAAL spec is a mapping of sections", _ROOT, "", Place(file)))
+        message = "a TeAAL spec is a mapping of sections"
+        faults.note(Diagnostic(message, _ROOT, "", Place(file), code="wrong-type"))
         faults.raise_if_any()
     assert root is not None
     entries = {e.key: e for e in root.entries or ()}
@@ -43,7 +44,8 @@ def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
         if entry.key not in SECTIONS:
             near = suggestion(entry.key, SECTIONS, "sections")
             place = entry.source.place(entry.line, entry.column)
-            faults.note(Diagnostic(f"unknown section `{entry.key}`", near, entry.key, place))
+            what = f"unknown section `{entry.key}`"
+            faults.note(Diagnostic(what, near, entry.key, place, code="unknown-key"))
     spec = read_sections(entries, faults)
     faults.raise_if_any()
     return spec
@@ -56,7 +58,7 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
     walk = TreeWalk(own)
     data = {key: e.value.plain() for key, e in placed.items()}
     if "einsum" not in data:
-        own.note(Diagnostic("key `einsum` is missing", _ROOT))
+        own.note(Diagnostic("key `einsum` is missing", _ROOT, code="missing-key"))
     einsums = read_einsums(data.get("einsum"), walk)
     mapping = read_mappings(data.get("mapping"), einsums, walk)
     formats = read_formats(data.get("format"), einsums, mapping, walk)
@@ -64,9 +66,9 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
     _check_overwritten(data, einsums.overwritten, walk)
     name = "binding" if "binding" in data else "bindings"
     if "binding" in data and "bindings" in data:
-        walk.add(
-            ("binding",), "`bindings` is given twice", "keep one of `bindings:` and `binding:`", key=True
-        )
+        message = "`bindings` is given twice"
+        remedy = "keep one of `bindings:` and `binding:`"
+        walk.add(("binding",), message, remedy, key=True, code="duplicate-name")
     known = BindingNames(einsums, mapping, formats, configurations)
     # What has faults of its own makes no sense as something to bind to.
     sound = not own.found
@@ -98,7 +100,8 @@ def _check_overwritten(
     for path, table in tables:
         for name in (n for n in overwritten if isinstance(table, dict) and n in table):
             what = f"{len(overwritten[name]) + 1} expressions make {name}, and this may be of any of them"
-            walk.add((*path, name), what, "give each its own output, or write the terms as one sum", key=True)
+            remedy = "give each its own output, or write the terms as one sum"
+            walk.add((*path, name), what, remedy, key=True, code="duplicate-producer")
 
 
 def _table(data: object) -> Mapping[str, object] | None:

@@ -114,7 +114,8 @@ class _Reader:
             remedy = "write sums of multiples of rank variables, e.g. 2*p + r"
             raise TextFault(f"an index has no constant part, {result} has", start, remedy)
         if not result.terms:
-            raise TextFault("the index has no rank variable", start, "write a rank variable")
+            message = "the index has no rank variable"
+            raise TextFault(message, start, "write a rank variable", code="unknown-name")
         return Index(result.terms, tuple(strides.items()))
 
     def without_strides(self, tree: Tree, strides: dict[str, str]) -> Tree:
@@ -127,7 +128,8 @@ class _Reader:
             (variable,) = (s for s in sides if s is not scalars[0])
             if strides.setdefault(variable.name, scalars[0].name) != scalars[0].name:
                 what = f"{variable.name} has two strides, {strides[variable.name]} and {scalars[0].name}"
-                raise TextFault(what, scalars[0].offset, "write one multiple of each rank variable")
+                remedy = "write one multiple of each rank variable"
+                raise TextFault(what, scalars[0].offset, remedy, code="inconsistent-values")
             return variable
         left, right = self.without_strides(tree.left, strides), self.without_strides(tree.right, strides)
         if (left, right) != (tree.left, tree.right) and tree.op != "+":
@@ -149,7 +151,8 @@ class _Reader:
         if self.cursor.now.text == "[":
             return self.operand(name)
         if self.cursor.now.text == "(":
-            raise TextFault(f"unknown function {name.text}", name.offset, "the only function is take(...)")
+            message = f"unknown function {name.text}"
+            raise TextFault(message, name.offset, "the only function is take(...)", code="unknown-name")
         self.scalars.append((name.text, name.offset))
         return name.text
 
@@ -216,7 +219,7 @@ class _Reader:
             lacking = lacking or next(((r, start) for r in ranks if r not in has), None)
         if lacking is not None and len(result) > 1:
             what = f"a term of this sum over {lacking[0]} does not have rank {lacking[0]}"
-            raise TextFault(what, lacking[1], "take the term out of the sum")
+            raise TextFault(what, lacking[1], "take the term out of the sum", code="invalid-einsum")
         return result
 
     def taken(self) -> Take:
@@ -261,7 +264,8 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
     for rank, offset in reader.sums:
         if rank in kept:
             what = f"rank {rank} is summed up, and the output has it"
-            raise TextFault(what, offset, "sum over the ranks that the output does not have")
+            remedy = "sum over the ranks that the output does not have"
+            raise TextFault(what, offset, remedy, code="invalid-einsum")
     expression = Expression(output, tuple(terms), " ".join(text.split()))
     return ParsedExpression(expression, tuple(reader.tensors), tuple(reader.scalars))
 
@@ -316,7 +320,10 @@ def parse_directive(text: str) -> Directive:
     partitioner = "" if kind is not None or close_to(token.text, KINDS) else token.text
     if kind is None and not (partitioner and _OWN.fullmatch(text)):
         raise TextFault(
-            f"unknown operation {token.text}", token.offset, suggestion(token.text, KINDS, "operations")
+            f"unknown operation {token.text}",
+            token.offset,
+            suggestion(token.text, KINDS, "operations"),
+            code="unknown-choice",
         )
     kind = kind or "uniform_occupancy"
     c.next()
@@ -368,9 +375,8 @@ def _size(reader: _Reader, kind: str) -> int | str:
     token = c.now
     if c.take("-"):
         shown = c.next().text
-        raise TextFault(
-            f"{kind}({'-'}{shown}): the size is below 1", token.offset, "write a size of at least 1"
-        )
+        what = f"{kind}({'-'}{shown}): the size is below 1"
+        raise TextFault(what, token.offset, "write a size of at least 1", code="not-positive-integer")
     if token.kind == "name":
         return c.next().text
     if token.kind != "number":
@@ -378,17 +384,18 @@ def _size(reader: _Reader, kind: str) -> int | str:
         raise TextFault(message, token.offset, f"write a number or the name of a symbol: {kind}(8)")
     value = number_of(c.next())
     if value != int(value):
-        raise TextFault(
-            f"{kind}({token.text}): the size is not a whole number", token.offset, "write a whole number"
-        )
+        fault = f"{kind}({token.text}): the size is not a whole number"
+        raise TextFault(fault, token.offset, "write a whole number", code="not-an-integer")
     return _positive(int(value), token.offset, kind)
 
 
 def _positive(value: int, offset: int, kind: str) -> int:
     if value < 1:
-        raise TextFault(f"{kind}: the size {value} is below 1", offset, "write a size of at least 1")
+        message = f"{kind}: the size {value} is below 1"
+        raise TextFault(message, offset, "write a size of at least 1", code="not-positive-integer")
     if value >= 2**63:
-        raise TextFault(f"{kind}: the size {value} is above 64 bits", offset, "write a smaller size")
+        what = f"{kind}: the size {value} is above 64 bits"
+        raise TextFault(what, offset, "write a smaller size", code="number-too-large")
     return value
 
 
@@ -414,7 +421,8 @@ def parse_level(text: str) -> tuple[str, int]:
     reader = _Reader(name)
     token = reader.cursor.now
     if token.kind != "name":
-        raise TextFault(f"{text!r} is not a name of a level", 0, "write e.g. PE or PE[0..31]")
+        message = f"{text!r} is not a name of a level"
+        raise TextFault(message, 0, "write e.g. PE or PE[0..31]", code="invalid-name")
     reader.cursor.next()
     reader.cursor.finish()
     if not bracket:

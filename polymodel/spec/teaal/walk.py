@@ -22,16 +22,23 @@ class TreeWalk:
     faults: Faults
 
     def add(
-        self, path: Path, message: str, remedy: str = "", *, key: bool = False, offset: int | None = None
+        self,
+        path: Path,
+        message: str,
+        remedy: str = "",
+        *,
+        key: bool = False,
+        offset: int | None = None,
+        code: str,
     ) -> None:
-        self.faults.add(path, message, remedy, key=key, offset=offset)
+        self.faults.add(path, message, remedy, key=key, offset=offset, code=code)
 
     def mapping(self, value: object, path: Path, example: str) -> dict[str, object]:
         """A mapping; nothing is an empty one."""
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self.add(path, f"{shown(value)} is not a mapping", f"write e.g. {example}")
+            self.add(path, f"{shown(value)} is not a mapping", f"write e.g. {example}", code="wrong-type")
             return {}
         return value
 
@@ -45,7 +52,8 @@ class TreeWalk:
     def unknown(self, path: Path, what: str, word: str, known: Iterable[str], plural: str = "") -> None:
         """Note an unknown key or name that is a key."""
         quoted = f"`{word}`" if what == "key" else word
-        self.add(path, f"unknown {what} {quoted}", suggestion(word, known, plural or f"{what}s"), key=True)
+        message = f"unknown {what} {quoted}"
+        self.add(path, message, suggestion(word, known, plural or f"{what}s"), key=True, code="unknown-name")
 
     def items(self, value: object, path: Path, example: str) -> list[object]:
         """A list; a single text is a list of one."""
@@ -54,7 +62,7 @@ class TreeWalk:
         if isinstance(value, str):
             return [value]
         if not isinstance(value, (list, tuple)):
-            self.add(path, f"{shown(value)} is not a list", f"write e.g. {example}")
+            self.add(path, f"{shown(value)} is not a list", f"write e.g. {example}", code="wrong-type")
             return []
         return list(value)
 
@@ -64,9 +72,10 @@ class TreeWalk:
         for i, item in enumerate(self.items(value, path, example)):
             at = (*path, i) if isinstance(value, (list, tuple)) else path
             if not isinstance(item, str) or not NAME.match(item):
-                self.add(at, f"{shown(item)} is not a name of a {what}", f"write e.g. {example}")
+                message = f"{shown(item)} is not a name of a {what}"
+                self.add(at, message, f"write e.g. {example}", code="invalid-name")
             elif item in result:
-                self.add(at, f"{what} {item} is listed twice", "list it once")
+                self.add(at, f"{what} {item} is listed twice", "list it once", code="duplicate-name")
             else:
                 result.append(item)
         return tuple(result)
@@ -74,7 +83,7 @@ class TreeWalk:
     def parsed(self, value: object, path: Path, read: Callable[[str], T], example: str) -> T | None:
         """A text read by `read`; None after a fault."""
         if not isinstance(value, str):
-            self.add(path, f"{shown(value)} is not text", f"write e.g. {example}")
+            self.add(path, f"{shown(value)} is not text", f"write e.g. {example}", code="wrong-type")
             return None
         try:
             return read(value)
@@ -99,13 +108,13 @@ class TreeWalk:
         remedy = f"write a whole number of at least {least}"
         result = self._whole(value, path, least, remedy)
         if isinstance(result, str):
-            self.add(path, f"{result} is not a number", remedy)
+            self.add(path, f"{result} is not a number", remedy, code="not-a-number")
             return None
         return result
 
     def _whole(self, value: object, path: Path, least: int, remedy: str) -> int | str | None:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            self.add(path, f"{shown(value)} is not a number", remedy)
+            self.add(path, f"{shown(value)} is not a number", remedy, code="not-a-number")
             return None
         try:
             if symbols_in(value):
@@ -115,6 +124,7 @@ class TreeWalk:
             self.faults.text(path, fault)
             return None
         if not least <= number < 2**62 or number != int(number):
-            self.add(path, f"{value} is not a whole number of at least {least}", remedy)
+            message = f"{value} is not a whole number of at least {least}"
+            self.add(path, message, remedy, code="not-an-integer")
             return None
         return int(number)
