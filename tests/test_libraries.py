@@ -66,6 +66,7 @@ MODELS = {"convnet", "cp_als", "deepseek_v3", "mamba_2", "transformer"}
 NO_CLOSED_FORM = {
     "resnet_basic_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
     "resnet_bottleneck_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
+    "stencil_in_time": "carried from one iteration to the next along several ranks",
     "vgg_e_front": "peaks of live elements have no closed form",
     "matmul_chain_2/two_engines/pipeline": "stages of a Pipeline overlap",
 }
@@ -240,13 +241,17 @@ SMALL: dict[str, dict[str, int]] = {
     "attention_cascade": {"H": 1, "M": 12, "P": 6, "E": 4},
     "attention_one_pass": {"H": 1, "C": 3, "M": 2, "P": 12, "E": 2},
     "attention_two_pass": {"H": 1, "C": 3, "M": 2, "P": 12, "E": 2},
+    "chunked_scan": {"C": 4, "Q": 3, "M": 2},
     "conv1d": {"M": 2, "C": 2, "P": 12, "STRIDE": 2},
     "conv2d": {"M": 16, "C": 4, "P": 5, "Q": 3},
     "depthwise_conv2d": {"C": 16, "P": 16, "Q": 2},
+    "horner": {"P": 5, "M": 100},
     "matmul": {"M": 33, "N": 33, "K": 9},
     "matmul_chain_2": {"M": 16, "N0": 4, "N1": 6, "N2": 5},
     "matmul_chain_3": {"M": 16, "N0": 4, "N1": 6, "N2": 5, "N3": 3},
     "matvec_chain": {"M": 2, "NI": 5, "NA": 6, "NB": 3},
+    "prefix_sum": {"P": 20, "M": 3},
+    "stencil_in_time": {"T": 4, "N": 6},
     "vgg_e_front": {"SIZE": 8, "CHANNELS": 2, "COLOURS": 1},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import polymodel as pm
@@ -63,6 +64,43 @@ def test_mamba_2_keeps_two_generations_of_a_state_on_chip() -> None:
         assert [t.component for t in found.traffic if t.tensor == "State"] == [buffer, buffer]
         (held,) = (b for b in found.buffets if b.tensor == "State")
         assert held.tile_max == 2 * part * 128
+
+
+def recurrence(name: str, **sizes: int) -> tuple[pm.Spec, dict[str, tuple[int, int]]]:
+    """A recurrence of the library, and how much of each tensor its mapping reads and writes at DRAM."""
+    spec = pm.load(name, "simple_two_level", **sizes)
+    found = pm.evaluate(spec).analysis.traffic
+    return spec, {t.tensor: (t.reads, t.writes) for t in found if t.component == "DRAM"}
+
+
+def test_a_polynomial_by_horners_rule() -> None:
+    spec, moved = recurrence("horner", P=5, M=7, TM=3)
+    assert moved == {"X": (7, 0), "A": (5, 0), "Z": (0, 7)}
+    a, x = np.random.default_rng(1).random((2, 7))
+    assert pm.values(spec, {"A": a[:5], "X": x})["Z"] == pytest.approx(np.polyval(a[:5], x), rel=1e-12)
+
+
+def test_prefix_sums_whole_and_in_chunks() -> None:
+    x = np.random.default_rng(2).random((12, 2))
+    spec, moved = recurrence("prefix_sum", P=12, M=2, TP=5)
+    assert moved == {"X": (24, 0), "S": (0, 24)}
+    assert pm.values(spec, {"X": x})["S"][1:] == pytest.approx(np.cumsum(x, axis=0), rel=1e-12)
+    spec, moved = recurrence("chunked_scan", C=4, Q=3, M=2)
+    assert moved == {"X": (24, 0), "S": (0, 24)}
+    sums = pm.values(spec, {"X": x.reshape(4, 3, 2)})["S"]
+    assert sums.reshape(12, 2) == pytest.approx(np.cumsum(x, axis=0), rel=1e-12)
+
+
+def test_a_stencil_in_time() -> None:
+    spec, moved = recurrence("stencil_in_time", T=4, N=6)
+    assert moved == {"F": (4, 0), "Z": (0, 6)}
+    source, rod = np.random.default_rng(3).random(6), np.zeros(6)
+    for _ in range(4):
+        rod[1:-1] += (rod[:-2] - 2 * rod[1:-1] + rod[2:]) / 4 + source[1:-1]
+    assert pm.values(spec, {"F": source})["Z"] == pytest.approx(rod, rel=1e-12)
+    lasting = (pm.load("stencil_in_time", "simple_two_level", T=t, N=6, ALLOCATION="live") for t in (4, 7))
+    held = (b for spec in lasting for b in pm.evaluate(spec).analysis.buffets)
+    assert {b.live for b in held if b.tensor == "U"} == {6}  # one generation, and what is still read of the one before
 
 
 SMALL: dict[str, dict[str, int | float]] = {
