@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -100,13 +102,39 @@ def test_a_stencil_in_time() -> None:
     assert pm.values(spec, {"F": source})["Z"] == pytest.approx(rod, rel=1e-12)
     lasting = (pm.load("stencil_in_time", "simple_two_level", T=t, N=6, ALLOCATION="live") for t in (4, 7))
     held = (b for spec in lasting for b in pm.evaluate(spec).analysis.buffets)
-    assert {b.live for b in held if b.tensor == "U"} == {6}  # one generation, and what is still read of the one before
+    # One generation, and what is still read of the one before.
+    assert {b.live for b in held if b.tensor == "U"} == {6}
+
+
+LOADS = [7, 1, 2, 2, 1, 1, 1, 1]  # tokens of each of eight experts, of 8 tokens that choose two each
+
+
+@pytest.mark.parametrize(
+    ("routing", "pairs", "most"),
+    [({}, 16, None), ({"LOADS": LOADS}, 16, 7), ({"LOADS": LOADS, "CAPACITY": 1.25}, 12, 3)],
+)
+def test_experts_are_routed_by_densities_and_by_data(
+    routing: dict[str, Any], pairs: int, most: int | None
+) -> None:
+    """Choices of experts alike, skewed, and with a capacity of 1.25 equal shares, which drops four tokens."""
+    sizes = {"TOKENS": 8, "WIDTH": 6, "HIDDEN": 4, "SKIP": 1, **routing}
+    report = pm.evaluate(pm.load("routed_experts", "edge_npu", **sizes))
+    found = pm.sparsify(report).compute.set_index("einsum")
+    assert found["effectual"].tolist() == pytest.approx([pairs * 24, pairs * 4, pairs * 24, pairs * 24])
+    if most is None:
+        return
+    assert found["busiest"]["Gate"] == most * 6  # the multiplier of one hidden value of the fullest expert
+    choice = np.where(np.arange(8)[:, None] < np.minimum(LOADS, most), 1.0, 0.0)
+    data = pm.sparsify(report, {"C": pm.SparseTensor.from_dense("C", ["T", "Y"], choice)}).compute
+    assert data["effectual"].tolist() == [pairs * 24, pairs * 4, pairs * 24, pairs * 24]
+    assert data["busiest"].tolist() == [most * 6, most, most * 6, most * 4]
 
 
 SMALL: dict[str, dict[str, int | float]] = {
     "gcn": {"NODES": 7, "WORDS": 5, "HIDDEN": 3, "CLASSES": 2, "LINKS": 19, "ENTRIES": 11},
     "gat": {"NODES": 6, "WORDS": 4, "HEADS": 2, "FEATURES": 3, "CLASSES": 2, "LINKS": 9, "ENTRIES": 7},
     "cp_als": {"I": 5, "J": 4, "K": 6, "RANK": 3},
+    "routed_experts": {"TOKENS": 3, "EXPERTS": 3, "ACTIVE": 1, "WIDTH": 5, "HIDDEN": 4},
     "sddmm": {"I": 7, "J": 5, "K": 3},
     "mamba_2": {"LAYERS": 2, "WIDTH": 6, "HEADS": 3, "HEAD_WIDTH": 4, "STATE": 3, "TAPS": 2, "VOCABULARY": 7,
                 "TOKENS": 5},
