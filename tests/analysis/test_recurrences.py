@@ -258,6 +258,20 @@ def test_generations_further_back_have_closed_forms(einsum: str, before: float |
         pm.closed_forms(spec, ranks=True)
 
 
+def test_each_einsum_fills_the_generations_that_it_reads() -> None:
+    """Z reads one more of what is before R than R does, from one buffer: closed forms leave it out."""
+    einsums = ["R[P=p+2, m] = R[P=p+1, m] * A[p, m]", "Z[p, m] = R[p, m] * A[p, m]"]
+    work = {"rank_sizes": {"P": 3, "M": 2}, "bits_per_value": {"All": 8}, "init": {"R": "R0"}}
+    nodes = [storage("DRAM", "R0", "A", "Z"), storage("GLB", "R", "R0"), split([leaf("R")], [leaf("Z")])]
+    walked, counted = (
+        {t.einsum: t.writes_fill for t in report.analysis.traffic if (t.tensor, t.component) == ("R0", "GLB")}
+        for report in (evaluated({**work, "einsums": einsums}, *nodes, engine=e) for e in ENGINES[::2])
+    )
+    assert walked == counted == {"R": 2, "Z": 2}
+    with pytest.raises(Refused, match="of different generations"):
+        evaluated({**work, "einsums": einsums}, *nodes, engine="symbolic")
+
+
 @pytest.mark.parametrize("engine", ["enumerate", "exact", "symbolic"])
 def test_storage_is_not_visited_before_anything_is_read(engine: str) -> None:
     """In the first iteration Z reads what nobody has made: nothing stands in its buffer then."""

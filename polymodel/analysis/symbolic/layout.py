@@ -22,6 +22,7 @@ from polymodel.analysis.symbolic.generations import (
     carried_lines,
     first_behind,
     only_at_first,
+    reads,
     touched_since,
     with_generations,
 )
@@ -307,6 +308,11 @@ def _with_generations(
     if producer is not None and not looped:
         return space  # whatever is read has been made in the same visit
     mine = [problem.cascade[e] for e in users]
+    told = {frozenset((place, bool(access.guard)) for place, access in reads(e, line)) for e in mine}
+    if producer is None and len(told) > 1:  # fills are booked to the first user
+        raise NotSeparable(
+            f"{users[0]} and others read {line.tensor} of different generations", "use engine exact"
+        )
     ranges = {e.access_of(line.tensor).projection[line.rank].variables for e in mine}
     if len(users) > 1 and not looped and () in ranges:
         raise NotSeparable(
