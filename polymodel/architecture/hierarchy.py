@@ -190,13 +190,22 @@ class TensorRule:
 Multicast = Literal["overlapping", "identical"]
 
 
+# How hops are counted. A line is a mesh whose first instance stands where data enter: no hop leads to it.
+Topology = Literal["bus", "mesh", "line", "tree"]
+
+
 @dataclass(frozen=True)
 class FanoutLink:
     """The interconnect of one fanout dimension: joules per bit and hop, bits per second of one link."""
 
     energy_per_bit_hop: float = 0.0
-    topology: Literal["bus", "mesh", "tree"] = "bus"
+    topology: Topology = "bus"
     throughput: float = math.inf
+
+    @property
+    def chained(self) -> bool:
+        """True if what goes to an instance passes those before it: a mesh, or a line."""
+        return self.topology in ("mesh", "line")
 
     @property
     def costs(self) -> bool:

@@ -107,7 +107,7 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
         assert d.link is not None
         if d.link.topology == "tree":
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
-            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses and meshes"
+            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses, meshes and lines"
             raise Refused(what, remedy)
     if not any(c.stores for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory")

@@ -167,7 +167,8 @@ class TollPayers:
 class FanoutDimension:
     """A fanout dimension of the component at `index`. `below`: how many memories stand above it; `reuses`:
     tensors that its instances share; `overlapping`: so far as their windows overlap, else only what is the
-    same for all of them; `costly`: what crosses it costs, on a `mesh` every hop."""
+    same for all of them; `costly`: what crosses it costs, on a `mesh` every hop, of which `entry` lead to the
+    first instance."""
 
     component: str
     name: str
@@ -180,6 +181,7 @@ class FanoutDimension:
     index: int = 0
     costly: bool = False
     mesh: bool = False
+    entry: int = 1
 
     def shares_windows(self, tensor: str) -> bool:
         """Whether instances share the elements that their windows of a tensor have in common."""
@@ -332,7 +334,10 @@ class EinsumSpace:
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple(replace(o, tensor="", elements=0) for o in self.operands),
             tuple(
-                (f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly, f.mesh)
+                (
+                    f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly,
+                    f.mesh, f.entry,
+                )
                 for f in self.fanouts
             ),
             tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)), self.rules,
@@ -472,7 +477,7 @@ def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], li
     """Refuses tiles over fanouts that need not divide beside what is counted only where they do."""
     if limits.spatial_sizes != "all":
         return
-    meshes = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.topology == "mesh")
+    meshes = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.chained)
     besides = [
         *(f"the mesh {name}, whose hops cost" for name in meshes),
         *(["`bits_per_action` that divides no value"] if rounding else []),
@@ -577,7 +582,8 @@ def _fanouts(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,
-                    d.link is not None and d.link.topology == "mesh" and d.link.energy_per_bit_hop > 0,
+                    d.link is not None and d.link.chained and d.link.energy_per_bit_hop > 0,
+                    0 if d.link is not None and d.link.topology == "line" else 1,
                 )
             )  # fmt: skip
     return result

@@ -261,8 +261,9 @@ class MovementTerms:
 
     def _hops(self, form: Form, fanout: int, way: LinkCrossing, down: bool) -> Form:
         """Hops of transfers that enter rows of a fanout. On a mesh it is the way to the farthest instance:
-        1 + the sum over its loops, outermost first, of (trips - 1) x instances of the loops inside, all of
-        it where the loop shares the transfer, half of it on average where it tells transfers apart."""
+        1 (on a line 0) + the sum over its loops, outermost first, of (trips - 1) x instances of the loops
+        inside, all of it where the loop shares the transfer, half of it on average where it tells transfers
+        apart."""
         fan, operand = self.space.fanouts[fanout], self.space.operands[way.operand]
         if not fan.mesh:
             return form
@@ -270,7 +271,7 @@ class MovementTerms:
         alone = fan.broadcast or not (down and way.output)  # else the first of those that share gets it
         indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
-        result = plus({}, form, 1 - weights[-1])
+        result = plus({}, form, fan.entry - weights[-1])
         for b, (before, here) in enumerate(pairwise(weights)):
             more = {term._replace(reaching=(fanout, b)): c for term, c in form.items()}
             result = plus(result, more, here - before)

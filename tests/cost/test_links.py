@@ -21,7 +21,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.workload.einsum import Cascade
 from tests.cost.cases import MAC, einsum, memory, multicast, with_component
 
-Topology = Literal["bus", "mesh", "tree"]
+Topology = Literal["bus", "mesh", "line", "tree"]
 both = pytest.mark.parametrize("engine", [ENGINE, EXACT])
 
 
@@ -42,12 +42,13 @@ def hops(problem: Problem, engine: Engine, dim: str = "X") -> dict[str, int]:
 BY_HAND = {
     "bus": {"C": 32, "A": 48, "B": 96},
     "mesh": {"C": 8 * (1 + 2 + 3 + 4), "A": 48 * 4, "B": 24 * (1 + 2 + 3 + 4)},
+    "line": {"C": 8 * (1 + 2 + 3), "A": 48 * 3, "B": 24 * (1 + 2 + 3)},
     "tree": {"C": 32 * 2, "A": 48 * (2 + 4), "B": 96 * 2},
 }
 
 
 @both
-@pytest.mark.parametrize("topology", ["bus", "mesh", "tree"])
+@pytest.mark.parametrize("topology", ["bus", "mesh", "line", "tree"])
 def test_multicast_and_unicast(topology: Topology, engine: Engine) -> None:
     assert hops(linked(topology), engine) == BY_HAND[topology]
 

@@ -254,8 +254,45 @@ def test_a_network_links_the_fanout_behind_it(tmp_path: Path) -> None:
     )
     found = imported(tmp_path, text)
     (dim,) = component(found.spec, "PE").spatial
-    assert (dim.link.topology, dim.link.energy_per_bit_hop, dim.link.throughput) == ("mesh", 3, 2)
-    assert [d.changes for d in found.changed] == ["energy and latency"]
+    assert (dim.link.topology, dim.link.energy_per_bit_hop, dim.link.throughput) == ("line", 3, 2)
+    assert [d.changes for d in found.changed] == ["latency"]
+    plain = imported(tmp_path, text.replace("throughput: 2", "throughput: inf"))
+    assert plain.changed == ()
+    assert "NoC is the link of the fanout behind it" in [n.message for n in plain.notes]
+
+
+def test_hops_of_networks_are_those_of_its_model(tmp_path: Path) -> None:
+    """AccelForge 1.0.467 prints these bits times hops for a product on 2 x 2 pads of 2 x 2 units each."""
+    grid = "spatial: [{name: X, fanout: 2}, {name: Y, fanout: 2}]"
+    hop = "actions: [{name: hop, energy: 1, latency: 0, throughput: inf}]"
+    loops = [("Pad", "n0", "X", 2), ("Pad", "n1", "Y", 2), ("PE", "n0", "X", 1), ("PE", "n1", "Y", 1)]
+    spread = [
+        f"  - !Spatial {{rank_variable: {v}, tile_shape: {size}, component: {c}, name: {x}}}"
+        for c, v, x, size in loops
+    ]
+    text = arch(
+        tagged("Network", f"{{name: Pads, {hop}}}"),
+        tagged("Memory", f"{{name: Pad, size: inf, tensors: {{keep: All}}, {grid}}}"),
+        tagged("Network", f"{{name: Macs, {hop}}}"),
+        tagged("Container", f"{{name: PE, {grid}}}"),
+    )
+    work = "workload:\n  rank_sizes: {M: 8, N0: 4, N1: 4}\n  bits_per_value: {All: 8}\n"
+    work += '  einsums: ["T1[m, n1] = T0[m, n0] * W[n0, n1]"]\n'
+    nodes = ["  - !Storage {component: DRAM, tensors: [T0, T1, W]}"]
+    nodes += ["  - !Temporal {rank_variable: m, tile_shape: 4}", *spread[:2]]
+    nodes += ["  - !Storage {component: Pad, tensors: [T0, T1, W]}"]
+    nodes += ["  - !Temporal {rank_variable: m, tile_shape: 1}", *spread[2:]]
+    nodes += ["  - !Compute {einsum: T1, component: MAC}"]
+    path = tmp_path / "networks.yaml"
+    path.write_text(f"{text}\n{work}mapping:\n  nodes:\n" + "\n".join(nodes) + "\n")
+    hops: dict[tuple[str, str], float] = {}
+    for row in pm.evaluate(pm.import_accelforge(path).spec).energy.query("action == 'hop'").itertuples():
+        name = row.component.split(".")[0], row.tensor
+        hops[name] = hops.get(name, 0) + row.count
+    assert hops == {
+        ("Pad", "T0"): 384, ("Pad", "T1"): 512, ("Pad", "W"): 256,
+        ("PE", "T0"): 768, ("PE", "T1"): 1024, ("PE", "W"): 1024,
+    }  # fmt: skip
 
 
 ARRAY = """\
@@ -312,7 +349,8 @@ def test_memories_of_an_array_are_one_each_above_its_fanout(tmp_path: Path) -> N
     assert [c.name for c in spec.arch.components] == ["DRAM", "Rows", "Spread", "Grid", "Pad", "MAC"]
     assert (spec.arch["Rows"].size_bits, spec.arch["Spread"].size_bits) == (4 * 512, 4 * 16 * 8)
     assert spec.arch["Spread"].leak_power == 2
-    assert [d.link.topology for d in spec.arch["Grid"].spatial] == ["mesh", "mesh"]
+    assert [d.link.topology for d in spec.arch["Grid"].spatial] == ["line", "line"]
+    assert [d.changes for d in found.changed] == ["energy and latency"]
     report = pm.evaluate(spec)
     moved = {(r.component, r.tensor): (r.read_bits, r.write_bits) for r in report.accesses.itertuples()}
     assert (moved["Rows", "T0"], moved["Spread", "W"]) == ((512, 512), (1024, 512))
@@ -327,7 +365,7 @@ def test_memories_of_an_array_are_one_each_above_its_fanout(tmp_path: Path) -> N
 def test_a_network_with_a_fanout_of_its_own(tmp_path: Path) -> None:
     node = tagged("Network", "{name: NoC, actions: [], spatial: [{name: X, fanout: 2}]}")
     spec = imported(tmp_path, arch(node)).spec
-    assert [(d.name, d.fanout, d.link.topology) for d in component(spec, "NoC").spatial] == [("X", 2, "mesh")]
+    assert [(d.name, d.fanout, d.link.topology) for d in component(spec, "NoC").spatial] == [("X", 2, "line")]
 
 
 def test_a_toll_for_values_of_several_widths_is_one_for_each(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def machine(pick: random.Random) -> dict[str, Any]:
             {"name": "write", "energy": write, "throughput": throughput / 2},
         ]
 
-    topology = pick.choice(["bus", "mesh"])
+    topology = pick.choice(["bus", "mesh", "line"])
     link = {"energy_per_bit_hop": 0.5, "topology": topology, "throughput": 20} if pick.random() < 0.3 else {}
     toll = {
         "type": "Toll",

@@ -100,6 +100,7 @@ PE_TREE = (
 )
 LINKED = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "mesh", "throughput": 1e8})
 BUS = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "bus", "throughput": 1e8})
+LINE = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "line", "throughput": 1e8})
 STAGES = (
     memory("DRAM", 1e-10, throughput=1e12),
     memory("GLB", 1e-12, throughput=1e12),
@@ -120,6 +121,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("a fused chain", chain(), tree=CHAIN_TREE, slopes="chain"),
     Feature("links with costs", arch=(*WITH_PE[:2], LINKED, unit()), tree=PE_TREE),
     Feature("links that are buses", arch=(*WITH_PE[:2], BUS, unit()), tree=PE_TREE),
+    Feature("links that are lines", arch=(*WITH_PE[:2], LINE, unit()), tree=PE_TREE),
     Feature(
         "tolls",
         arch=(

@@ -19,16 +19,22 @@ def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
     assert dim.link is not None
     if dim.link.topology == "bus":
         return {(0, 0)}
-    if dim.link.topology == "mesh":
+    if dim.link.topology in ("mesh", "line"):
         return {(0, i) for i in range(coordinate + 1)}
     depth = (dim.fanout - 1).bit_length()
     return {(depth - 1 - level, coordinate >> level) for level in range(depth)}
 
 
 def is_entry(dim: FanoutDim, edge: Edge) -> bool:
-    """True for the links at which data enter a row: the first of a bus or mesh, a tree's at its root."""
+    """True for the links at which data enter a row: the first one, of a tree those at its root."""
     assert dim.link is not None
     return edge[0] == 0 if dim.link.topology == "tree" else edge == (0, 0)
+
+
+def is_hop(dim: FanoutDim, edge: Edge) -> bool:
+    """False for what leads to the first instance of a line, which stands where data enter."""
+    assert dim.link is not None
+    return dim.link.topology != "line" or edge != (0, 0)
 
 
 def largest(found: Iterable[list[int]]) -> tuple[tuple[int, int], ...]:
@@ -75,7 +81,7 @@ class Wires:
                 row = tuple(where.get(key, 0) for key in before)
                 new = {(row, edge) for edge in path(dim, where.get((component, dim.name), 0))} - crossed
                 crossed |= new
-                self.hops[einsum, component, dim.name, tensor] += len(new)
+                self.hops[einsum, component, dim.name, tensor] += sum(is_hop(dim, e) for _, e in new)
                 for wire in new:
                     self.loads[einsum, component, dim.name][wire][direction] += self.bits[tensor]
 
@@ -89,10 +95,10 @@ class Wires:
                     for t in problem.cascade[einsum].tensors
                 ]
                 hops = [(t, n) for t, n in hops if n]
-                if not hops:
-                    continue
                 assert dim.link is not None
                 busy = self.loads[einsum, component, dim.name]
+                if not hops and (math.isinf(dim.link.throughput) or not busy):
+                    continue  # nothing crosses a link, and none limits what enters
                 loads: tuple[tuple[int, int], ...] = ()
                 entries = 0
                 if not math.isinf(dim.link.throughput):

@@ -223,8 +223,8 @@ def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
     result = {}
     for einsum, component, dim, row in link_rows(layout):
         hops = tuple((t, row.hops[t]) for t in cascade[einsum].tensors if row.hops.get(t))
-        if hops:
-            load = _load(einsum, component, row.down, row.up)
+        load = _load(einsum, component, row.down, row.up)
+        if hops or load:
             ends = (load.loads, load.instances) if load else ((), 0)
             result[einsum, component, dim.name] = LinkTraffic(einsum, component, dim.name, hops, *ends)
     keys = [(e, c, d.name) for e in layout.problem.tree.einsums for c, d in hierarchy.costly_links]

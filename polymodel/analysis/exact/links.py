@@ -413,6 +413,8 @@ def _book(
     depth = (dim[1].fanout - 1).bit_length()
     shifts: list[int | None] = list(range(depth)) if topology == "tree" else [None]
     hops_ = 0
+    if topology == "line":  # no hop to the first instance: one less of each transfer
+        hops_ -= total(_products(flow, Ways(role, None, links=False, by_link=False, labelled=False)))
     for shift in shifts:
         ways = Ways(role, shift, topology != "bus", by_link=False, labelled=False)
         hops_ += total(_products(flow, ways))

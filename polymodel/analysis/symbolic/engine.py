@@ -374,7 +374,7 @@ def _links(layout: SymbolicLayout, ledger: FormLedger) -> tuple[LinkTraffic[Form
     """Each transfer enters a row of a dimension once. The first row is the busiest one."""
     costly = layout.problem.hierarchy.costly_links
     rows = [_link(layout, ledger, e, c, dim) for e in layout.problem.tree.einsums for c, dim in costly]
-    return tuple(r for r in rows if r.hops)
+    return tuple(r for r in rows if r.hops or any(form.terms for pair in r.loads for form in pair))
 
 
 def _link(

@@ -147,7 +147,12 @@ class TransferPath:
     def is_mesh(self, dim: Dimension) -> bool:
         """Whether a transfer crosses as many links of a dimension as it has instances on the way."""
         link = self.layout.problem.hierarchy[dim[0]].dim(dim[1]).link
-        return link is not None and link.topology == "mesh"
+        return link is not None and link.chained
+
+    def starts_inside(self, dim: Dimension) -> bool:
+        """Whether no hop leads to the first instance of a dimension."""
+        link = self.layout.problem.hierarchy[dim[0]].dim(dim[1]).link
+        return link is not None and link.topology == "line"
 
     def order(self, dim: Dimension) -> int:
         """Place of a dimension in the order in which data cross them."""
@@ -417,9 +422,11 @@ def _passing(
 ) -> Form:
     """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
     between = _shared(link)
-    if mesh is not None and not first:
-        between = along_mesh(link, mesh, between, down=False)
-    return needs(link, first, held, between)
+    entering = partial(needs, link, first, held)
+    if mesh is None or first:
+        return entering(between)
+    hops = entering(along_mesh(link, mesh, between, down=False))
+    return hops - entering(between) if link.starts_inside(mesh) else hops
 
 
 def _output(link: TransferPath, ledger: FormLedger) -> None:
@@ -448,9 +455,11 @@ def _output(link: TransferPath, ledger: FormLedger) -> None:
 def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: bool) -> Form:
     """The same of partial sums on their way in."""
     between = _received(link, held)
-    if mesh is not None and not first:
-        between = along_mesh(link, mesh, between, down=True)
-    return fillable(link, first, link.parent.depth, between, inside=True, reach=held)
+    entering = partial(fillable, link, first, link.parent.depth, inside=True, reach=held)
+    if mesh is None or first:
+        return entering(between)
+    hops = entering(along_mesh(link, mesh, between, down=True))
+    return hops - entering(between) if link.starts_inside(mesh) else hops
 
 
 def _received(link: TransferPath, held: int | None = None) -> Callable[[int], Use]:

@@ -401,9 +401,9 @@ def _busiest(row: InstanceLoad) -> InstanceLoad:
 
 
 def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:
-    """Links that anything crosses, and what does."""
+    """Links that anything crosses or enters, and what crosses them."""
     moved = (replace(r, hops=tuple((t, n) for t, n in r.hops if n)) for r in rows)
-    return tuple(r for r in moved if r.hops)
+    return tuple(r for r in moved if r.hops or any(map(any, r.loads)))
 
 
 def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:

@@ -21,15 +21,17 @@ _LIFTED = ("size", "leak_power", "area", "tensors", "total_latency", "energy_sca
 _OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
 _GROUPS = ("Hierarchical", "Fork")
 # Networks of AccelForge's: how hops of each are counted here.
-_TOPOLOGIES = {"": "mesh", "mesh": "mesh", "all_to_all": "bus"}
+_TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "bus"}
 
 
 @dataclass
 class _Found:
-    """What groups say of the components in them: those whose fanouts are places in an array, and the branch
-    on which a component stands, called as the first compute unit of its fork."""
+    """What groups say of the components in them: those whose fanouts are places in an array, the networks
+    that start there, and the branch on which a component stands, called as the first compute unit of its
+    fork."""
 
     instances: list[str] = field(default_factory=list)
+    placed: list[str] = field(default_factory=list)
     branches: dict[str, str] = field(default_factory=dict)
 
 
@@ -67,7 +69,8 @@ def arch_of(
         part = WrittenComponent(given, inner, einsums, kept, tuple(above), together, said)
         for tag, fields in component_of(reading, part, result.explore):
             if pending and "spatial" in fields:
-                fields["spatial"] = _linked(reading, pending.pop(), fields["spatial"], inner)
+                network, spatial = pending.pop(), fields["spatial"]
+                fields["spatial"] = _linked(reading, network, spatial, inner, network.owner in found.placed)
             branch = found.branches.get(given.owner, "")
             if not branch and tag == "Compute" and "spatial" in fields and given is not nodes[-1]:
                 branch = given.owner  # there its fanout replicates itself alone
@@ -118,7 +121,7 @@ def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found)
             yield from _fork(reading, table, inner, found) if node.tag == "Fork" else inner
         elif node.tag == "Array":
             inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
-            yield from _array(reading, table, inner, found.instances)
+            yield from _array(reading, table, inner, found)
         elif node.tag in (*TAGS, *_FANOUT, "Network"):
             yield table
         else:
@@ -150,7 +153,7 @@ def _fork(
 
 
 def _array(
-    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], instances: list[str]
+    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
     """The memories of an array above its fanout, and the network between: several instances of one at
     different places of the array hold parts of the same tiles, and count as one."""
@@ -160,13 +163,15 @@ def _array(
             networks.append(table)
             continue
         if table.node.tag in ("Memory", "Toll") and table.node.entry("spatial") is not None:
-            instances.append(table.owner)
+            found.instances.append(table.owner)
             what = f"the instances of {table.owner} in array {array.owner} are one memory together"
             why = (
                 "sizes, throughputs, leakage and areas are added up; hops do not ask which one data come from"
             )
             reading.note(table.node, what, why, table.path)
         yield table
+    if found.instances:
+        found.placed += [n.owner for n in networks]
     yield from networks
     entries = tuple(e for e in array.node.entries or () if e.key != "nodes")
     yield _renamed(array, replace(array.node, tag="Container", entries=entries))
@@ -222,17 +227,36 @@ def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
     return result
 
 
-def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope) -> object:
-    """The fanout behind a network, linked by a mesh of its hops."""
+def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object], placed: bool) -> None:
+    """What is counted otherwise of a network. `placed`: it starts at memories at several places."""
+    remedy = "compare the hops in `energy` of a report, or write `link:` yourself"
+    latency = network.take("total_latency")
+    changes = ""
+    if link["topology"] != "line":
+        changes, why = "energy and latency", "a transfer over a bus is one hop, there one to each instance"
+    elif placed:
+        changes, why = "energy and latency", "its hops start at the edge, there at the places of memories"
+    elif "throughput" in link or latency is not None:
+        changes, why = "latency", "what enters a row limits it, there what goes on from its first instance"
+    if changes:
+        reading.leave(
+            network.node, "Network", why, remedy, network.path, owner=network.owner, changes=changes
+        )
+    else:
+        reading.note(network.node, f"{network.owner} is the link of the fanout behind it", "", network.path)
+
+
+def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope, placed: bool) -> object:
+    """The fanout behind a network, linked by its hops."""
     network.take("name")
     kind = network.text("topology")
     if kind not in _TOPOLOGIES:
-        why, remedy = f"there is no topology {kind} here", "it is read as a mesh; write `link:` yourself"
+        why, remedy = f"there is no topology {kind} here", "it is read as a line; write `link:` yourself"
         reading.leave(
             network.node, "topology", why, remedy, network.path, owner=network.owner,
             changes="energy and latency",
         )  # fmt: skip
-    link: dict[str, object] = {"topology": _TOPOLOGIES.get(kind, "mesh")}
+    link: dict[str, object] = {"topology": _TOPOLOGIES.get(kind, "line")}
     for node in network.items("actions"):
         action = KeyedTable(reading, node, f"{network.path}.actions")
         if action.text("name") != "hop":
@@ -242,13 +266,15 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):
             link["throughput"] = prices.throughput * (prices.bits or 1)
-    shown = f"{link['topology']} over the fanout behind it"
-    why = f"its hops become those of a {shown}, where data enter by a hop of their own"
-    remedy = "compare `links` of a report, or write `link:` yourself"
-    reading.leave(
-        network.node, "Network", why, remedy, network.path, owner=network.owner, changes="energy and latency"
-    )
-    for key in ("area", "leak_power", "total_latency", "component_class", "tensors", "actions"):
+    _told_hops(reading, network, link, placed)
+    for key in ("area", "leak_power"):
+        given = network.take(key)
+        if given is not None and given.scalar not in (0, None):
+            why, remedy = "a link here has none", f"write `{key}:` of the container behind it"
+            reading.leave(
+                given, key, why, remedy, network.path, owner=network.owner, changes="leakage and area"
+            )
+    for key in ("component_class", "tensors", "actions"):
         network.take(key)
     leave_rest(network)
     return [{**one, "link": link} for one in spatial] if isinstance(spatial, list) else spatial
