@@ -61,14 +61,13 @@ def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) ->
 
 # Whole models: tests/library compares the engines at small sizes.
 MODELS = {"convnet", "cp_als", "deepseek_v3", "mamba_2", "transformer"}
-# Why a mapping has no closed form: Einsums run a shared loop in other ranges, values of inferred windows live
-# and die one by one, or stages overlap.
+# Why a mapping has no closed form: Einsums run a shared loop in other ranges, something is carried along
+# several ranks, or values of inferred windows live and die one by one.
 NO_CLOSED_FORM = {
     "resnet_basic_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
     "resnet_bottleneck_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
     "stencil_in_time": "carried from one iteration to the next along several ranks",
     "vgg_e_front": "peaks of live elements have no closed form",
-    "matmul_chain_2/two_engines/pipeline": "stages of a Pipeline overlap",
 }
 
 
