@@ -188,8 +188,7 @@ def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
     low, high = (
         10.0 ** way(math.log10(x)) for way, x in ((math.floor, min(places) / 2), (math.ceil, max(places) * 2))
     )
-    roofs = dict.fromkeys((p.memory, p.compute, p.bandwidth, p.peak) for p in points)
-    for number, (memory, compute, bandwidth, peak) in enumerate(roofs):
+    for number, (memory, compute, bandwidth, peak) in enumerate(_roofs(points)):
         if math.isinf(bandwidth):
             continue
         slope = bandwidth / per
@@ -230,6 +229,16 @@ def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
     ax.set_title(title, fontsize=10)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)
     return ax
+
+
+def _roofs(points: Sequence[RooflinePoint]) -> list[tuple[str, str, float, float]]:
+    """The roofs over some points, in order: memory, compute unit, bits/s and operations/s. Those that differ
+    by the rounding of quotients alone are one."""
+    result: dict[tuple[str, ...], tuple[str, str, float, float]] = {}
+    for p in points:
+        key = p.memory, p.compute, f"{p.bandwidth:.9g}", f"{p.peak:.9g}"
+        result.setdefault(key, (p.memory, p.compute, p.bandwidth, p.peak))
+    return list(result.values())
 
 
 def _stacks(points: Sequence[RooflinePoint]) -> list[list[RooflinePoint]]:

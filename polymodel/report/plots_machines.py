@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from polymodel.objectives import unit_of
@@ -13,32 +14,118 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-NAMED = 12  # machines that have their names in the picture
+NAMED = 12  # values of a symbol that have ticks of their own
+MACHINES = 24  # machines that have their names in the picture
 WIDE = 16  # values of a symbol that lie so far apart are drawn on a logarithmic axis
 MOST_MM2 = 1e-3  # areas up to here (m^2) are drawn in mm^2
+BEST, OTHER = "#2563a8", "0.7"
+FONT = 7.0  # points
+# Where a name may stand beside its point, in points, the nearest places first; it leans on the side named.
+PLACES = tuple(
+    (dx * far, dy * far, side)
+    for far in (1, 2.5, 4.5, 7)
+    for dx, dy, side in (
+        (5, 4, "left"),
+        (5, -4, "left"),
+        (-5, 4, "right"),
+        (-5, -4, "right"),
+        (0, 7, "center"),
+    )
+)
+Box = tuple[float, float, float, float]  # left, bottom, right, top in points
+Named = tuple[str, tuple[float, float]]  # a machine, and where it is
 
 
 def machine_axes(
     points: Sequence[tuple[str, Mapping[str, float]]], across: str, up: str, title: str, ax: Axes | None
 ) -> Axes:
-    """Points, each the name of its machine and its figures, over two of these figures."""
+    """Points, each the name of its machine and its figures, over two of these figures. Those that no other
+    one beats in both are joined by steps, and their machines named; others are named where there is room."""
     ax = axes(ax, 7.0, 4.4)
     small = max(figures["area"] for _, figures in points) < MOST_MM2
     scales = {n: 1e6 if n == "area" and small else 1.0 for n in (across, up)}
-    named: set[str] = set()
-    for name, figures in sorted(points, key=lambda p: (p[1][across], p[1][up])):
-        at = figures[across] * scales[across], figures[up] * scales[up]
-        ax.plot(*at, "o", color="#2563a8", markersize=5)
-        if name not in named and len(named) < NAMED:
-            named.add(name)
-            ax.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=7)
+    placed = [(name, (f[across] * scales[across], f[up] * scales[up])) for name, f in points]
+    placed.sort(key=lambda p: p[1])
+    best = [i for i, _ in _staircase([at for _, at in placed])]
+    others = [i for i in range(len(placed)) if i not in {*best}]
+    for some, colour, label, on_top in (
+        (best, BEST, "best in these two figures", 3),
+        (others, OTHER, "others", 2),
+    ):
+        if some:
+            xs, ys = zip(*(placed[i][1] for i in some), strict=True)
+            ax.plot(xs, ys, "o", color=colour, markersize=5, label=label, zorder=on_top)
+            if some is best:
+                ax.step(xs, ys, where="post", color=BEST, linewidth=0.8, zorder=1.5)
     for figure, axis in ((across, ax.xaxis), (up, ax.yaxis)):
         _labelled(axis, figure, "mm^2" if small else "m^2")
     ax.grid(True, color="0.92")
     ax.set_axisbelow(True)
     ax.margins(0.2, 0.12)
+    _name(ax, [placed[i] for i in best], [placed[i] for i in others])
+    if others:
+        ax.legend(fontsize=FONT)
     ax.set_title(title, fontsize=10)
     return ax
+
+
+def _staircase(points: Sequence[tuple[float, float]]) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Of points in order those that none before them is as low as, with their places."""
+    lowest = inf
+    for i, (x, y) in enumerate(points):
+        if y < lowest:
+            lowest = y
+            yield i, (x, y)
+
+
+def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
+    """Names of machines beside their first point, where they hide no point and no other name. Those of the
+    best are always there, with a line to the point where they stand far off."""
+    ax.autoscale_view()
+    scale = 72.0 / ax.figure.dpi
+    width, height = (n * scale for n in ax.bbox.size)
+    at = {p: _in_points(ax, p, scale) for _, p in (*best, *others)}
+    taken: list[Box] = [(x - 3, y - 3, x + 3, y + 3) for x, y in at.values()]
+    named: set[str] = set()
+    for must, some in ((True, best), (False, others)):
+        for name, point in some:
+            if name in named or len(named) >= MACHINES:
+                continue
+            wide = 0.56 * FONT * len(name)
+            boxes = ((_box(at[point], place, wide), place) for place in PLACES)
+            inside = ((b, p) for b, p in boxes if b[0] > 0 and b[1] > 0 and b[2] < width and b[3] < height)
+            found = next(((b, p) for b, p in inside if not any(_meet(b, t) for t in taken)), None)
+            far = found is not None and abs(found[1][1]) > 8
+            if found is None and must:
+                found = _box(at[point], PLACES[0], wide), PLACES[0]
+            if found is None or (far and not must):
+                continue
+            box, (dx, dy, side) = found
+            taken.append(box)
+            named.add(name)
+            line = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if far else None
+            ax.annotate(
+                name, point, xytext=(dx, dy), textcoords="offset points", fontsize=FONT, ha=side,
+                va="bottom" if dy > 0 else "top", color="black" if must else "0.45", arrowprops=line,
+            )  # fmt: skip
+
+
+def _in_points(ax: Axes, point: tuple[float, float], scale: float) -> tuple[float, float]:
+    """Where a point is within its axes, in points (72 to the inch)."""
+    x, y = ax.transData.transform(point) - ax.bbox.min
+    return float(x) * scale, float(y) * scale
+
+
+def _box(at: tuple[float, float], place: tuple[float, float, str], wide: float) -> Box:
+    """The room that a name takes at one of its places."""
+    dx, dy, side = place
+    left = at[0] + dx - {"left": 0.0, "center": wide / 2, "right": wide}[side]
+    bottom = at[1] + dy - (0.0 if dy > 0 else FONT)
+    return left - 2, bottom, left + wide + 2, bottom + FONT
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def symbol_axes(

@@ -296,6 +296,8 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     drawn.set_yticks(list(places), names, fontsize=8)
     drawn.invert_yaxis()
     drawn.margins(x=0.18)
+    if table.columns[at].unit in ("J", "s"):  # what has prefixes beside the bars has them below
+        tick(drawn.xaxis, table.columns[at].unit)
     unit = f" ({axis_unit(table.columns[at].unit)})" if table.columns[at].unit else ""
     drawn.set_xlabel(f"{table.columns[at].heading}{unit}")
     drawn.set_title(f"{table.name.replace('_', ' ')}: {table.columns[at].meaning or chosen}", fontsize=10)

@@ -24,10 +24,10 @@ def test_throughputs_of_memories_share_a_search(ports: str) -> None:
     same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
     assert found.searches == 1
     chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2})
-    apart: dict[str, Any] = {"R": [2e7, 1e8, 1e9]}
+    apart: dict[str, Any] = {"R": [2e7, 1e9]}
     several = pm.codesign(chain, apart, objectives=("energy", "latency"))
     same(several, separately([(chain, 1)], apart, ("energy", "latency"), {}))
-    assert several.searches == 3
+    assert several.searches == 2
 
 
 def with_registers(spec: pm.Spec, ports: str = "shared") -> pm.Spec:
