@@ -146,6 +146,7 @@ def spaces() -> dict[str, tuple[pm.Spec, Sizes]]:
         "sweep causal scores of 4096 x 4096": causal(4096),
         "sweep causal FlashAttention of 4096 x 4096": flash(4096),
         "sweep causal FlashAttention of 1024 x 1024 within 64 kbit": flash(1024, 65536),
+        "sweep causal FlashAttention of 4096 x 4096 within 256 kbit": flash(4096, 262144),
     }
 
 

@@ -174,3 +174,33 @@ def test_formulas_become_numbers() -> None:
     assert numbers.accesses["fill_elements"].tolist() == exact.accesses["fill_elements"].tolist()
     fills = forms.accesses["fill_elements"].tolist()
     assert pickle.loads(pickle.dumps(fills)) == fills
+
+
+def test_what_executes_at_the_first_step_alone_needs_its_inputs_no_longer() -> None:
+    """S has no variable of the loop over e: it is made whole at the first step, after which Q is not needed,
+    whatever the tile size."""
+    nodes = [
+        storage("DRAM", "X", "V", "Y", "U", "O"), storage("RF", "S"), storage("GLB", "Q"),
+        split([leaf("Q")], [loop("e", 1), split([leaf("S")], [leaf("O")])]),
+    ]  # fmt: skip
+    nodes[-1]["nodes"][1]["nodes"][0]["tile_shape"] = "TE"
+    einsums = ["Q[m, n] = X[m, k] * V[k, n]", "S[m, l] = Q[m, n] * Y[l, n]", "O[m, e] = S[m, l] * U[l, e]"]
+    spec = pm.load(
+        {
+            "arch": {"nodes": [memory("DRAM", 1e-10), memory("GLB", 1e-12), memory("RF", 1e-13), unit()]},
+            "workload": {
+                "rank_sizes": {"M": 3, "K": 1, "N": 2, "L": 3, "E": 3},
+                "bits_per_value": {"All": 8},
+                "iteration_space_shape": {"l": "m - 1 <= l <= m + 1"},
+                "einsums": einsums,
+            },
+            "mapping": {"nodes": nodes},
+            "symbols": {"TE": None},
+        }
+    )
+    forms = pm.closed_forms(spec)
+    for tile in (1, 2, 3):
+        referee = REFEREE.analyse(problem(spec.bind(TE=tile)))
+        assert not differences(forms.analysis.at({"TE": tile}), referee)
+        held = {(w.component, w.einsum) for w in referee.working_sets if w.measure == "tile"}
+        assert {e for c, e in held if c == "GLB"} == {"Q", "S"}

@@ -36,6 +36,7 @@ from polymodel.analysis.symbolic.spaces import (
 from polymodel.analysis.symbolic.tied_groups import (
     Uses,
     Values,
+    executes_at_first,
     is_listed,
     listed_group_of,
     listing,
@@ -187,6 +188,8 @@ def settled(space: Space, axis: int) -> Form:
     v = space.axes[axis].variable
     group = listed_group_of(space, v) if space.listed else None
     if group is not None:
+        if executes_at_first(group, space.axes[axis]):
+            return number(1)
         return of_atom(one_trip(space, group, axis))
     roles: dict[int, Role] = {i: "widest" for i in space.of(v) if i < axis}
     levels = space.ladder(v, {**roles, axis: "only"}, until=axis)

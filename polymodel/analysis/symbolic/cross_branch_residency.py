@@ -43,6 +43,7 @@ from polymodel.analysis.symbolic.layout import (
 from polymodel.analysis.symbolic.listings import DistinctValues, interval
 from polymodel.analysis.symbolic.pair_atoms import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
+from polymodel.analysis.symbolic.tied_groups import listed_group_of
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Split
@@ -333,6 +334,8 @@ def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[f
         for i in (i for i in temporal(bare) if i < shared):
             one, other = _one_trip(bare, i), _one_trip(stamps, i)
             once |= {i} if other and not one else set()
+            if not (one or other) and _undecided(stamps, i):
+                raise stays_unevenly(stay)
             differ = iteration_keys(bare, i) != iteration_keys(stamps, i)
             further = further or (one and not other)
             loop = bare.axes[i].loop
@@ -348,6 +351,13 @@ def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[f
 
 def _one_trip(space: Space, axis: int) -> bool:
     return space.extent(space.axes[axis].variable) == 1 or settled(space, axis).constant == 1
+
+
+def _undecided(space: Space, axis: int) -> bool:
+    """Whether it depends on tile sizes that are symbols in how many iterations of a loop something executes
+    of an inferred Einsum."""
+    v = space.axes[axis].variable
+    return listed_group_of(space, v) is not None and settled(space, axis).constant is None
 
 
 def executes_once(layout: SymbolicLayout, bare: Space, user: str) -> frozenset[int]:

@@ -177,6 +177,15 @@ def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int])
     return int(united(group, first, last, int(group[-1]) + 1 if len(group) else 0).sum())
 
 
+@lru_cache(maxsize=16)
+def rows_in_tiles(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints, Ints]:
+    """Of every row that has points its tile of u, and the tiles of v in which it begins and ends; not to be
+    written to."""
+    row, low, high = region.rows
+    begin = starts(region.extents[1], v)
+    return tile_of(starts(region.extents[0], u), row), tile_of(begin, low), tile_of(begin, high)
+
+
 @lru_cache(maxsize=8)
 def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tuple[Ints, Ints]:
     """The pairs of tiles that have points, by u, then by v; not to be written to.
@@ -187,12 +196,13 @@ def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tup
     import numpy as np
 
     cuts = starts(region.extents[0], u), starts(region.extents[1], v)
-    row, low, high = region.rows
-    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
-    tiles, begin = np.unique(group, return_index=True)
+    group, first, last = rows_in_tiles(region, u, v)
+    (begin,) = np.nonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    tiles = group[begin]
     lowest, highest = np.minimum.reduceat(first, begin), np.maximum.reduceat(last, begin)
     count = highest - lowest + 1
-    if int(united(group, first, last, len(cuts[0])).sum()) != int(count.sum()):
+    touch = (first[1:] <= last[:-1] + 1) & (last[1:] >= first[:-1] - 1) | (group[1:] != group[:-1])
+    if not touch.all() and int(united(group, first, last, len(cuts[0])).sum()) != int(count.sum()):
         _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not side by side
         codes = np.unique(code)
         return codes // len(cuts[1]), codes % len(cuts[1])
@@ -256,32 +266,33 @@ def tile_sizes(
     if what == "rank":
         return one, two, _rank_sizes(region, cuts, rank)
     if what != "v":
-        return one, two, _sizes_of_pairs(region, cuts, one * len(cuts[1]) + two, what == "both")
+        return one, two, _sizes_of_pairs(region, (u, v), one * len(cuts[1]) + two, what == "both")
     codes = two * len(cuts[0]) + one
     order = codes.argsort(kind="stable")
     result = np.empty_like(codes)
-    result[order] = _sizes_of_pairs(region.turned, cuts[::-1], codes[order], False)
+    result[order] = _sizes_of_pairs(region.turned, (v, u), codes[order], False)
     return one, two, result
 
 
-def _sizes_of_pairs(region: Region, cuts: tuple[Ints, Ints], codes: Ints, points: bool) -> Ints:
+def _sizes_of_pairs(region: Region, tiles: tuple[Tiles, Tiles], codes: Ints, points: bool) -> Ints:
     """How many rows have points in each of the pairs of tiles with these numbers, which are in order, or how
     many `points` there are."""
     import numpy as np
 
-    u, v = cuts
-    row, low, high = region.rows
-    first, last, group = tile_of(v, low), tile_of(v, high), tile_of(u, row) * len(v)
-    begin = codes.searchsorted(group + first)
-    end = codes.searchsorted(group + last, side="right")
-    steps = (np.bincount(at, minlength=len(codes) + 1) for at in (begin, end))
+    begin = starts(region.extents[1], tiles[1])
+    group, first, last = rows_in_tiles(region, *tiles)
+    first_code, last_code = group * len(begin) + first, group * len(begin) + last
+    enter, leave = codes.searchsorted(first_code), codes.searchsorted(last_code, side="right")
+    steps = (np.bincount(at, minlength=len(codes) + 1) for at in (enter, leave))
     result = np.cumsum(np.subtract(*steps))[:-1]
     if not points:
         return result
-    stop = np.append(v[1:], region.extents[1])
-    result *= (stop - v)[codes % len(v)]  # as if rows filled the tiles in which they begin and end
-    for at, tile, missing in ((begin, first, low - v[first]), (end - 1, last, stop[last] - 1 - high)):
-        listed = codes[np.minimum(at, len(codes) - 1)] == group + tile
+    _, low, high = region.rows
+    end = np.append(begin[1:], region.extents[1])
+    result *= (end - begin)[codes % len(begin)]  # as if rows filled the tiles in which they begin and end
+    edges = (enter, first_code, low - begin[first]), (leave - 1, last_code, end[last] - 1 - high)
+    for at, code, missing in edges:
+        listed = codes[np.minimum(at, len(codes) - 1)] == code
         np.subtract.at(result, at[listed], missing[listed])
     return result
 
@@ -326,6 +337,16 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 Kind = Literal["moves", "wraps", "settled"]
 
 
+def turned_what(what: What) -> What:
+    """What is counted, with the variables in the other order."""
+    other: dict[What, What] = {"u": "v", "v": "u"}
+    return other.get(what, what)
+
+
+def turned_order(order: str) -> str:
+    return order.translate(str.maketrans("uv", "vu"))
+
+
 @dataclass(frozen=True)
 class Loops:
     """Loops over both variables, and the order in which they stand: one letter each, outermost first.
@@ -343,6 +364,11 @@ class Loops:
         """The tiles of the outermost `count` loops."""
         order = self.order[:count]
         return self.u[: order.count("u")], self.v[: order.count("v")]
+
+    @property
+    def turned(self) -> Loops:
+        """The same with the variables in the other order."""
+        return Loops(self.region.turned, self.v, self.u, turned_order(self.order), self.alike)
 
 
 @dataclass(frozen=True)
@@ -382,9 +408,7 @@ class TileQuery:
     @cached_property
     def turned(self) -> TileQuery:
         """The same with the variables in the other order."""
-        other: dict[What, What] = {"u": "v", "v": "u"}
-        what = other.get(self.what, self.what)
-        order = self.order.translate(str.maketrans("uv", "vu"))
+        what, order = turned_what(self.what), turned_order(self.order)
         return TileQuery(self.v, self.u, what, self.rank[::-1], self.gap, order, self.own[::-1])
 
 

@@ -6,6 +6,7 @@ the loops over both variables run through them, and neighbours in that order are
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from polymodel.analysis.symbolic.regions import (
@@ -14,14 +15,17 @@ from polymodel.analysis.symbolic.regions import (
     Kind,
     Loops,
     Region,
+    Tiles,
     What,
     numbered,
     pairs,
     pieces,
     repeated,
+    rows_in_tiles,
     starts,
     tile_of,
     tile_sizes,
+    turned_what,
     united,
 )
 from polymodel.frozen import dataclass
@@ -89,12 +93,13 @@ class StampOrder:
             return np.where(one & two, self.sizes(what, rank)[before], 0)
         if what == "rank":
             return self._common_of_ranks(before, after, rank)
-        region, cuts, columns = self.loops.region, self.starts, (self.one, self.two)
+        region, tiles, columns = self.loops.region, (self.loops.u, self.loops.v), (self.one, self.two)
         if what == "v":
-            region, cuts, columns, one = region.turned, cuts[::-1], columns[::-1], two
+            region, tiles, columns, one = region.turned, tiles[::-1], columns[::-1], two
         result = np.zeros(len(before), np.int64)
-        ends = columns[1][before[one]], columns[1][after[one]]
-        result[one] = _rows_in_both(region, cuts, columns[0][before[one]], *ends)
+        if one.any():
+            ends = columns[1][before[one]], columns[1][after[one]]
+            result[one] = _rows_in_both(region, tiles, columns[0][before[one]], *ends)
         return result
 
     def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
@@ -120,17 +125,16 @@ class StampOrder:
         return each[before] + each[after] - together
 
 
-def _rows_in_both(region: Region, cuts: tuple[Ints, Ints], tile: Ints, before: Ints, after: Ints) -> Ints:
+def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before: Ints, after: Ints) -> Ints:
     """How many rows of a tile of u have points in both of two tiles of v, for several such choices."""
     import numpy as np
 
-    row, low, high = region.rows
-    first, last, group = tile_of(cuts[1], low), tile_of(cuts[1], high), tile_of(cuts[0], row)
+    group, first, last = rows_in_tiles(region, *tiles)
     begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
     least, most = np.minimum(before, after), np.maximum(before, after)
     # Of two tiles with none in between, a row without points in both either begins behind the first one or
     # ends before the second one: these are counted without a look at each row.
-    width = len(cuts[1]) + 1
+    width = len(starts(region.extents[1], tiles[1])) + 1
     late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
     early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
     result = end - begin - late - early
@@ -171,6 +175,11 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
     """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
     import numpy as np
 
+    if loops.alike is None and what != "rank" and kind != "settled":
+        if _single_inside(loops.turned.order):
+            return loop_demand(loops.turned, axis, kind, turned_what(what), rank)
+        if _single_inside(loops.order) and (kind == "wraps" or axis < len(loops.u)):
+            loops = replace(loops, alike=loops.u)  # asked of the first and the last stamps of rows of tiles
     result = visits(loops)
     if kind == "settled":
         return int(_settled(result, axis, what, rank))
@@ -182,6 +191,11 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
         after = np.concatenate(([0], 1 + np.nonzero(~outside)[0]))
         before = np.append(after[1:], len(result.one)) - 1
     return int(result.common(before, after, what, rank).sum())
+
+
+def _single_inside(order: str) -> bool:
+    """Whether one loop over v stands inside all loops over u."""
+    return order == "u" * (len(order) - 1) + "v"
 
 
 def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:

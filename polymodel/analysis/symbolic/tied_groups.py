@@ -14,7 +14,7 @@ from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.listings import Listing, LoopStep, Turn, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
 from polymodel.analysis.symbolic.regions import Made, NeededRegion, What, total
-from polymodel.analysis.symbolic.spaces import Space, TiedGroup, Use, groups
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup, Use, groups
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 from polymodel.workload.einsum import Einsum
@@ -117,6 +117,16 @@ def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
     turns = tuple(group.variables.index(a.variable) for a in axes)
     place = sum(a.variable in group.variables for a in space.axes[:axis])
     return OneTrip(group.region, loops, turns, place)
+
+
+def executes_at_first(group: TiedGroup, axis: LoopAxis) -> bool:
+    """Whether a loop has one trip whatever its tiles: what executes below it has no variable of its own along
+    the group, so that it executes at the first stamp of the loops inside its storage, and at no other one."""
+    region = group.region
+    if not isinstance(region, NeededRegion) or region.own or any(s.bounds for s in region.sources):
+        return False
+    inside = group.deciding[region.home :]
+    return not axis.spatial and any(a.node == axis.node for a in inside)
 
 
 def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
