@@ -19,8 +19,8 @@ from polymodel.workload.einsum import Einsum
 HERE = Path(__file__).parent / "accelforge"
 WORKLOADS = sorted(p.stem for p in (Path(__file__).parents[2] / "workloads").glob("*.yaml"))
 # What AccelForge has no form for: sparse data, and tensors that are carried forward.
-SPARSE = ("cp_als", "elementwise", "gat", "gcn", "gram", "sddmm")
-RECURRENT = ("attention_one_pass", "mamba_2")
+SPARSE = ("cp_als", "elementwise", "gat", "gcn", "gram", "routed_experts", "sddmm")
+RECURRENT = ("attention_one_pass", "chunked_scan", "horner", "mamba_2", "prefix_sum", "stencil_in_time")
 LONG = {"attention", "convnet", "deepseek_v3", "gpt3_6.7B", "transformer", "ttmc", "vgg_e_front"}
 LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "attention_cascade", "mttkrp", "gat", "cp_als"}
 ARCHES = ("eyeriss_like", "simple_two_level", "simba_chiplet")

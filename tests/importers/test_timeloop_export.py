@@ -61,7 +61,7 @@ ROOT = Path(__file__).parents[2]
 REFUSED = (
     "another density than a uniform one", "is not a box from 0 on", "in two places",
     "is executed several times", "is carried forward along", "is indexed by c + 1",
-    "is indexed by t + 1",
+    "is indexed by t + 1", "is indexed by q + 1",
 )  # fmt: skip
 LONG = {
     "attention",

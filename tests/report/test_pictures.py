@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,13 @@ def test_cascades(workload: str) -> None:
     assert faults(svg) == []
     seen = taken_apart(svg)
     assert len(seen.nodes) == len(cascade) + len(cascade.tensors)
-    assert len(seen.edges) >= sum(len(e.accesses) for e in cascade)
+    # Accesses of one tensor by one Einsum share a line, which tells each of them.
+    assert len(seen.edges) >= len({(e.name, a.tensor) for e in cascade for a in e.accesses})
+    told = html.unescape(svg)
+    for name, access in ((e.name, a) for e in cascade for a in e.accesses):
+        ends = (name, access.tensor) if access.output else (access.tensor, name)
+        index = ", ".join(f"{r}={x}" for r, x in zip(access.ranks, access.projection, strict=True))
+        assert f"{' → '.join(ends)}: {access.tensor}[{index}]" in told
     for tensor in cascade.tensors:
         assert any(n.told.startswith(f"tensor {tensor} (") for n in seen.nodes)
 
