@@ -75,9 +75,12 @@ def _capacities(capacity: int | Sequence[int | None] | None) -> Buffers:
     each = (given,) * 5 if isinstance(given, int) or given is None else given
     if not isinstance(each, list | tuple) or len(each) != 5:
         fault = f"capacity {capacity!r} is not a number of words, nor five of these"
-        raise SpecError([Diagnostic(fault, f"write e.g. 4096, or one each for {', '.join(ROLES)}")])
+        remedy = f"write e.g. 4096, or one each for {', '.join(ROLES)}"
+        raise SpecError([Diagnostic(fault, remedy, code="wrong-type")])
     faults = [
-        Diagnostic(f"capacity {m!r} is not a positive integer", "write words, e.g. 4096")
+        Diagnostic(
+            f"capacity {m!r} is not a positive integer", "write words, e.g. 4096", code="not-positive-integer"
+        )
         for m in dict.fromkeys(each)
         if m is not None and (isinstance(m, bool) or not isinstance(m, int) or m < 1)
     ]
@@ -90,17 +93,21 @@ def _capacities(capacity: int | Sequence[int | None] | None) -> Buffers:
 def _check(order: object, pes: object, split: object, bandwidth: object, buffers: object) -> None:
     faults = []
     if order not in get_args(Association):
-        faults.append(Diagnostic(f"order {order!r} is unknown", "write (AB)C or A(BC)"))
+        message = f"order {order!r} is unknown"
+        faults.append(Diagnostic(message, "write (AB)C or A(BC)", code="unknown-choice"))
     if not isinstance(pes, int) or not _whole(pes, 2):
-        faults.append(Diagnostic(f"pes {pes!r} is not an integer of 2 or more", "write e.g. 16"))
+        message = f"pes {pes!r} is not an integer of 2 or more"
+        faults.append(Diagnostic(message, "write e.g. 16", code="out-of-range"))
     elif split is not None and not (_whole(split, 1) and split in range(pes)):
         fault = f"split {split!r} leaves no multiplies for each"
-        faults.append(Diagnostic(fault, f"write 1 to {pes - 1}"))
+        faults.append(Diagnostic(fault, f"write 1 to {pes - 1}", code="out-of-range"))
     if not _whole(buffers, 1):
-        faults.append(Diagnostic(f"buffers {buffers!r} is not a positive integer", "write e.g. 2"))
+        message = f"buffers {buffers!r} is not a positive integer"
+        faults.append(Diagnostic(message, "write e.g. 2", code="not-positive-integer"))
     rate = as_number(bandwidth)
     if rate is None or not isfinite(rate) or rate <= 0:
-        faults.append(Diagnostic(f"bandwidth {bandwidth!r} is not a number above 0", "write e.g. 4"))
+        message = f"bandwidth {bandwidth!r} is not a number above 0"
+        faults.append(Diagnostic(message, "write e.g. 4", code="out-of-range"))
     if faults:
         raise SpecError(faults)
 

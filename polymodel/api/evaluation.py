@@ -96,7 +96,7 @@ def _with_stand_ins(spec: Spec) -> Spec:
     if both:
         remedy = "leave out the loops whose tile is a whole rank, or give their tile sizes names of their own"
         text = f"{', '.join(both)}: a size without a value of the workload is a tile size as well"
-        raise SpecError([Diagnostic(text, remedy)])
+        raise SpecError([Diagnostic(text, remedy, code="inconsistent-values")])
     elsewhere = words_of(spec.raw_arch.model_dump() if spec.raw_arch else None)
     named = (open_there & used) - elsewhere
     return spec.bind(**dict.fromkeys(sorted(named), STAND_IN)) if named else spec
@@ -178,7 +178,8 @@ def _engine(name: str) -> Engine:
         from polymodel.analysis.symbolic import ENGINE as symbolic
 
         return symbolic
-    raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES), "engine")])
+    message = f"there is no engine {name!r}"
+    raise SpecError([Diagnostic(message, "engines: " + ", ".join(ENGINES), "engine", code="unknown-choice")])
 
 
 def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
@@ -192,6 +193,7 @@ def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
         Diagnostic(
             f"symbol {s} (tile shape of a loop over {v}) has no value",
             f"bind it: spec.bind({s}=...), or leave it open: closed_forms(spec)",
+            code="unbound-symbol",
         )
         for s, v in names.items()
     ]

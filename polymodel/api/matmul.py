@@ -90,15 +90,17 @@ def _strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
     found = strategy or ("uniform" if tile is not None else "search")
     faults = []
     if found not in known:
-        faults.append(Diagnostic(f"no strategy {strategy!r}", f"write one of {', '.join(known)}"))
+        message = f"no strategy {strategy!r}"
+        faults.append(Diagnostic(message, f"write one of {', '.join(known)}", code="unknown-choice"))
     if tile is None and capacity is None:
-        faults.append(
-            Diagnostic("neither tile nor capacity is given", "pass tile=(64,64,64) or capacity=2048")
-        )
+        message = "neither tile nor capacity is given"
+        faults.append(Diagnostic(message, "pass tile=(64,64,64) or capacity=2048", code="missing-argument"))
     if tile is not None and found in ("panels", "dynamic", "search"):
-        faults.append(Diagnostic(f"strategy {found!r} chooses its tiles itself", "leave out tile"))
+        message = f"strategy {found!r} chooses its tiles itself"
+        faults.append(Diagnostic(message, "leave out tile", code="ineffective-argument"))
     if tile is not None and found == "overbooked" and capacity is None:
-        faults.append(Diagnostic("overbooked tiles need a capacity to exceed", "pass e.g. capacity=2048"))
+        message = "overbooked tiles need a capacity to exceed"
+        faults.append(Diagnostic(message, "pass e.g. capacity=2048", code="ineffective-argument"))
     if faults:
         raise SpecError(faults)
     chosen: Named = known[known.index(found)]
@@ -114,12 +116,17 @@ def _launch_of(launch: Launch | None) -> Launch:
 def _orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
     asked = ORDERS if order is None else (order,) if isinstance(order, str) else order
     if not isinstance(asked, Iterable):
-        raise SpecError([Diagnostic(f"order {order!r} is not an order of loops", "write e.g. ikj")])
+        raise SpecError(
+            [Diagnostic(f"order {order!r} is not an order of loops", "write e.g. ikj", code="wrong-type")]
+        )
     faults = [
-        Diagnostic(f"no order {o!r}", f"write one of {', '.join(ORDERS)}") for o in asked if o not in ORDERS
+        Diagnostic(f"no order {o!r}", f"write one of {', '.join(ORDERS)}", code="unknown-choice")
+        for o in asked
+        if o not in ORDERS
     ]
     if not asked:
-        faults.append(Diagnostic("no order of the loops is given", f"write some of {', '.join(ORDERS)}"))
+        message = "no order of the loops is given"
+        faults.append(Diagnostic(message, f"write some of {', '.join(ORDERS)}", code="missing-argument"))
     if faults:
         raise SpecError(faults)
     return tuple(dict.fromkeys(asked))
@@ -128,11 +135,14 @@ def _orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
 def _check_figures(objective: str, overbook: float, time_limit: float | None) -> None:
     faults = []
     if objective not in get_args(Objective):
-        faults.append(Diagnostic(f"objective {objective!r} is unknown", "write words or time"))
+        message = f"objective {objective!r} is unknown"
+        faults.append(Diagnostic(message, "write words or time", code="unknown-choice"))
     if not _is_number(overbook) or not 0 <= overbook < 1:
-        faults.append(Diagnostic(f"overbook {overbook!r} is not a share of tiles", "write e.g. 0.1"))
+        message = f"overbook {overbook!r} is not a share of tiles"
+        faults.append(Diagnostic(message, "write e.g. 0.1", code="out-of-range"))
     if time_limit is not None and (not _is_number(time_limit) or not time_limit > 0):
-        faults.append(Diagnostic(f"time_limit {time_limit!r} is not a time", "write seconds, e.g. 30"))
+        message = f"time_limit {time_limit!r} is not a time"
+        faults.append(Diagnostic(message, "write seconds, e.g. 30", code="wrong-type"))
     if faults:
         raise SpecError(faults)
 
@@ -144,10 +154,11 @@ def _is_number(value: object) -> bool:
 def _shape_of(tile: object) -> Shape:
     if not isinstance(tile, Iterable):
         fault = f"tile {tile!r} is not a list of sizes"
-        raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)")])
+        raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)", code="wrong-type")])
     given = plainly(tuple(tile))
     if len(given) != 3:
-        raise SpecError([Diagnostic(f"tile {given} has {len(given)} sizes", "write three: along i, k and j")])
+        message = f"tile {given} has {len(given)} sizes"
+        raise SpecError([Diagnostic(message, "write three: along i, k and j", code="wrong-count")])
     return given[0], given[1], given[2]
 
 
@@ -156,16 +167,25 @@ def _buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
     if capacity is not None and not isinstance(capacity, int | Sequence):
         # Such as a fit: what holds for tiles that are added holds for no product.
         raise SpecError(
-            [Diagnostic(f"capacity {capacity!r} is not a number of words", "write words, e.g. 2048")]
+            [
+                Diagnostic(
+                    f"capacity {capacity!r} is not a number of words",
+                    "write words, e.g. 2048",
+                    code="wrong-type",
+                )
+            ]
         )
     given = (capacity,) * 3 if capacity is None or isinstance(capacity, int) else tuple(capacity)
     faults = [
-        Diagnostic(f"capacity {m!r} is not a positive integer", "write words, e.g. 2048")
+        Diagnostic(
+            f"capacity {m!r} is not a positive integer", "write words, e.g. 2048", code="not-positive-integer"
+        )
         for m in dict.fromkeys(given)
         if m is not None and (isinstance(m, bool) or not isinstance(m, int) or m < 1)
     ]
     if len(given) != 3:
-        faults.append(Diagnostic(f"{len(given)} capacities are given", "pass one, or three: of A, B, Z"))
+        message = f"{len(given)} capacities are given"
+        faults.append(Diagnostic(message, "pass one, or three: of A, B, Z", code="wrong-count"))
     if faults:
         raise SpecError(faults)
     a, b, z = (UNBOUNDED if m is None else m for m in given)
@@ -177,10 +197,12 @@ def _grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
         return None
     if not isinstance(grid, Iterable) or not all(isinstance(along, Iterable) for along in grid):
         fault = f"grid {grid!r} has no sizes for each of i, k and j"
-        raise SpecError([Diagnostic(fault, "pass three lists of whole numbers above 0")])
+        remedy = "pass three lists of whole numbers above 0"
+        raise SpecError([Diagnostic(fault, remedy, code="missing-value")])
     given = plainly(tuple(tuple(along) for along in grid))
     wrong = [t for along in given for t in along if isinstance(t, bool) or not isinstance(t, int) or t < 1]
     if len(given) != 3 or not all(given) or wrong:
         fault = f"grid {given} has no sizes for each of i, k and j"
-        raise SpecError([Diagnostic(fault, "pass three lists of whole numbers above 0")])
+        remedy = "pass three lists of whole numbers above 0"
+        raise SpecError([Diagnostic(fault, remedy, code="missing-value")])
     return given[0], given[1], given[2]

@@ -126,7 +126,8 @@ def values(
     by_name("tensors", tensors, '{"A": array}')
     if until is not None and until != FIXED_POINT and not callable(until):
         remedy = f"until={FIXED_POINT!r}, or a function of the newest generations"
-        raise SpecError([Diagnostic(f"until={shown(until)} says nothing", remedy, "until")])
+        message = f"until={shown(until)} says nothing"
+        raise SpecError([Diagnostic(message, remedy, "until", code="wrong-type")])
     return computed(spec.workload, tensors, until)
 
 
@@ -141,7 +142,8 @@ def _files(spec: object) -> tuple[str, ...]:
 def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:
     if tensor not in teaal.declaration:
         known = ", ".join(teaal.inputs)
-        raise SpecError([Diagnostic(f"the spec declares no tensor {tensor}", f"inputs: {known}")])
+        message = f"the spec declares no tensor {tensor}"
+        raise SpecError([Diagnostic(message, f"inputs: {known}", code="unknown-name")])
     return teaal.declaration[tensor]
 
 
@@ -153,7 +155,10 @@ def _teaal(
 
     numbers: dict[str, Any] = coerce_symbols(symbols)
     wrong = [n for n, v in numbers.items() if as_number(v) is None]
-    faults = [Diagnostic(f"{shown(numbers[n])} is not a number", "give one", f"symbols.{n}") for n in wrong]
+    faults = [
+        Diagnostic(f"{shown(numbers[n])} is not a number", "give one", f"symbols.{n}", code="not-a-number")
+        for n in wrong
+    ]
     if faults:
         raise SpecError(faults)
     if isinstance(spec, TeaalSpec):
@@ -165,5 +170,5 @@ def _teaal(
         remedy = (
             "load a file with `einsum:` and `mapping:`, or ask for values alone: pm.values(spec, tensors)"
         )
-        raise SpecError([Diagnostic(what, remedy)])
+        raise SpecError([Diagnostic(what, remedy, code="missing-section")])
     return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **numbers}

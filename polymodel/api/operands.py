@@ -45,11 +45,18 @@ def operand(
     """
     if names is not None and not isinstance(names, Iterable):
         raise SpecError(
-            [Diagnostic(f"names={names!r} is not a list of names", "write e.g. names=('I', 'J')")]
+            [
+                Diagnostic(
+                    f"names={names!r} is not a list of names",
+                    "write e.g. names=('I', 'J')",
+                    code="wrong-type",
+                )
+            ]
         )
     if isinstance(names, str):
         fault = f"names={names!r} is one name, not several"
-        raise SpecError([Diagnostic(fault, f"write names={tuple(names.replace(',', ''))}")])
+        remedy = f"write names={tuple(names.replace(',', ''))}"
+        raise SpecError([Diagnostic(fault, remedy, code="wrong-type")])
     if isinstance(source, SparseTensor):
         return source, ()
     if isinstance(source, (str, PathLike)):
@@ -99,7 +106,8 @@ def factor(given: Source | Second | None) -> Source | Transposed | None:
     if isinstance(made, (Rolled, Alone)):
         fault = f"tile_matmul: {made!r} makes B for element-wise work alone; a product needs a factor"
         remedy = "pass a file, a tensor or pm.Transposed(), or leave b out for A times A"
-        raise SpecError([Diagnostic(fault, f"{remedy}; pm.tile adds and multiplies element by element")])
+        remedy = f"{remedy}; pm.tile adds and multiplies element by element"
+        raise SpecError([Diagnostic(fault, remedy, code="unknown-choice")])
     return made
 
 
@@ -114,13 +122,14 @@ def in_words(text: str, said: str) -> str | Second:
             return Rolled(int(number)) if colon else Rolled()
         except ValueError:
             fault = f"{said}: {number!r} is not a whole number of rows"
-            raise SpecError([Diagnostic(fault, "write e.g. rolled:5")]) from None
+            raise SpecError([Diagnostic(fault, "write e.g. rolled:5", code="not-an-integer")]) from None
     plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
     if text in plain:
         return plain[text]
     if "." not in text:
         fault = f"{said}: neither a file nor a way to make B of A"
-        raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
+        remedy = "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing"
+        raise SpecError([Diagnostic(fault, remedy, code="unknown-choice")])
     return text
 
 
@@ -130,9 +139,9 @@ def operation(op: str) -> Op:
         return OPS[op]
     if op in ("matmul", "matrix multiplication", "@"):
         fault = f"op={op!r}: a product of matrices reuses its operands, so its tiles are chosen otherwise"
-        raise SpecError([Diagnostic(fault, "call pm.tile_matmul(a, b, ...)")])
+        raise SpecError([Diagnostic(fault, "call pm.tile_matmul(a, b, ...)", code="unknown-choice")])
     remedy = "write add or multiply (element by element), or call pm.tile_matmul for a product of matrices"
-    raise SpecError([Diagnostic(f"op={op!r} is not an operation", remedy)])
+    raise SpecError([Diagnostic(f"op={op!r} is not an operation", remedy, code="unknown-choice")])
 
 
 def fitting(fit: Fit | None) -> Fit:

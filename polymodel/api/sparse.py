@@ -36,7 +36,8 @@ def sparsify(
     if not isinstance(report, Evaluated):
         raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
     if not 0 < confidence <= 1:
-        raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
+        message = f"confidence {confidence} is outside (0, 1]"
+        raise SpecError([Diagnostic(message, "write e.g. 0.99", code="out-of-range")])
     return sparse_report(report, tensors, densities, confidence)
 
 
@@ -58,9 +59,9 @@ def predict(
     warned: list[str] = []
     faults: list[SpecError] = []
     if not sources:
-        raise SpecError(
-            [Diagnostic("predict: no tensor is given", "pass tensors, or names of .mtx or .tns files")]
-        )
+        message = "predict: no tensor is given"
+        remedy = "pass tensors, or names of .mtx or .tns files"
+        raise SpecError([Diagnostic(message, remedy, code="missing-argument")])
     for source in sources:
         if not isinstance(source, (SparseTensor, str, PathLike)):
             raise not_a("sparse tensor or file", "predict", source, "pass e.g. 'matrix.mtx.gz'")
@@ -77,7 +78,7 @@ def predict(
             continue
         except Refused as refusal:
             name = source.name if isinstance(source, SparseTensor) else str(source)
-            raise Refused(f"{name}: {refusal.message}", refusal.remedy) from refusal
+            raise Refused(f"{name}: {refusal.message}", refusal.remedy, code=refusal.code) from refusal
         told = unfit(tensor)
         warned += [f"{tensor.name}: {told}"] if told else []
     if faults:

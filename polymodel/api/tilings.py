@@ -155,7 +155,8 @@ def estimate_tiling(
     told: tuple[str, ...] = ()
     if isinstance(source, DensityModel):
         if models is not None:
-            raise SpecError([Diagnostic("models are fitted to data; the source is a model", "leave one out")])
+            message = "models are fitted to data; the source is a model"
+            raise SpecError([Diagnostic(message, "leave one out", code="ineffective-argument")])
         known: Mapping[str, DensityModel] = {type(source).__name__: source}
     else:
         tensor, told = operand(source, "A", names)
@@ -170,7 +171,9 @@ def _tilers_named(tilers: Sequence[str] | None) -> tuple[str, ...]:
         return TILERS
     result = (tilers,) if isinstance(tilers, str) else several(tilers)
     if not result:
-        raise SpecError([Diagnostic("no tiler is named", f"leave tilers out for {', '.join(TILERS)}")])
+        message = "no tiler is named"
+        remedy = f"leave tilers out for {', '.join(TILERS)}"
+        raise SpecError([Diagnostic(message, remedy, code="missing-argument")])
     return result
 
 
@@ -274,11 +277,11 @@ def tiler_swift_comparison(
     """
     if isinstance(matrices, (str, PathLike, SparseTensor)) or hasattr(matrices, "tocoo"):
         fault = "one matrix is given where several are expected"
-        raise SpecError([Diagnostic(fault, "write [matrix], or name more of them")])
+        raise SpecError([Diagnostic(fault, "write [matrix], or name more of them", code="wrong-count")])
     listed: object = matrices
     if not isinstance(listed, Iterable):
         what = f"{shown(listed)} is not a list of matrices"
-        raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices")])
+        raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices", code="wrong-type")])
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")
     read = [operand(m, f"M{number}") for number, m in enumerate(matrices, 1)]
@@ -286,7 +289,12 @@ def tiler_swift_comparison(
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         remedy = "bars are told apart by names: give each once, under a name of its own"
-        raise SpecError([Diagnostic(f"the matrix {name} is given more than once", remedy) for name in twice])
+        raise SpecError(
+            [
+                Diagnostic(f"the matrix {name} is given more than once", remedy, code="duplicate-name")
+                for name in twice
+            ]
+        )
     patterns = [pattern_of(tensor, Rolled(5)) for tensor, _ in read]
     result = compared(patterns, capacity, launch)
     return TilerSwift(result, capacity, tuple(note for _, told in read for note in told))

@@ -119,7 +119,9 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        fault = Diagnostic(f"{error.filename or 'file'}: {error.strerror or error}", mending(error))
+        fault = Diagnostic(
+            f"{error.filename or 'file'}: {error.strerror or error}", mending(error), code="unreadable-file"
+        )
         print(fault.render(), file=sys.stderr)
         return BAD_INPUT
     printed = put_out(text, getattr(options, "format", "table") in DATA)

@@ -152,7 +152,7 @@ def _weights(texts: list[str]) -> dict[str, float]:
         number = plain_number(text)
         if number is None:
             what = f"--weight {name}={text}: {text} is not a number"
-            faults.append(Diagnostic(what, f"write e.g. --weight {name}=3"))
+            faults.append(Diagnostic(what, f"write e.g. --weight {name}=3", code="not-a-number"))
         else:
             result[name] = number
     if faults:

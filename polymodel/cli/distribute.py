@@ -116,7 +116,7 @@ def _counts(option: str, text: str | None) -> list[int] | None:
         return [int(n) for n in text.split(",")]
     except ValueError:
         what = f"--{option} {text}: not numbers of {option}"
-        raise SpecError([Diagnostic(what, "write e.g. 1,2,4")]) from None
+        raise SpecError([Diagnostic(what, "write e.g. 1,2,4", code="not-a-number")]) from None
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:
@@ -126,4 +126,5 @@ def _shape(text: str | None) -> tuple[int, int] | None:
     try:
         return int(rows), int(columns)
     except ValueError:
-        raise SpecError([Diagnostic(f"--shape {text}: not rows and columns", "write e.g. 2x4")]) from None
+        message = f"--shape {text}: not rows and columns"
+        raise SpecError([Diagnostic(message, "write e.g. 2x4", code="not-a-number")]) from None

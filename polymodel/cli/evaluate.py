@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.table is not None:
         check_table(options.table)
     if options.parquet and not options.out:
-        raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
+        raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR", code="wrong-type")])
     check_html(options.html)
     with waiting("counting"):
         report = evaluated(options, options.engine)

@@ -137,7 +137,7 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
             result[name.strip()] = int(number)
         else:
             remedy = "write a name and a whole number: batch=4"
-            faults.append(Diagnostic(f"--size {text} is not a size", remedy))
+            faults.append(Diagnostic(f"--size {text} is not a size", remedy, code="wrong-type"))
     if faults:
         raise SpecError(faults)
     return result

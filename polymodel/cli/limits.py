@@ -77,12 +77,14 @@ def _read(options: argparse.Namespace) -> tuple[float, float]:
     try:
         seconds = seconds_of(options.seconds)
     except SpecError:
-        faults.append(Diagnostic(f"--time-limit {text} is not a time", "write seconds above 0, e.g. 30"))
+        message = f"--time-limit {text} is not a time"
+        faults.append(Diagnostic(message, "write seconds above 0, e.g. 30", code="out-of-range"))
     memory = getattr(options, "memory", None)
     try:
         size = bytes_of(memory)
     except SpecError:
-        faults.append(Diagnostic(f"--memory {memory} is not an amount of memory", "write e.g. 500MB or 2GB"))
+        message = f"--memory {memory} is not an amount of memory"
+        faults.append(Diagnostic(message, "write e.g. 500MB or 2GB", code="wrong-type"))
     if faults and not options.searches:
         raise SpecError(faults)
     return seconds, size

@@ -114,9 +114,10 @@ def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier() or not values.strip():
-            faults.note(Diagnostic(f"{option} {text}: expected NAME=VALUES", f"values: {FORMS}"))
+            message = f"{option} {text}: expected NAME=VALUES"
+            faults.note(Diagnostic(message, f"values: {FORMS}", code="wrong-type"))
         elif name in result:
-            faults.note(Diagnostic(f"{option} {name} is given twice", "give it once"))
+            faults.note(Diagnostic(f"{option} {name} is given twice", "give it once", code="duplicate-name"))
         else:
             result[name] = values
     if faults.found:

@@ -48,9 +48,8 @@ def check_html(file: str | None) -> None:
 def check_table(name: str | None, known: tuple[str, ...]) -> None:
     """SpecError for a table that there is not, before anything is counted."""
     if name is not None and name not in known:
-        raise SpecError(
-            [Diagnostic(f"--table {name}: there is no such table", f"tables: {', '.join(known)}")]
-        )
+        message = f"--table {name}: there is no such table"
+        raise SpecError([Diagnostic(message, f"tables: {', '.join(known)}", code="unknown-name")])
 
 
 def saved_text(files: Sequence[Path]) -> str:

@@ -52,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         known = [o for a in self._actions for o in a.option_strings]
         for text in [t for t in rest if t.startswith("-")]:
             name = text.partition("=")[0]
-            self.faults.append(Diagnostic("there is no such option", self._near(name, known), name))
+            message = "there is no such option"
+            self.faults.append(Diagnostic(message, self._near(name, known), name, code="unknown-key"))
         if self.faults:
             self._stop()
         return result, rest
@@ -62,14 +63,15 @@ class Parser(argparse.ArgumentParser):
         if found:
             names = found[1].split(", ")
             self.faults += [
-                Diagnostic("is missing", f"{self.prog} --help shows an example", n) for n in names
+                Diagnostic("is missing", f"{self.prog} --help shows an example", n, code="missing-argument")
+                for n in names
             ]
             self._stop()
         found = _TOO_MANY.match(message)
         if found:
             self.faults += [
                 # An empty word, as a shell makes of an unset variable, is named by its quotes.
-                Diagnostic("is one argument too many", self.beyond.format(n), n)
+                Diagnostic("is one argument too many", self.beyond.format(n), n, code="wrong-count")
                 for n in found[1].split() or ["''"]
             ]
             self._stop()
@@ -79,7 +81,8 @@ class Parser(argparse.ArgumentParser):
             text, remedy = "a value is missing", f"write e.g. {path} VALUE"
         else:
             remedy = "leave one of them out" if "not allowed with" in text else self._help
-        self.faults.append(Diagnostic(text, remedy, path))
+        code = "conflicting-arguments" if "not allowed with" in text else "missing-argument"
+        self.faults.append(Diagnostic(text, remedy, path, code=code))
         self._stop()
 
     def _stop(self) -> NoReturn:
@@ -104,7 +107,8 @@ class Parser(argparse.ArgumentParser):
             path = _named(action)
             example = action.default if isinstance(action.default, (int, float)) else 10
             remedy = f"write e.g. {path} {example}"
-            self.faults.append(Diagnostic(f"{arg_string!r} is not a {what}", remedy, path))
+            message = f"{arg_string!r} is not a {what}"
+            self.faults.append(Diagnostic(message, remedy, path, code="unknown-choice"))
             return _Wrong(arg_string)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -113,7 +117,7 @@ class Parser(argparse.ArgumentParser):
         known = [str(c) for c in action.choices]
         message = f"{value!r} is none of {', '.join(known)}"
         remedy = self.others.get(str(value).lower()) or self._near(str(value), known)
-        self.faults.append(Diagnostic(message, remedy, _named(action)))
+        self.faults.append(Diagnostic(message, remedy, _named(action), code="unknown-choice"))
         if action.nargs == argparse.PARSER:
             self._stop()  # which options there are is not known
 
@@ -138,9 +142,10 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or (words and not name.isidentifier()) or not value:
-            faults.append(Diagnostic(f"{lead}{text}: expected NAME=VALUE", f"write e.g. {example}"))
+            message = f"{lead}{text}: expected NAME=VALUE"
+            faults.append(Diagnostic(message, f"write e.g. {example}", code="wrong-type"))
         elif name in result:
-            faults.append(Diagnostic(f"{lead}{name} is given twice", "give it once"))
+            faults.append(Diagnostic(f"{lead}{name} is given twice", "give it once", code="duplicate-name"))
         result[name] = value
     if faults:
         raise SpecError(faults)
@@ -153,7 +158,9 @@ def symbols(texts: Sequence[str]) -> dict[str, int | float]:
 
     values = {name: (plain_number(v), v) for name, v in pairs(texts, "--set").items()}
     faults = [
-        Diagnostic(f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3")
+        Diagnostic(
+            f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3", code="not-a-number"
+        )
         for name, (v, text) in values.items()
         if v is None
     ]
@@ -193,6 +200,6 @@ def read_numbers(options: argparse.Namespace, known: Mapping[str, NumberOption])
             setattr(options, name, found := number.read(text))
             if found is None:
                 fault = f"--{name} {text} is not a {number.what}"
-                faults.append(Diagnostic(fault, f"write e.g. --{name} {number.example}"))
+                faults.append(Diagnostic(fault, f"write e.g. --{name} {number.example}", code="not-a-number"))
     if faults:
         raise SpecError(faults)

@@ -86,7 +86,9 @@ def environment(error: ImportError) -> str:
     if not name or name == "polymodel":
         return ""
     package = _PACKAGES.get(name, name)
-    return Diagnostic(f"the package {name} cannot be imported: {error}", f"pip install {package}").render()
+    return Diagnostic(
+        f"the package {name} cannot be imported: {error}", f"pip install {package}", code="missing-package"
+    ).render()
 
 
 def put_out(text: str, data: bool = False) -> bool:
@@ -94,7 +96,11 @@ def put_out(text: str, data: bool = False) -> bool:
     so does what would steer a terminal, unless it is `data` for another program."""
     out = sys.stdout
     if out is None:
-        fault = Diagnostic("cannot write to stdout: it is closed", "leave it open, or send it to a file")
+        fault = Diagnostic(
+            "cannot write to stdout: it is closed",
+            "leave it open, or send it to a file",
+            code="unwritable-file",
+        )
         sys.stderr.write(f"{fault.render()}\n")
         return not text
     if not data or out.isatty():
@@ -111,7 +117,11 @@ def put_out(text: str, data: bool = False) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-        fault = Diagnostic(f"cannot write to stdout: {error.strerror or error}", "write to another place")
+        fault = Diagnostic(
+            f"cannot write to stdout: {error.strerror or error}",
+            "write to another place",
+            code="unwritable-file",
+        )
         sys.stderr.write(f"{fault.render()}\n")
         return False
     return True

@@ -25,7 +25,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.out is None:
         return schema_text(options.kind or "spec"), FINE
     if options.kind is not None:
-        raise SpecError([Diagnostic(f"--out writes every schema, not only {options.kind}", "leave one out")])
+        message = f"--out writes every schema, not only {options.kind}"
+        raise SpecError([Diagnostic(message, "leave one out", code="ineffective-argument")])
     return "".join(f"wrote {path}\n" for path in write_schemas(options.out)), FINE
 
 

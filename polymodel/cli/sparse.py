@@ -55,7 +55,7 @@ def _fitted(options: argparse.Namespace) -> str:
 
     if len(options.files) > 1:
         fault = f"--fit chooses the model of one matrix, and {len(options.files)} are named"
-        raise SpecError([Diagnostic(fault, "name one")])
+        raise SpecError([Diagnostic(fault, "name one", code="wrong-count")])
     tiles = TILES if options.tiles is None else _sizes(options.tiles)
     units = UNITS if options.slices is None else options.slices
     found = fit_density(options.files[0], tiles=tiles, units=units, ranks=_ranks(options))
@@ -96,7 +96,9 @@ def _sizes(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        fault = Diagnostic(f"--tiles {text}: whole numbers are expected", "write e.g. --tiles 16,128")
+        fault = Diagnostic(
+            f"--tiles {text}: whole numbers are expected", "write e.g. --tiles 16,128", code="not-an-integer"
+        )
         raise SpecError([fault]) from None
 
 

@@ -84,7 +84,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         message = (
             f"--top {options.top} keeps the best by the first objective, the other option something else"
         )
-        raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
+        remedy = "give --top N alone, or leave it out"
+        raise SpecError([Diagnostic(message, remedy, code="conflicting-arguments")])
     symbols = named_values(options.symbol, "--symbol") or None
     _check_set(options.set, symbols, spec)
     check_targets(options)
@@ -127,12 +128,22 @@ def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec:
         name, _, value = text.partition("=")
         if symbols is not None and name in symbols:
             message = f"--set {text}: --symbol {name} sweeps it over other values"
-            faults.append(Diagnostic(message, f"leave out one of them: --set {name} or --symbol {name}"))
+            faults.append(
+                Diagnostic(
+                    message,
+                    f"leave out one of them: --set {name} or --symbol {name}",
+                    code="conflicting-arguments",
+                )
+            )
         elif name in section:
             message = f"--set {text}: the `sweep:` section sweeps {name} over other values"
             remedy = f"leave out --set {name}, or write --symbol {name}={value} for all that is to be swept"
             path = ("sweep", "symbols", name)
-            faults.append(Diagnostic(message, remedy, path_text(path), spec.locator.place(path)))
+            faults.append(
+                Diagnostic(
+                    message, remedy, path_text(path), spec.locator.place(path), code="conflicting-arguments"
+                )
+            )
     if faults:
         raise SpecError(faults)
 

@@ -55,7 +55,8 @@ def carried(options: argparse.Namespace) -> dict[str, str] | None:
     """Which input holds which output later; None where the cascade runs once."""
     wrong = [text for text in options.carry if not all(text.partition("=")[::2])]
     if wrong:
-        raise SpecError([Diagnostic(f"--carry {wrong[0]}: not INPUT=OUTPUT", "write e.g. --carry D=F")])
+        message = f"--carry {wrong[0]}: not INPUT=OUTPUT"
+        raise SpecError([Diagnostic(message, "write e.g. --carry D=F", code="wrong-type")])
     return dict(text.split("=", 1) for text in options.carry) or None
 
 
@@ -81,4 +82,6 @@ def title_of(spec: str) -> str:
 
 
 def _no_teaal(name: str) -> Diagnostic:
-    return Diagnostic("this is not a TeAAL spec", "it needs `einsum:` with a declaration", place=Place(name))
+    message = "this is not a TeAAL spec"
+    remedy = "it needs `einsum:` with a declaration"
+    return Diagnostic(message, remedy, place=Place(name), code="foreign-file")

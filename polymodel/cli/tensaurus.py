@@ -42,14 +42,21 @@ def _predicted(options: argparse.Namespace) -> str:
         table = published_table()
     else:
         if options.kernel is None:
-            fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published", "KERNEL")
+            fault = Diagnostic(
+                "no kernel is named",
+                "MTTKRP, TTMc, SpMM or SpMV; or --published",
+                "KERNEL",
+                code="missing-argument",
+            )
             raise SpecError([fault])
         kernel_of(options.kernel)
         a = _operand(options)
         across = kernel_of(options.kernel).across
         if options.across is not None and not across:
             fault = Diagnostic(
-                f"--across: {options.kernel} has no columns of a dense operand", "leave it out"
+                f"--across: {options.kernel} has no columns of a dense operand",
+                "leave it out",
+                code="ineffective-argument",
             )
             raise SpecError([fault])
         sizes = {across: options.across} if across and options.across is not None else {}
@@ -71,16 +78,26 @@ def _operand(options: argparse.Namespace) -> Any:
     if options.file is not None:
         if options.shape is not None or options.nnz is not None:
             raise SpecError(
-                [Diagnostic("a file and a shape are given", "leave out --shape and --nnz, or FILE")]
+                [
+                    Diagnostic(
+                        "a file and a shape are given",
+                        "leave out --shape and --nnz, or FILE",
+                        code="conflicting-arguments",
+                    )
+                ]
             )
         return read_tensor(options.file)
     if options.shape is None or options.nnz is None:
-        raise SpecError([Diagnostic("no tensor is given", "name a file, or give --shape and --nnz")])
+        message = "no tensor is given"
+        remedy = "name a file, or give --shape and --nnz"
+        raise SpecError([Diagnostic(message, remedy, code="missing-argument")])
     try:
         shape = tuple(int(s) for s in options.shape.split(","))
     except ValueError:
         fault = Diagnostic(
-            f"--shape {options.shape}: whole numbers are expected", "write e.g. --shape 100,200"
+            f"--shape {options.shape}: whole numbers are expected",
+            "write e.g. --shape 100,200",
+            code="not-an-integer",
         )
         raise SpecError([fault]) from None
     return Uniform.of("IJKLMN"[: len(shape)], shape, nnz=options.nnz)

@@ -22,7 +22,7 @@ def rank_sizes(texts: list[str]) -> dict[str, int]:
             result[name] = int(value)
         else:
             what = f"--size {name}={value}: a whole number of at least 1 is expected"
-            faults.append(Diagnostic(what, f"write e.g. --size {name}=64"))
+            faults.append(Diagnostic(what, f"write e.g. --size {name}=64", code="not-positive-integer"))
     if faults:
         raise SpecError(faults)
     return result
@@ -38,12 +38,18 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
     declared = spec.teaal.declaration
     ranks = list(dict.fromkeys(r for own in declared.values() for r in own))
     faults = [
-        Diagnostic(f"--size {rank}: the spec has no rank {rank}", f"ranks: {', '.join(ranks)}")
+        Diagnostic(
+            f"--size {rank}: the spec has no rank {rank}", f"ranks: {', '.join(ranks)}", code="unknown-name"
+        )
         for rank in sizes
         if rank not in ranks
     ]
     faults += [
-        Diagnostic(f"{name}={data[name]}: {name} is not an input of {options.spec}", _inputs(spec))
+        Diagnostic(
+            f"{name}={data[name]}: {name} is not an input of {options.spec}",
+            _inputs(spec),
+            code="unknown-name",
+        )
         for name in data
         if name not in spec.teaal.inputs
     ]
@@ -59,13 +65,15 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
             continue
         if len(tensor.ranks) != len(declared[name]):
             what = f"{name} has ranks {list(declared[name])}, {text} has {len(tensor.ranks)}"
-            faults.append(Diagnostic(what, "give a file with as many ranks"))
+            faults.append(Diagnostic(what, "give a file with as many ranks", code="shape-mismatch"))
             continue
         result[name] = tensor.renamed(name, declared[name])
         for rank, size in zip(declared[name], tensor.shape, strict=True):
             sizes.setdefault(rank, size)
     faults += [
-        Diagnostic(_lacking(name, declared[name]), _data_of(name, declared[name], sizes))
+        Diagnostic(
+            _lacking(name, declared[name]), _data_of(name, declared[name], sizes), code="missing-value"
+        )
         for name in spec.teaal.inputs
         if name not in data
     ]
@@ -109,11 +117,13 @@ def _made(
     given = dict(text.split("=", 1) for text in options.set if "=" in text)
     for r in lacking:
         remedy = f"write --size {r}={given[r]}" if r in given else f"add it, e.g. --size {r}=64"
-        faults.append(Diagnostic(f"{name}={text}: the size of rank {r} is not known", remedy))
+        message = f"{name}={text}: the size of rank {r} is not known"
+        faults.append(Diagnostic(message, remedy, code="missing-value"))
     try:
         density = 1.0 if text == "dense" else float(text.removeprefix("random:"))
     except ValueError:
-        faults.append(Diagnostic(f"{name}={text}: a density is expected", f"write e.g. {name}=random:0.1"))
+        message = f"{name}={text}: a density is expected"
+        faults.append(Diagnostic(message, f"write e.g. {name}=random:0.1", code="not-a-number"))
         return None
     if lacking:
         return None

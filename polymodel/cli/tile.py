@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     asked += [f"op {options.op}"] if options.op in ("matmul", "chain") else []
     if len(asked) > 1:
         fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
-        raise SpecError([Diagnostic(fault, "ask for one of them")])
+        raise SpecError([Diagnostic(fault, "ask for one of them", code="conflicting-arguments")])
     _one_file(options)
     if options.plot or options.out or options.export:
         from polymodel.report.tiling.files import check_targets
@@ -79,7 +79,8 @@ def _one_file(options: argparse.Namespace) -> None:
     """`file` for all that tile one matrix."""
     if len(options.files) > 1 and not options.published and options.op != "chain":
         fault = f"{len(options.files)} files are named: {', '.join(options.files)}"
-        raise SpecError([Diagnostic(fault, "name one, operand A; operand B is named by --with")])
+        remedy = "name one, operand A; operand B is named by --with"
+        raise SpecError([Diagnostic(fault, remedy, code="wrong-count")])
     options.file = next(iter(options.files), None)
 
 
@@ -135,12 +136,15 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
     second = second_of(options.second)
     faults = []
     if isinstance(second, (str, SparseTensor)):
-        faults.append(Diagnostic(f"--with {options.second}: an estimate sees no data of B", "rolled, ..."))
+        message = f"--with {options.second}: an estimate sees no data of B"
+        faults.append(Diagnostic(message, "rolled, ...", code="conflicting-arguments"))
         second = None
     if (options.shape is None) != (options.density is None):
-        faults.append(Diagnostic("a shape needs a density, and a density a shape", "give both, or a file"))
+        message = "a shape needs a density, and a density a shape"
+        faults.append(Diagnostic(message, "give both, or a file", code="conflicting-arguments"))
     if (options.file is None) == (options.shape is None and options.density is None):
-        faults.append(Diagnostic("estimates are made of a file, or of a shape and a density", "give one"))
+        message = "estimates are made of a file, or of a shape and a density"
+        faults.append(Diagnostic(message, "give one", code="conflicting-arguments"))
     if faults:
         raise SpecError(faults)
     fit, launch = fit_of(options), launch_of(options)
@@ -198,7 +202,7 @@ def run_chain(options: argparse.Namespace) -> tuple[str, int]:
     check_idle(options, "--op chain", (*task, "compare", "export", "plot", "simulate", *SHAPED))
     if len(options.files) != 3:
         fault = f"--op chain multiplies three matrices, and {len(options.files)} are named"
-        raise SpecError([Diagnostic(fault, "name A, B and C", "FILE")])
+        raise SpecError([Diagnostic(fault, "name A, B and C", "FILE", code="wrong-count")])
     capacity = capacities_of(options.capacity)
     result = tile_chain(
         *options.files, capacity=capacity, order=cast("Association", options.order or "(AB)C"),

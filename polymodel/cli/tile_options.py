@@ -186,13 +186,14 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
             if n in needed and not mode.startswith("--")
             else "leave it out"
         )
-        faults.append(Diagnostic(f"--{n.replace('_', '-')} has no meaning with {mode}", way))
+        message = f"--{n.replace('_', '-')} has no meaning with {mode}"
+        faults.append(Diagnostic(message, way, code="ineffective-argument"))
     if options.seed is not None and not options.simulate and not faults:
-        faults.append(Diagnostic("--seed has no meaning without --simulate", "add --simulate 200"))
+        message = "--seed has no meaning without --simulate"
+        faults.append(Diagnostic(message, "add --simulate 200", code="ineffective-argument"))
     if options.most is not None and not options.export and not faults:
-        faults.append(
-            Diagnostic("--most has no meaning without --export", "add --export DIR, or leave it out")
-        )
+        message = "--most has no meaning without --export"
+        faults.append(Diagnostic(message, "add --export DIR, or leave it out", code="ineffective-argument"))
     if faults:
         raise SpecError(faults)
 
@@ -205,7 +206,7 @@ def factor_of(text: str | None) -> str | Transposed | None:
     if result is None or isinstance(result, (str, Transposed)):
         return result
     fault = f"--with {text}: B of a product is a file, A transposed, or A itself (without --with)"
-    raise SpecError([Diagnostic(fault, "name a file, or transposed")])
+    raise SpecError([Diagnostic(fault, "name a file, or transposed", code="unknown-choice")])
 
 
 def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
@@ -213,7 +214,7 @@ def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
     sizes = [_SIZE.read(part) for part in text.split(",")]
     if None in sizes:
         fault = f"--{option} {text}: whole numbers above 0 are expected"
-        raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}")])
+        raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}", code="not-positive-integer")])
     return tuple(int(size) for size in sizes if size is not None)
 
 
@@ -221,7 +222,8 @@ def capacities_of(text: str | None) -> int | tuple[int, ...]:
     """Words of the buffers of two products in a row: one number for all five, or one each."""
     if text is None:
         fault = "--op chain needs the words of its buffers, for which there is no default"
-        raise SpecError([Diagnostic(fault, "say how many, e.g. --capacity 4096", "--capacity")])
+        remedy = "say how many, e.g. --capacity 4096"
+        raise SpecError([Diagnostic(fault, remedy, "--capacity", code="missing-value")])
     result = sizes_of(text, "capacity", "4096,4096,2048,4096,2048")
     return result[0] if len(result) == 1 else result
 
@@ -230,7 +232,7 @@ def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
     """What is to be least. Words are not measure of work that reuses nothing."""
     if options.objective == "words":
         fault = "--objective words: element-wise work reads every operand once"
-        raise SpecError([Diagnostic(fault, "cycles, tiles or total")])
+        raise SpecError([Diagnostic(fault, "cycles, tiles or total", code="unknown-choice")])
     result: Objective = options.objective or usual
     return result
 
@@ -252,7 +254,9 @@ def fit_of(options: argparse.Namespace) -> Fit:
     if not faults and options.capacity is None:
         # 128 bits hold one entry: nobody means that.
         fault = f"--fit {options.fit} counts bits, for which there is no default"
-        faults = [Diagnostic(fault, f"say how many, e.g. --fit {options.fit} --capacity 8192")]
+        faults = [
+            Diagnostic(fault, f"say how many, e.g. --fit {options.fit} --capacity 8192", code="missing-value")
+        ]
     if faults:
         raise SpecError(faults)
     return stored(options.fit, capacity)
@@ -276,10 +280,10 @@ def checked_product(options: argparse.Namespace) -> None:
         fault = (
             f"--tile sets the sizes of uniform or overbooked tiles, --tiler {options.tiler} chooses its own"
         )
-        faults.append(Diagnostic(fault, "leave one of them out"))
+        faults.append(Diagnostic(fault, "leave one of them out", code="unknown-choice"))
     if options.objective in ("tiles", "total"):
         fault = f"--objective {options.objective}: a product is judged by its time or by the words it moves"
-        faults.append(Diagnostic(fault, "cycles or words"))
+        faults.append(Diagnostic(fault, "cycles or words", code="unknown-choice"))
     if faults:
         raise SpecError(faults)
 
@@ -292,7 +296,9 @@ def most_of(options: argparse.Namespace) -> int:
 def first_of(options: argparse.Namespace) -> str:
     """A: the file."""
     if options.file is None:
-        raise SpecError([Diagnostic("no file is named", "name operand A: a .mtx or .tns file", "FILE")])
+        message = "no file is named"
+        remedy = "name operand A: a .mtx or .tns file"
+        raise SpecError([Diagnostic(message, remedy, "FILE", code="missing-argument")])
     return str(options.file)
 
 

@@ -40,5 +40,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
     if not parts:
         nothing = f"{', '.join(options.sources)}: there is no workload, architecture or mapping in it"
-        raise SpecError([Diagnostic(nothing, "begin a section with `workload:`, `arch:` or `mapping:`")])
+        message = "begin a section with `workload:`, `arch:` or `mapping:`"
+        raise SpecError([Diagnostic(nothing, message, code="missing-section")])
     return f"fine: {', '.join(parts)}\n{notes}", FINE

@@ -237,7 +237,8 @@ def objective_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> f
     wrong = next((n for _, n in terms if n not in known), None)
     if wrong is not None:
         remedy = suggestion(wrong, known, "objectives")
-        raise SpecError([Diagnostic(f"unknown objective {wrong}", remedy, "objective")])
+        message = f"unknown objective {wrong}"
+        raise SpecError([Diagnostic(message, remedy, "objective", code="unknown-choice")])
     result: float = value(name, figures)
     return result
 

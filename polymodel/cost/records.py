@@ -366,6 +366,7 @@ class Counts:
                 f"{action.bits_per_action} bits per action, which does not divide {bits} bits per value, "
                 f"and engine {self.analysis.engine} does not give the sizes of its transfers",
                 "use engine exact, or give bits_per_action that divide bits_per_value",
+                code="unsupported-rounding",
             )
         return rounded_actions(action, sizes, bits)
 

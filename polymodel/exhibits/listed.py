@@ -50,7 +50,12 @@ def gallery(*names: str) -> Gallery:
     `gallery().figures` is a DataFrame. SpecError for an unknown name.
     """
     faults = [
-        Diagnostic(f"there is no exhibit {n!r}", suggestion(n, EXHIBITS, "exhibits"), f"names[{i}]")
+        Diagnostic(
+            f"there is no exhibit {n!r}",
+            suggestion(n, EXHIBITS, "exhibits"),
+            f"names[{i}]",
+            code="unknown-name",
+        )
         for i, n in enumerate(names)
         if n not in EXHIBITS
     ]

@@ -99,7 +99,8 @@ class Gallery(Answer):
 
         both = [(f.what, 100 * f.error) for f in self.rows if f.error is not None]
         if not both:
-            raise SpecError([Diagnostic("no figure here is a number in both", "name another exhibit")])
+            message = "no figure here is a number in both"
+            raise SpecError([Diagnostic(message, "name another exhibit", code="nothing-to-show")])
         columns = (Column("figure"), Column("difference in %"))
         return bar_axes(Table("figures", columns, tuple(both)), "difference in %", ax)
 

@@ -196,10 +196,12 @@ class Codesign(Answer):
         name = canonical(objective) if objective else self.objectives[0]
         if name not in self.objectives:
             near = suggestion(name, self.objectives, "objectives")
-            raise SpecError([Diagnostic(f"the front is not over {name}", near, "objective")])
+            message = f"the front is not over {name}"
+            raise SpecError([Diagnostic(message, near, "objective", code="unknown-choice")])
         if not self.points:
             reasons = "; ".join(list(dict.fromkeys(r.reason for r in self.rows))[:3])
-            raise SpecError([Diagnostic("no machine has a mapping that keeps the limits", reasons)])
+            message = "no machine has a mapping that keeps the limits"
+            raise SpecError([Diagnostic(message, reasons, code="no-solution")])
         return min(self.points, key=lambda p: p.figures[name])
 
     @declared(title="Machines and mappings that none beats")
@@ -443,7 +445,7 @@ class Codesign(Answer):
             up = canonical(y) if y else others[0]
             if up not in self.request.figures:
                 near = suggestion(up, self.request.figures, "figures of the front")
-                raise SpecError([Diagnostic(f"there is no figure {up}", near)])
+                raise SpecError([Diagnostic(f"there is no figure {up}", near, code="unknown-name")])
             least = [(float(r.machine.symbols[x]), r.least[up]) for r in self.rows]
             known = [(value, figure) for value, figure in least if figure is not None]
             return symbol_axes(known, x, up, f"What {x} is worth", ax)
@@ -451,7 +453,7 @@ class Codesign(Answer):
         for name in (across, up):
             if name not in first.figures:
                 near = suggestion(name, list(first.figures), "figures")
-                raise SpecError([Diagnostic(f"there is no figure {name}", near)])
+                raise SpecError([Diagnostic(f"there is no figure {name}", near, code="unknown-name")])
         points = [(p.machine.name, p.figures) for p in self.points]
         return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax)
 

@@ -240,12 +240,14 @@ class Distribution(Answer):
         across, up = x, y or ("area" if any(c.area for c in fitting) else "chips")
         known = ("chips", "latency", "energy", "area")
         faults = [
-            Diagnostic(f"there is no figure {n}", suggestion(n, known, "figures"))
+            Diagnostic(f"there is no figure {n}", suggestion(n, known, "figures"), code="unknown-name")
             for n in (across, up)
             if n not in known
         ]
         if faults or not fitting:
-            raise SpecError(faults or [Diagnostic("no number of chips fits", "; ".join(self.notes))])
+            raise SpecError(
+                faults or [Diagnostic("no number of chips fits", "; ".join(self.notes), code="no-solution")]
+            )
         points = [(c.name, c.figures) for c in fitting]
         return machine_axes(points, across, up, "Cost against time", ax)
 

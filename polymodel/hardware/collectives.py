@@ -50,20 +50,31 @@ class Interconnect:
         faults = Faults()
         if self.topology not in TOPOLOGIES:
             remedy = f"use one of {', '.join(TOPOLOGIES)}"
-            faults.note(Diagnostic(f"{self.topology!r} is not a topology", remedy, "link.topology"))
+            message = f"{self.topology!r} is not a topology"
+            faults.note(Diagnostic(message, remedy, "link.topology", code="wrong-type"))
         for name, dimension in (("throughput", RATE), ("energy_per_bit_hop", ENERGY)):
             value = _number(getattr(self, name), dimension)
             limitless = name == "throughput"  # one that takes no time, but no energy is infinite
             if value is None or not (value > 0 if limitless else 0 <= value < inf):
                 what = f"{getattr(self, name)!r} is not a {dimension.name}"
-                faults.note(Diagnostic(what, f"write e.g. {dimension.examples}", f"link.{name}"))
+                faults.note(
+                    Diagnostic(what, f"write e.g. {dimension.examples}", f"link.{name}", code="wrong-type")
+                )
             else:
                 object.__setattr__(self, name, value)
         if (self.topology == "mesh") != (self.shape is not None):
             what = "a mesh needs its rows and columns" if self.shape is None else "only a mesh has a shape"
-            faults.note(Diagnostic(what, "give the topology mesh and a shape such as (2, 4)", "link.shape"))
+            faults.note(
+                Diagnostic(
+                    what,
+                    "give the topology mesh and a shape such as (2, 4)",
+                    "link.shape",
+                    code="conflicting-arguments",
+                )
+            )
         elif self.shape is not None and not _is_shape(self.shape):
-            faults.note(Diagnostic(f"{self.shape!r} is not a shape", "write e.g. (2, 4)", "link.shape"))
+            message = f"{self.shape!r} is not a shape"
+            faults.note(Diagnostic(message, "write e.g. (2, 4)", "link.shape", code="wrong-type"))
         faults.raise_if_any()
 
     def route(self, owner: int, others: Iterable[int], chips: int) -> tuple[tuple[Link, ...], ...]:
@@ -340,10 +351,12 @@ def split_of(
     if unknown:
         remedy = f"rank variables: {', '.join(known)}"
         what = "no Einsum has the rank variable"
-        raise SpecError([Diagnostic(f"{what} {v}", remedy, of) for v in unknown])
+        raise SpecError([Diagnostic(f"{what} {v}", remedy, of, code="out-of-range") for v in unknown])
     if cascade.generational:
-        raise Refused("a cascade that iterates is not split over chips", "split its body, one iteration")
+        message = "a cascade that iterates is not split over chips"
+        raise Refused(message, "split its body, one iteration", code="unsupported-recurrence")
     if any(a.accumulates for e in cascade for a in e.outputs):
-        raise Refused("results that are added to what was there are not split over chips", "write them anew")
+        message = "results that are added to what was there are not split over chips"
+        raise Refused(message, "write them anew", code="unsupported-recurrence")
     along = {e.name: next((v for v in variables if v in e.rank_variables), "") for e in cascade}
     return ChipSplit(cascade, chips, {n: v for n, v in along.items() if v}, whole)

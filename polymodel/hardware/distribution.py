@@ -136,19 +136,23 @@ def _checked(
         for name, given in (("batches", batches), ("within", within)):
             if given is not None:
                 what = f"`{name}` is for the stages of a pipeline"
-                faults.note(Diagnostic(what, f"give `stages`, or leave out `{name}`", name))
+                remedy = f"give `stages`, or leave out `{name}`"
+                faults.note(Diagnostic(what, remedy, name, code="ineffective-argument"))
     for name, given in (("split", names), ("within", within or ())):
         if not isinstance(given, Sequence) or not all(isinstance(v, str) for v in given):
-            faults.note(Diagnostic(f"{given!r} are not rank variables", "give e.g. ['h', 'c']", name))
+            message = f"{given!r} are not rank variables"
+            faults.note(Diagnostic(message, "give e.g. ['h', 'c']", name, code="wrong-type"))
     if not isinstance(link, Interconnect):
         remedy = "give pm.Interconnect(topology='ring', throughput=4e11)"
-        faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link"))
+        faults.note(Diagnostic(f"{link!r} is not an interconnect", remedy, "link", code="wrong-type"))
     elif link.shape is not None and any(n != prod(link.shape) for n in ([sum(widths)] if rows else counts)):
         what = f"a mesh of {link.shape[0]} x {link.shape[1]} has {prod(link.shape)} chips"
-        faults.note(Diagnostic(what, "give that number, or another shape", "link.shape"))
+        remedy = "give that number, or another shape"
+        faults.note(Diagnostic(what, remedy, "link.shape", code="inconsistent-values"))
     result, unknown = read_objectives((objective,), (), ())
     if unknown or result[0] not in (*FIGURES, "edp"):
-        faults.note(Diagnostic(f"unknown objective {objective!r}", "use energy, latency or edp", "objective"))
+        message = f"unknown objective {objective!r}"
+        faults.note(Diagnostic(message, "use energy, latency or edp", "objective", code="unknown-choice"))
     with faults.noting():
         check_store(store)
     with faults.noting():
@@ -166,15 +170,17 @@ def _widths(chips: object, stages: int, within: object, faults: Faults) -> tuple
     widths = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
     if len(widths) < len(several):
         remedy = "give one number, or one for each stage"
-        faults.note(Diagnostic(f"{chips!r} are not numbers of chips", remedy, "chips"))
+        faults.note(Diagnostic(f"{chips!r} are not numbers of chips", remedy, "chips", code="not-a-number"))
     elif stages and len(widths) != stages:
         what = f"{len(widths)} numbers of chips for {stages} stages"
-        faults.note(Diagnostic(what, "give one number, or one for each stage", "chips"))
+        faults.note(Diagnostic(what, "give one number, or one for each stage", "chips", code="wrong-count"))
     elif sum(widths) > MOST_CHIPS:
-        faults.note(Diagnostic(f"{sum(widths)} are too many chips", f"give {MOST_CHIPS} at most", "chips"))
+        message = f"{sum(widths)} are too many chips"
+        faults.note(Diagnostic(message, f"give {MOST_CHIPS} at most", "chips", code="out-of-range"))
     elif any(n > 1 for n in widths) and not within:
         remedy = "name rank variables along which they share it in `within`"
-        faults.note(Diagnostic("the chips of a stage have no share of its work", remedy, "within"))
+        message = "the chips of a stage have no share of its work"
+        faults.note(Diagnostic(message, remedy, "within", code="missing-value"))
     return widths
 
 
@@ -186,10 +192,12 @@ def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -
     several = plain if isinstance(plain, Sequence) and not isinstance(plain, str) else (plain,)
     counts = tuple(n for n in map(plainly, several) if type(n) is int and n >= 1)
     if not counts or len({*counts}) < len(several):
-        faults.note(Diagnostic(f"{given!r} are not numbers of {of}", "give e.g. [1, 2, 4]", of))
+        message = f"{given!r} are not numbers of {of}"
+        faults.note(Diagnostic(message, "give e.g. [1, 2, 4]", of, code="not-a-number"))
         return ()
     if max(counts) > MOST_CHIPS:
-        faults.note(Diagnostic(f"{max(counts)} are too many {of}", f"give {MOST_CHIPS} at most", of))
+        message = f"{max(counts)} are too many {of}"
+        faults.note(Diagnostic(message, f"give {MOST_CHIPS} at most", of, code="out-of-range"))
     return counts
 
 
@@ -342,7 +350,8 @@ def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
         made = {a.tensor for e in one.spec.workload for a in e.outputs}
         if apart := sorted(fused & made - ({*_handed_on(one.spec)} - {*one.later})):
             what = f"{', '.join(apart)} cannot be fused: it is read after an exchange between chips"
-            raise SpecError([Diagnostic(what, "leave it out of `fuse`", "constraints.fuse")])
+            remedy = "leave it out of `fuse`"
+            raise SpecError([Diagnostic(what, remedy, "constraints.fuse", code="conflicting-arguments")])
 
 
 def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraints | None:

@@ -62,14 +62,16 @@ class NetworkLayers:
         """The same with weights: network -> number. What is wrong with them is noted."""
         given = weights if isinstance(weights, Mapping) else {}
         if weights is not None and not isinstance(weights, Mapping):
-            faults.note(Diagnostic(f"{weights!r} are not weights", "give {'NETWORK': 2}", "weights"))
+            message = f"{weights!r} are not weights"
+            faults.note(Diagnostic(message, "give {'NETWORK': 2}", "weights", code="wrong-type"))
         for name, weight in given.items():
             if name not in self.names:
                 remedy = suggestion(str(name), self.names, "networks") if self.names else NO_NETWORKS
-                faults.note(Diagnostic(f"there is no network {name}", remedy, f"weights.{name}"))
+                message = f"there is no network {name}"
+                faults.note(Diagnostic(message, remedy, f"weights.{name}", code="unknown-name"))
             elif isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < inf:
                 what = f"{weight!r} is not a weight"
-                faults.note(Diagnostic(what, "give a number above 0", f"weights.{name}"))
+                faults.note(Diagnostic(what, "give a number above 0", f"weights.{name}", code="wrong-type"))
         every = tuple(replace(n, weight=given.get(n.name, 1)) for n in self.networks)
         return replace(self, networks=every)
 
@@ -78,7 +80,8 @@ class NetworkLayers:
         SpecError where tensors are to be fused."""
         if any(section.fuse for s in self.specs for section in (s.raw_explore or ExploreSection(), given)):
             what = "nothing is fused where each Einsum is a layer of its own"
-            raise SpecError([Diagnostic(what, "leave out `fuse`, or layer_by_layer", "constraints.fuse")])
+            remedy = "leave out `fuse`, or layer_by_layer"
+            raise SpecError([Diagnostic(what, remedy, "constraints.fuse", code="ineffective-argument")])
         specs: list[Spec] = []
         times: list[int] = []
         wholes: list[Spec] = []
@@ -114,9 +117,8 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
     for name, layers in by_name.items():
         if isinstance(given, Mapping) and not _is_name(name):
             what = f"{name!r} is not a name of a network"
-            faults.note(
-                Diagnostic(what, f"use letters, digits, `.`, `-` and `_`, but not `{EACH}`", "layers")
-            )
+            remedy = f"use letters, digits, `.`, `-` and `_`, but not `{EACH}`"
+            faults.note(Diagnostic(what, remedy, "layers", code="invalid-name"))
         first = len(specs)
         rows = _rows(layers, f" of {name}" if isinstance(given, Mapping) else "", faults)
         for spec, several, block in rows:
@@ -127,7 +129,8 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
     for i, spec in enumerate(specs[1:], 1):
         if spec.raw_arch != specs[0].raw_arch:
             what = f"layer {i} has another architecture than layer 0"
-            faults.note(Diagnostic(what, "load all layers with the same architecture", "layers"))
+            remedy = "load all layers with the same architecture"
+            faults.note(Diagnostic(what, remedy, "layers", code="inconsistent-values"))
     return NetworkLayers(tuple(specs), tuple(times), tuple(networks), tuple(blocks))
 
 
@@ -159,7 +162,8 @@ def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int, s
             raise not_a_spec("codesign", spec)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             what = f"layer {i}{whose} is executed {n!r} times"
-            faults.note(Diagnostic(what, "give a whole number from 1 on", "layers"))
+            remedy = "give a whole number from 1 on"
+            faults.note(Diagnostic(what, remedy, "layers", code="inconsistent-values"))
             n = 1
         if not isinstance(block, str):
             what = f"layer {i}{whose} is in the block {block!r}"
@@ -181,7 +185,7 @@ def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
     faults = Faults(spec.locator)
     if spec.raw_workload is not None:
         what = "the spec has a workload beside its networks"
-        faults.add(("codesign", "networks"), what, "leave out one of them")
+        faults.add(("codesign", "networks"), what, "leave out one of them", code="missing-section")
     result: dict[str, Spec] = {}
     for name, sources in section.networks.items():
         with faults.noting():

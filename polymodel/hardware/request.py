@@ -159,7 +159,7 @@ def read_request(
         names += (of_network(figure, one) for figure, one in vocabulary.read(name, f"objectives[{i}]"))
     if not names and not faults.found:
         what, remedy = "a co-design needs an objective", "name energy, latency or area"
-        faults.note(Diagnostic(what, remedy, "objectives"))
+        faults.note(Diagnostic(what, remedy, "objectives", code="unknown-choice"))
     limits: list[NetworkLimit] = []
     for i, text in enumerate(listed("limits", wanted.limits, "['area <= 4e-6']")):
         limits += _limits(text, f"limits[{i}]", vocabulary, faults)
@@ -170,12 +170,12 @@ def _limits(text: object, where: str, vocabulary: _Vocabulary, faults: Faults) -
     """The limit that a text is, one for each network if it is one of each."""
     parts = read_limit(text)
     if parts is None:
-        faults.note(Diagnostic(f"{shown(text)} is not a limit", LIMIT_REMEDY, where))
+        faults.note(Diagnostic(f"{shown(text)} is not a limit", LIMIT_REMEDY, where, code="wrong-type"))
         return
     for name, network in vocabulary.read(parts[0], where):
         limit = limit_of(name, *parts[1:], amount_in(parts[2], unit_of(name)))
         if isinstance(limit, str):
-            faults.note(Diagnostic(limit, LIMIT_REMEDY, where))
+            faults.note(Diagnostic(limit, LIMIT_REMEDY, where, code="out-of-range"))
             return
         yield NetworkLimit(limit, network)
 
@@ -196,22 +196,23 @@ class _Vocabulary:
         result, unknown = read_objectives((name,), self.memories, self.tolls)
         for u in unknown:
             what = f"unknown objective {u.name}"
-            self.faults.note(Diagnostic(what, suggestion(u.name, u.known, "objectives"), where))
+            self.faults.note(
+                Diagnostic(what, suggestion(u.name, u.known, "objectives"), where, code="unknown-choice")
+            )
         for one in result:
             if on_sparse_data(one) or one in _EINSUMS:
                 remedy = "name energy, latency, edp, area or working_set:MEMORY"
-                self.faults.note(Diagnostic(f"a co-design has no {one}", remedy, where))
+                self.faults.note(Diagnostic(f"a co-design has no {one}", remedy, where, code="unknown-name"))
         if not network:
             return [(one, "") for one in result]
         if not self.networks:
-            self.faults.note(
-                Diagnostic(f"there is no network {network}: none has a name", NO_NETWORKS, where)
-            )
+            message = f"there is no network {network}: none has a name"
+            self.faults.note(Diagnostic(message, NO_NETWORKS, where, code="unknown-name"))
         elif network not in (EACH, *self.networks):
             remedy = suggestion(network, (*self.networks, EACH), "networks")
-            self.faults.note(Diagnostic(f"there is no network {network}", remedy, where))
+            self.faults.note(Diagnostic(f"there is no network {network}", remedy, where, code="unknown-name"))
         for one in result:
             if any(figure in _MACHINE for figure, _ in uses(one)):
                 what = f"{one} is a figure of the machine, not of one network"
-                self.faults.note(Diagnostic(what, f"write {one} alone", where))
+                self.faults.note(Diagnostic(what, f"write {one} alone", where, code="unknown-choice"))
         return [(one, n) for one in result for n in (self.networks if network == EACH else (network,))]

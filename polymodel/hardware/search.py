@@ -128,7 +128,7 @@ def _read(
     work = work.weighted(wanted.weights, faults)
     if wanted.eps and asked.limits:
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
-        faults.note(Diagnostic(what, "leave out eps, or the limits", "eps"))
+        faults.note(Diagnostic(what, "leave out eps, or the limits", "eps", code="conflicting-arguments"))
     with faults.noting():
         check_store(store)
     with faults.noting():
@@ -139,7 +139,8 @@ def _read(
         grid = make_grid(specs[0], chosen, wanted.where, specs) if chosen else None
     if not chosen and not faults.found:
         remedy = "give symbols of the architecture with values, {'KIB': [8, 16]}, or a `codesign:` section"
-        faults.note(Diagnostic("no symbol of the hardware is given", remedy, "hardware"))
+        message = "no symbol of the hardware is given"
+        faults.note(Diagnostic(message, remedy, "hardware", code="missing-argument"))
     faults.raise_if_any()
     assert grid is not None
     return asked, grid, work

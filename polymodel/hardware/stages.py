@@ -152,7 +152,8 @@ class StageSplit:
                 continue
             if len(made) > 1:
                 what = f"several batches add to the same elements of {tensor}"
-                raise Refused(what, f"cut the work along a rank variable of {tensor}")
+                remedy = f"cut the work along a rank variable of {tensor}"
+                raise Refused(what, remedy, code="unsupported-recurrence")
             for stage in readers:
                 batches = sorted({b for s, output, (b, _) in mine if s == stage and not output})
                 _check_order(tensor, made[0], batches, stage == here)
@@ -192,7 +193,7 @@ def _check_order(tensor: str, made: int, needed: Sequence[int], within: bool) ->
         what = f"batch {first} reads elements of {tensor} that batch {made} makes"
         how = "in the same stage" if within else "later"
         remedy = "cut the work along a rank variable in which batches do not depend on each other"
-        raise Refused(f"{what} {how}", remedy)
+        raise Refused(f"{what} {how}", remedy, code="unsupported-recurrence")
 
 
 def _merged(classes: Iterable[ElementClass]) -> tuple[ElementClass, ...]:
@@ -266,16 +267,26 @@ def stages_of(cascade: Cascade, stages: object, faults: Faults) -> tuple[tuple[s
     rows = [listed(f"stages[{i}]", row, "['Q', 'K']") for i, row in enumerate(several)]
     if not rows or not all(rows):
         what = "a stage has no Einsums" if rows else f"{stages!r} are not stages"
-        faults.note(Diagnostic(what, "give lists of Einsums, [['Q', 'K'], ['Z']]", "stages"))
+        remedy = "give lists of Einsums, [['Q', 'K'], ['Z']]"
+        faults.note(Diagnostic(what, remedy, "stages", code="wrong-type"))
         return ()
     names = [str(name) for row in rows for name in row]
     for name in dict.fromkeys(names):
         if name not in known:
-            faults.note(Diagnostic(f"unknown Einsum {name}", suggestion(name, known, "Einsums"), "stages"))
+            faults.note(
+                Diagnostic(
+                    f"unknown Einsum {name}",
+                    suggestion(name, known, "Einsums"),
+                    "stages",
+                    code="unknown-name",
+                )
+            )
         elif names.count(name) > 1:
-            faults.note(Diagnostic(f"Einsum {name} is named twice", "name it in one stage", "stages"))
+            message = f"Einsum {name} is named twice"
+            faults.note(Diagnostic(message, "name it in one stage", "stages", code="duplicate-name"))
     if left := [name for name in known if name not in names]:
-        faults.note(Diagnostic(f"no stage has {', '.join(left)}", "name each Einsum in one", "stages"))
+        message = f"no stage has {', '.join(left)}"
+        faults.note(Diagnostic(message, "name each Einsum in one", "stages", code="unmapped-einsum"))
     return tuple(tuple(name for name in known if name in row) for row in rows)
 
 
@@ -293,7 +304,7 @@ def stage_split(
     split = split_of(cascade, batches, variables, whole=False)
     if whole := [e.name for e in cascade if e.name not in split.along]:
         what = f"{', '.join(whole)} {'has' if len(whole) == 1 else 'have'} no rank variable of the batches"
-        raise Refused(what, "name one of its rank variables in `split` as well")
+        raise Refused(what, "name one of its rank variables in `split` as well", code="unsupported-pipeline")
     result = StageSplit(split, stages, widths, split_of(cascade, 1, within, whole=False, of="within").along)
     at = {name: s for s, names in enumerate(stages) for name in names}
     faults = [
@@ -301,6 +312,7 @@ def stage_split(
             f"{reader.name} of stage {at[reader.name]} reads {a.tensor}, which stage {at[maker.name]} makes",
             "stages go in the order of the cascade",
             "stages",
+            code="order-violated",
         )
         for maker in cascade
         for a in maker.outputs

@@ -129,7 +129,8 @@ class Finished:
             LookupError,
             EOFError,
         ) as error:
-            raise Refused(f"{self.folder} holds what is not a result of a search", ANEW) from error
+            message = f"{self.folder} holds what is not a result of a search"
+            raise Refused(message, ANEW, code="damaged-file") from error
         self.used += 1
         return result
 
@@ -162,12 +163,12 @@ class Finished:
             columns, about = read_table(file, "a search")
             if about.get("signature") != self.signature:
                 remedy = f"give another store, or {ANEW}"
-                raise Refused(f"{file} holds steps of another exploration", remedy)
+                raise Refused(f"{file} holds steps of another exploration", remedy, code="store-mismatch")
             try:
                 steps = zip(columns["step"].tolist(), columns["result"].tolist(), strict=True)
                 self.known |= {bytes.fromhex(k): bytes(v) for k, v in steps}
             except (LookupError, ValueError, TypeError, AttributeError) as error:
-                raise Refused(f"{file} holds no steps of a search", ANEW) from error
+                raise Refused(f"{file} holds no steps of a search", ANEW, code="damaged-file") from error
 
     def clear(self) -> None:
         """Remove what earlier runs have saved."""

@@ -142,7 +142,8 @@ class ChainTables:
         n = prod(map(len, sizes))
         if n > MOST_KEYS:
             what = f"{self.space.name}: more than {MOST_KEYS:,} sizes of fused tiles"
-            raise Refused(what, "count divisors only (sizes: divisors), or fewer fused loops")
+            remedy = "count divisors only (sizes: divisors), or fewer fused loops"
+            raise Refused(what, remedy, code="too-large")
         where = np.unravel_index(np.arange(n), tuple(map(len, sizes))) if sizes else ()
         rows, seen = np.zeros((len(prefix), n), np.int64), dict.fromkeys(variables, 0)
         for k, v in enumerate(prefix):

@@ -108,9 +108,9 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
         if d.link.topology == "tree":
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
             what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses, meshes and lines"
-            raise Refused(what, remedy)
+            raise Refused(what, remedy, code="unsupported-link")
     if not any(c.stores for c in hierarchy.components):
-        raise Refused("the architecture has no memory", "add a !Memory")
+        raise Refused("the architecture has no memory", "add a !Memory", code="missing-component")
 
 
 def loop_rules(
@@ -135,7 +135,7 @@ def loop_rules(
         elif rule.kind == "order":
             if any(m.allocation == "live" for m in memories):
                 what = f"{rule.place} {rule.written} beside `allocation: live`, which depends on the order"
-                raise Refused(what, "leave one of them out")
+                raise Refused(what, "leave one of them out", code="unsupported-memory")
             sequence = tuple(
                 OTHER if v == OTHERS else position[v] for v in rule.sequence if v == OTHERS or v in position
             )
@@ -147,7 +147,8 @@ def loop_rules(
             single = [v for v in rule.names if v in one.rank_variables and v not in position]
             if single and not rule.admits(1):
                 what = f"{rule.place} {rule.written}: rank variable {single[0]} of {one.name} has one value"
-                raise Refused(f"no mapping obeys {what}", "leave the factor out, or ask for 1")
+                message = f"no mapping obeys {what}"
+                raise Refused(message, "leave the factor out, or ask for 1", code="contradictory-constraints")
             factors[rule.place] += [(position[v], rule) for v in rule.names if v in position]
             continue
         else:
@@ -324,10 +325,8 @@ def _best_use(space: EinsumSpace, unit: int) -> tuple[int, ...]:
         grown = {tuple(a * b for a, b in zip(u, s, strict=True)) for u in used for s in spreads}
         used = {u for u in grown if all(x <= f.width for x, f in zip(u, space.fanouts, strict=False))} or used
         if len(used) > MOST_USES:
-            raise Refused(
-                f"{space.name} may use its fanouts in more than {MOST_USES:,} ways",
-                "write the least utilisation as a number",
-            )
+            message = f"{space.name} may use its fanouts in more than {MOST_USES:,} ways"
+            raise Refused(message, "write the least utilisation as a number", code="too-large")
     asked = [k for k, f in enumerate(space.fanouts[:reach]) if f.least == inf]
     return max(used, key=lambda u: [u[k] for k in asked])
 
@@ -427,19 +426,18 @@ def is_box(one: Einsum) -> bool:
 
 
 def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
-    """Those of an Einsum. Refused where its space is not a product of pairs, or a pair starts elsewhere than
-    at 0."""
+    """The ties of an Einsum. Refused where its space is not a product of pairs that start at 0."""
     try:
         result = _pairs(one)
     except NotSeparable as fault:
-        raise Refused(
-            f"the search covers boxes and pairs of tied variables: {fault.message}", remedy
-        ) from None
+        message = f"the search covers boxes and pairs of tied variables: {fault.message}"
+        raise Refused(message, remedy, code="unsupported-space") from None
     for v in (v for g in result for v in g.variables):
         low, _ = one.bound(v)
         if low:
             what = f"rank variable {v} of {one.name} is tied to another one and starts at {low}"
-            raise Refused(f"{what}; the search covers pairs that start at 0", f"shift {v}, or {remedy}")
+            message = f"{what}; the search covers pairs that start at 0"
+            raise Refused(message, f"shift {v}, or {remedy}", code="unsupported-space")
     return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in result)
 
 
@@ -451,14 +449,15 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
             what, rank = tie.of(o)
             if partly or (what == "rank" and 1 not in rank):
                 told = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
-                raise Refused(f"the search does not cover {told}", remedy)
+                raise Refused(f"the search does not cover {told}", remedy, code="unsupported-window")
 
 
 def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
     """Refuses what is counted only where all tiles are equal."""
     for what in besides if ties else ():
         told = f"the iteration space of {one.name} is not a box"
-        raise Refused(f"{told}, which the search does not cover beside {what}", remedy)
+        message = f"{told}, which the search does not cover beside {what}"
+        raise Refused(message, remedy, code="unsupported-instances")
 
 
 def elements_of(operand: Operand, extents: Sequence[int], ties: Sequence[Tie]) -> int:
@@ -502,7 +501,7 @@ def neighbours_of(
         told = (
             f"{what}; the search covers elements that stand evenly apart along ranks, each read equally often"
         )
-        raise Refused(told, remedy)
+        raise Refused(told, remedy, code="unsupported-einsum")
     return joined, unions[tensor], reads.pop()
 
 
@@ -541,13 +540,12 @@ class Generations:
 def generations_of(
     one: Einsum, tensor: str, cascade: Cascade, position: Mapping[str, int], remedy: str
 ) -> Generations | None:
-    """None where the tensor is not carried forward, or the Einsum reads one generation of it for all
-    iterations. Refused for what is read otherwise, and for results that are summed up as well."""
+    """None where all iterations read at most one generation. Refused for other reads, and for sums."""
     maker = cascade.producer(tensor)
     if tensor not in cascade.recurrent or maker is None:
         return None
     what = f"{one.name} reads {tensor} otherwise than of this generation and the one before"
-    otherwise = Refused(f"{what}, which the search does not cover", remedy)
+    otherwise = Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")
     try:
         line = carried_line(cascade, maker, tensor)
         for access in one.accesses_of(tensor):
@@ -557,7 +555,8 @@ def generations_of(
     indices = {a.projection[line.rank] for a in one.accesses_of(tensor)}
     write = maker.access_of(tensor).projection[line.rank]
     if not same_elements(one, line, tensor):
-        raise Refused(f"{one.name} accesses {tensor} at several elements of a generation", remedy)
+        message = f"{one.name} accesses {tensor} at several elements of a generation"
+        raise Refused(message, remedy, code="unsupported-recurrence")
     if len(indices) == 1 and not any(x.terms for x in indices):
         return None
     v = next((u for x in indices for u in x.variables), "")
@@ -569,22 +568,22 @@ def generations_of(
     sums = [u for u in position if one is maker and u not in one.access_of(tensor).variables]
     if sums and min(away) < 0:
         what = f"{one.name} carries {tensor} forward and sums up over {sums[0]}"
-        raise Refused(f"{what}; the search covers one of both in an Einsum", "sum up in an Einsum of its own")
+        message = f"{what}; the search covers one of both in an Einsum"
+        raise Refused(message, "sum up in an Einsum of its own", code="unsupported-recurrence")
     now = sum(not a.output and x == 0 for a, x in zip(one.accesses_of(tensor), away, strict=True))
     early = one is not maker and one in cascade.earlier_readers(tensor)
     return Generations(position[v], now, tuple(-x for x in away if x < 0), early)
 
 
 def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:
-    """The variable in whose first iteration alone a tensor is read, as what is before the first generation
-    of another one (-1: in all)."""
+    """The variable in whose first iteration alone an initial tensor is read (-1: in all iterations)."""
     if not access.stands_for:
         return -1
     v = access.guard[0].expr.variables[0]
     others = {(a.projection, a.guard) for a in one.accesses_of(access.tensor)}
     if len(access.guard) > 1 or len(others) > 1 or v in access.variables or v not in position:
         what = f"{one.name} reads {access.tensor} otherwise than as what is before the first generation"
-        raise Refused(f"{what}, which the search does not cover", remedy)
+        raise Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")
     return position[v]
 
 
@@ -596,4 +595,5 @@ def refuse_carried_uneven(
         tied = any(v in t.both for t in ties)
         for what in ("bounds that tie the rank variable to another one", *besides)[not tied :]:
             told = f"{one.name} touches a tensor that is carried forward"
-            raise Refused(f"{told}, which the search does not cover beside {what}", remedy)
+            message = f"{told}, which the search does not cover beside {what}"
+            raise Refused(message, remedy, code="unsupported-recurrence")

@@ -233,11 +233,12 @@ class Front(Answer):
                     Diagnostic(
                         f"the front is over {', '.join(self.objectives)}: it need not have the least {name}",
                         remedy or f"explore with objectives=[{others}{name!r}]",
+                        code="unknown-choice",
                     )
                 ]
             )
         if not self.points:
-            raise SpecError([Diagnostic(*_empty_front_fault(self))])
+            raise SpecError([Diagnostic(*_empty_front_fault(self), code="no-solution")])
         return min(self.points, key=lambda p: float(score(name, p.value(name))))
 
     def _minimised(self) -> tuple[str, ...]:
@@ -301,7 +302,7 @@ class Front(Answer):
         from polymodel.report.plots_sweep import explored_axes
 
         if not self.points:
-            raise SpecError([Diagnostic(*_empty_front_fault(self))])
+            raise SpecError([Diagnostic(*_empty_front_fault(self), code="no-solution")])
         shown = _axes_of(self, x, y)
         return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax, label)
 
@@ -350,10 +351,12 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
         order = list(dict.fromkeys([*varying, *front.objectives]))
         given = (order[0], order[1])
     else:
-        raise SpecError([Diagnostic("a picture of a front needs two figures", 'plot("energy", "latency")')])
+        message = "a picture of a front needs two figures"
+        raise SpecError([Diagnostic(message, 'plot("energy", "latency")', code="wrong-count")])
     for name in given:
         if name not in known:
-            raise SpecError([Diagnostic(f"there is no figure {name}", suggestion(name, known, "figures"))])
+            message = f"there is no figure {name}"
+            raise SpecError([Diagnostic(message, suggestion(name, known, "figures"), code="unknown-name")])
     return given[0], given[1]
 
 

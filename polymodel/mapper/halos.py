@@ -78,10 +78,10 @@ def require_free_loops(limits: Limits) -> None:
     """Refuses rules that these mappings do not know of."""
     for rule in (r for r in limits.rules if not r.spatial):
         what = f"chains are not fused with halos beside `{rule.written}` of {rule.place}"
-        raise Refused(what, "leave one of them out")
+        raise Refused(what, "leave one of them out", code="unsupported-constraint")
     if limits.loop_order or limits.min_utilisation or limits.fuse:
         what = "chains are not fused with halos beside `loop_order`, `min_utilisation` and `fuse`"
-        raise Refused(what, "leave one of them out")
+        raise Refused(what, "leave one of them out", code="unsupported-constraint")
 
 
 def of_least(candidates: Sequence[Candidate], objectives: Sequence[str]) -> list[Candidate]:

@@ -50,17 +50,17 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
         raise not_a_spec("mapspace", spec)
     asked = read_search_request(spec, None, constraints, None, None, 1, None)
     if of_loops := [r.written for r in asked.request.limits.rules if not r.spatial]:
-        raise Refused(
-            f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})",
-            "leave these rules out of what is counted, or explore with them",
-        )
+        message = f"mappings under rules on temporal loops are not counted ({'; '.join(of_loops)})"
+        remedy = "leave these rules out of what is counted, or explore with them"
+        raise Refused(message, remedy, code="unsupported-constraint")
     besides = {
         "spatial_sizes: all": asked.request.limits.spatial_sizes == "all",
         "halos": bool(asked.request.limits.halos),
     }
     for key in (k for k, given in besides.items() if given):
         what = f"mappings that `{key}` adds are not counted"
-        raise Refused(what, f"leave `{key}` out of what is counted, or explore with it")
+        remedy = f"leave `{key}` out of what is counted, or explore with it"
+        raise Refused(what, remedy, code="unsupported-constraint")
     result = mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
     result.sources = files_of(spec)
     return result

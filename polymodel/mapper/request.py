@@ -40,7 +40,9 @@ def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Dia
         return _read(*_of_limits(constraints))
     if not isinstance(constraints, Mapping):
         remedy = 'write e.g. {"max_fused_loops": 1}, or pm.Limits(max_fused_loops=1)'
-        fault = Diagnostic(f"{shown(constraints)} is not a set of constraints", remedy, "constraints")
+        fault = Diagnostic(
+            f"{shown(constraints)} is not a set of constraints", remedy, "constraints", code="wrong-type"
+        )
         return ExploreSection(), (fault,)
     return _read({str(k): v for k, v in constraints.items()})
 
@@ -95,7 +97,7 @@ def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...
     elif not isinstance(given, Mapping):
         del data["min_utilisation"]
         what = f"{given!r} is not a set of (component, dimension, share)"
-        faults.append(Diagnostic(what, SHARES, "constraints.min_utilisation"))
+        faults.append(Diagnostic(what, SHARES, "constraints.min_utilisation", code="wrong-type"))
     for name in ("fuse", "unfused"):
         given = data[name]
         if isinstance(given, Collection) and not isinstance(given, str):
@@ -158,19 +160,17 @@ def read_search_request(
         reader.give("time_limit", plainly(time_limit))
     workers = plainly(workers)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        fault = Diagnostic(f"{workers!r} is not a number of processes", "use 1 or more", "workers")
-        reader.given_faults.note(fault)
+        message = f"{workers!r} is not a number of processes"
+        reader.given_faults.add(("workers",), message, "use 1 or more", code="not-positive-integer")
     heard: object = progress
     if heard is not None and not callable(heard):
-        fault = Diagnostic(
-            f"{heard!r} is not a function", "pass one that takes a `Progress`, e.g. print", "progress"
-        )
-        reader.given_faults.note(fault)
+        message, remedy = f"{heard!r} is not a function", "pass one that takes a `Progress`, e.g. print"
+        reader.given_faults.add(("progress",), message, remedy, code="wrong-type")
     with reader.given_faults.noting():
         check_store(store)
     if not isinstance(resume, bool):
-        fault = Diagnostic(f"{resume!r} is neither True nor False", "pass True or False", "resume")
-        reader.given_faults.note(fault)
+        message = f"{resume!r} is neither True nor False"
+        reader.given_faults.add(("resume",), message, "pass True or False", code="wrong-type")
     wanted = reader.objectives(hierarchy)
     at_most = reader.figure_limits(hierarchy)
     narrowed = reader.limits(hierarchy)
@@ -178,7 +178,7 @@ def read_search_request(
     if share and at_most:
         path, faults = reader.where("eps")
         what = "with eps a mapping that keeps the limits may be left out for one that does not"
-        faults.add(path, what, "leave out eps, or the limits")
+        faults.add(path, what, "leave out eps, or the limits", code="conflicting-arguments")
     machine = reader.narrowed(hierarchy)
     choices = reader.sparse_choices(spec, wanted)
     reader.raise_if_any()

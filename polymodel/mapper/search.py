@@ -60,7 +60,7 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     does not cover."""
     if request.limits.halos:
         what = "chains of windows are fused with halos in explorations of one machine on dense data"
-        raise Refused(what, "leave `halos` out")
+        raise Refused(what, "leave `halos` out", code="unsupported-window")
     result = searched(cascade, hierarchy, request)
     if result.candidates or not result.complete:
         return result

@@ -49,6 +49,10 @@ Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"
 
 
+def _uncovered(what: str, code: str) -> Refused:
+    return Refused(f"the search does not cover {what}", REMEDY, code=code)
+
+
 @dataclass(frozen=True)
 class RankWindow:
     """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps.
@@ -351,10 +355,9 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
     never = unmade(cascade)
     if never:
-        raise Refused(
-            f"no mapping is legal: {never}",
-            "let the consumer read only what is produced (shrink or shift its ranks), or make all of it",
-        )
+        message = f"no mapping is legal: {never}"
+        remedy = "let the consumer read only what is produced (shrink or shift its ranks), or make all of it"
+        raise Refused(message, remedy, code="no-solution")
     _backed(result, cascade, hierarchy)
     return result
 
@@ -375,6 +378,7 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
             f"the search takes it that {backing.name} has room for all tensors at once: they need {every:,} "
             f"bits, it has {backing.size_bits:,.0f}",
             f"give {backing.name} at least that size, or {REMEDY}",
+            code="unsupported-memory",
         )
 
 
@@ -398,10 +402,10 @@ def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> f
     for name in result.values():
         told = f"`bits_per_action` of {name} that divides no value"
         if one.is_copy:
-            raise Refused(f"the search does not cover copies ({one.name}) beside {told}", REMEDY)
+            raise _uncovered(f"copies ({one.name}) beside {told}", "unsupported-rounding")
         if limits.sizes == "all":
             what = f"the search covers {told} only where tile sizes divide"
-            raise Refused(what, "leave `sizes: all` out, or " + REMEDY)
+            raise Refused(what, "leave `sizes: all` out, or " + REMEDY, code="unsupported-rounding")
     return frozenset(result)
 
 
@@ -409,7 +413,7 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
     units = limits.units(one.name, one.is_copy, whole)
     hierarchy = whole.along({u.branch for u in units})
     if one.is_copy and hierarchy.costly_links:
-        raise Refused(f"the search does not cover copies over links with costs ({one.name})", REMEDY)
+        raise _uncovered(f"copies over links with costs ({one.name})", "unsupported-copy")
     rounding = _rounding(one, hierarchy.components, limits)
     variables = variables_of(one)
     memories = [c for c in hierarchy.components if c.stores]
@@ -470,7 +474,7 @@ def _require_even(
     sliding = [r.place for r in limits.rules if r.kind == "reuse"]
     besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
     for what in (w for w in besides if sliding and w != "copies"):
-        raise Refused(f"the search does not cover nodes of {sliding[0]} that slide beside {what}", REMEDY)
+        raise _uncovered(f"nodes of {sliding[0]} that slide beside {what}", "unsupported-instances")
 
 
 def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits) -> None:
@@ -485,7 +489,7 @@ def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], li
     ]
     if besides:
         what = f"the search does not cover `spatial_sizes: all` beside {besides[0]}"
-        raise Refused(what, "leave one of them out")
+        raise Refused(what, "leave one of them out", code="unsupported-instances")
 
 
 def _equal_tiles(
@@ -522,7 +526,7 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
     try:
         result = halos(joined, access)
     except NotSeparable as fault:
-        raise Refused(fault.message, REMEDY) from None
+        raise Refused(fault.message, REMEDY, code=fault.code) from None
     windows = tuple(
         RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r, sizes.get(h.r, 0))
         for h in result
@@ -534,14 +538,14 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
         mine = [position[v] for v in expr.variables if v in position]
         if len(mine) == 1 and expr.variables[-1] in sizes:
             what = f"{one.name} reads {tensor} at several elements of a rank that no loop goes over"
-            raise Refused(f"{what}, which the search does not cover", REMEDY)
+            raise Refused(f"{what}, which the search does not cover", REMEDY, code="unsupported-window")
         ranks.append(mine[0] if len(mine) == 1 else -1)
         if len(mine) > 1 and not set(mine) <= within:
-            raise Refused(f"the search does not cover rank {expr} of {access.tensor} in {one.name}", REMEDY)
+            raise _uncovered(f"rank {expr} of {access.tensor} in {one.name}", "unsupported-window")
     alone = frozenset(r for r in ranks if r >= 0)
     ranks = [r if parted_alike(one, access, k, cascade) else -1 for k, r in enumerate(ranks)]
     if alone & within or (windows and access.output):
-        raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
+        raise _uncovered(f"the windows of {access.tensor} in {one.name}", "unsupported-window")
     fusable = access.tensor in cascade.intermediates
     carried = generations_of(one, access.tensor, cascade, position, REMEDY)
     first = first_alone(one, access, position, REMEDY)

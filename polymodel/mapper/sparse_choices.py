@@ -53,23 +53,23 @@ def combinations_of(
     before = len(faults)
     if choices and not any(map(on_sparse_data, objectives)):
         what = "sparse_choices are about sparse data, and no objective is"
-        faults.add(path, what, "ask for sparse_energy, sparse_latency or sparse_edp, or leave them out")
+        remedy = "ask for sparse_energy, sparse_latency or sparse_edp, or leave them out"
+        faults.add(path, what, remedy, code="conflicting-arguments")
     for name in choices:
         if name not in nodes:
             near = suggestion(name, nodes, "memories and compute units")
-            faults.add((*path, name), f"unknown component {name}", near, key=True)
+            faults.add((*path, name), f"unknown component {name}", near, key=True, code="unknown-name")
     if len(faults) > before or not choices:
         return ()
     each = {name: tuple(_sections(nodes[name], rule)) for name, rule in choices.items()}
     number = prod(map(len, each.values()))
     if not number:
-        faults.add(
-            path, "a choice has nothing to choose from", "write at least one format, kind or rule in each"
-        )
+        message = "a choice has nothing to choose from"
+        faults.add(path, message, "write at least one format, kind or rule in each", code="missing-argument")
         return ()
     if number > MOST:
         remedy = f"leave no more than {MOST}, or explore some of them at a time"
-        faults.add(path, f"there are {number} combinations of these choices", remedy)
+        faults.add(path, f"there are {number} combinations of these choices", remedy, code="too-large")
         return ()
     return tuple(_with(spec, dict(zip(each, picks, strict=True))) for picks in product(*each.values()))
 

@@ -65,15 +65,15 @@ def least_shares(
     several = any(c.by_operator for c in hierarchy.components)
     if paid or several or not hierarchy.assume_overlap:
         what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
-        raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+        raise Refused(f"the search on sparse data does not cover {what}", REMEDY, code="unsupported-density")
     require_plain(cascade, "the search on sparse data covers", REMEDY)
     moving = [(c, a) for c in hierarchy.components if c.stores for a in c.actions]
     for c in (c for c, a in moving for e in cascade for x in e.accesses if a.rounds(x.bits_per_value)):
         what = f"`bits_per_action` of {c.name} that divides no value"
-        raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+        raise Refused(f"the search on sparse data does not cover {what}", REMEDY, code="unsupported-density")
     for one in (e for e in cascade if not is_box(e)):
         what = f"the iteration space of {one.name}, which is not a box"
-        raise Refused(f"the search on sparse data does not cover {what}", REMEDY)
+        raise Refused(f"the search on sparse data does not cover {what}", REMEDY, code="unsupported-density")
     each = (_Least(e, hierarchy, data, sizes).shares() for e in cascade.einsums)
     if not rooms:
         return tuple(each)
@@ -207,10 +207,9 @@ class _Least:
             if tuple(high - low + 1 for low, high in spans) != tuple(source.shape):
                 reason = f"of {tensor}, of which {self.einsum.name} uses a part, tiles"
         if reason:
-            raise Refused(
-                f"{self.einsum.name}: {reason} hold unknown shares of the nonzeros of {tensor}",
-                f"give {tensor} a uniform density, leave `sizes` at divisors, or {REMEDY}",
-            )
+            message = f"{self.einsum.name}: {reason} hold unknown shares of the nonzeros of {tensor}"
+            remedy = f"give {tensor} a uniform density, leave `sizes` at divisors, or {REMEDY}"
+            raise Refused(message, remedy, code="unsupported-density")
 
     def _stored_format(self, component: Component, tensor: str) -> KeptTensor | None:
         """How a component keeps a tensor; None if point by point."""
@@ -349,7 +348,7 @@ def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[st
     """The request of the search: its energy and latency are lower bounds of those on sparse data."""
     if request.limits.spatial_sizes == "all":
         what = "a search on sparse data covers tiles over fanouts that divide"
-        raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}")
+        raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}", code="unsupported-instances")
     rooms = least_tile_bits(spec.workload, hierarchy, data, request.limits.sizes)
     # A limit on a working set is one of dense bits: no tile counts with more than these.
     limited = {x.name.partition(":")[2] for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")}

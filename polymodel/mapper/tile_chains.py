@@ -125,7 +125,9 @@ def tile_chains(
                 if len(tiles) > MOST_CHAINS:
                     names = " and ".join(space.variables[v] for v in members)
                     what = f"more than {MOST_CHAINS:,} chains of tile sizes of {names}"
-                    raise Refused(f"{space.name}: {what}", "search divisors only (sizes: divisors)")
+                    message = f"{space.name}: {what}"
+                    remedy = "search divisors only (sizes: divisors)"
+                    raise Refused(message, remedy, code="unsupported-constraint")
     n = len(tiles)
     result = TileChains(
         extent,

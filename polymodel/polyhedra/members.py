@@ -83,7 +83,8 @@ def _of_sets(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
             new = new.subtract(points)
         kinds = cut + ([(frozenset({i}), new)] if not new.is_empty() else [])
         if len(kinds) > MOST:
-            raise Refused(f"the sets divide the points into more than {MOST} kinds", "use fewer sets")
+            message = f"the sets divide the points into more than {MOST} kinds"
+            raise Refused(message, "use fewer sets", code="too-large")
     result: dict[Members, int] = defaultdict(int)
     for members, points in kinds:
         result[members] += size(points)

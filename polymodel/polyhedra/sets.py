@@ -152,7 +152,7 @@ def bounded(message: str, remedy: str, operations: int | None = None) -> Iterato
     except isl.Error as error:
         if "maximal number of operations exceeded" not in str(error):
             raise
-        raise Refused(message, remedy) from None
+        raise Refused(message, remedy, code="too-large") from None
     finally:
         context.set_max_operations(0)
 
@@ -227,10 +227,8 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
     count, width = size(domain), domain.dim(isl.dim_type.set)
     # isl swallows exceptions of callbacks, so the size is checked before.
     if count > _POINT_LIMIT:
-        raise Refused(
-            "a piece of the iteration space has too many different tile sizes to enumerate",
-            "use rectangular tiles or a smaller workload",
-        )
+        message = "a piece of the iteration space has too many different tile sizes to enumerate"
+        raise Refused(message, "use rectangular tiles or a smaller workload", code="too-large")
     result: list[str] = []
     # Read off the points' text, "{ [1, 2] }": five times as fast as asking for each coordinate.
     domain.flatten().reset_tuple_id().foreach_point(lambda point: result.append(str(point)[3:-3]))
@@ -240,7 +238,8 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
         else np.zeros(0, np.int64)
     )
     if largest(table) >= SUMMED:  # what does not fit at all reads as the largest of int64
-        raise Refused("coordinates exceed 62 bits: they cannot be listed", "use smaller coefficients")
+        message = "coordinates exceed 62 bits: they cannot be listed"
+        raise Refused(message, "use smaller coefficients", code="number-too-large")
     return table.reshape(len(result), width)
 
 

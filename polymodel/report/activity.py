@@ -137,7 +137,8 @@ def _s(count: int) -> str:
 def allowed(found: Activities, limit: int = LIMIT) -> Activities:
     """The same, if it can be drawn. Refused above `limit` computes; SpecError where stamps do not fit."""
     if limit < 1:
-        raise SpecError([Diagnostic(f"at most {limit} computes show nothing", "allow at least 1")])
+        message = f"at most {limit} computes show nothing"
+        raise SpecError([Diagnostic(message, "allow at least 1", code="out-of-range")])
     if len(found.computes) > limit:
         raise too_many(found.einsum, len(found.computes), limit)
     faults = [*_lengths("space", found.space, (a.space for a in found.computes))]
@@ -153,6 +154,7 @@ def too_many(einsum: str, computes: int, limit: int) -> Refused:
         f"{einsum} has {computes:,} computes, and more than {limit:,} nobody can follow",
         "leave `spacetime` out of its mapping and read the tables, take smaller tensors, or give a larger "
         "limit",
+        code="too-large",
     )
 
 
@@ -161,7 +163,13 @@ def _lengths(what: str, names: Sequence[str], stamps: Iterable[tuple[int, ...]])
     result = {len(s) for s in stamps} | ({len(names)} if names else set())
     if len(result) < 2:
         return []
-    return [Diagnostic(f"{what} stamps of {sorted(result)} numbers", "one number per rank, the same for all")]
+    return [
+        Diagnostic(
+            f"{what} stamps of {sorted(result)} numbers",
+            "one number per rank, the same for all",
+            code="shape-mismatch",
+        )
+    ]
 
 
 Ints = NDArray[np.int64]
@@ -219,7 +227,8 @@ class EinsumActivity:
             base = (variable or "").upper()
             loops = [k for k, level in enumerate(self.levels) if base in level.rank.bases]
             if not loops:
-                raise Refused(f"no loop of {self.counts.einsum} has the rank of each of its output's indices")
+                message = f"no loop of {self.counts.einsum} has the rank of each of its output's indices"
+                raise Refused(message, code="nothing-to-show")
             result.append((loops[-1], self.levels[loops[-1]].rank.bases.index(base)))
         return tuple(result)
 
@@ -281,20 +290,18 @@ def iterated(execution: Execution, einsum: str = "", *, limit: int = LIMIT) -> d
 def _ran(execution: Execution, einsum: str, limit: int) -> tuple[EinsumActivity, SpaceTime]:
     names = [e.einsum for e in execution.einsums]
     if einsum and einsum not in names:
-        raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", f"Einsums: {', '.join(names)}")])
+        message = f"there is no Einsum {einsum!r}"
+        raise SpecError([Diagnostic(message, f"Einsums: {', '.join(names)}", code="unknown-name")])
     counts = execution.einsum(einsum or names[0])
     stamps = execution.spec.mapping_of(counts.einsum).spacetime
     if stamps is None:
-        raise Refused(
-            f"{counts.einsum} has no space and time stamps", "give it `spacetime` in the mapping to see them"
-        )
+        message = f"{counts.einsum} has no space and time stamps"
+        raise Refused(message, "give it `spacetime` in the mapping to see them", code="nothing-to-show")
     if counts.activities > limit:
         raise too_many(counts.einsum, counts.activities, limit)
     if counts.levels is None:
-        raise Refused(
-            f"the loops of {counts.einsum} were counted without being walked",
-            "run it with keep_loops=True",
-        )
+        message = f"the loops of {counts.einsum} were counted without being walked"
+        raise Refused(message, "run it with keep_loops=True", code="nothing-to-show")
     expression = next(e for e in execution.spec.expressions if e.name == counts.einsum)
     return EinsumActivity(execution, counts, counts.levels, expression), stamps
 

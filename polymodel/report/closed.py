@@ -75,9 +75,9 @@ class SymbolicReport(Answer):
             if name not in self.analysis.symbols:
                 faults.append(self._unknown(name))
             elif (as_whole(size) or 0) < 1:
-                faults.append(
-                    Diagnostic(f"{name} = {size!r} is not a size", "give a whole number from 1 on", name)
-                )
+                message = f"{name} = {size!r} is not a size"
+                remedy = "give a whole number from 1 on"
+                faults.append(Diagnostic(message, remedy, name, code="not-positive-integer"))
         chosen = {**self.values, **plainly(values)}
         faults = faults or self.domain.faults(chosen)
         if faults:
@@ -104,7 +104,8 @@ class SymbolicReport(Answer):
         remedy = (
             f"numbers of the architecture and the workload come before: closed_forms(spec.bind({name}=...))"
         )
-        return Diagnostic(f"unknown symbol {name}: {of}", f"did you mean {near}?" if near else remedy)
+        message = f"unknown symbol {name}: {of}"
+        return Diagnostic(message, f"did you mean {near}?" if near else remedy, code="unknown-name")
 
     def assuming(self, assume: Assume) -> SymbolicReport:
         """The same under an assumption on the tile sizes: `"divides"` or None."""
@@ -273,9 +274,8 @@ class SymbolicReport(Answer):
         asked = list(ends) if over is None else [str(n) for n in over]
         for name in asked:
             if name not in ends:
-                raise SpecError(
-                    [Diagnostic(f"{name} is not a tile size to choose", f"choose of {', '.join(ends)}")]
-                )
+                message = f"{name} is not a tile size to choose"
+                raise SpecError([Diagnostic(message, f"choose of {', '.join(ends)}", code="unknown-name")])
         size = sympy.Symbol(capacity, positive=True) if isinstance(capacity, str) else capacity
         symbols = forms.symbols
         least, most = (forms.value(f) if isinstance(f, str) else f for f in (objective, held))
@@ -392,12 +392,13 @@ def symbolic_report(
     try:
         result = forms(chosen, ranks=sizes)
     except NotSeparable as refusal:
-        raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
+        raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem), code=refusal.code) from refusal
     if mixed:
         # What has no closed form at all is told before, with another remedy.
         raise NotSeparable(
             f"{', '.join(mixed)}: extents differ between Einsums, so that one symbol does not stand for them",
             "leave extents numbers (ranks=False)",
+            code="unsupported-symbol",
         )
     return SymbolicReport(chosen, result, Domain(chosen, result, sizes, assume == "divides"), assume)
 
@@ -405,7 +406,8 @@ def symbolic_report(
 def _check_assume(assume: object) -> None:
     if assume not in ("divides", None):
         what = f"there is no assumption {shown(assume)}"
-        raise SpecError([Diagnostic(what, "write assume='divides', or leave it out", "assume")])
+        remedy = "write assume='divides', or leave it out"
+        raise SpecError([Diagnostic(what, remedy, "assume", code="unknown-choice")])
 
 
 def _remedy(advised: str, problem: Problem) -> str:

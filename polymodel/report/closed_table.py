@@ -121,10 +121,20 @@ class SymbolicTable:
         """One cell: a SymPy expression, or a plain value. SpecError for an unknown column."""
         if column not in self.columns:
             message = f"symbolic table {self.name} has no column {column!r}"
-            raise SpecError([Diagnostic(message, suggestion(str(column), self.columns, "columns"), "column")])
+            raise SpecError(
+                [
+                    Diagnostic(
+                        message,
+                        suggestion(str(column), self.columns, "columns"),
+                        "column",
+                        code="unknown-name",
+                    )
+                ]
+            )
         if as_whole(row) is None or not -len(self.rows) <= row < len(self.rows):
             message = f"symbolic table {self.name} has no row {shown(row)}"
-            raise SpecError([Diagnostic(message, f"rows: 0 to {len(self.rows) - 1}", "row")])
+            remedy = f"rows: 0 to {len(self.rows) - 1}"
+            raise SpecError([Diagnostic(message, remedy, "row", code="unknown-name")])
         return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
 
     def frame(self) -> pandas.DataFrame:
@@ -142,14 +152,20 @@ class SymbolicTable:
         chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
         faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
         faults += [
-            Diagnostic(f"{n} = {shown(v)} is not a size", "give a whole number from 1 on", f"values.{n}")
+            Diagnostic(
+                f"{n} = {shown(v)} is not a size",
+                "give a whole number from 1 on",
+                f"values.{n}",
+                code="not-positive-integer",
+            )
             for n, v in chosen.items()
             if (as_whole(v) or 0) < 1
         ]
         if any(n not in chosen for n in known):
             lacking = [n for n in known if n not in chosen]
             remedy = f"give {', '.join(f'{n}=...' for n in lacking)} a number"
-            faults.append(Diagnostic(f"no value is given to {', '.join(lacking)}", remedy, "values"))
+            message = f"no value is given to {', '.join(lacking)}"
+            faults.append(Diagnostic(message, remedy, "values", code="missing-value"))
         if faults:
             raise SpecError(faults)
         numbers = {n: whole for n, v in chosen.items() if (whole := as_whole(v)) is not None}

@@ -77,7 +77,8 @@ class CompiledCell:
         outside the domain, and where a divisor is 0 or no condition of a Piecewise holds.
         """
         if len(values) != len(self.names):
-            raise _wrong(f"{len(values)} values for {len(self.names)} symbols", ", ".join(self.names))
+            message = f"{len(values)} values for {len(self.names)} symbols"
+            raise _wrong(message, ", ".join(self.names), code="wrong-count")
         inputs = [whole(_integers(n, v)) for n, v in zip(self.names, values, strict=True)]
         for limit, equal, told in self.limits:
             beyond = limit(*values)
@@ -106,7 +107,7 @@ class CompiledCell:
         arrays = np.broadcast_arrays(bad, *(i.array for i in inputs))
         at = np.unravel_index(int(np.argmax(arrays[0])), arrays[0].shape)
         point = ", ".join(f"{n}={a[at]}" for n, a in zip(self.names, arrays[1:], strict=True))
-        raise _wrong(f"{what} at {point}", "leave such points out")
+        raise _wrong(f"{what} at {point}", "leave such points out", code="undefined-result")
 
 
 def compile_cell(
@@ -129,10 +130,11 @@ def compile_cell(
     given: object = tuple(symbols) if isinstance(symbols, Mapping) else symbols
     names = tuple(str(s) for s in listed("symbols", given, "closed_forms(spec).symbols"))
     if len({*names}) < len(names):
-        raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once")
+        raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once", code="duplicate-name")
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code
     if not isinstance(expr, sympy.Expr):
-        raise _wrong(f"{cell!r} is not a SymPy expression", "give a cell with a formula or a number")
+        message = f"{cell!r} is not a SymPy expression"
+        raise _wrong(message, "give a cell with a formula or a number", code="wrong-type")
     limits = () if domain is None else _limits(domain, names)
     return CompiledCell(names, _with_last(_Walk(names).walk(expr)), limits)
 
@@ -140,9 +142,8 @@ def compile_cell(
 def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell, bool, str], ...]:
     """Symbols from 1 on, and the conditions over the symbols that are listed."""
     if domain.breaking.further:
-        raise Refused(
-            "which dependences the mapping keeps is known at values only", "use forms.at, point by point"
-        )
+        message = "which dependences the mapping keeps is known at values only"
+        raise Refused(message, "use forms.at, point by point", code="unsupported-symbol")
     given = [n for n in names if n in domain.analysis.symbols]
     result = [(f"{n} >= 1", False, 1 - domain.renderer.symbols[n]) for n in given]
     for condition in domain.conditions:
@@ -180,7 +181,8 @@ class _Walk:
         inexact = any(self.rounded[p] for p in parts) and kind not in _RELATIONS
         if kind == "Symbol":
             if node.name not in self.names:
-                raise _wrong(f"symbol {node.name} is not listed", f"symbols given: {', '.join(self.names)}")
+                message = f"symbol {node.name} is not listed"
+                raise _wrong(message, f"symbols given: {', '.join(self.names)}", code="unknown-name")
             payload = self.names[node.name]
         elif kind == "Rational":
             payload = int(node.p), int(node.q)
@@ -189,10 +191,12 @@ class _Walk:
         elif kind == "Pow":
             exponent = node.args[1]
             if not exponent.is_Integer:
-                raise Refused(f"{node} has an exponent that is not whole", "evaluate it with lambdify")
+                message = f"{node} has an exponent that is not whole"
+                raise Refused(message, "evaluate it with lambdify", code="unsupported-operation")
             payload, parts = int(exponent), parts[:1]
         elif kind in _WHOLE_ONLY and inexact:
-            raise Refused(f"{node} rounds a float, which is not exact", "write decimals as fractions")
+            message = f"{node} rounds a float, which is not exact"
+            raise Refused(message, "write decimals as fractions", code="unsupported-operation")
         self.steps.append(Instruction(kind, parts, payload))
         self.rounded.append(inexact)
         return len(self.steps) - 1
@@ -214,7 +218,8 @@ def _kind(node: sympy.Basic) -> str:
         return "true" if node else "false"
     kind = "Symbol" if node.is_Symbol else type(node).__name__
     if kind not in _KNOWN:
-        raise Refused(f"{kind} has no exact integer code ({node})", "evaluate it with lambdify")
+        message = f"{kind} has no exact integer code ({node})"
+        raise Refused(message, "evaluate it with lambdify", code="unsupported-operation")
     return kind
 
 
@@ -302,8 +307,9 @@ def _integers(name: str, value: Input) -> Array:
         return array.astype(object)
     if array.dtype == object and all(type(x) is int or isinstance(x, np.integer) for x in array.flat):
         return np.frompyfunc(int, 1, 1)(array) if array.ndim else np.asarray(int(array.item()), object)
-    raise _wrong(f"{name}: values are not integers", "give an integer or an array of integers")
+    message = f"{name}: values are not integers"
+    raise _wrong(message, "give an integer or an array of integers", code="not-an-integer")
 
 
-def _wrong(message: str, remedy: str) -> SpecError:
-    return SpecError([Diagnostic(message, remedy)])
+def _wrong(message: str, remedy: str, *, code: str) -> SpecError:
+    return SpecError([Diagnostic(message, remedy, code=code)])

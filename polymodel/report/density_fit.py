@@ -123,7 +123,9 @@ def fit_density(
         raise not_a("sparse tensor or file", "fit_density", source, "pass e.g. 'matrix.mtx.gz'")
     sizes = listed("tiles", tiles, "[16, 64]")
     faults = [
-        Diagnostic(f"{what} {shown(n)}", "a whole number of at least 1", argument)
+        Diagnostic(
+            f"{what} {shown(n)}", "a whole number of at least 1", argument, code="not-positive-integer"
+        )
         for argument, what, numbers in (("tiles", "tiles of size", sizes), ("units", "units", (units,)))
         for n in numbers
         if (as_whole(n) or 0) < 1

@@ -98,22 +98,26 @@ def chain_of(problem: Problem) -> FusedChain:
     tree, cascade = problem.tree, problem.cascade
     splits = [(i, node) for i, node, _ in tree.walk() if isinstance(node, Split)]
     if len(splits) != 1:
-        raise Refused(f"the mapping has {len(splits)} splits, not one", REMEDY)
+        raise Refused(f"the mapping has {len(splits)} splits, not one", REMEDY, code="invalid-structure")
     split, node = splits[0]
     if node.pipeline:
-        raise Refused("branches of a Pipeline hold their tiles all the time", REMEDY)
+        message = "branches of a Pipeline hold their tiles all the time"
+        raise Refused(message, REMEDY, code="unsupported-pipeline")
     for einsum in tree.einsums:
         if cascade[einsum].is_copy:
-            raise Refused(f"{einsum} is a copy, which holds nothing", REMEDY)
+            raise Refused(f"{einsum} is a copy, which holds nothing", REMEDY, code="unsupported-copy")
     for tensor in cascade.tensors:
         users = [i for i, e in enumerate(tree.einsums) if tensor in cascade[e].tensors]
         if users and users[-1] - users[0] >= len(users):
             names = f"{tree.einsums[users[0]]} and {tree.einsums[users[-1]]}"
-            raise Refused(f"{tensor} is used by {names}, but not by every Einsum between them", REMEDY)
+            message = f"{tensor} is used by {names}, but not by every Einsum between them"
+            raise Refused(message, REMEDY, code="unsupported-einsum")
         if any(a.persistent for e in cascade.einsums for a in e.accesses if a.tensor == tensor):
-            raise Refused(f"{tensor} is persistent: it stays in all phases", REMEDY)
+            message = f"{tensor} is persistent: it stays in all phases"
+            raise Refused(message, REMEDY, code="unsupported-memory")
     if not problem.hierarchy.assume_overlap:
-        raise Refused("under assume_overlap: false double buffers hold tiles twice", REMEDY)
+        message = "under assume_overlap: false double buffers hold tiles twice"
+        raise Refused(message, REMEDY, code="unsupported-memory")
     loops = tree.loops(tree.einsums[0])
     fused = tuple((i, loop) for i, loop in loops if i < split and not loop.spatial)
     return FusedChain(fused, split, tree.einsums)
@@ -483,7 +487,8 @@ class Evaluated(Answer):
         """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,
         leakage, latencies, sizes. See `report.costed.sensitivity`; SpecError for another cost."""
         if of not in ("energy", "latency"):
-            raise SpecError([Diagnostic(f"there is no sensitivity of {of!r}", "energy or latency")])
+            message = f"there is no sensitivity of {of!r}"
+            raise SpecError([Diagnostic(message, "energy or latency", code="unknown-choice")])
         return tables.sensitivity(self.counts, self.costs, of).frame()
 
     def keeping(self) -> AbstractContextManager[None]:

@@ -50,11 +50,12 @@ def activity_page(
     """
     listed = (runs,) if isinstance(runs, Activities) else tuple(runs)
     if not listed:
-        raise SpecError([Diagnostic("there is no Einsum to show", "give the activities of at least one")])
+        message = "there is no Einsum to show"
+        raise SpecError([Diagnostic(message, "give the activities of at least one", code="nothing-to-show")])
     given = [tensors] * len(listed) if isinstance(tensors, Mapping) else list(tensors)
     if given and len(given) != len(listed):
         what = f"{len(given)} mappings of tensors for {len(listed)} Einsums"
-        raise SpecError([Diagnostic(what, "give one for all, or one each")])
+        raise SpecError([Diagnostic(what, "give one for all, or one each", code="wrong-count")])
     pairs = list(zip(listed, given or [{}] * len(listed), strict=True))
     for run in listed:
         allowed(run, limit)
@@ -79,6 +80,7 @@ def _misfits(run: Activities, tensors: Mapping[str, Drawable]) -> list[Diagnosti
                     f"{run.einsum}: points of {name} have {sorted(lengths)} coordinates, the tensor has "
                     f"{sorted(wanted)} ranks",
                     "give the tensor in the ranks in which it is iterated",
+                    code="shape-mismatch",
                 )
             )
     return result
@@ -274,11 +276,13 @@ class ExecutionReport(Answer):
         stamped = [e for e in self.execution.einsums if e.times is not None]
         if einsum and einsum not in [e.einsum for e in self.execution.einsums]:
             known = ", ".join(e.einsum for e in self.execution.einsums)
-            raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", f"Einsums: {known}")])
+            message = f"there is no Einsum {einsum!r}"
+            raise SpecError([Diagnostic(message, f"Einsums: {known}", code="unknown-name")])
         found = next((e for e in stamped if einsum in ("", e.einsum)), None)
         if found is None or found.times is None:
             who = f"{einsum} has no" if einsum else "no Einsum has"
-            raise Refused(f"{who} space and time stamps", "give `spacetime` in the mapping")
+            message = f"{who} space and time stamps"
+            raise Refused(message, "give `spacetime` in the mapping", code="nothing-to-show")
         names, loads, unit = bars(found.times)
         title = f"Load of Einsum {found.einsum}: {found.activities:,} computes"
         return load_axes(names, loads, unit, title, ax)

@@ -159,7 +159,8 @@ class Explanation(Answer):
 
 def _known(name: str, names: Sequence[str], kind: str) -> None:
     if name not in names:
-        raise SpecError([Diagnostic(f"unknown {kind} {name}", suggestion(name, names, f"{kind}s"))])
+        message = f"unknown {kind} {name}"
+        raise SpecError([Diagnostic(message, suggestion(name, names, f"{kind}s"), code="unknown-name")])
 
 
 def explain(report: Report, einsum: str, component: str, tensor: str) -> Explanation:
@@ -178,7 +179,9 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
         chain = storage_chain(report.problem.tree, einsum, tensor)
         held = ", ".join(dict.fromkeys(counts.component_of[s.id] for s in chain))
         message = f"{einsum} keeps {tensor} in {held or 'no storage'}, not in {component}"
-        raise SpecError([Diagnostic(message, f"explain it at {held}" if held else "")])
+        raise SpecError(
+            [Diagnostic(message, f"explain it at {held}" if held else "", code="nothing-to-show")]
+        )
     sections: list[tuple[str, tuple[str, ...]]] = []
     equations: list[str] = []
     relations: list[str] = []

@@ -24,9 +24,8 @@ def check_table(name: str) -> None:
 
     known = (*TABLES, *(f"sparse_{n}" for n in SPARSE), *(f"tiling_{n}" for n in TILING))
     if name not in known:
-        raise SpecError(
-            [Diagnostic(f"--table {name}: there is no such table", "tables: " + ", ".join(known))]
-        )
+        message = f"--table {name}: there is no such table"
+        raise SpecError([Diagnostic(message, "tables: " + ", ".join(known), code="unknown-name")])
 
 
 def as_data(report: Report, live: bool = True) -> dict[str, Json]:

@@ -55,9 +55,9 @@ def _refuse_instances(problem: Problem, einsum: str, span: tuple[int, int], comp
     level = problem.hierarchy.index(component)
     for node, loop in problem.tree.loops(einsum):
         if span[0] <= node < span[1] and loop.spatial and problem.hierarchy.index(loop.component) <= level:
-            raise Refused(
-                f"{component} cannot hold what {einsum} makes above the loop over {loop.component}.{loop.dim}"
-            )
+            where = f"the loop over {loop.component}.{loop.dim}"
+            message = f"{component} cannot hold what {einsum} makes above {where}"
+            raise Refused(message, code="unsupported-instances")
 
 
 def _moved(

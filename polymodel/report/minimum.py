@@ -72,10 +72,13 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
         if rough:
             what = f"{min(map(str, rough), key=len)} has no derivative"
-            raise Refused(what, f"take the forms under assume='divides', or {NUMERIC}")
+            raise Refused(
+                what, f"take the forms under assume='divides', or {NUMERIC}", code="unsupported-symbol"
+            )
     if not ends:
         remedy = "leave tile sizes symbols: closed_forms(spec), or closed_forms(spec, tiles=True)"
-        raise SpecError([Diagnostic("no tile size is a symbol, so that there is nothing to choose", remedy)])
+        message = "no tile size is a symbol, so that there is nothing to choose"
+        raise SpecError([Diagnostic(message, remedy, code="nothing-to-show")])
     chosen: dict[Any, Expression] = {}
     free = list(ends)
     while True:
@@ -126,7 +129,8 @@ def _inside(
 
     if len(free) > 2:
         names = ", ".join(x.name for x in free)
-        raise Refused(f"{names} depend on each other: no formula for more than two", NUMERIC)
+        message = f"{names} depend on each other: no formula for more than two"
+        raise Refused(message, NUMERIC, code="unsupported-symbol")
     # Positive reals: positive integers would hide roots.
     real = {x: sympy.Symbol(x.name, positive=True) for x in {*free, *sympy.sympify(capacity).free_symbols}}
     f, g, most = (sympy.sympify(e).subs(real) for e in (objective, held, capacity))
@@ -143,11 +147,13 @@ def _inside(
             continue
         found.append((solution, value))
     if not found:
-        raise Refused(f"{', '.join(x.name for x in free)}: no formula was found", NUMERIC)
+        message = f"{', '.join(x.name for x in free)}: no formula was found"
+        raise Refused(message, NUMERIC, code="unsupported-symbol")
     best = _best(found, f, g, {real[x] for x in sympy.sympify(capacity).free_symbols})
     if best is None:
         names = ", ".join(x.name for x in free)
-        raise Refused(f"{names}: no formula was found whose tile sizes are above 0", NUMERIC)
+        message = f"{names}: no formula was found whose tile sizes are above 0"
+        raise Refused(message, NUMERIC, code="unsupported-symbol")
     back = {new: old for old, new in real.items()}
     return {x: best[real[x]].subs(back) for x in free}
 

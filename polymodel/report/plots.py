@@ -38,7 +38,8 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
     kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
     kinds["group_roofline"] = group_roofline
     if what not in kinds:
-        raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
+        message = f"there is no plot {what!r}"
+        raise SpecError([Diagnostic(message, "plots: " + ", ".join(kinds), code="unknown-choice")])
     return kinds[what](report, axes(ax, 8, plot_height(report, what)))
 
 

@@ -107,13 +107,14 @@ def plot_roofline(
 def _unplaced(points: Sequence[MeasuredRun], peak: float, bandwidth: float) -> list[Diagnostic]:
     """What cannot be drawn on logarithmic axes."""
     faults = [
-        Diagnostic(f"{what} is {value}", "give a positive, finite number")
+        Diagnostic(f"{what} is {value}", "give a positive, finite number", code="nothing-to-show")
         for what, value in (("the peak", peak), ("the bandwidth", bandwidth))
         if not 0 < value < math.inf
     ]
     faults += [
         Diagnostic(
-            f"{p.name} has no finite place: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s"
+            f"{p.name} has no finite place: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s",
+            code="nothing-to-show",
         )
         for p in points
         if not (0 < p.intensity < math.inf and 0 < p.achieved < math.inf)
@@ -137,7 +138,8 @@ def plot_predictions(
     lacking = [case for case, values in found.items() if actual not in values]
     if lacking or not found:
         what = f"no {actual!r} for {', '.join(lacking)}" if lacking else "there is no case to show"
-        raise SpecError([Diagnostic(what, f"every case needs the series {actual!r} to be measured against")])
+        remedy = f"every case needs the series {actual!r} to be measured against"
+        raise SpecError([Diagnostic(what, remedy, code="nothing-to-show")])
     series = [actual, *dict.fromkeys(s for values in found.values() for s in values if s != actual)]
     wide = 0.8 / len(series)
     ax = axes(ax, max(7, 1.0 + 0.55 * len(found) * len(series)), 4.2)
@@ -211,9 +213,11 @@ def plot_spy(tensor: SparseTensor, *, bins: int = BINS, title: str = "", ax: Axe
     from matplotlib.ticker import MaxNLocator
 
     if len(tensor.ranks) != 2:
-        raise Refused(f"{tensor.name} has {len(tensor.ranks)} ranks: no matrix", "draw it by draw_fibertree")
+        message = f"{tensor.name} has {len(tensor.ranks)} ranks: no matrix"
+        raise Refused(message, "draw it by draw_fibertree", code="unsupported-shape")
     if bins < 1:
-        raise SpecError([Diagnostic(f"{bins} bins show nothing", "give at least 1")])
+        message = f"{bins} bins show nothing"
+        raise SpecError([Diagnostic(message, "give at least 1", code="not-positive-integer")])
     counts, steps = cell_counts(tensor, bins)
     rows, columns = tensor.shape
     ax = axes(ax, 6, min(6.0, max(3.0, 4.9 * rows / columns)))
@@ -268,7 +272,7 @@ def plot_occupancies(
     logarithmic. Refused for a tensor without ranks.
     """
     if not tensor.ranks:
-        raise Refused(f"{tensor.name} has no rank: there are no rows to count")
+        raise Refused(f"{tensor.name} has no rank: there are no rows to count", code="unsupported-shape")
     rows = np.bincount(tensor.coords[0], minlength=tensor.shape[0])
     known = uniform(tensor) if models is None else dict(models)
     edges = bin_edges(int(rows.max(initial=0)), [_reach(m, tensor) for m in known.values()])
@@ -342,7 +346,8 @@ def plot_kernels(reports: Mapping[str, TensaurusReport], ax: Axes | None = None)
     machines = {(r.machine.peak, r.machine.bandwidth) for r in reports.values()}
     if len(machines) != 1:
         what = "no prediction" if not machines else f"predictions of {len(machines)} different machines"
-        raise SpecError([Diagnostic(f"{what}: there is no one roof", "give predictions of one machine")])
+        message = f"{what}: there is no one roof"
+        raise SpecError([Diagnostic(message, "give predictions of one machine", code="nothing-to-show")])
     ((peak, bandwidth),) = machines
     points = [
         MeasuredRun(f"{name} ({r.label})", r.operations, r.moved("HBM"), r.seconds)
@@ -359,7 +364,8 @@ def plot_bandwidth(found: Sequence[Efficiency], peak: float, ax: Axes | None = N
     SpecError where there is nothing to draw.
     """
     if not found:
-        raise SpecError([Diagnostic("there is no format to draw", "give what `bandwidth` returns")])
+        message = "there is no format to draw"
+        raise SpecError([Diagnostic(message, "give what `bandwidth` returns", code="nothing-to-show")])
     ax = axes(ax, 7, 4)
     for number, name in enumerate(dict.fromkeys(e.format for e in found)):
         mine = sorted((e for e in found if e.format == name), key=lambda e: e.elements)

@@ -91,7 +91,8 @@ def show_pictures(
         result.append((of_mapping, looptree_svg(mapping, workload)))
     if not result:
         what = f"{folder}: there is nothing to draw, no workload, architecture or mapping that stands by now"
-        raise SpecError([Diagnostic(what, "leave out --out; what waits for data is shown as text")])
+        remedy = "leave out --out; what waits for data is shown as text"
+        raise SpecError([Diagnostic(what, remedy, code="nothing-to-show")])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in result:

@@ -137,7 +137,13 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     if target.endswith(("/", "\\")) or path.is_dir():
         if kind != "spec":
             what = f"--kind {kind}: {target} is a folder, which gets every part of a spec, not one alone"
-            raise SpecError([Diagnostic(what, f"name a file, e.g. {path / kind}.yaml, or leave --kind out")])
+            raise SpecError(
+                [
+                    Diagnostic(
+                        what, f"name a file, e.g. {path / kind}.yaml, or leave --kind out", code="wrong-type"
+                    )
+                ]
+            )
         texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
     else:
         texts = {path: STARTERS[kind]}
@@ -147,7 +153,9 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     taken = [(p, "name a new file") for p in texts if p.exists()]
     taken += [(p, "move it away, or leave --schema out") for p in schemas if _is_other(p, schema)]
     if taken:
-        faults = [Diagnostic("exists already", remedy, "", Place(str(p))) for p, remedy in taken]
+        faults = [
+            Diagnostic("exists already", remedy, "", Place(str(p)), code="file-exists") for p, remedy in taken
+        ]
         raise SpecError(faults)
     schemas = [p for p in schemas if not p.exists()]
     line = modeline(f"./{name}") if with_schema else ""

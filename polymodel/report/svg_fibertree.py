@@ -82,7 +82,8 @@ def draw_fibertrees(tensors: Sequence[Drawable], *, title: str = "", limit: int 
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise not_a("list of tensors", "draw_fibertrees", given, "write [tensor], or call draw_fibertree")
     if not tensors:
-        raise SpecError([Diagnostic("there is no tensor to draw", "give at least one", "tensors")])
+        message = "there is no tensor to draw"
+        raise SpecError([Diagnostic(message, "give at least one", "tensors", code="nothing-to-show")])
     result = [levels(t) for t in tensors]
     return _drawing(tuple(fibertree(t, limit=limit, ranks=ranks_of(result)) for t in result), title)
 
@@ -94,7 +95,8 @@ def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Draw
     """
     result = levels(tensor)
     if len(result.ranks) < 2:
-        raise SpecError([Diagnostic(f"{result.name} has {len(result.ranks)} ranks: it has no parts to draw")])
+        message = f"{result.name} has {len(result.ranks)} ranks: it has no parts to draw"
+        raise SpecError([Diagnostic(message, code="unsupported-shape")])
     trees = tuple(fibertree(part, limit=limit, ranks=result.ranks) for part in _parts(result))
     if not trees:
         return _drawing((fibertree(result, title=title),))
@@ -113,6 +115,7 @@ def _parts(found: DrawnFibertree) -> list[DrawnFibertree]:
         raise Refused(
             f"{found.name} has {keys.shape[1]:,} parts along {found.ranks[0]}: too many to draw one by one",
             "draw it as a whole: draw_fibertree",
+            code="too-large",
         )
     parts = []
     for number, key in enumerate(keys.T.tolist()):
@@ -141,7 +144,7 @@ def fibertree(
     """
     if (as_whole(limit) or 0) < 1:
         what = f"a fibertree of {limit!r} values shows nothing"
-        raise SpecError([Diagnostic(what, "allow at least 1", "limit")])
+        raise SpecError([Diagnostic(what, "allow at least 1", "limit", code="not-positive-integer")])
     chosen = choose(levels(tensor), limit)
     names = chosen.tensor.ranks
     head = title or _title(chosen.tensor)

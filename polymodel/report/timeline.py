@@ -33,13 +33,15 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
     memories = list(report.problem.hierarchy.memories)
     if component not in memories:
         message = f"component: there is no memory {component!r} to follow over time"
-        raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories))])
+        raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories), code="unknown-name")])
     if measure not in MEASURES:
-        raise SpecError([Diagnostic(f"there is no measure {measure!r}", "measures: " + ", ".join(MEASURES))])
+        message = f"there is no measure {measure!r}"
+        raise SpecError([Diagnostic(message, "measures: " + ", ".join(MEASURES), code="unknown-choice")])
     most = as_whole(limit) or 0
     if most < 1:
         what = f"a timeline of {shown(limit)} phases shows nothing"
-        raise SpecError([Diagnostic(what, "allow a whole number, at least 1", "limit")])
+        remedy = "allow a whole number, at least 1"
+        raise SpecError([Diagnostic(what, remedy, "limit", code="not-positive-integer")])
     return counted(report.problem, component, measure, most)
 
 

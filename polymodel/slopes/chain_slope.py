@@ -205,7 +205,8 @@ class ChainSlope(Answer):
 
     def _points(self, curve: str) -> CurvePoints[ChainPoint]:
         if curve not in self.curves:
-            raise SpecError([Diagnostic(f"there is no curve {curve!r}", suggestion(curve, self.curves))])
+            message = f"there is no curve {curve!r}"
+            raise SpecError([Diagnostic(message, suggestion(curve, self.curves), code="unknown-name")])
         return self.curves[curve]
 
     def looptree(self, point: ChainPoint) -> LoopTree:
@@ -300,7 +301,8 @@ def _weights(chain: Chain, unit: str) -> dict[str, int]:
     for one in chain.einsums:
         for tensor, width in weights_of(one, unit).items():
             if result.setdefault(tensor, width) != width:
-                raise Refused(f"{tensor} has elements of different width in two Einsums", 'use unit="words"')
+                message = f"{tensor} has elements of different width in two Einsums"
+                raise Refused(message, 'use unit="words"', code="unsupported-einsum")
     return result
 
 

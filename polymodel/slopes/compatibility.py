@@ -78,7 +78,8 @@ def compatible(first: OperationMapping, second: OperationMapping, tensor: str, r
     """
     for m in (first, second):
         if tensor not in m.einsum.tensors:
-            raise SpecError([Diagnostic(f"{m.einsum.name} has no tensor {tensor}", "name a shared tensor")])
+            message = f"{m.einsum.name} has no tensor {tensor}"
+            raise SpecError([Diagnostic(message, "name a shared tensor", code="unknown-name")])
         if reason := fault(m, rules):
             return Verdict("", reason)
     depths = first.depth(tensor), second.depth(tensor)
@@ -277,6 +278,7 @@ def combined_footprint(
     """
     for verdict in verdicts.values():
         if not verdict:
-            raise SpecError([Diagnostic(verdict.reason, "choose another mapping of one of the two")])
+            message = "choose another mapping of one of the two"
+            raise SpecError([Diagnostic(verdict.reason, message, code="wrong-type")])
     tied = [pair for pair, verdict in verdicts.items() if verdict.footprints == "sum"]
     return Groups.of(len(mappings), tied).capacity([m.footprint for m in mappings])

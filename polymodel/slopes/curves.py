@@ -314,12 +314,13 @@ def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: 
     capacity = checked_capacity(f"{name}.at", capacity, unit)
     if not figures:
         what = f"{name} has no points: none of its mappings goes with this workload"
-        raise SpecError([Diagnostic(what, "ask for another curve; .curves has how many points each has")])
+        remedy = "ask for another curve; .curves has how many points each has"
+        raise SpecError([Diagnostic(what, remedy, code="no-solution")])
     at = fitting(figures, capacity)
     if at is None:
         least = figures[0][0]
         what = f"no mapping of {name} fits {capacity:,} {unit}: the least capacity is {least:,} {unit}"
-        raise SpecError([Diagnostic(what, f"ask for {least:,} {unit} or more")])
+        raise SpecError([Diagnostic(what, f"ask for {least:,} {unit} or more", code="over-capacity")])
     return at
 
 
@@ -331,4 +332,5 @@ def check_point(point: object, kind: type, call: str, remedy: str) -> None:
 
 def no_einsum(name: object, known: Sequence[str]) -> SpecError:
     """The error for the name of an Einsum that a slope has not."""
-    return SpecError([Diagnostic(f"there is no Einsum {name!r}", suggestion(str(name), known, "Einsums"))])
+    message = f"there is no Einsum {name!r}"
+    return SpecError([Diagnostic(message, suggestion(str(name), known, "Einsums"), code="unknown-name")])

@@ -134,7 +134,8 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     given, levels = levels, as_whole(levels) or 0
     if levels < 2:
         what = f"levels={shown(given)} is not a number of memories"
-        raise SpecError([Diagnostic(what, "a mapping has at least two: give 2, 3, ...", "levels")])
+        remedy = "a mapping has at least two: give 2, 3, ..."
+        raise SpecError([Diagnostic(what, remedy, "levels", code="wrong-type")])
     require_plain(spec.workload, "slopes cover", BY_HAND, products=True)
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}

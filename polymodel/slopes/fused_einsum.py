@@ -193,10 +193,9 @@ def under_fusion(one: FusedSetting) -> Candidates:
     templates = tuple(_templates(one))
     compared = sum(prod(len(p) for p in t.parts) for t in templates)
     if compared > MOST:
-        raise Refused(
-            f"{one.einsum.name} has {compared:.2g} mappings below fused loops",
-            'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}',
-        )
+        message = f"{one.einsum.name} has {compared:.2g} mappings below fused loops"
+        remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
+        raise Refused(message, remedy, code="too-large")
     result, waiting, size = np.zeros((6, 0), np.int64), [], 0
     for number, template in enumerate(templates):
         for block in _blocks(template, number):

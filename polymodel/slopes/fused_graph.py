@@ -55,6 +55,7 @@ class FusionRules:
             raise Refused(
                 "penalties for an order of access that differs between Einsums (`layout`) are not counted",
                 "leave `layout` out; compare orders with pm.evaluate and the energies of your memory",
+                code="unsupported-constraint",
             )
 
     def has_role(self, role: str, access: TensorAccess, variable: str) -> bool:
@@ -276,12 +277,13 @@ def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
     for one in cascade:
         made = [a.tensor for a in one.inputs if one.is_copy and cascade.producer(a.tensor)]
         if made:
-            raise Refused(f"{one.name} copies {made[0]}, which another Einsum makes", "leave the copy out")
+            message = f"{one.name} copies {made[0]}, which another Einsum makes"
+            raise Refused(message, "leave the copy out", code="unsupported-copy")
         for a in one.inputs:
             maker = cascade.producer(a.tensor)
             if maker and order.index(maker.name) >= order.index(one.name):
                 what = f"{one.name} needs {a.tensor}, which {maker.name} makes later"
-                raise SpecError([Diagnostic(what, f"list {maker.name} first")])
+                raise SpecError([Diagnostic(what, f"list {maker.name} first", code="order-violated")])
     return tuple(e for e in cascade if not e.is_copy)
 
 
@@ -291,10 +293,9 @@ def check_plain(one: Einsum) -> None:
     for a in one.accesses:
         plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]
         if not all(plain) or len(a.variables) < sum(bool(e.variables) for e in a.projection):
-            raise NotSeparable(
-                f"{a.tensor} of {one.name} has a rank that is not a rank variable of its own",
-                "see ski_slope for the slope of this Einsum alone",
-            )
+            message = f"{a.tensor} of {one.name} has a rank that is not a rank variable of its own"
+            remedy = "see ski_slope for the slope of this Einsum alone"
+            raise NotSeparable(message, remedy, code="unsupported-window")
 
 
 def _member(one: Einsum, rules: FusionRules, weights: Mapping[str, int], tiles: TileSizes) -> Member:
@@ -313,10 +314,9 @@ def _sizes(variable: str, whole: int, tiles: TileSizes) -> tuple[int, ...]:
     below, perfect = sizes_of(whole, variable, tiles)
     uneven = [t for t in below if whole % t]
     if uneven and not perfect:
-        raise Refused(
-            f"slopes of graphs are over divisors; {uneven[0]} does not divide the {whole} of {variable}",
-            'take tiles="divisors"; chain_slope and ski_slope know all sizes',
-        )
+        message = f"slopes of graphs are over divisors; {uneven[0]} does not divide the {whole} of {variable}"
+        remedy = 'take tiles="divisors"; chain_slope and ski_slope know all sizes'
+        raise Refused(message, remedy, code="unsupported-loop")
     return (*below, whole)
 
 

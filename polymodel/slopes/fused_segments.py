@@ -76,13 +76,14 @@ def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     einsums = tuple(e for e in cascade if names is None or e.name in names)
     if len(einsums) < 2:
         what = f"a chain has at least two Einsums, here there is {len(einsums)}"
-        raise SpecError([Diagnostic(what, "for a single one call ski_slope")])
+        raise SpecError([Diagnostic(what, "for a single one call ski_slope", code="invalid-einsum")])
     for one in einsums:
         _check(one)
     for a, b in pairwise(einsums):
         if a.n_instances != b.n_instances:
             what = f"{a.name} runs in {a.n_instances} instances, {b.name} in {b.n_instances}"
-            raise Refused(what, "name Einsums that run equally often: einsums=[...]")
+            remedy = "name Einsums that run equally often: einsums=[...]"
+            raise Refused(what, remedy, code="unsupported-einsum")
     links = tuple(_link(a, b) for a, b in pairwise(einsums))
     _check_sharing(einsums, links)
     return Chain(einsums, links)
@@ -90,19 +91,20 @@ def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
 
 def _check(one: Einsum) -> None:
     if one.is_copy:
-        raise Refused(f"{one.name} is a copy, which holds nothing", "leave it out: einsums=[...]")
+        message = f"{one.name} is a copy, which holds nothing"
+        raise Refused(message, "leave it out: einsums=[...]", code="unsupported-copy")
     check_einsum(one)
     for a in one.accesses:
         if overlapping(one, a):
-            raise NotSeparable(f"{a.tensor} of {one.name} has windows; slopes of chains are without", INSTEAD)
+            message = f"{a.tensor} of {one.name} has windows; slopes of chains are without"
+            raise NotSeparable(message, INSTEAD, code="missing-value")
 
 
 def _link(producer: Einsum, consumer: Einsum) -> str:
     link = producer.outputs[0].tensor
     if link not in (a.tensor for a in consumer.inputs):
-        raise Refused(
-            f"{consumer.name} does not read {link}, the result of {producer.name}: no chain", GRAPHS
-        )
+        message = f"{consumer.name} does not read {link}, the result of {producer.name}: no chain"
+        raise Refused(message, GRAPHS, code="unsupported-einsum")
     here, there = producer.access_of(link), consumer.access_of(link)
     for access, one in ((here, producer), (there, consumer)):
         plain = all(
@@ -110,10 +112,11 @@ def _link(producer: Einsum, consumer: Einsum) -> str:
         )
         if not plain or len(access.variables) != len(access.projection):
             what = f"{one.name} does not go over {link} with one rank variable per rank"
-            raise NotSeparable(what, INSTEAD)
+            raise NotSeparable(what, INSTEAD, code="unsupported-window")
     for v, w in zip(here.variables, there.variables, strict=True):
         if producer.bound(v) != consumer.bound(w):
-            raise NotSeparable(f"{consumer.name} reads another part of {link} than there is", INSTEAD)
+            message = f"{consumer.name} reads another part of {link} than there is"
+            raise NotSeparable(message, INSTEAD, code="unsupported-window")
     return link
 
 
@@ -125,7 +128,7 @@ def _check_sharing(einsums: tuple[Einsum, ...], links: tuple[str, ...]) -> None:
     for tensor, names in users.items():
         if len(names) > (2 if tensor in links else 1):
             what = f"{tensor} is used by {' and '.join(names)}: a graph with branches, not a chain"
-            raise Refused(what, GRAPHS)
+            raise Refused(what, GRAPHS, code="unsupported-einsum")
 
 
 Ints = NDArray[np.int64]

@@ -71,7 +71,8 @@ def selected_curves(options: SlopeOptions, curves: object) -> tuple[str, ...]:
     before = len(options.faults)
     result = options.names(("curves",), curves, CURVES, "curve")
     if not result and len(options.faults) == before:
-        options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
+        message = "a slope needs a curve"
+        options.faults.add(("curves",), message, f"name some of {', '.join(CURVES)}", code="missing-argument")
     return result
 
 
@@ -335,7 +336,7 @@ class GraphSlope(Answer):
     def __getitem__(self, curve: str) -> GraphCurve:
         if curve not in self.curves:
             remedy = suggestion(curve, list(self.curves), "curves")
-            raise SpecError([Diagnostic(f"there is no curve {curve!r}", remedy)])
+            raise SpecError([Diagnostic(f"there is no curve {curve!r}", remedy, code="unknown-name")])
         return self.curves[curve]
 
     @property

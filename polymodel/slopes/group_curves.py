@@ -283,6 +283,7 @@ class GroupCurves:
                     f"there are more than {MOST_OPTIONS} ways to tile {', '.join(names)} together in "
                     f"{self.graph.members[at].einsum.name}",
                     FEWER,
+                    code="too-large",
                 )
             self._options[key] = result
         return self._options[key]
@@ -319,6 +320,7 @@ class GroupCurves:
             raise Refused(
                 f"there are more than {MOST_CURVES} ways to fix fused loops and sizes, each with a curve",
                 FEWER,
+                code="too-large",
             )
         result = operation_curve(member.operation, setting)
         (source,) = result.sources

@@ -27,9 +27,8 @@ def two_levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
     memories = list(hierarchy.memories)
     units = [c.name for c in hierarchy.components if c.computes]
     if len(memories) < 2 or not units:
-        raise SpecError(
-            [Diagnostic("a ski slope needs two memories and a compute unit", "add them to `arch:`")]
-        )
+        message = "a ski slope needs two memories and a compute unit"
+        raise SpecError([Diagnostic(message, "add them to `arch:`", code="missing-component")])
     return memories[0], memories[1], units[0]
 
 
@@ -47,7 +46,8 @@ def check_einsum(one: Einsum) -> None:
     for t in one.tensors:
         if t not in Cascade((one,)).recurrent and len({a.projection for a in flat.accesses_of(t)}) > 1:
             told = f"{one.name} accesses {t} at several elements"
-            raise Refused(f"{told}; slopes cover elements that stand evenly apart along ranks", BY_HAND)
+            message = f"{told}; slopes cover elements that stand evenly apart along ranks"
+            raise Refused(message, BY_HAND, code="unsupported-einsum")
     alone = replace(flat, accesses=tuple(map(flat.access_of, flat.tensors)))
     check_box(alone)
     for access in alone.accesses:
@@ -56,9 +56,11 @@ def check_einsum(one: Einsum) -> None:
         raise Refused(
             f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
             "sweep the tile sizes instead: polymodel.sweep",
+            code="unsupported-einsum",
         )
     if len(one.outputs) != 1:
-        raise NotSeparable(f"{one.name} has {len(one.outputs)} outputs", "give it one")
+        message = f"{one.name} has {len(one.outputs)} outputs"
+        raise NotSeparable(message, "give it one", code="unsupported-einsum")
 
 
 def carried_along(one: Einsum) -> str:
@@ -75,13 +77,15 @@ def carried_along(one: Einsum) -> str:
         a.projection[line.rank].terms == index.terms for a in one.accesses_of(tensor)
     )
     if not alike or away != {0, 1} or len(index.variables) != 1:
-        raise Refused(f"{one.name} reads {tensor} otherwise than of the generation before", BY_HAND)
+        message = f"{one.name} reads {tensor} otherwise than of the generation before"
+        raise Refused(message, BY_HAND, code="unsupported-recurrence")
     if any(a.stands_for for a in one.accesses):
         told = f"{one.name} reads a tensor in place of what is before the first generation of {tensor}"
-        raise Refused(f"{told}; slopes cover numbers there", BY_HAND)
+        raise Refused(f"{told}; slopes cover numbers there", BY_HAND, code="unsupported-recurrence")
     summed = [v for v in one.rank_variables if v not in write.variables]
     if summed:
-        raise Refused(f"{one.name} carries {tensor} forward and sums up over {summed[0]}", BY_HAND)
+        message = f"{one.name} carries {tensor} forward and sums up over {summed[0]}"
+        raise Refused(message, BY_HAND, code="unsupported-recurrence")
     return index.variables[0]
 
 
@@ -98,6 +102,5 @@ def check_counts(einsums: Iterable[Einsum], weights: Mapping[str, int]) -> None:
         operations = prod(extent(one, v) for v in one.rank_variables)
         most += 2 * operations * sum(weights[a.tensor] for a in one.accesses)
         if most >= 2**62:
-            raise Refused(
-                f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes"
-            )
+            message = f"traffic of {one.name} may exceed 2^62"
+            raise Refused(message, "count in words, or take smaller rank sizes", code="number-too-large")

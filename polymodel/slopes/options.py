@@ -24,14 +24,15 @@ class SlopeOptions:
 
     def truth(self, name: str, value: object) -> bool:
         if not isinstance(value, TRUTH):
-            self.faults.add((name,), f"{shown(value)} is neither True nor False", "pass True or False")
+            message = f"{shown(value)} is neither True nor False"
+            self.faults.add((name,), message, "pass True or False", code="wrong-type")
         return value is True or (isinstance(value, np.bool_) and bool(value))
 
     def choice(self, path: Path, value: object, known: Collection[str], what: str) -> None:
         """One of the known names."""
         if not isinstance(value, str) or value not in known:
             near = suggestion(value if isinstance(value, str) else "", known, f"{what}s")
-            self.faults.add(path, f"there is no {what} {shown(value)}", near)
+            self.faults.add(path, f"there is no {what} {shown(value)}", near, code="unknown-choice")
 
     def names(self, path: Path, value: object, known: Collection[str], what: str) -> tuple[str, ...]:
         """Some of the known names; one alone is a list of it."""
@@ -40,7 +41,8 @@ class SlopeOptions:
             return (value,)
         if not isinstance(value, Iterable) or isinstance(value, Mapping):
             remedy = f"pass names: {', '.join(known)}"
-            self.faults.add(path, f"{shown(value)} is not a list of {what.partition(' ')[0]}s", remedy)
+            message = f"{shown(value)} is not a list of {what.partition(' ')[0]}s"
+            self.faults.add(path, message, remedy, code="wrong-type")
             return ()
         result = tuple(value)
         for i, name in enumerate(result):
@@ -50,13 +52,15 @@ class SlopeOptions:
     def table(self, name: str, value: object, what: str, example: str) -> Mapping[str, object]:
         if isinstance(value, Mapping):
             return value
-        self.faults.add((name,), f"{shown(value)} is not a table of {what}", f"write e.g. {example}")
+        message = f"{shown(value)} is not a table of {what}"
+        self.faults.add((name,), message, f"write e.g. {example}", code="wrong-type")
         return {}
 
     def called(self, name: str, value: object) -> None:
         """A function, or None."""
         if value is not None and not callable(value):
-            self.faults.add((name,), f"{shown(value)} is not a function", "pass a function, e.g. print")
+            message = f"{shown(value)} is not a function"
+            self.faults.add((name,), message, "pass a function, e.g. print", code="wrong-type")
 
     def unit(self, value: object) -> None:
         self.choice(("unit",), value, ("words", "bits"), "unit")
@@ -66,7 +70,8 @@ class SlopeOptions:
         if not isinstance(value, Mapping):
             if not isinstance(value, str) or value not in ("divisors", "all"):
                 what = f"{shown(value)} is neither divisors nor all nor a table of tile sizes"
-                self.faults.add(("tiles",), what, 'use "divisors", "all" or {variable: sizes}')
+                remedy = 'use "divisors", "all" or {variable: sizes}'
+                self.faults.add(("tiles",), what, remedy, code="wrong-type")
             return
         users = tuple(einsums)
         for v, sizes in value.items():
@@ -78,14 +83,16 @@ class SlopeOptions:
         path: Path = ("tiles", variable)
         single = isinstance(sizes, np.ndarray) and not sizes.ndim
         if single or isinstance(sizes, (str, Mapping)) or not isinstance(sizes, Collection):
-            self.faults.add(path, f"{shown(sizes)} is not a list of tile sizes", "write e.g. [2, 4]")
+            message = f"{shown(sizes)} is not a list of tile sizes"
+            self.faults.add(path, message, "write e.g. [2, 4]", code="wrong-type")
             return
         numbers = []
         for i, n in enumerate(sizes):
             if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
                 numbers.append(int(n))
             else:
-                self.faults.add((*path, i), f"{shown(n)} is not a whole number", "write e.g. 4")
+                message = f"{shown(n)} is not a whole number"
+                self.faults.add((*path, i), message, "write e.g. 4", code="not-an-integer")
         if most is not None and numbers and not 1 <= min(numbers) <= max(numbers) <= most:
             what = f"tile sizes of {variable} must lie in 1 to {most}"
-            self.faults.add(path, what, "leave out the others")
+            self.faults.add(path, what, "leave out the others", code="out-of-range")

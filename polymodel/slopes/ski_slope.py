@@ -206,7 +206,7 @@ def ski_slope(
     elif len(cascade) > 1:
         names = ", ".join(e.name for e in cascade)
         remedy = f"say which: einsum=... of {names}; a chain of them has chain_slope"
-        options.faults.add(("einsum",), "the workload has several Einsums", remedy)
+        options.faults.add(("einsum",), "the workload has several Einsums", remedy, code="unsupported-einsum")
     bypass = options.truth("bypass", bypass)
     named = [e for e in cascade if e.name == einsum or len(cascade) == 1]
     options.tiles(tiles, named, {v for e in cascade for v in e.rank_variables})

@@ -73,7 +73,8 @@ def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, boo
     if tiles == "all":
         if extent > MOST:
             remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
-            raise Refused(f"{variable} has {extent:,} tile sizes, more than {MOST:,}", remedy)
+            message = f"{variable} has {extent:,} tile sizes, more than {MOST:,}"
+            raise Refused(message, remedy, code="too-large")
         return np.arange(1, extent, dtype=np.int64), False
     assert isinstance(tiles, Mapping)
     chosen = np.unique(np.asarray([*tiles.get(variable, ())], np.int64))
@@ -95,7 +96,8 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     """
     if not perfect and len(fused) * len(sizes) > MOST:
         what = f"{len(fused)} fused tiles with {len(sizes)} tiles below each are too many"
-        raise Refused(what, 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}')
+        remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
+        raise Refused(what, remedy, code="too-large")
     keys, inner, total = [], [], []
     below = np.asarray(sizes, dtype=np.int64)
     for key, tile in enumerate(fused):
@@ -135,10 +137,9 @@ def overlapping(one: Einsum, access: TensorAccess) -> frozenset[str]:
     """Rank variables along which tiles of the tensor overlap. NotSeparable for an output with such."""
     result = frozenset(v for v, _ in _steps(one, access))
     if result and access.output:
-        raise NotSeparable(
-            f"{access.tensor}, an output of {one.name}, has a rank of two rank variables",
-            "sweep the tile sizes instead: polymodel.sweep",
-        )
+        message = f"{access.tensor}, an output of {one.name}, has a rank of two rank variables"
+        remedy = "sweep the tile sizes instead: polymodel.sweep"
+        raise NotSeparable(message, remedy, code="unsupported-window")
     return result
 
 

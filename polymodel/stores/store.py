@@ -45,9 +45,10 @@ def check_store(store: object) -> None:
     if store is None:
         return
     if not isinstance(store, (str, Path)):
-        raise _wrong(f"store={store!r} is not a folder", "name a folder, e.g. store='out'")
+        raise _wrong(f"store={store!r} is not a folder", "name a folder, e.g. store='out'", code="wrong-type")
     if Path(store).is_file():
-        raise _wrong(f"store={str(store)!r} is a file", "name a folder; it is made if it is missing")
+        message = f"store={str(store)!r} is a file"
+        raise _wrong(message, "name a folder; it is made if it is missing", code="unreadable-file")
 
 
 def folder_of(store: str | Path) -> Path:
@@ -58,8 +59,8 @@ def folder_of(store: str | Path) -> Path:
     return Path(store)
 
 
-def _wrong(message: str, remedy: str) -> SpecError:
-    return SpecError([Diagnostic(message, remedy)])
+def _wrong(message: str, remedy: str, code: str) -> SpecError:
+    return SpecError([Diagnostic(message, remedy, code=code)])
 
 
 # One process at a time for a store: two that save their states there would overwrite each other's.
@@ -110,10 +111,9 @@ def locked(store: Path | None) -> Iterator[None]:
         else:
             _step_aside(file, mine.host)
     else:
-        raise Refused(
-            f"{store}: the lock could not be taken in {TRIES} attempts",
-            f"wait, or give another store; if no other process is at work there, remove {file}",
-        )
+        message = f"{store}: the lock could not be taken in {TRIES} attempts"
+        remedy = f"wait, or give another store; if no other process is at work there, remove {file}"
+        raise Refused(message, remedy, code="store-in-use")
     done = Event()
     beat = Thread(target=_beat, args=(file, done), daemon=True)
     beat.start()
@@ -179,16 +179,18 @@ def _step_aside(file: Path, host: str) -> None:
         return
     if file.is_dir():
         what = f"{file} is a folder, and a store keeps its lock there"
-        raise SpecError([Diagnostic(what, "give another store, or move it away")])
+        raise SpecError([Diagnostic(what, "give another store, or move it away", code="file-exists")])
     if there is None and file.name not in recorded(file.parent):
         remedy = "give another store, or move the file away"
-        raise Refused(f"{file} is not polymodel's, and a store keeps its lock there", remedy)
+        message = f"{file} is not polymodel's, and a store keeps its lock there"
+        raise Refused(message, remedy, code="file-exists")
     silent = _silence(file)
     if there is not None and (not there.gone if there.host == host else silent < LOST):
         where = f"process {there.pid}" + (f" on {there.host}" if there.host != host else "")
         raise Refused(
             f"{file.parent}: {where} is at work in this store",
             f"wait until it is done, or give another store; if it is no more, remove {file}",
+            code="store-in-use",
         )
     if there is None and silent < BEAT:
         time.sleep(PAUSE)
@@ -293,7 +295,9 @@ def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[
     import pyarrow as pa
     from pyarrow import parquet
 
-    damaged = Refused(f"{file} is damaged, and no state of {of} can be read from it", ANEW)
+    damaged = Refused(
+        f"{file} is damaged, and no state of {of} can be read from it", ANEW, code="damaged-file"
+    )
     try:
         data = file.read_bytes()
         sealed = _SEAL.search(data)
@@ -309,7 +313,8 @@ def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[
         raise damaged
     if seal.get("release") != _release():
         by = f"polymodel {seal['release']}" if seal.get("release") else "an earlier release"
-        raise Refused(f"{file} was written by {by}, this is {_release()}", f"go on with that one, or {ANEW}")
+        message = f"{file} was written by {by}, this is {_release()}"
+        raise Refused(message, f"go on with that one, or {ANEW}", code="store-mismatch")
     if sealed is None:
         raise damaged
     return columns, about
@@ -322,7 +327,8 @@ def spare_others(file: Path) -> None:
     states = [file] if _STATE in file.name else sorted(file.parent.glob(f"{_STATE}*.parquet"))
     if not any(map(_sealed, states)):  # stores of earlier releases have no journal
         remedy = "give another store, or move the file away"
-        raise Refused(f"{file} is not polymodel's, and the store keeps a file of that name", remedy)
+        message = f"{file} is not polymodel's, and the store keeps a file of that name"
+        raise Refused(message, remedy, code="file-exists")
 
 
 def _sealed(file: Path) -> bool:

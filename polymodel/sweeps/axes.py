@@ -78,14 +78,14 @@ def _axis(
     lengths = [len(grid.of(n)) for n in names]
     total = math.prod(lengths)
     if total > MAX_CHOICES:
-        raise Refused(
-            f"{', '.join(names)} have {total} combinations, which are counted together",
-            f"give them fewer values: at most {MAX_CHOICES} combinations",
-        )
+        message = f"{', '.join(names)} have {total} combinations, which are counted together"
+        remedy = f"give them fewer values: at most {MAX_CHOICES} combinations"
+        raise Refused(message, remedy, code="too-large")
     digits = np.unravel_index(np.arange(total), lengths)
     for n in names:
         if any(abs(v) >= 2**62 for v in grid.of(n)):
-            raise Refused(f"symbol {n} takes values beyond 2^62", "sweep smaller sizes")
+            what = f"symbol {n} takes values beyond 2^62"
+            raise Refused(what, "sweep smaller sizes", code="number-too-large")
     columns: dict[str, Any] = {n: np.asarray(grid.of(n))[d] for n, d in zip(names, digits, strict=True)}
     ids = np.zeros(total, np.int64)
     for n, d in zip(names, digits, strict=True):

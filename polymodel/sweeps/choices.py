@@ -27,19 +27,19 @@ def choice_of(name: str, text: str) -> Choice:
     if call is not None and call.group(1) not in FUNCTIONS:
         near = close_to(call.group(1), (*_CHOICES, *FUNCTIONS))
         remedy = f"did you mean {near}({call.group(2)})?" if near else f"write {FORMS}"
-        raise wrong(f"symbol {name}: unknown function {call.group(1)}", remedy)
+        raise wrong(f"symbol {name}: unknown function {call.group(1)}", remedy, code="unknown-name")
     span = _SPAN.match(text)
     if span is not None and int(span.group(1)) < int(span.group(2)):
         first, last, step = span.groups()
         meant = f"range({first}, {int(last) + 1}{f', {step}' if step else ''})"
         what = f"symbol {name}: `{text.strip()}` is not a range"
-        raise wrong(what, f"write {meant}, whose end is left out")
+        raise wrong(what, f"write {meant}, whose end is left out", code="wrong-type")
     parts = _parts(text)
     numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
     if len(parts) > 1:
-        raise wrong(f"symbol {name}: `{text}` is not a list of numbers", f"write {FORMS}")
+        raise wrong(f"symbol {name}: `{text}` is not a list of numbers", f"write {FORMS}", code="wrong-type")
     return text.strip()
 
 
@@ -66,7 +66,8 @@ def _called(name: str, function: str, arguments: list[str]) -> Choice:
         return divisors(_of(of)) if function == "divisors" else all_sizes(_of(of))
     except (ValueError, TypeError):
         given = ", ".join(arguments)
-        raise wrong(f"symbol {name}: {function}({given}) is not understood", f"write {FORMS}") from None
+        message = f"symbol {name}: {function}({given}) is not understood"
+        raise wrong(message, f"write {FORMS}", code="wrong-type") from None
 
 
 def _of(text: str) -> int | str:

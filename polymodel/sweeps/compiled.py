@@ -185,7 +185,8 @@ class Compiled:
         table = hasattr(points, "columns")
         if not table and not isinstance(points, Mapping):
             remedy = "give a DataFrame, or a dict such as {'TM': [1, 2, 4]}"
-            raise SpecError([Diagnostic(f"{shown(points)} has no points", remedy, "points")])
+            message = f"{shown(points)} has no points"
+            raise SpecError([Diagnostic(message, remedy, "points", code="nothing-to-show")])
         names = [str(n) for n in (points.columns if table else points)]
         faults, known = Faults(), self.symbols
         result: dict[str, Array] = {}
@@ -194,17 +195,24 @@ class Compiled:
                 with faults.noting():
                     result[name] = _numbers(name, points[name])
             elif not table:  # a table may have further columns, as the result of an earlier call has
-                faults.note(Diagnostic(f"unknown symbol {name}", suggestion(name, known, "symbols"), name))
+                faults.note(
+                    Diagnostic(
+                        f"unknown symbol {name}",
+                        suggestion(name, known, "symbols"),
+                        name,
+                        code="unknown-name",
+                    )
+                )
         lacking = [n for n in self.open if n not in names]
         if lacking:
             remedy = "give every point a value of each, e.g. {'TM': [1, 2, 4]}"
-            faults.note(Diagnostic(f"no values for {', '.join(lacking)}", remedy, "points"))
+            message = f"no values for {', '.join(lacking)}"
+            faults.note(Diagnostic(message, remedy, "points", code="missing-value"))
         lengths = {len(c) for c in result.values() if c.ndim}
         if len(lengths) > 1:
             said = ", ".join(f"{n}: {len(c)}" for n, c in result.items() if c.ndim)
-            faults.note(
-                Diagnostic(f"columns differ in length ({said})", "give as many values of each", "points")
-            )
+            message = f"columns differ in length ({said})"
+            faults.note(Diagnostic(message, "give as many values of each", "points", code="shape-mismatch"))
         faults.raise_if_any()
         count = len(points) if table else next(iter(lengths), 1)
         return {n: np.broadcast_to(c, (count,)) for n, c in result.items()}, count
@@ -311,14 +319,14 @@ def _numbers(name: str, values: Any) -> Array:
     array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if array.ndim > 1:
         what = f"symbol {name}: an array of {array.ndim} dimensions"
-        raise SpecError([Diagnostic(what, "give one number per point", name)])
+        raise SpecError([Diagnostic(what, "give one number per point", name, code="wrong-type")])
     if array.dtype.kind in "iu" or (array.dtype.kind == "f" and not np.isnan(array).any()):
         return array
     numbers = [as_number(v) for v in array.reshape(-1).tolist()]
     wrong = [v for v, n in zip(array.reshape(-1).tolist(), numbers, strict=True) if n is None or n != n]
     if wrong:
         what = f"symbol {name}: {shown(wrong[0])} is not a number"
-        raise SpecError([Diagnostic(what, "give one number per point", name)])
+        raise SpecError([Diagnostic(what, "give one number per point", name, code="not-a-number")])
     return np.array(numbers, dtype=None if numbers else np.int64).reshape(array.shape)
 
 

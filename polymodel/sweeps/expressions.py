@@ -92,7 +92,7 @@ def constraint(text: str) -> SymbolConstraint:
                 cursor.finish()
                 return SymbolConstraint(text, tuple(sides))
     except TextFault as fault:
-        raise wrong(f"where `{text}`: {fault.message}", fault.remedy) from fault
+        raise wrong(f"where `{text}`: {fault.message}", fault.remedy, code=fault.code) from fault
 
 
 def of_text(text: str, values: Mapping[str, Value]) -> Value:
@@ -100,7 +100,7 @@ def of_text(text: str, values: Mapping[str, Value]) -> Value:
     try:
         tree = parse(text)
     except TextFault as fault:
-        raise wrong(f"`{text}`: {fault.message}", fault.remedy) from fault
+        raise wrong(f"`{text}`: {fault.message}", fault.remedy, code=fault.code) from fault
     return of_tree(tree, values)
 
 
@@ -109,7 +109,7 @@ def names_of(text: str) -> frozenset[str]:
     try:
         return frozenset(symbols_in(text))
     except TextFault as fault:
-        raise wrong(f"`{text}`: {fault.message}", fault.remedy) from fault
+        raise wrong(f"`{text}`: {fault.message}", fault.remedy, code=fault.code) from fault
 
 
 def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
@@ -118,7 +118,8 @@ def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
         return tree.value
     if isinstance(tree, Name):
         if tree.name not in values:
-            raise wrong(f"unknown symbol {tree.name}", suggestion(tree.name, values, "symbols"))
+            message = f"unknown symbol {tree.name}"
+            raise wrong(message, suggestion(tree.name, values, "symbols"), code="unknown-name")
         return values[tree.name]
     if isinstance(tree, Unary):
         value = of_tree(tree.operand, values)
@@ -136,10 +137,10 @@ def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
 
 def _combined(tree: Binary, left: Value, right: Value) -> Value:
     if tree.op in ("/", "//", "%") and np.any(np.equal(right, 0)):
-        raise wrong("division by zero", "change the divisor")
+        raise wrong("division by zero", "change the divisor", code="undefined-result")
     sizes = _size(left), _size(right)
     if any(s is not None and s > LARGEST for s in sizes):
-        raise wrong("a number is too large", "numbers must stay below 1e60")
+        raise wrong("a number is too large", "numbers must stay below 1e60", code="number-too-large")
     a, b = (s or 0 for s in sizes)
     exact = None not in sizes and tree.op not in ("/", "**")
     if exact and max(a, b, a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
@@ -179,7 +180,7 @@ def _roomy(values: list[Value]) -> list[Value]:
 def _rounded(name: str, left: Value, right: Value) -> Value:
     """A quotient of integers rounded without going through float64."""
     if np.any(np.equal(right, 0)):
-        raise wrong("division by zero", "change the divisor")
+        raise wrong("division by zero", "change the divisor", code="undefined-result")
     left, right = _roomy([left, right])
     return left // right if name == "floor" else -(-left // right)
 
@@ -189,7 +190,8 @@ def _called(tree: Call, values: list[Value]) -> Value:
         values = _roomy(values)
         return reduce(np.minimum if tree.name == "min" else np.maximum, values)
     if tree.name not in _ROUNDING or len(values) != 1:
-        raise wrong(f"unknown function {tree.name}", suggestion(tree.name, FUNCTIONS, "functions"))
+        message = f"unknown function {tree.name}"
+        raise wrong(message, suggestion(tree.name, FUNCTIONS, "functions"), code="unknown-name")
     value = values[0]
     if tree.name in ("ceil", "floor") and _size(value) is not None:
         return value

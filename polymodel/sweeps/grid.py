@@ -116,7 +116,8 @@ def make_grid(
         raise SpecError(faults.found)
     grid = Grid(tuple(free), tuple(values), ordered, tuple(limits))
     if grid.size >= 2**62:
-        raise Refused(f"the grid has {grid.size} points", "sweep fewer symbols, or fewer values of each")
+        message = f"the grid has {grid.size} points"
+        raise Refused(message, "sweep fewer symbols, or fewer values of each", code="too-large")
     return grid
 
 
@@ -139,16 +140,18 @@ def _check_names(
     """Note symbols that nothing knows, and those of limits that have no values."""
     for name in symbols:
         if name not in known:
-            fault = wrong(f"unknown symbol {name}", suggestion(name, known, "symbols"))
+            fault = wrong(f"unknown symbol {name}", suggestion(name, known, "symbols"), code="unknown-name")
             if name in spec.template_variables:
                 remedy = "write it as a symbol in the file, or load and sweep the spec for each of its values"
-                fault = wrong(f"{name} is a template variable, and those are not swept", remedy)
+                fault = wrong(
+                    f"{name} is a template variable, and those are not swept", remedy, code="unknown-name"
+                )
             faults.extend(of_symbol(name, fault).diagnostics)
     for limit in limits:
         for name in sorted(limit.names - {*swept}):
             if spec.symbols.get(name) is None:
                 what = f"where `{limit.text}`: unknown symbol {name}"
-                faults.note(Diagnostic(what, suggestion(name, swept, "symbols")))
+                faults.note(Diagnostic(what, suggestion(name, swept, "symbols"), code="unknown-name"))
 
 
 def _values(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
@@ -174,7 +177,7 @@ def _in_order(
         ready = [n for n, text in waiting.items() if not names_of(text) & waiting.keys()]
         if not ready:
             what = "linked symbols refer to each other: " + ", ".join(waiting)
-            faults.note(Diagnostic(what, "break the cycle"))
+            faults.note(Diagnostic(what, "break the cycle", code="cyclic-definition"))
             break
         result.update({n: waiting.pop(n) for n in ready})
     return tuple(result.items())
@@ -188,7 +191,7 @@ def _filled(name: str, text: str, names: Collection[str], fixed: Mapping[str, Nu
             text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
         elif used not in names:
             what = f"symbol {name} = `{text}`: unknown symbol {used}"
-            unknown.note(Diagnostic(what, suggestion(used, sorted(names), "symbols")))
+            unknown.note(Diagnostic(what, suggestion(used, sorted(names), "symbols"), code="unknown-name"))
     if unknown.found:
         raise SpecError(unknown.found)
     return text

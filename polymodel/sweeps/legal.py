@@ -101,6 +101,7 @@ def illegal(
             "Einsums share loops over rank variables that a bound ties together, and whether dependences are "
             "kept depends on tile sizes",
             "use engine exact",
+            code="unsupported-space",
         )
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
@@ -256,6 +257,7 @@ def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> _Deci
             f"some tile sizes break a dependence ({first.message}), and which do is looked at for sets of "
             f"loops that run more than once: more than {many}",
             "leave some out by `where`, or sweep fewer symbols at once",
+            code="too-large",
         ) from None
 
 

@@ -44,9 +44,10 @@ def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tupl
     known = [*sweep.grid.names, *(n for n, _ in sweep.grid.linked)]
     if len(symbols) != 1 or symbols[0] not in known:
         remedy = f"name one of {', '.join(known)}, or none for all kept points"
-        raise SpecError([Diagnostic("levels are drawn along one symbol", remedy)])
+        raise SpecError([Diagnostic("levels are drawn along one symbol", remedy, code="wrong-count")])
     if sweep.keep != "all":
-        raise SpecError([Diagnostic("a picture along a symbol needs every point", "sweep with keep='all'")])
+        message = "a picture along a symbol needs every point"
+        raise SpecError([Diagnostic(message, "sweep with keep='all'", code="nothing-to-show")])
     least = rows.loc[sweep.scores(rows, sweep.objectives[0]).groupby(rows[symbols[0]]).idxmin()]
     return least, [f"{v:g}" for v in least[symbols[0]]]
 
@@ -65,13 +66,8 @@ def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     if len(rows) > MOST:
-        raise SpecError(
-            [
-                Diagnostic(
-                    f"{len(rows)} points are too many for a picture of energy", "draw it along one symbol"
-                )
-            ]
-        )
+        message = f"{len(rows)} points are too many for a picture of energy"
+        raise SpecError([Diagnostic(message, "draw it along one symbol", code="too-large")])
     levels: dict[str, None] = {}
     result: list[dict[str, float]] = []
     for _, row in rows.iterrows():

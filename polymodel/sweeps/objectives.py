@@ -30,13 +30,13 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     if unknown:
         raise SpecError([_unknown(u) for u in unknown])
     if not result:
-        raise wrong("a sweep needs an objective", "name energy or latency")
+        raise wrong("a sweep needs an objective", "name energy or latency", code="missing-argument")
     return result
 
 
 def _unknown(u: vocabulary.Unknown) -> Diagnostic:
     remedy = suggestion(u.name, u.known, "objectives")
-    return Diagnostic(f"unknown objective {u.name}", remedy, f"objectives[{u.place}]")
+    return Diagnostic(f"unknown objective {u.name}", remedy, f"objectives[{u.place}]", code="unknown-choice")
 
 
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
@@ -45,7 +45,7 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
     for name, component in ((n, c) for n in names for _, c in sorted(vocabulary.uses(n))):
         if component and component not in moving:
             what = f"objective {name}: {component} moves nothing under this mapping"
-            raise wrong(what, "these do: " + ", ".join(sorted(moving)))
+            raise wrong(what, "these do: " + ", ".join(sorted(moving)), code="unknown-name")
 
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:

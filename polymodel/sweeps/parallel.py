@@ -82,12 +82,14 @@ def _symbols(
     broken: tuple[str, ...] = ()
     with faults.noting():
         if given is not None and not isinstance(given, Mapping):
-            raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
+            message = f"symbols={shown(given)} has no values"
+            raise wrong(message, 'give them by name: {"TM": divisors("m")}', code="missing-value")
         if symbols is not None:
             by_name("symbols", symbols, '{"TM": divisors("m")}')
         every = plan.symbols if symbols is None else symbols
         if not every:
-            raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
+            message = "there is no symbol to sweep"
+            raise wrong(message, 'give {"TM": divisors("m")}, or a `sweep:` section', code="missing-argument")
         chosen = choices_of(every, faults)
         broken = tuple(n for n in every if n not in chosen)
     return chosen, broken
@@ -100,7 +102,7 @@ def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> 
     for i, limit in enumerate(limits):
         if not isinstance(limit, str):
             what = f"{shown(limit)} is not a comparison"
-            faults.note(Diagnostic(what, "write e.g. 'TM <= 64'", f"where[{i}]"))
+            faults.note(Diagnostic(what, "write e.g. 'TM <= 64'", f"where[{i}]", code="wrong-type"))
             continue
         with faults.noting():
             constraint(limit)
@@ -110,7 +112,7 @@ def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> 
 def _most(top: int | None) -> int | None:
     most = plainly(top)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
+        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on", code="nothing-to-show")
     return most
 
 
@@ -128,22 +130,25 @@ def options(
     faults = []
     eps, workers = plainly((eps, workers))
     if asked.keep not in ("front", "all", "top"):
-        faults.append(Diagnostic(f"keep={asked.keep!r} is not known", "front, top or all"))
+        message = f"keep={asked.keep!r} is not known"
+        faults.append(Diagnostic(message, "front, top or all", code="unknown-choice"))
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        faults.append(Diagnostic(f"workers={workers!r} is not a number of processes", "use 1 or more"))
+        message = f"workers={workers!r} is not a number of processes"
+        faults.append(Diagnostic(message, "use 1 or more", code="not-positive-integer"))
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
-        faults.append(Diagnostic(f"eps={eps!r} is not a share", remedy))
+        faults.append(Diagnostic(f"eps={eps!r} is not a share", remedy, code="out-of-range"))
     for name, flag in (("resume", resume), ("prune", asked.prune)):
         if flag is not None and not isinstance(flag, bool):
             remedy = "pass True or False"
-            faults.append(Diagnostic(f"{name}={shown(flag)} is neither True nor False", remedy))
+            message = f"{name}={shown(flag)} is neither True nor False"
+            faults.append(Diagnostic(message, remedy, code="wrong-type"))
     faults += _faults(lambda: bytes_of(memory))
     faults += _faults(lambda: seconds_of(time_limit, "time_limit"))
     faults += _faults(lambda: check_store(store))
     if progress is not None and not callable(progress):
         remedy = "pass a function of points done, points in all and seconds"
-        faults.append(Diagnostic(f"progress={shown(progress)} is not a function", remedy))
+        faults.append(Diagnostic(f"progress={shown(progress)} is not a function", remedy, code="wrong-type"))
     if faults:
         raise SpecError(faults)
     return eps, workers
@@ -235,7 +240,8 @@ def orders_of(
 ) -> list[WorkerTask]:
     """What each process does. Refused for more points than numbers of 62 bits."""
     if grid.size * len(specs) >= 2**62:
-        raise Refused(f"{len(specs)} mappings of {grid.size} points each", "sweep fewer mappings at once")
+        message = f"{len(specs)} mappings of {grid.size} points each"
+        raise Refused(message, "sweep fewer mappings at once", code="too-large")
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
     about = signature(specs, grid, names, rest)
     return [

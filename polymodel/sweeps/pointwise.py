@@ -36,6 +36,7 @@ def evaluate_points(
         raise Refused(
             f"{reason.message}: {count} points would be evaluated one by one",
             f"sweep at most {MOST} points of this mapping; {reason.remedy}".rstrip("; "),
+            code="too-large",
         )
     note = f"{reason.message}: points evaluated one by one"
     if note not in notes:

@@ -43,5 +43,5 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
     tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # it refuses what is none
     result = tuple(each(*tried))
     if not result:
-        raise wrong("`mappings` is empty", "give at least one, or leave it out")
+        raise wrong("`mappings` is empty", "give at least one, or leave it out", code="missing-argument")
     return result

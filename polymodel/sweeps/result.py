@@ -110,11 +110,12 @@ class Sweep(Answer):
         name = canonical(str(objective or self.objectives[0]))
         if name not in self.frame.columns:
             near = suggestion(name, self.objectives, "objectives")
-            raise SpecError([Diagnostic(f"the sweep has no objective {name}", near, "objective")])
+            message = f"the sweep has no objective {name}"
+            raise SpecError([Diagnostic(message, near, "objective", code="unknown-name")])
         rows = self.frame[self.frame["feasible"]]
         if rows.empty:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
-            raise SpecError([Diagnostic("no point is feasible", reasons)])
+            raise SpecError([Diagnostic("no point is feasible", reasons, code="no-solution")])
         row = SweepRow(rows.iloc[int(self._ranked(rows, name).to_numpy().argmin())])
         row.attrs["units"] = {n: self.unit(n) for n in self.frame.columns}
         return row
@@ -129,7 +130,8 @@ class Sweep(Answer):
         Only a sweep with keep="all" has every point; otherwise SpecError.
         """
         if self.keep != "all":
-            raise SpecError([Diagnostic("sensitivity needs every point", "sweep with keep='all'")])
+            message = "sensitivity needs every point"
+            raise SpecError([Diagnostic(message, "sweep with keep='all'", code="nothing-to-show")])
         import pandas as pd
 
         name = canonical(objective or self.objectives[0])
@@ -174,15 +176,18 @@ class Sweep(Answer):
             self.best()
         if kind == "front":
             if len(self.objectives) < 2:
-                raise SpecError([Diagnostic("a front needs two objectives", "sweep with two objectives")])
+                message = "a front needs two objectives"
+                raise SpecError([Diagnostic(message, "sweep with two objectives", code="wrong-count")])
             return front_axes(rows, self.front, self.objectives, [self.unit(o) for o in self.objectives], ax)
         if kind == "heat":
             known = [*self.grid.names, *(n for n, _ in self.grid.linked)]
             if len(symbols) != 2 or not set(symbols) <= set(known):
                 remedy = f'plot("heat", X, Y) with two of {", ".join(known)}'
-                raise SpecError([Diagnostic("a heat map is drawn over two symbols", remedy)])
+                message = "a heat map is drawn over two symbols"
+                raise SpecError([Diagnostic(message, remedy, code="wrong-count")])
             if self.keep != "all":
-                raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
+                message = "a heat map needs every point"
+                raise SpecError([Diagnostic(message, "sweep with keep='all'", code="nothing-to-show")])
             objective = self.objectives[0]
             best = objective_of(objective).extreme
             return heat_axes(rows, *symbols, objective, self.unit(objective), ax, best)
@@ -190,7 +195,8 @@ class Sweep(Answer):
             from polymodel.sweeps.levels import plot_levels
 
             return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
-        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
+        message = f"there is no picture {kind!r}"
+        raise SpecError([Diagnostic(message, "front, heat, traffic or energy", code="unknown-choice")])
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written: none of the files that the specs were read from is written over."""
@@ -233,7 +239,7 @@ class Sweep(Answer):
         if number is None or number != number // 1 or not 0 <= number < total:
             remedy = "take a row: sweep.best(), sweep.frame.iloc[0], or its `point`"
             what = f"there is no point {shown(given)}: they run from 0 to {total - 1}"
-            raise SpecError([Diagnostic(what, remedy, "row")])
+            raise SpecError([Diagnostic(what, remedy, "row", code="unknown-name")])
         return int(number)
 
     def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:

@@ -107,10 +107,9 @@ class Keeper:
 
     def everything(self, ids: Array) -> None:
         if sum(map(len, self.ids)) + len(ids) > self.limit:
-            raise Refused(
-                f"keep='all' would keep more than {self.limit} rows",
-                "use keep='front' or keep='top', a smaller grid, or more memory",
-            )
+            message = f"keep='all' would keep more than {self.limit} rows"
+            remedy = "use keep='front' or keep='top', a smaller grid, or more memory"
+            raise Refused(message, remedy, code="too-large")
         self.ids.append(ids)
 
     def single(self, number: int, row: Cells, objectives: Sequence[str]) -> None:

@@ -142,9 +142,11 @@ class MappingForms:
         for part, arch, bound in self.architectures:
             own = Problem(bound.workload, bound.arch, self.problem.tree)
             if _links(own) != _links(self.problem):
-                raise NotSeparable("architectures differ in which links of fanouts cost anything")
+                message = "architectures differ in which links of fanouts cost anything"
+                raise NotSeparable(message, code="unsupported-link")
             if _whole(own) != _whole(self.problem):
-                raise NotSeparable("architectures differ in which transfers are rounded up to whole actions")
+                message = "architectures differ in which transfers are rounded up to whole actions"
+                raise NotSeparable(message, code="unsupported-rounding")
             cost = costing(own, self.forms, rows)
             made.append(Variant(part, arch, own, cost, Evaluator(cost)))
         return rows, tuple(made)
@@ -160,14 +162,16 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     first = variants[0][2]
     tree = first.template
     if tree is None:
-        raise wrong("the spec has no mapping", "add `mapping:`, or load one beside it")
+        message = "the spec has no mapping"
+        raise wrong(message, "add `mapping:`, or load one beside it", code="missing-section")
     names = unbound_symbols(tree)
     varying = {n for n in names if uses.of(n) & set(roles.tiles)}
     fixed: dict[str, Number | None] = {n: first.symbols.get(n) for n in first.symbols if n not in varying}
     fixed |= {n: v for n, v in variants[0][1].items() if n not in varying}
     lacking = [n for n in names if n not in varying and fixed.get(n) is None]
     if lacking:
-        raise wrong(f"symbols without a value: {', '.join(lacking)}", "sweep over them, or bind them")
+        message = f"symbols without a value: {', '.join(lacking)}"
+        raise wrong(message, "sweep over them, or bind them", code="missing-value")
     faults = Faults()
     bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
     faults.raise_if_any()

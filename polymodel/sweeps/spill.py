@@ -43,18 +43,18 @@ class Spill:
         """Objectives [objectives, n] and point numbers [n] of any process's part."""
         file = self.folder / Path(name).name
         if not file.is_file():
-            raise Refused(
-                f"{file} is missing: it holds a part of the front",
-                f"put the store where all processes see it, or {ANEW}",
-            )
+            message = f"{file} is missing: it holds a part of the front"
+            remedy = f"put the store where all processes see it, or {ANEW}"
+            raise Refused(message, remedy, code="damaged-file")
         columns, about = read_table(file)
         if about.get("signature") != self.signature:
-            raise Refused(f"{file} is a part of another sweep", f"give another store, or {ANEW}")
+            what = f"{file} is a part of another sweep"
+            raise Refused(what, f"give another store, or {ANEW}", code="store-mismatch")
         try:
             values = np.stack([from_text(c) for n, c in columns.items() if n.startswith("objective_")])
             return values, columns["point"].astype(np.int64)
         except (LookupError, ValueError) as error:
-            raise Refused(f"{file} is not part of a front", ANEW) from error
+            raise Refused(f"{file} is not part of a front", ANEW, code="damaged-file") from error
 
     def clear(self, but: Collection[str]) -> None:
         """Remove this process's parts that no saved state names."""

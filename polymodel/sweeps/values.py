@@ -55,9 +55,9 @@ def powers(base: int, up_to: int | str) -> Powers:
     return Powers(base, up_to)
 
 
-def wrong(message: str, remedy: str = "") -> SpecError:
+def wrong(message: str, remedy: str = "", *, code: str) -> SpecError:
     """A SpecError with one fault."""
-    return SpecError([Diagnostic(message, remedy)])
+    return SpecError([Diagnostic(message, remedy, code=code)])
 
 
 def of_symbol(name: str, error: SpecError) -> SpecError:
@@ -76,15 +76,18 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
     elif isinstance(choice, Powers):
         if (as_whole(choice.base) or 0) < 2:
             remedy = 'write e.g. powers(2, "m")'
-            raise wrong(f"powers of {choice.base!r} of symbol {name} do not grow", remedy)
+            message = f"powers of {choice.base!r} of symbol {name} do not grow"
+            raise wrong(message, remedy, code="not-a-number")
         most = _extent(choice.up_to, extents)
         found = [choice.base**k for k in range(most.bit_length()) if choice.base**k <= most]
     elif as_number(choice) is not None:
         found = [choice]
     elif isinstance(choice, str):
-        raise wrong(f"symbol {name}: `{choice}` is an expression", "give numbers to sweep over")
+        message = f"symbol {name}: `{choice}` is an expression"
+        raise wrong(message, "give numbers to sweep over", code="wrong-type")
     elif not isinstance(choice, Iterable):
-        raise wrong(f"symbol {name}: {shown(choice)} has no values", 'give numbers, or divisors("m")')
+        message = f"symbol {name}: {shown(choice)} has no values"
+        raise wrong(message, 'give numbers, or divisors("m")', code="missing-value")
     else:
         found = choice
         if isinstance(choice, range):
@@ -94,7 +97,8 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
         values[_number(name, value)] = None
         tick(f"listing the values of {name}")
     if not values:
-        raise wrong(f"symbol {name} has no values to sweep over", "give at least one number")
+        message = f"symbol {name} has no values to sweep over"
+        raise wrong(message, "give at least one number", code="missing-value")
     return tuple(values)
 
 
@@ -107,23 +111,26 @@ def _check_count(name: str, count: int) -> None:
     """Raises Refused for more values than can be counted together, MemoryUp where a limit has no room."""
     if count > MAX_CHOICES:
         remedy = f"give it at most {MAX_CHOICES:,} values, e.g. its divisors or powers"
-        raise Refused(f"symbol {name} has {count:,} values", remedy)
+        raise Refused(f"symbol {name} has {count:,} values", remedy, code="too-large")
     charge(_EACH * count, f"listing the {count:,} values of {name}", "give it fewer values")
 
 
 def _number(name: str, value: object) -> Number:
     plain = as_number(value)
     if plain is None or plain != plain:
-        raise wrong(f"symbol {name}: {value!r} is not a number", "give numbers to sweep over")
+        message = f"symbol {name}: {value!r} is not a number"
+        raise wrong(message, "give numbers to sweep over", code="not-a-number")
     return plain
 
 
 def _extent(of: int | str, extents: Mapping[str, int]) -> int:
     if isinstance(of, str):
         if of not in extents:
-            raise wrong(f"unknown rank variable {of}", suggestion(of, extents, "rank variables"))
+            message = f"unknown rank variable {of}"
+            raise wrong(message, suggestion(of, extents, "rank variables"), code="unknown-name")
         return extents[of]
     size = as_whole(of)
     if size is None or size < 1:
-        raise wrong(f"{shown(of)} has no sizes", "give a rank variable, or a whole number of at least 1")
+        message = f"{shown(of)} has no sizes"
+        raise wrong(message, "give a rank variable, or a whole number of at least 1", code="missing-value")
     return size

@@ -140,7 +140,8 @@ class Units:
         for other in sorted(file.parent.glob("state-*-of-*.parquet")):
             of = other.stem.rpartition("-")[2]
             if of != str(self.of):
-                raise Refused(f"{file.parent} was begun with workers={of}", f"go on with as many, or {ANEW}")
+                message = f"{file.parent} was begun with workers={of}"
+                raise Refused(message, f"go on with as many, or {ANEW}", code="store-mismatch")
 
     def load(self, objectives: int) -> Snapshot | None:
         """The saved state, None if there is none. Refused if it belongs to another sweep."""
@@ -151,16 +152,14 @@ class Units:
             return None
         columns, about = read_table(self.file)
         if about.get("signature") != self.signature:
-            raise Refused(
-                f"{self.file} holds the state of another sweep",
-                f"give another store, or {ANEW}",
-            )
+            message = f"{self.file} holds the state of another sweep"
+            raise Refused(message, f"give another store, or {ANEW}", code="store-mismatch")
         try:
             result = self._snapshot(columns, about)
             if len(result.front_values) != objectives:
                 raise ValueError(f"{len(result.front_values)} objectives")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise Refused(f"{self.file} is not a state of a sweep", ANEW) from error
+            raise Refused(f"{self.file} is not a state of a sweep", ANEW, code="damaged-file") from error
         return result
 
     def _snapshot(self, columns: Mapping[str, Array], about: Mapping[str, Any]) -> Snapshot:

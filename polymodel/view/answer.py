@@ -297,7 +297,7 @@ class Answer:
         chosen = str(name) or self.tables[0]
         if chosen not in self.declared:
             remedy = suggestion(chosen, self.tables, "tables")
-            raise SpecError([Diagnostic(f"there is no table {chosen}", remedy, "table")])
+            raise SpecError([Diagnostic(f"there is no table {chosen}", remedy, "table", code="unknown-name")])
         return self.declared[chosen]
 
     @property

@@ -47,7 +47,8 @@ def pinned() -> datetime | None:
         return datetime.fromtimestamp(int(given), UTC)
     except (ValueError, OverflowError, OSError):
         what = f"{given[:40]!r} is not a number of seconds since 1970"
-        raise SpecError([Diagnostic(what, "take it out of the environment, or give e.g. 0", NAME)]) from None
+        remedy = "take it out of the environment, or give e.g. 0"
+        raise SpecError([Diagnostic(what, remedy, NAME, code="not-a-number")]) from None
 
 
 # New figures and saved ones.
@@ -284,7 +285,9 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     chosen = what or next(iter(figures), "")
     if chosen not in figures:
         message = f"table {table.name} has no figure {chosen!r}".removesuffix(" ''")
-        raise SpecError([Diagnostic(message, suggestion(chosen, figures, "figures"), "what")])
+        raise SpecError(
+            [Diagnostic(message, suggestion(chosen, figures, "figures"), "what", code="unknown-name")]
+        )
     at = next(i for i, c in enumerate(table.columns) if c.name == chosen)
     rows = [row for row in table.rows if isinstance(row[at], (int, float))][:MOST]
     words = [i for i in range(len(table.columns)) if not table.numeric(i)]

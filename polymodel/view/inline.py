@@ -119,7 +119,8 @@ def _saved(text: str, path: str | Path, ending: str) -> Path:
     file = Path(path)
     if file.suffix.lower() != ending:
         message = f"{file} does not end in {ending}, and that is what it would hold"
-        raise SpecError([Diagnostic(message, f"name it {file.with_suffix(ending).name}")])
+        remedy = f"name it {file.with_suffix(ending).name}"
+        raise SpecError([Diagnostic(message, remedy, code="unknown-format")])
     with writing(file):
         write_text(file, text)
     return file

@@ -34,5 +34,6 @@ def units(name: str) -> UnitsContext:
     word.
     """
     if name not in UNITS:
-        raise SpecError([Diagnostic(f"there are no units {name!r}", f"units: {', '.join(UNITS)}")])
+        message = f"there are no units {name!r}"
+        raise SpecError([Diagnostic(message, f"units: {', '.join(UNITS)}", code="unknown-choice")])
     return UnitsContext(show_in(name))

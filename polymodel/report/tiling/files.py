@@ -72,7 +72,8 @@ def check_targets(picture: str | None, folders: Sequence[str]) -> None:
         faults += _ending(Path(picture))
     for folder in folders:
         if Path(folder).exists() and not Path(folder).is_dir():
-            faults.append(Diagnostic(f"cannot write {folder}: File exists", "name a folder, not a file"))
+            message = f"cannot write {folder}: File exists"
+            faults.append(Diagnostic(message, "name a folder, not a file", code="unwritable-file"))
     if faults:
         raise SpecError(faults)
 
@@ -85,7 +86,7 @@ def _ending(file: Path) -> list[Diagnostic]:
     if file.suffix.lower().lstrip(".") in FigureCanvasBase.get_supported_filetypes():
         return []
     fault = f"{file}: the ending tells no format of pictures"
-    return [Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf")]
+    return [Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf", code="unknown-format")]
 
 
 def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:

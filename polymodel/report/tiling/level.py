@@ -420,7 +420,7 @@ def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
         for tensor, role, tiles, room in zip(x.tensors, _ROLES, x.tiles, x.asked.buffers, strict=True):
             if tiles.tiles + len(rows) > _LISTED:
                 fault = f"{x.einsum}: {tiles.tiles:,} tiles of {tensor} are too many for a table"
-                raise Refused(fault, "look at the table products")
+                raise Refused(fault, "look at the table products", code="too-large")
             rects = tiles.rects
             arrays = (rects.row, rects.col, rects.height, rects.width, tiles.nnz, tiles.words)
             cells = zip(*(a.tolist() for a in (*arrays, tiles.words <= room)), strict=True)

@@ -289,7 +289,8 @@ def candidates_table(product: PatternProduct, found: Sequence[TilingCandidate]) 
 def pieces_table(best: TilingCandidate) -> Table:
     """What is launched: pairs of tiles (uniform, dynamic; in the order of the launches) or panels."""
     if best.launches > _LISTED:
-        raise Refused(f"{best.launches:,} launches are too many for a table", "look at the tables of sums")
+        message = f"{best.launches:,} launches are too many for a table"
+        raise Refused(message, "look at the tables of sums", code="too-large")
     source = best.source
     if isinstance(source, UniformTiles):
         p = source.pairs

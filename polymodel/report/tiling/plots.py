@@ -68,9 +68,9 @@ def plot_tiles(found: TilingPicture, *, bins: int = BINS, ax: Axes | None = None
     """
     bins = plainly(bins)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 0 < bins <= _MOST_BINS:
-        raise SpecError(
-            [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]
-        )
+        message = f"{bins!r} bins are not drawn"
+        remedy = f"give 1 to {_MOST_BINS:,}, e.g. {BINS}"
+        raise SpecError([Diagnostic(message, remedy, code="not-positive-integer")])
     inches = _plane(*found.pattern.shape, _INCHES)
     made = axes(ax, max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
     most, steps, apart = _draw(found, bins, made, inches, hatched=True)
@@ -97,7 +97,8 @@ def _draw(
 def plot_tilers(found: Sequence[TilingPicture], *, bins: int = BINS // 2) -> Figure:
     """Several tilings of one matrix as small multiples, up to four in a row."""
     if not found:
-        raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
+        message = "no tiling is given to draw"
+        raise SpecError([Diagnostic(message, "name at least one tiler", code="missing-argument")])
     across = 3 if len(found) in (5, 6, 9) else min(4, len(found))
     down = -(-len(found) // across)
     inches = _plane(*found[0].pattern.shape, _FEW if across < 4 else _SMALL)
@@ -337,7 +338,8 @@ def plot_bars(bars: Sequence[TilerBar], *, bound: int, against: str, title: str)
     the tiler `against`.
     """
     if not bars:
-        raise SpecError([Diagnostic("no tiler is given to compare", "name at least one")])
+        message = "no tiler is given to compare"
+        raise SpecError([Diagnostic(message, "name at least one", code="missing-argument")])
     figure = new_panels(11, 1.9 + 0.32 * len(bars))
     axes = figure.subplots(1, 3, sharey=True)
     places = list(range(len(bars)))
@@ -471,7 +473,8 @@ def plot_estimates(
     `task`: what is done in tiles of which size, for the title. SpecError for a quantity that is none.
     """
     if quantity not in QUANTITIES:
-        raise SpecError([Diagnostic(f"no quantity {quantity!r}", f"one of {', '.join(QUANTITIES)}")])
+        message = f"no quantity {quantity!r}"
+        raise SpecError([Diagnostic(message, f"one of {', '.join(QUANTITIES)}", code="unknown-name")])
     tilers = list(dict.fromkeys(f.estimate.tiler for f in found))
     models = list(dict.fromkeys(f.model for f in found))
     real = {f.estimate.tiler: f.actual for f in found if f.actual is not None}

@@ -37,13 +37,16 @@ def plot_chart(bars: Sequence[Bar], quantity: str, op: Op) -> Figure:
     """
     faults = []
     if quantity not in _QUANTITIES:
-        faults.append(Diagnostic(f"there is no chart of {quantity!r}", "charts: run, config"))
+        message = f"there is no chart of {quantity!r}"
+        faults.append(Diagnostic(message, "charts: run, config", code="nothing-to-show"))
     if op not in _OPS:
-        faults.append(Diagnostic(f"op={op!r} is in no chart", "write add or multiply"))
+        message = f"op={op!r} is in no chart"
+        faults.append(Diagnostic(message, "write add or multiply", code="nothing-to-show"))
     matrices = list(dict.fromkeys(b.matrix for b in bars))
     if not 0 < len(matrices) <= _MOST:
         remedy = f"give 1 to {_MOST} of them, or read the table `bars`"
-        faults.append(Diagnostic(f"{len(matrices)} matrices cannot be drawn side by side", remedy))
+        message = f"{len(matrices)} matrices cannot be drawn side by side"
+        faults.append(Diagnostic(message, remedy, code="nothing-to-show"))
     if faults:
         raise SpecError(faults)
     across = min(_ACROSS, len(matrices))
@@ -101,7 +104,8 @@ def _panel(ax: Axes, bars: Sequence[Bar], series: dict[str, str]) -> None:
 def plot_means(means: Sequence[Mean]) -> Figure:
     """What the document claims, beside ours: speed-ups of the run above, configuration saved below."""
     if not means:
-        raise SpecError([Diagnostic("there are no means to draw", "compare at least one matrix")])
+        message = "there are no means to draw"
+        raise SpecError([Diagnostic(message, "compare at least one matrix", code="nothing-to-show")])
     figure = new_panels(9.5, 6.0)
     above, below = figure.subplots(2, 1)
     names = PUBLISHED, BUILT, ALL, NONEMPTY

@@ -117,10 +117,16 @@ def usual(task: TilingTask) -> tuple[str, ...]:
 def several(tilers: Sequence[str]) -> tuple[str, ...]:
     """Names, each once. SpecError for a single text and for what lists none."""
     if not isinstance(tilers, Iterable):
-        raise SpecError([Diagnostic(f"tilers={tilers!r} is not a list of names", "write tilers=('btree',)")])
+        raise SpecError(
+            [
+                Diagnostic(
+                    f"tilers={tilers!r} is not a list of names", "write tilers=('btree',)", code="wrong-type"
+                )
+            ]
+        )
     if isinstance(tilers, str):
         fault = f"tilers={tilers!r} is one name, not several"
-        raise SpecError([Diagnostic(fault, f"write tilers=({tilers!r},)")])
+        raise SpecError([Diagnostic(fault, f"write tilers=({tilers!r},)", code="wrong-type")])
     return tuple(dict.fromkeys(tilers))
 
 

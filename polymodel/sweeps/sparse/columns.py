@@ -76,7 +76,8 @@ def columns_of(
         symbols = sorted({s for s in sizes if isinstance(s, str)})
         mine = [a for a in axes if any(s in a.columns for s in symbols)]
         if len(mine) > 1:
-            raise NotSeparable(f"{einsum}: tiles of {variable} depend on symbols of several axes")
+            message = f"{einsum}: tiles of {variable} depend on symbols of several axes"
+            raise NotSeparable(message, code="unsupported-symbol")
         if not mine:
             place: Any = np.zeros(1, np.int64)
             result.append(VariableColumn(problem, einsum, variable, (), place, (base,)))

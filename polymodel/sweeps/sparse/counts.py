@@ -82,7 +82,7 @@ class LinkedSums:
             and (looked or not each_once(access))
         ):
             what = "the density model knows places, and what moves depends on them"
-            raise NotSeparable(f"{self.structure.name}: {access.tensor}: {what}")
+            raise NotSeparable(f"{self.structure.name}: {access.tensor}: {what}", code="unsupported-density")
         whole = self._total(chain, kind, NOTHING, False, points)
         result = self._total(chain, kind, looked, nonzeros, points) * scale
         if own is not None and looked and (own.computed or looked.by_value):
@@ -189,11 +189,14 @@ class LinkedSums:
             numbers = tuple(where[c.leader, c.digits] for c in parts)
             access = self.structure.einsum.access_of(leader)
             if not access.variables:
-                raise NotSeparable(f"{self.structure.name}: {leader} has no ranks")
+                message = f"{self.structure.name}: {leader} has no ranks"
+                raise NotSeparable(message, code="unsupported-density")
             if not self.data[leader].placeless:
-                raise NotSeparable(f"{self.structure.name}: the density model of {leader} knows places")
+                message = f"{self.structure.name}: the density model of {leader} knows places"
+                raise NotSeparable(message, code="unsupported-density")
             if sum(len(x.variables) for x in access.projection) > len(access.variables):
-                raise NotSeparable(f"{self.structure.name}: one rank variable indexes two ranks of {leader}")
+                message = f"{self.structure.name}: one rank variable indexes two ranks of {leader}"
+                raise NotSeparable(message, code="unsupported-density")
             factors.append(Holds(access, self.data[leader], mine, parts, numbers))
         powers: dict[str, int] = {}
         for x in self.structure.einsum.access_of(link.tensor).projection if link else ():
@@ -239,7 +242,8 @@ class EinsumSweep:
         require_known(einsum, self.data)
         result = effectual_points(einsum, self.data)
         if result.label == "estimate":
-            raise NotSeparable(f"{einsum.name}: which operations are effectual is not known")
+            message = f"{einsum.name}: which operations are effectual is not known"
+            raise NotSeparable(message, code="unsupported-density")
         return result.number / result.of
 
     def compute(self, row: ComputeCounts[Array], points: BlockPoints) -> ComputeCount:
@@ -327,7 +331,8 @@ class Structures:
             self.pattern.append(np.array([distinct.index(x) for x in found]))
         shape = tuple(map(len, self.patterns))
         if prod(shape) > MOST_STRUCTURES:
-            raise NotSeparable(f"{einsum}: which tiles stay where they are changes in {prod(shape)} ways")
+            message = f"{einsum}: which tiles stay where they are changes in {prod(shape)} ways"
+            raise NotSeparable(message, code="too-large")
         self.number = np.zeros(shape, np.int64)
         self.each: list[EinsumSweep] = []
         kinds: dict[object, int] = {}

@@ -59,7 +59,7 @@ class Holds:
         for x in self.access.projection:
             several = len(x.variables) > 1 and variable in x.variables
             if several and not all(classes.solid[i] for i in self.numbers):
-                raise Refused(f"what is used of {self.access.tensor} has gaps")
+                raise Refused(f"what is used of {self.access.tensor} has gaps", code="unsupported-density")
         return [classes.sizes[i] for i in self.numbers]
 
     def answer(self, sizes: Sizes) -> Floats:
@@ -68,7 +68,8 @@ class Holds:
         law = self.data.law
         if law is None:
             raise Refused(
-                f"actions look at several parts of {self.access.tensor}, of which none contains the other"
+                f"actions look at several parts of {self.access.tensor}, of which none contains the other",
+                code="unsupported-density",
             )
         return all_hold(_Parts(self, sizes), self.conditions, law)
 

@@ -88,22 +88,25 @@ def sparse_plan(
     try:
         require_plain(problem.cascade, "closed forms of sparse counts cover", "use engine exact")
     except Refused as refused:
-        raise NotSeparable(refused.message, "use engine exact") from None
+        raise NotSeparable(refused.message, "use engine exact", code=refused.code) from None
     cut = next((e for e in problem.cascade.einsums if not is_box(e)), None)
     if cut is not None:
         space = f"the iteration space of {cut.name} is not a box"
-        raise NotSeparable(f"{space}, and its sparse counts go by points")
+        raise NotSeparable(f"{space}, and its sparse counts go by points", code="unsupported-density")
     if forms.pipelines:
-        raise NotSeparable("stages of a Pipeline overlap, and their slots on sparse data have no closed form")
+        message = "stages of a Pipeline overlap, and their slots on sparse data have no closed form"
+        raise NotSeparable(message, code="unsupported-pipeline")
     data = known_data(problem, folder)
     given = [t for t, d in data.items() if d.actual is not None]
     if given:
-        raise NotSeparable(f"the nonzeros of {', '.join(given)} are given, and counted one by one")
+        message = f"the nonzeros of {', '.join(given)} are given, and counted one by one"
+        raise NotSeparable(message, code="unsupported-density")
     formats = Formats(problem)
     for c in problem.hierarchy.components:
         ruled = c.sparse is not None and c.sparse.fit != "expected"
         if ruled and any(name == c.name for name, _ in formats.known):
-            raise NotSeparable(f"{c.name} does not go by the expected bits of tiles (`fit:`)")
+            message = f"{c.name} does not go by the expected bits of tiles (`fit:`)"
+            raise NotSeparable(message, code="unsupported-density")
     peaks = [
         SparsePeak(w.component, tuple(tuple(_part(h, rows) for h in phase) for phase in w.peak.phases))
         for w in forms.working_sets

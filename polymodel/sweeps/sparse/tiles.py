@@ -83,7 +83,7 @@ class EinsumTilings:
             f"{access.tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
         )
         if any(len(x.terms) != 1 or abs(x.terms[0][1]) != 1 for x in access.projection):
-            raise NotSeparable(what)
+            raise NotSeparable(what, code="unsupported-density")
         result = {}
         for v in access.variables:
             column = self.columns[v]
@@ -91,7 +91,7 @@ class EinsumTilings:
                 counters = column.counters(setting)
                 groups = group_numbers(digit_columns(counters, digits), counters.size)
                 if not np.array_equal(groups, np.arange(groups.size) // int(np.bincount(groups).max())):
-                    raise NotSeparable(what)
+                    raise NotSeparable(what, code="unsupported-density")
             result[v] = tuple(
                 Classes(c.count.sum(keepdims=True), c.extent[-1:], {}, {}, {})
                 for c in self._classes(v, digits)
