@@ -363,6 +363,17 @@ FEATURES: tuple[Feature, ...] = (
         slopes="ski",
     ),
     Feature(
+        "a running sum in actions that values do not fill",
+        {
+            "rank_sizes": {"P": 4, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"S": 0},
+            "einsums": ["S[P=p+1, m] = S[p, m] + A[p, m]"],
+        },
+        (memory("DRAM", 1e-10), {**memory("GLB", 1e-12), "actions": GLB_BY_64}, unit()),
+        tree=(storage("DRAM", "S", "A"), loop("p", 1), storage("GLB", "S", "A"), leaf("S")),
+    ),
+    Feature(
         "several generations back",
         {
             "rank_sizes": {"P": 6, "M": 4},

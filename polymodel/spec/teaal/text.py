@@ -111,7 +111,8 @@ class _Reader:
         strides: dict[str, str] = {}
         result = affine_of(self.without_strides(tree, strides), {})
         if result.constant:
-            remedy = "write sums of multiples of rank variables, e.g. 2*p + r"
+            remedy = "write sums of multiples of rank variables, e.g. 2*p + r; of a recurrence what one "
+            remedy += "generation does, to be run again and again: carry={input: output}, until=..."
             raise TextFault(f"an index has no constant part, {result} has", start, remedy)
         if not result.terms:
             message = "the index has no rank variable"

@@ -55,6 +55,7 @@ def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> Non
         ("Z[m, n] = A[m, k] * B[k, n]", "A[m", "A is declared [K, M]", "write A[k, m]"),
         ("Z[m, n] = A[k, m] * B[k, x]", "x]", "unknown rank X of rank variable x", "rank variables: "),
         ("Z[m, n] = A[k + 1, m] * B[k, n]", "k + 1", "no constant part", "2*p + r"),
+        ("S[p + 1] = S[p] * A[p]", "p + 1", "no constant part", "carry={input: output}"),
         ("Z[m, n] = A[k*m, m] * B[k, n]", "*m, m", "not affine", "integer multiples"),
         ("Z[m, n] = A[2k, m] * B[k, n]", "k, m", "an operator is missing", "2*k"),
         ("Z[m, n] = A[k, m] - take(A[k, m], B[k, n], 0)", "- take", "is not subtracted", "its own"),
