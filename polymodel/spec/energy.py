@@ -57,16 +57,16 @@ class EnergyAnswer:
     provenance: Mapping[str, str]
 
 
-def _fault(message: str, remedy: str, code: str = "failed-energy-model") -> TextFault:
+def fault_of(message: str, remedy: str, code: str = "failed-energy-model") -> TextFault:
     return TextFault(message, 0, remedy, code=code)
 
 
 def _unreadable(message: str, remedy: str = "name a file beside the spec") -> TextFault:
-    return _fault(message, remedy, "unreadable-file")
+    return fault_of(message, remedy, "unreadable-file")
 
 
-def _unknown(message: str, word: str, known: Iterable[str], plural: str) -> TextFault:
-    return _fault(message, suggestion(word, known, plural), "unknown-name")
+def unknown_of(message: str, word: str, known: Iterable[str], plural: str) -> TextFault:
+    return fault_of(message, suggestion(word, known, plural), "unknown-name")
 
 
 EnergyModelFunction = Callable[[EnergyRequest], EnergyAnswer]
@@ -113,12 +113,12 @@ class _Guard:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TextFault):
-            raise _fault(f"energy model {self.model}: {error.message}", error.remedy, error.code) from error
+            raise fault_of(f"energy model {self.model}: {error.message}", error.remedy, error.code) from error
         if isinstance(error, Exception):
             said = str(error).strip().partition("\n")[0]
             said = f": {said[:200]}" + "..." * (len(said) > 200) if said else ""
             message = f"energy model {self.model} failed: {type(error).__name__}{said}"
-            raise _fault(message, "check its options, or ask whoever wrote it") from error
+            raise fault_of(message, "check its options, or ask whoever wrote it") from error
 
 
 def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
@@ -141,31 +141,31 @@ def _installed(name: str) -> EntryPoint:
     same = list(dict.fromkeys(e for e in found if e.name == name))
     if not same:
         known = [*_BUILT_IN, "hwcomponents", *sorted(found.names)]
-        raise _unknown(f"unknown energy model {name}", name, known, "energy models")
+        raise unknown_of(f"unknown energy model {name}", name, known, "energy models")
     if len(same) > 1:
         owners = ", ".join(sorted(e.dist.name if e.dist else e.value for e in same))
         message = f"several packages install an energy model {name}: {owners}"
-        raise _fault(message, "uninstall one", "name-conflict")
+        raise fault_of(message, "uninstall one", "name-conflict")
     return same[0]
 
 
 def _checked(answer: object, request: EnergyRequest, name: str, origin: str) -> EnergyAnswer:
     if not isinstance(answer, EnergyAnswer) or not isinstance(answer.values, Mapping):
         kind = type(answer).__name__
-        raise _fault(f"energy model {name} answers with {kind}", "an EnergyAnswer of two mappings")
+        raise fault_of(f"energy model {name} answers with {kind}", "an EnergyAnswer of two mappings")
     values: dict[str, float] = {}
     provenance: dict[str, str] = {}
     given: Mapping[str, object] = answer.values
     for quantity, value in given.items():
         if quantity not in request.quantities:
             message = f"energy model {name} gives an unknown quantity {quantity}"
-            raise _unknown(message, str(quantity), request.quantities, "quantities")
+            raise unknown_of(message, str(quantity), request.quantities, "quantities")
         unit = UNITS.get(quantity, "joules")
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise _fault(f"energy model {name} gives {value!r} for {quantity}", f"a number of {unit}")
+            raise fault_of(f"energy model {name} gives {value!r} for {quantity}", f"a number of {unit}")
         number = float(value)
         if not number >= 0 or math.isinf(number):
-            raise _fault(f"energy model {name} gives {number} for {quantity}", f"finite {unit}, at least 0")
+            raise fault_of(f"energy model {name} gives {number} for {quantity}", f"finite {unit}, at least 0")
         values[quantity] = number
         said = answer.provenance.get(quantity) or (request.source if origin else "") or ""
         provenance[quantity] = f"{origin}: {said}" if origin and said else origin or said
@@ -181,7 +181,7 @@ def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
         import hwcomponents
     except ModuleNotFoundError as error:
         remedy = "pip install 'polymodel[hwcomponents]' under Python 3.12 or newer"
-        raise _fault("hwcomponents is not installed", remedy, "missing-package") from error
+        raise fault_of("hwcomponents is not installed", remedy, "missing-package") from error
     name, attributes = request.component, dict(request.options)
     try:
         found = hwcomponents.get_model(name, attributes)
@@ -189,7 +189,7 @@ def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
         reasons = _REASON.findall(str(error))
         why = f": {reasons[-1].rstrip('. ')}" if reasons else ""
         what = f"hwcomponents has no {name} with these attributes{why}"
-        raise _fault(what, "`hwc --list` shows what it has") from error
+        raise fault_of(what, "`hwc --list` shows what it has") from error
     values = {"area": float(found.area), "leak_power": float(found.leak_power)}
     for action in request.quantities:
         if action in found.get_action_names():
@@ -273,7 +273,7 @@ class _Table:
 def table(request: EnergyRequest) -> EnergyAnswer:
     """What the rows of the request's component say. Raises TableFaults with all faulty rows, or TextFault."""
     if not request.file:
-        raise _fault("the energy model `table` needs a file", "add file: energies.csv", "missing-key")
+        raise fault_of("the energy model `table` needs a file", "add file: energies.csv", "missing-key")
     path = confined(request.file, request.folder)
     read = _Table(str(Path(request.folder) / request.file), _table_text(path, request.file).split("\n"))
     rows = read.rows()
@@ -310,14 +310,14 @@ def table(request: EnergyRequest) -> EnergyAnswer:
         raise TableFaults(_first_faults(read))
     if not mine:
         message = f"{request.file} has no component {request.component}"
-        raise _unknown(message, request.component, components, "components in it")
+        raise unknown_of(message, request.component, components, "components in it")
     return EnergyAnswer(values, provenance)
 
 
 def _table_text(path: Path, shown: str) -> str:
     try:
         if path.stat().st_size > MAX_TABLE:
-            raise _fault(f"{shown} is too large", f"keep it under {MAX_TABLE} bytes", "too-large")
+            raise fault_of(f"{shown} is too large", f"keep it under {MAX_TABLE} bytes", "too-large")
         reading(path)
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -361,148 +361,33 @@ def _first_faults(read: _Table) -> tuple[Diagnostic, ...]:
     return (*read.found[:MAX_TOLD], more)
 
 
-HOROWITZ = "M. Horowitz, ISSCC 2014, figure 1.1.9, 45 nm at 0.9 V"
-_KIB = 8 * 1024
-# Bits of a cache -> joules of an access of 64 bits.
-_SRAM = {8 * _KIB: 10e-12, 32 * _KIB: 20e-12, 1024 * _KIB: 100e-12}
-_DRAM = 1.3e-9  # an access of 64 bits; 2.6 nJ at most
-_ACCESS = 64
-# Operation -> width in bits -> joules.
-_OPERATIONS: dict[str, dict[int, float]] = {
-    "int_add": {8: 0.03e-12, 16: 0.05e-12, 32: 0.1e-12},
-    "int_multiply": {8: 0.2e-12, 32: 3.1e-12},
-    "float_add": {16: 0.4e-12, 32: 0.9e-12},
-    "float_multiply": {16: 1.1e-12, 32: 3.7e-12},
-}
-STILLMAKER = "A. Stillmaker and B. Baas, Integration 58, 2017"
-# Node (nm) -> coefficients of V^2, V and 1: relative energies of an operation. From 45 nm to 32 nm those of
-# low-power devices, from 20 nm on those of high-performance multi-gate ones.
-_NODES: dict[int, tuple[float, float, float]] = {
-    130: (7.171, -6.709, 2.904),
-    90: (4.762, -4.781, 2.092),
-    65: (3.755, -4.398, 1.975),
-    45: (1.103, -0.362, 0.2767),
-    32: (0.9559, -0.7823, 0.471),
-    20: (0.373, -0.1582, 0.04104),
-    16: (0.2958, -0.1241, 0.03024),
-    14: (0.2363, -0.09675, 0.02239),
-    10: (0.2068, -0.09311, 0.02375),
-    7: (0.1776, -0.09097, 0.02447),
-}
-_AT = (45, 0.9)  # nm and volts of the published points
-_MEMORIES = ("sram", "dram")
-_MACS = ("int_mac", "float_mac")
 # Options that are numbers, and may be expressions over symbols, by model. ANY: whichever is arithmetic.
 ANY = ("*",)
 NUMERIC = {
     "hwcomponents": ANY,
-    "published": ("size", "bits", "accumulate", "node", "voltage"),
+    "published": ("size", "bits", "accumulate", "node", "voltage", "length"),
     "compound": ("parts", "actions"),
 }
 NAMES = ("name", "component", "file", "source")  # what is text in a part of a compound component
 
 
 def published(request: EnergyRequest) -> EnergyAnswer:
-    """Published points, with straight lines between them on logarithmic axes. TextFault for another component
-    or option.
+    """Published points (`polymodel/spec/published.py`)."""
+    from polymodel.spec.published import published as found
 
-    `sram`: per bit, by `size` (bits; the memory's own, if it is left out). `dram`: per bit. `int_add`,
-    `int_multiply`, `float_add`, `float_multiply`: per operation of `bits`. `int_mac`, `float_mac`: a product
-    of `bits`, added at `accumulate` bits (32). `node` (metres) and `voltage`: of another technology, by the
-    factors of Stillmaker and Baas.
-    """
-    known = (*_MEMORIES, *_OPERATIONS, *_MACS)
-    name, options = request.component, dict(request.options)
-    if name not in known:
-        raise _unknown(f"there are no published points of {name}", name, known, "components")
-    used: tuple[str, ...] = {"sram": ("size",), "dram": ()}.get(
-        name, ("bits", "accumulate") if name in _MACS else ("bits",)
-    )
-    used += ("node", "voltage") if name != "dram" else ()  # which is made in processes of its own
-    for option in options:
-        if option not in used:
-            near = suggestion(option, used, "options") if used else "leave it out"
-            raise _fault(f"{name} has no option {option}", near, "unknown-key")
-    factor, technology = _scaled(options)
-    if name in _MEMORIES:
-        return _of_memory(request, name, factor, technology)
-    bits, sums = (_number(options, o, d) for o, d in (("bits", 8), ("accumulate", 32)))
-    parts = [(name, bits)]
-    if name in _MACS:
-        kind = name.partition("_")[0]
-        parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
-    each = [_interpolated(_OPERATIONS[operation], width) for operation, width in parts]
-    how = max((added for _, added in each), key=len)
-    said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
-    energy = sum(value for value, _ in each) * factor
-    return EnergyAnswer({"compute": energy}, {"compute": f"{HOROWITZ}: {said}{how}{technology}"})
+    return found(request)
 
 
-def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
-    """What energies of the published points are multiplied by, and why. TextFault for a node that has no
-    factors, and for a voltage at which they say nothing."""
-    if "node" not in options and "voltage" not in options:
-        return 1.0, ""
-    if "node" in options and "voltage" not in options:
-        raise _fault("the node has no voltage", "write voltage: 0.8, the supply in volts", "missing-value")
-    node = round(_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
-    volts = _number(options, "voltage", _AT[1])
-    if node not in _NODES:
-        known = ", ".join(f"{n}e-9" for n in _NODES)
-        fault = f"there are no published factors of {node:g} nm"
-        raise _fault(fault, f"nodes in metres: {known}", "unknown-name")
-    square, linear, _ = _NODES[int(node)]
-    least = -linear / (2 * square)
-    if volts <= least:
-        what = f"the factors of {node:g} nm do not hold at {volts:g} V"
-        remedy = f"write more than {least:.2f} V, where energy rises with the voltage"
-        raise _fault(what, remedy, "out-of-range")
-
-    def relative(n: int, v: float) -> float:
-        a, b, c = _NODES[n]
-        return a * v * v + b * v + c
-
-    factor = relative(int(node), volts) / relative(*_AT)
-    return factor, f"; to {node:g} nm at {volts:g} V by {STILLMAKER}: times {factor:.4g}"
-
-
-def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str) -> EnergyAnswer:
-    if name == "dram":
-        each, how = _DRAM / _ACCESS, "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
-    else:
-        size = _number(request.options, "size", request.size)
-        if math.isinf(size):
-            raise _fault("the size of the SRAM is not given", "write size: of the memory", "missing-value")
-        energy, added = _interpolated(_SRAM, size)
-        each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
-    bits = request.bits_per_action
-    ways = [way for way in ("read", "write") if way in request.quantities]
-    values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}
-    return EnergyAnswer(values, dict.fromkeys(values, f"{HOROWITZ}: {how}"))
-
-
-def _number(options: Mapping[str, object], name: str, default: float, least: float | None = None) -> float:
+def option_number(
+    options: Mapping[str, object], name: str, default: float, least: float | None = None
+) -> float:
     """An option: a number above 0, or of at least `least`."""
     given = options.get(name, default)
     right = isinstance(given, (int, float)) and not isinstance(given, bool)
     if not right or not (given > 0 if least is None else given >= least):  # type: ignore[operator]  # a number
         remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
-        raise _fault(f"{name} is {given!r}", remedy, "not-a-number")
+        raise fault_of(f"{name} is {given!r}", remedy, "not-a-number")
     return float(given)  # type: ignore[arg-type]  # a number
-
-
-def _interpolated(points: Mapping[int, float], at: float) -> tuple[float, str]:
-    """The value at `at`, and how it follows from the points where it is none of them: on the straight line
-    through the two next to it, on logarithmic axes."""
-    if at in points:
-        return points[int(at)], ""
-    places = sorted(points)
-    high = next((p for p in places[1:] if at < p), places[-1])
-    low = places[places.index(high) - 1]
-    slope = math.log(points[high] / points[low]) / math.log(high / low)
-    inside = places[0] < at < places[-1]
-    how = "interpolated" if inside else "extrapolated"
-    return points[low] * (at / low) ** slope, f", {how} on logarithmic axes"
 
 
 _PART = (*NAMES, "values", "options", "count")
@@ -517,10 +402,10 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
     """
     parts, actions = (_mapping(request.options.get(k), k) for k in ("parts", "actions"))
     if unknown := sorted({*request.options} - {"parts", "actions"}):
-        raise _fault(f"compound has no option {unknown[0]}", "options: parts, actions", "unknown-key")
+        raise fault_of(f"compound has no option {unknown[0]}", "options: parts, actions", "unknown-key")
     taken: dict[str, dict[str, dict[str, float]]] = {
         action: {
-            part: {own: _number(of_part, own, 1) for own in of_part}
+            part: {own: option_number(of_part, own, 1) for own in of_part}
             for part, counts in _mapping(uses, action).items()
             for of_part in (_mapping(counts, part),)
         }
@@ -529,10 +414,10 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
     for action in actions:
         if action not in request.quantities:
             message = f"{request.component} has no action {action}"
-            raise _unknown(message, action, request.quantities, "actions")
+            raise unknown_of(message, action, request.quantities, "actions")
     used = dict.fromkeys(part for uses in taken.values() for part in uses)
     if lost := [part for part in used if part not in parts]:
-        raise _unknown(f"there is no part {lost[0]}", lost[0], list(parts), "parts")
+        raise unknown_of(f"there is no part {lost[0]}", lost[0], list(parts), "parts")
     answers = {name: _of_part(request, name, _mapping(part, name), taken) for name, part in parts.items()}
     values: dict[str, float] = {}
     provenance: dict[str, str] = {}
@@ -545,7 +430,7 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
         )
     for quantity in UNITS:
         if all(quantity in a.values for a in answers.values()):
-            counts = [_number(_mapping(parts[name], name), "count", 1) for name in parts]
+            counts = [option_number(_mapping(parts[name], name), "count", 1) for name in parts]
             each = zip(answers.values(), counts, strict=True)
             values[quantity] = sum(n * a.values[quantity] for a, n in each)
             said = (f"{name}: {a.provenance[quantity]}" for name, a in answers.items())
@@ -555,7 +440,7 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
 
 def _mapping(given: object, name: str) -> Mapping[str, object]:
     if not isinstance(given, Mapping) or not given or not all(isinstance(k, str) for k in given):
-        raise _fault(f"{name} of a compound component is not a table", "write {name: {...}}", "wrong-type")
+        raise fault_of(f"{name} of a compound component is not a table", "write {name: {...}}", "wrong-type")
     return given
 
 
@@ -568,10 +453,10 @@ def _of_part(
     """What the energy model of one part says of its actions that are used."""
     if unknown := [k for k in part if k not in _PART]:
         near = suggestion(unknown[0], _PART, "keys")
-        raise _fault(f"part {name} has an unknown key {unknown[0]}", near, "unknown-key")
+        raise fault_of(f"part {name} has an unknown key {unknown[0]}", near, "unknown-key")
     model = part.get("name")
     if not isinstance(model, str):
-        raise _fault(f"part {name} has no energy model", "write name: published", "missing-key")
+        raise fault_of(f"part {name} has no energy model", "write name: published", "missing-key")
     wanted = tuple(dict.fromkeys(own for uses in taken.values() for own in uses.get(name, {})))
     values = part.get("values", {})
     texts = {k: v for k in ("component", "file", "source") if isinstance(v := part.get(k), str)}
@@ -580,14 +465,14 @@ def _of_part(
         model,
         EnergyRequest(
             texts.get("component", name), tuple(dict.fromkeys([*wanted, "read", "write", "compute", *UNITS])),
-            {k: _number(values, k, 0, least=0) for k in values} if isinstance(values, Mapping) else {},
+            {k: option_number(values, k, 0, least=0) for k in values} if isinstance(values, Mapping) else {},
             texts.get("file"), texts.get("source"), request.folder,
             options if isinstance(options, Mapping) else {},
         ),
     )  # fmt: skip
     for own in wanted:
         if own not in answer.values:
-            raise _fault(f"part {name} has no energy for {own}", "add it to its model", "missing-energy")
+            raise fault_of(f"part {name} has no energy for {own}", "add it to its model", "missing-energy")
     return answer
 
 

@@ -283,9 +283,21 @@ def test_real_hwcomponents(tmp_path: Path) -> None:
     assert 1e-13 < glb.area < 1e-9
 
 
+def test_a_wire_has_the_energy_of_its_length() -> None:
+    """310 pJ move 256 bits over 10 mm at 0.9 V."""
+    model = {"name": "published", "component": "wire", "options": {"length": "1e-3 * MM", "voltage": 0.45}}
+    nodes = [{"type": "Memory", "name": "M"}, {"type": "Toll", "name": "NoC", "energy_model": model},
+             {"type": "Compute", "name": "U"}]  # fmt: skip
+    spec = pm.load({"symbols": {"MM": 10}, "arch": {"nodes": nodes}})
+    for mm in (10, 5):
+        read = spec.bind(MM=mm).arch["NoC"].action("read")
+        assert read.energy == pytest.approx(310e-12 / 256 * mm / 10 / 4, rel=1e-12, abs=0)
+        assert read.provenance.endswith(f"wire of {mm} mm; at 0.45 V by its square: times 0.25")
+
+
 def published(component: str, size: object = "inf", **options: object) -> pm.Spec:
     """A machine of one memory and one unit, both with published energies."""
-    memory = component in ("sram", "dram")
+    memory = component in ("sram", "dram", "wire")
     model = {"name": "published", "component": component, "options": options}
     plain = {"name": "constants", "values": {}}
     return pm.load(
@@ -328,6 +340,8 @@ def test_published_points_and_the_lines_between_them() -> None:
         ("srm", 8, {}, "there are no published points of srm"),
         ("sram", "inf", {}, "the size of the SRAM is not given"),
         ("sram", 8, {"bits": 8}, "sram has no option bits"),
+        ("wire", 8, {}, "the length of the wire is not given"),
+        ("wire", 8, {"length": 1, "node": 45e-9}, "wire has no option node"),
         ("int_add", 8, {"bits": 0}, "zero bits"),
         ("int_mac", 8, {"bits": "eight"}, "eight"),
         ("int_mac", 8, {"node": 16e-9}, "the node has no voltage"),

@@ -1,0 +1,160 @@
+"""Published energies of components, as functions of what they are: the energy model `published`.
+
+Between points, and beyond them, values lie on straight lines on logarithmic axes; the provenance says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polymodel.spec.energy import EnergyAnswer, EnergyRequest, fault_of, option_number, unknown_of
+from polymodel.spec.faults import suggestion
+
+HOROWITZ = "M. Horowitz, ISSCC 2014, figure 1.1.9, 45 nm at 0.9 V"
+_KIB = 8 * 1024
+# Bits of a cache -> joules of an access of 64 bits.
+_SRAM = {8 * _KIB: 10e-12, 32 * _KIB: 20e-12, 1024 * _KIB: 100e-12}
+_DRAM = 1.3e-9  # an access of 64 bits; 2.6 nJ at most
+_ACCESS = 64
+KECKLER = "S. Keckler et al., IEEE Micro 31(5), 2011, table 1, 40 nm at 0.9 V"
+_WIRE = 310e-12 / 256 / 10e-3  # joules per bit and metre: 256 bits over 10 mm, half of which change
+_WIRE_VOLTS = 0.9
+# Operation -> width in bits -> joules.
+_OPERATIONS: dict[str, dict[int, float]] = {
+    "int_add": {8: 0.03e-12, 16: 0.05e-12, 32: 0.1e-12},
+    "int_multiply": {8: 0.2e-12, 32: 3.1e-12},
+    "float_add": {16: 0.4e-12, 32: 0.9e-12},
+    "float_multiply": {16: 1.1e-12, 32: 3.7e-12},
+}
+STILLMAKER = "A. Stillmaker and B. Baas, Integration 58, 2017"
+# Node (nm) -> coefficients of V^2, V and 1: relative energies of an operation. From 45 nm to 32 nm those of
+# low-power devices, from 20 nm on those of high-performance multi-gate ones.
+_NODES: dict[int, tuple[float, float, float]] = {
+    130: (7.171, -6.709, 2.904),
+    90: (4.762, -4.781, 2.092),
+    65: (3.755, -4.398, 1.975),
+    45: (1.103, -0.362, 0.2767),
+    32: (0.9559, -0.7823, 0.471),
+    20: (0.373, -0.1582, 0.04104),
+    16: (0.2958, -0.1241, 0.03024),
+    14: (0.2363, -0.09675, 0.02239),
+    10: (0.2068, -0.09311, 0.02375),
+    7: (0.1776, -0.09097, 0.02447),
+}
+_AT = (45, 0.9)  # nm and volts of the published points
+_MEMORIES = ("sram", "dram", "wire")
+_MACS = ("int_mac", "float_mac")
+
+
+def published(request: EnergyRequest) -> EnergyAnswer:
+    """Published points, with straight lines between them on logarithmic axes. TextFault for another component
+    or option.
+
+    `sram`: per bit, by `size` (bits; the memory's own, if it is left out). `dram`: per bit. `wire`: per bit,
+    by `length` (metres) and `voltage`, whose square energies follow. `int_add`, `int_multiply`, `float_add`,
+    `float_multiply`: per operation of `bits`. `int_mac`, `float_mac`: a product of `bits`, added at
+    `accumulate` bits (32). `node` (metres) and `voltage`: of another technology, by the factors of
+    Stillmaker and Baas.
+    """
+    known = (*_MEMORIES, *_OPERATIONS, *_MACS)
+    name, options = request.component, dict(request.options)
+    if name not in known:
+        raise unknown_of(f"there are no published points of {name}", name, known, "components")
+    used: tuple[str, ...] = {"sram": ("size",), "dram": (), "wire": ("length", "voltage")}.get(
+        name, ("bits", "accumulate") if name in _MACS else ("bits",)
+    )
+    used += ("node", "voltage") if name not in ("dram", "wire") else ()  # made in processes of its own
+    for option in options:
+        if option not in used:
+            near = suggestion(option, used, "options") if used else "leave it out"
+            raise fault_of(f"{name} has no option {option}", near, "unknown-key")
+    if name == "wire":
+        return _of_wire(request)
+    factor, technology = _scaled(options)
+    if name in _MEMORIES:
+        return _of_memory(request, name, factor, technology)
+    bits, sums = (option_number(options, o, d) for o, d in (("bits", 8), ("accumulate", 32)))
+    parts = [(name, bits)]
+    if name in _MACS:
+        kind = name.partition("_")[0]
+        parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
+    each = [_interpolated(_OPERATIONS[operation], width) for operation, width in parts]
+    how = max((added for _, added in each), key=len)
+    said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
+    energy = sum(value for value, _ in each) * factor
+    return EnergyAnswer({"compute": energy}, {"compute": f"{HOROWITZ}: {said}{how}{technology}"})
+
+
+def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
+    """What energies of the published points are multiplied by, and why. TextFault for a node that has no
+    factors, and for a voltage at which they say nothing."""
+    if "node" not in options and "voltage" not in options:
+        return 1.0, ""
+    if "node" in options and "voltage" not in options:
+        raise fault_of("the node has no voltage", "write voltage: 0.8, the supply in volts", "missing-value")
+    node = round(option_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
+    volts = option_number(options, "voltage", _AT[1])
+    if node not in _NODES:
+        known = ", ".join(f"{n}e-9" for n in _NODES)
+        fault = f"there are no published factors of {node:g} nm"
+        raise fault_of(fault, f"nodes in metres: {known}", "unknown-name")
+    square, linear, _ = _NODES[int(node)]
+    least = -linear / (2 * square)
+    if volts <= least:
+        what = f"the factors of {node:g} nm do not hold at {volts:g} V"
+        remedy = f"write more than {least:.2f} V, where energy rises with the voltage"
+        raise fault_of(what, remedy, "out-of-range")
+
+    def relative(n: int, v: float) -> float:
+        a, b, c = _NODES[n]
+        return a * v * v + b * v + c
+
+    factor = relative(int(node), volts) / relative(*_AT)
+    return factor, f"; to {node:g} nm at {volts:g} V by {STILLMAKER}: times {factor:.4g}"
+
+
+def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str) -> EnergyAnswer:
+    if name == "dram":
+        each, how = _DRAM / _ACCESS, "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
+    else:
+        size = option_number(request.options, "size", request.size)
+        if math.isinf(size):
+            raise fault_of("the size of the SRAM is not given", "write size: of the memory", "missing-value")
+        energy, added = _interpolated(_SRAM, size)
+        each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
+    return _moved(request, each, f"{HOROWITZ}: {how}")
+
+
+def _of_wire(request: EnergyRequest) -> EnergyAnswer:
+    if "length" not in request.options:
+        raise fault_of(
+            "the length of the wire is not given", "write length: 1e-3, in metres", "missing-value"
+        )
+    metres = option_number(request.options, "length", 1)
+    volts = option_number(request.options, "voltage", _WIRE_VOLTS)
+    factor = (volts / _WIRE_VOLTS) ** 2
+    scaled = f"; at {volts:g} V by its square: times {factor:.4g}" if factor != 1 else ""
+    return _moved(request, _WIRE * metres * factor, f"{KECKLER}: wire of {metres * 1e3:g} mm{scaled}")
+
+
+def _moved(request: EnergyRequest, each: float, origin: str) -> EnergyAnswer:
+    """The energies of reads and writes at so many joules per bit."""
+    bits = request.bits_per_action
+    ways = [way for way in ("read", "write") if way in request.quantities]
+    values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}
+    return EnergyAnswer(values, dict.fromkeys(values, origin))
+
+
+def _interpolated(points: Mapping[int, float], at: float) -> tuple[float, str]:
+    """The value at `at`, and how it follows from the points where it is none of them: on the straight line
+    through the two next to it, on logarithmic axes."""
+    if at in points:
+        return points[int(at)], ""
+    places = sorted(points)
+    high = next((p for p in places[1:] if at < p), places[-1])
+    low = places[places.index(high) - 1]
+    slope = math.log(points[high] / points[low]) / math.log(high / low)
+    inside = places[0] < at < places[-1]
+    how = "interpolated" if inside else "extrapolated"
+    return points[low] * (at / low) ** slope, f", {how} on logarithmic axes"
