@@ -173,21 +173,59 @@ GRAPH = {
 }
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-def test_shortest_paths_end_at_a_fixed_point(weighted: bool) -> None:
-    """Dijkstra's distances, without weights those of a breadth-first search, in a graph of 100,000 edges."""
-    csgraph = pytest.importorskip("scipy.sparse.csgraph")
+def edges_of(kind: str) -> np.ndarray:
+    """100,000 edges between 1,000 vertices: anywhere, mostly between hubs, or to the nearest alone."""
     rng = np.random.default_rng(5)
-    edges = rng.random((1000, 1000)) < 0.1
-    lengths = rng.integers(1, 50, (1000, 1000)) if weighted else np.ones((1000, 1000))
-    roads = np.where(edges, lengths, np.inf)
+    numbers = np.arange(1000)
+    likely = {
+        "anywhere": np.zeros((1000, 1000)),
+        "hubs": -np.log(1 + numbers)[:, None] - np.log(1 + numbers),
+        "roads": -1e3 * np.abs(numbers[:, None] - numbers),
+    }[kind] - np.log(rng.exponential(size=(1000, 1000)))
+    np.fill_diagonal(likely, -np.inf)
+    result = np.zeros(10**6, bool)
+    result[np.argpartition(likely, -(10**5), axis=None)[-(10**5) :]] = True
+    return result.reshape(1000, 1000)
+
+
+GRAPHS = ["anywhere", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hubs", "roads"))]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_shortest_paths_end_at_a_fixed_point(kind: str, weighted: bool) -> None:
+    """Dijkstra's distances, without weights those of a breadth-first search, in graphs of 100,000 edges."""
+    csgraph = pytest.importorskip("scipy.sparse.csgraph")
+    lengths = np.random.default_rng(6).integers(1, 50, (1000, 1000)) if weighted else np.ones((1000, 1000))
+    roads = np.where(edges_of(kind), lengths, np.inf)
     np.fill_diagonal(roads, 0)
     start = np.full(1000, np.inf)
     start[0] = 0
     found = pm.values(pm.load({"workload": GRAPH}), {"W": roads, "D0": start}, until="fixed_point")
     want = csgraph.dijkstra(np.where(np.isinf(roads), 0, roads), indices=0)
     assert np.array_equal(found["D"][-1], want)
-    assert found.generations["p"] < 20
+    assert found.generations["p"] < (100 if kind == "roads" else 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["anywhere", "hubs", "roads"])
+def test_page_ranks_of_large_graphs_are_those_of_networkx(kind: str) -> None:
+    networkx = pytest.importorskip("networkx")
+    links = edges_of(kind)
+    out = links.sum(1)
+    step = 0.85 * np.where(out[:, None] > 0, links / np.maximum(out, 1)[:, None], 1 / 1000).T + 0.15 / 1000
+    sizes = {"rank_sizes": {"P": 200, "U": 1000, "V": 1000}, "bits_per_value": {"All": 32}}
+    work = {**sizes, "init": {"R": 0.001}, "einsums": ["R[P=p+1, U=v] = G[v, u] * R[p, u]"]}
+    before = [np.zeros(1000)]
+
+    def settled(newest: dict[str, np.ndarray]) -> bool:
+        before.append(newest["R"])
+        return bool(np.abs(before[-1] - before[-2]).max() < 1e-13)
+
+    found = pm.values(pm.load({"workload": work}), {"G": step}, until=settled)
+    graph = networkx.from_numpy_array(links, create_using=networkx.DiGraph)
+    want = networkx.pagerank(graph, alpha=0.85, tol=1e-13, max_iter=500)
+    assert found["R"][-1] == pytest.approx(np.array([want[v] for v in range(1000)]), rel=1e-8)
 
 
 def test_page_ranks_are_those_of_the_eigenvector() -> None:
