@@ -59,10 +59,15 @@ Tried = dict[Template, TemplatePoints | None]
 NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
+def possible(spaces: Sequence[EinsumSpace]) -> bool:
+    """Whether there may be such mappings: Einsums that await something of later ones share a loop with
+    these."""
+    return not any(s.awaited for s in spaces)
+
+
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether the search itself may take longer than a moment. Einsums that await something of later ones
-    share a loop with these, which such mappings may not have."""
-    return any(_points(s) > MANY for s in spaces) and not any(s.awaited for s in spaces)
+    """Whether the search itself may take longer than a moment."""
+    return any(_points(s) > MANY for s in spaces) and possible(spaces)
 
 
 def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:

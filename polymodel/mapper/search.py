@@ -311,7 +311,12 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
 def _rescued(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, guess: Deepening | None
 ) -> FullMappings | None:
-    """A whole mapping or two if time is over before there is any, of what the guess has found by then."""
+    """A whole mapping or two if time is over before there is any: a first one, which takes no time to speak
+    of, or one of what the guess has found by then."""
+    if first_mappings.possible(spaces):
+        first = first_mappings.deepened(spaces, request, watch.silent(), briefly=True)
+        if first is not None:
+            return _last(first)
     if guess is not None:
         guess.rescue(watch.grace())
         if (result := _last(guess)) is not None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from itertools import count
+from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,19 @@ def test_a_step_that_never_asks(
     assert len(found) > 0
     assert not found.complete
     assert "the time limit of 1 s struck" in repr(found)
+
+
+@pytest.mark.parametrize("workload", ["matmul", "matmul_chain_3", "attention_one_pass"])
+def test_a_machine_so_slow_that_nothing_is_searched_in_time(
+    workload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes a minute of it: there is a mapping all the same."""
+    now = count(step=60)
+    monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: next(now), monotonic=lambda: 0.0))
+    found = pm.explore(pm.load(workload, "simple_two_level"), time_limit=20)
+    assert len(found) == 1
+    assert not found.complete
+    assert 0 < found.gap < inf
 
 
 @pytest.mark.slow
