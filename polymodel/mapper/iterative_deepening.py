@@ -106,6 +106,7 @@ class Deepening:
         """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
         if any(s.rules.of_blocks for s in self.spaces):
             return  # rules on loops below a memory are other ones without the fused loops
+        self._bound_regions()
         tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
         compulsory = self._compulsory()
@@ -141,9 +142,33 @@ class Deepening:
         """What each Einsum costs at least without a search [sums]."""
         return compulsory_sums(self.spaces, self.rules.aims.added)
 
+    def _bound_regions(self) -> None:
+        """From now on regions below a cut are searched for what may be part of better whole mappings than
+        are known, where the other Einsums cost their least."""
+        if not self.known.figures.shape[1]:
+            return
+        each = self._compulsory()
+        together: dict[int, list[int]] = {}
+        for i, explorer in enumerate(self.explorers):
+            if explorer.cut:
+                together.setdefault(id(explorer.known), []).append(i)
+        nothing = np.zeros((self.known.sums + len(self.known.weights), len(self.known.edges)))
+        for alike in together.values():
+            space = self.spaces[alike[0]]
+            moved = {tuple((o.elements, o.fusable) for o in self.spaces[i].operands) for i in alike}
+            if len(moved) > 1:
+                continue
+            rest = np.min([sum(each[:i] + each[i + 1 :], np.zeros(self.known.sums)) for i in alike], axis=0)
+            bound = Bound(self.known, nothing, seconds=compulsory(space)[1]).plus(rest.tolist())
+            self.explorers[alike[0]].known.bound = bound
+
     def _raise(self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = ()) -> None:
-        if self.rules.interest.rough == 0:  # else a part of the space alone was looked at
-            self.watch.least.raised(self.part, sums, mixtures)
+        """All whole mappings cost at least so much that are not worse than known ones."""
+        if self.rules.interest.rough:  # a part of the space alone was looked at
+            return
+        best = self.known.figures[: self.known.sums].min(axis=1, initial=np.inf)
+        least = np.minimum(sums, best / (1 + self.known.eps) * (1 - ROUNDED))
+        self.watch.least.raised(self.part, least, mixtures)
 
     def _work_out(self) -> None:
         """Shortest paths by what is known now: they bound what all whole mappings cost, or those that may be
@@ -218,6 +243,7 @@ class Deepening:
         """Raises Late once time is over."""
         self.depth = depth
         self.known = replace(self.known, weights=self._weights())
+        self._bound_regions()
         self.found = [[] for _ in self.spaces]
         self.seen = [{} for _ in self.spaces]
         limits, tally = self.request.limits, self.watch.tally()
@@ -386,7 +412,7 @@ class Deepening:
             keys = self.paths.choice(mine[0][0], shape).keys[:, some]
             sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
             alone = len(self.spaces) == 1 and not self.rules.buffers
-            seconds = compulsory(self.spaces[alike[0]])[1] if alone else 0.0
+            seconds = min(compulsory(self.spaces[i])[1] for i in alike)
             bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes, alone, seconds)
         names = ", ".join(self.spaces[i].name for i in alike)
         self.watch.look(names)

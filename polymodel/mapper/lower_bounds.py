@@ -78,13 +78,14 @@ def lower_bounds_of(
     before: Floors | None = None,
     wanted: Collection[Exchanges] | None = None,
 ) -> Floors:
-    """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known. `before`:
+    """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known, and what
+    bounds them: then of mappings that may be part of better whole ones than are known. `before`:
     of exchanges in the first memory alone, whatever the memories further inside hold; with it, only the
     others that are `wanted` are looked at."""
     given = before is None, None if before is None else before.least, None if wanted is None else set(wanted)
     return once(
         tally,
-        lambda: ("floors", space, limits, interest, steps, given),
+        lambda: ("floors", space, limits, interest, steps, given, regions.bound),
         lambda: _worked_out(space, limits, interest, steps, regions, tally, before, wanted),
         lambda found: found.least is not None,
     )

@@ -202,10 +202,12 @@ class Cheap:
 @dataclass
 class SearchedRegions:
     """Lower regions that are searched already, by parents and cut. Einsums of one shape share them, also
-    when they are looked at side by side."""
+    when they are looked at side by side. `bound`: of all their mappings, beside the least that the other
+    Einsums cost."""
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
     regions: list[InnerPoints] = field(default_factory=list)
+    bound: Bound | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
 
@@ -255,9 +257,10 @@ class Explorer:
         self, shape: Sharing, some: tuple[Template, ...], bound: Bound | None, tally: SearchTally
     ) -> tuple[Pmappings | None, bool]:
         """Those found, and whether time is over."""
+        bounds = bound, self.known.bound
         return once(
             tally,
-            lambda: ("pmappings", self.space, self.limits, self.interest, shape, some, bound),
+            lambda: ("pmappings", *(self.space, self.limits, self.interest), shape, some, *bounds),
             lambda: self._worked_out(shape, some, bound, tally),
             lambda found: not found[1],
             self.space,
@@ -324,7 +327,7 @@ class Explorer:
         self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: SearchTally
     ) -> Iterator[CombinedPoints]:
         if template.bottom:
-            lower = self._below(template, tally, bound)
+            lower = self._below(template, tally)
             yield from cut_points(
                 self.space,
                 template,
@@ -369,21 +372,20 @@ class Explorer:
                 break
         return tuple(result)
 
-    def _below(self, template: Template, tally: SearchTally, bound: Bound | None = None) -> int:
-        """The number of the region below an upper template. A `bound` of whole mappings of the Einsum leaves
-        points out: nobody else then asks for the region."""
+    def _below(self, template: Template, tally: SearchTally) -> int:
+        """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
         key = (parents, template.cut)
         with self.known.lock:
-            return self._region(key, tally, bound if bound is not None and bound.whole else None)
+            return self._region(key, tally)
 
-    def _region(self, key: tuple[tuple[int, ...], int], tally: SearchTally, bound: Bound | None) -> int:
+    def _region(self, key: tuple[tuple[int, ...], int], tally: SearchTally) -> int:
         if key not in self.known.numbers:
-            # Without the shares of this shape: other shapes share the region.
+            # Without the bound and the shares of this shape: other shapes share the region.
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
             several, cut = origins(self.space, key[1]), key[1]
-            result = inner_regions(self.space, self.limits, exact, several, cut, tally, bound)
+            result = inner_regions(self.space, self.limits, exact, several, cut, tally, self.known.bound)
             for parents, region in zip(several, result, strict=True):
                 self.known.numbers[parents, cut] = len(self.regions)
                 self.regions.append(region)

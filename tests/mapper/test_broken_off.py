@@ -73,7 +73,8 @@ def test_a_machine_so_slow_that_nothing_is_searched_in_time(
 ) -> None:
     """Each look at the clock takes a minute of it: there is a mapping all the same."""
     now = count(step=60)
-    monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: next(now), monotonic=lambda: 0.0))
+    clock = SimpleNamespace(perf_counter=lambda: next(now), monotonic=lambda: 0.0)
+    monkeypatch.setattr(budget, "time", clock)
     found = pm.explore(pm.load(workload, "simple_two_level"), time_limit=20)
     assert len(found) == 1
     assert not found.complete

@@ -190,10 +190,33 @@ def test_a_region_that_is_cut_itself_has_the_same_front(
 def test_known_mappings_leave_fewer_points_below_a_cut_and_the_same_front(
     seed: int, objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = deep_spec(random.Random(seed), 2)
+    figures, points = with_and_without(deep_spec(random.Random(seed), 2), objectives, monkeypatch)
+    assert points[0] < points[1]
+    np.testing.assert_allclose(*figures, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objectives", [("energy",), ("energy", "latency"), ("edp",), THREE])
+@pytest.mark.parametrize("seed", seeds(1, [0, 1, 2, *range(3, 12)]))
+def test_known_mappings_of_chains_leave_the_same_front(
+    seed: int, objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pick = random.Random(seed)
+    fan = {"name": "X", "fanout": pick.choice([2, 4]), "may_reuse": pick.choice(["All", "Outputs"])}
+    spec = spec_of(*some_case(pick), [fan] if pick.random() < 0.7 else [])
+    named = tuple("working_set:GLB" if x == "buffer" else x for x in objectives)
+    figures, points = with_and_without(spec, named, monkeypatch)
+    assert points[0] <= points[1]
+    np.testing.assert_allclose(*figures, rtol=1e-9)
+
+
+def with_and_without(
+    spec: pm.Spec, objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Any], list[int]]:
+    """Fronts, and numbers of points below cuts, where known mappings bound these and where they do not."""
     monkeypatch.setattr(first_mappings, "MANY", 0)  # so that mappings are known before regions are searched
     figures, points = [], []
-    inner = pmappings.inner_regions
+    inner, request = pmappings.inner_regions, Request(objectives, Limits(max_fused_loops=1))
     for bounded in (True, False):
         made: list[int] = []
 
@@ -203,12 +226,12 @@ def test_known_mappings_leave_fewer_points_below_a_cut_and_the_same_front(
             return result
 
         monkeypatch.setattr(pmappings, "inner_regions", searched)
-        found = search.search(spec.workload, spec.arch, Request(objectives, Limits()))
+        found = search.search(spec.workload, spec.arch, request)
         assert found.complete
         figures.append(np.array([c.values for c in found.candidates]))
+        assert (np.array(found.bounds) <= figures[-1].min(axis=0, initial=np.inf) * (1 + 1e-9)).all()
         points.append(sum(made))
-    assert points[0] < points[1]
-    np.testing.assert_allclose(*figures, rtol=1e-9)
+    return figures, points
 
 
 def test_points_told_apart_by_energy_are_those_that_none_beats() -> None:
