@@ -20,6 +20,12 @@ NAME, ABOUT = "import", "Turn files of another tool into a spec, and name what h
 # What somebody may want to import that needs no importer, or has none.
 OTHERS = {
     "teaal": "its specs load as they stand: polymodel execute FILE ... (docs/migrate/teaal.md)",
+    **dict.fromkeys(
+        ("torch", "pytorch"),
+        "a program is no file: in Python, pm.import_torch(torch.export.export(net, inputs)).save(FILE) "
+        "(docs/howto/import.md)",
+    ),
+    "stream": "its layers and cores have ZigZag's form: polymodel import zigzag (docs/migrate/zigzag.md)",
 }
 
 

@@ -23,6 +23,7 @@ SPARSE = ("cp_als", "elementwise", "gat", "gcn", "gram", "routed_experts", "sddm
 RECURRENT = ("attention_one_pass", "chunked_scan", "horner", "mamba_2", "prefix_sum", "stencil_in_time")
 LONG = {"attention", "convnet", "deepseek_v3", "gpt3_6.7B", "transformer", "ttmc", "vgg_e_front"}
 LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "attention_cascade", "mttkrp", "gat", "cp_als"}
+LONG |= {"attention_two_pass"}
 ARCHES = ("eyeriss_like", "simple_two_level", "simba_chiplet")
 
 

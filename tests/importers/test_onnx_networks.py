@@ -242,7 +242,9 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 PUBLISHED = {"resnet50": 4.09, "vgg19": 19.63, "bvlc_alexnet": 0.655}
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "resnet50" else n for n in PUBLISHED]
+)
 def test_published_networks(name: str) -> None:
     """The onnx package brings the graphs of some networks for its own tests."""
     file = LIGHT / f"light_{name}.onnx"

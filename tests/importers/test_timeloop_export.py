@@ -73,6 +73,8 @@ LONG = {
     "cp_als",
     "mamba_2",
     "attention_cascade",
+    "attention_one_pass",
+    "attention_two_pass",
 }
 LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "vgg_e_front", "matmul_chain_3", "ttmc"}
 

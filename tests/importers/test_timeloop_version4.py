@@ -309,7 +309,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "aliases" else n for n in BOMBS]
+)
 def test_files_that_mean_harm_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "bomb.yaml").write_text(BOMBS[name] + "\n")
     with pytest.raises(pm.SpecError) as caught:
