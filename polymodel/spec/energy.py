@@ -11,62 +11,32 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points, version
 from numbers import Real
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.spec.energy_records import (
+    EnergyAnswer,
+    EnergyRequest,
+    fault_of,
+    option_number,
+    unknown_of,
+)
 from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.files import reading
-from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.numbers import evaluate_number
+from polymodel.spec.published import published
 
+__all__ = ["EnergyAnswer", "EnergyRequest", "ask"]
 GROUP = "polymodel.energy_models"
 UNITS = {"area": "square metres", "leak_power": "watts"}
 
 
-@dataclass(frozen=True)
-class EnergyRequest:
-    """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`).
-
-    Energies are per `bits_per_action` of the action (1 where it is not in there), per operation for compute.
-    `size`: bits of a memory.
-    """
-
-    component: str
-    quantities: tuple[str, ...]
-    values: Mapping[str, Value] = field(default_factory=dict)
-    file: str | None = None
-    source: str | None = None
-    folder: str = ""
-    options: Mapping[str, object] = field(default_factory=dict)
-    bits_per_action: Mapping[str, int] = field(default_factory=dict)
-    size: float = math.inf
-
-
-@dataclass(frozen=True)
-class EnergyAnswer:
-    """Quantity -> value (joules, square metres, watts), and quantity -> where it comes from.
-
-    Quantities that are left out fall back to what the spec says; an entry point's name and version come
-    before its provenance.
-    """
-
-    values: Mapping[str, float]
-    provenance: Mapping[str, str]
-
-
-def fault_of(message: str, remedy: str, code: str = "failed-energy-model") -> TextFault:
-    return TextFault(message, 0, remedy, code=code)
-
-
 def _unreadable(message: str, remedy: str = "name a file beside the spec") -> TextFault:
     return fault_of(message, remedy, "unreadable-file")
-
-
-def unknown_of(message: str, word: str, known: Iterable[str], plural: str) -> TextFault:
-    return fault_of(message, suggestion(word, known, plural), "unknown-name")
 
 
 EnergyModelFunction = Callable[[EnergyRequest], EnergyAnswer]
@@ -369,25 +339,6 @@ NUMERIC = {
     "compound": ("parts", "actions"),
 }
 NAMES = ("name", "component", "file", "source")  # what is text in a part of a compound component
-
-
-def published(request: EnergyRequest) -> EnergyAnswer:
-    """Published points (`polymodel/spec/published.py`)."""
-    from polymodel.spec.published import published as found
-
-    return found(request)
-
-
-def option_number(
-    options: Mapping[str, object], name: str, default: float, least: float | None = None
-) -> float:
-    """An option: a number above 0, or of at least `least`."""
-    given = options.get(name, default)
-    right = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not right or not (given > 0 if least is None else given >= least):  # type: ignore[operator]  # a number
-        remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
-        raise fault_of(f"{name} is {given!r}", remedy, "not-a-number")
-    return float(given)  # type: ignore[arg-type]  # a number
 
 
 _PART = (*NAMES, "values", "options", "count")

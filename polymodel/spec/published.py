@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from polymodel.spec.energy import EnergyAnswer, EnergyRequest, fault_of, option_number, unknown_of
+from polymodel.spec.energy_records import EnergyAnswer, EnergyRequest, fault_of, option_number, unknown_of
 from polymodel.spec.faults import suggestion
 
 HOROWITZ = "M. Horowitz, ISSCC 2014, figure 1.1.9, 45 nm at 0.9 V"
