@@ -24,7 +24,7 @@ from polymodel.sparse.actions.records import (
     ratio,
 )
 from polymodel.sparse.actions.storage import Formats, KeptTensor, LoopTiles, full_model, shape_of
-from polymodel.sparse.density.model import DensityModel, Label
+from polymodel.sparse.density.model import DensityModel, Floats, Label
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.formats import CISS, expected_levels, scattered_levels
 
@@ -165,7 +165,7 @@ class MemoryDemand:
     `needed_bits`: what has to be there by the rule of the memory.
 
     `p_overflow`: probability that the working set exceeds the size; its `label` is `bound` where it is only
-    known not to be more (several sparse tiles together: Cantelli's inequality).
+    known not to be more (tiles that depend on each other: Cantelli's inequality).
     """
 
     component: str
@@ -245,11 +245,64 @@ def _overflow(
         model = data[tile.tensor].model
         assert model is not None, "only tensors with a model have tiles of different occupancies"
         return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), _of_model(sure)
-    variance = sum(_scaled(r, f, f.spread) ** 2 for r, f in random)
+    # Tiles of one tensor, and of an output and its inputs, have more or fewer nonzeros together.
+    independent = len({f.tensor for _, f in random}) == len(random)
+    independent &= not any(data[f.tensor].computed for _, f in random)
+    if independent:
+        laws = [_law(r, f, *kept[f.component, f.tensor], data[f.tensor].model) for r, f in random]
+        known = [law for law in laws if law is not None]
+        fixed = mean - sum(_scaled(r, f, f.bits) for r, f in random)
+        if len(known) == len(laws) and math.prod(law.bits.size for law in known[1:]) <= _MOST_TOGETHER:
+            return _sum_exceeds(room - fixed, known), _of_model(all(law.sure for law in known))
+    spreads = [_scaled(r, f, f.spread) for r, f in random]
+    # Whatever they have to do with each other, the deviation of a sum is at most the sum of deviations.
+    variance = sum(s**2 for s in spreads) if independent else sum(spreads) ** 2
     slack = room - mean
     if slack <= 0:
         return 1.0, "bound"
     return variance / (variance + slack**2), "bound"
+
+
+# Numbers of nonzeros of a tile, and combinations of those of several tiles, that are looked at one by one.
+_MOST_NUMBERS, _MOST_TOGETHER = 2**10, 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class _TileLaw:
+    """The most bits that a tile takes with each number of nonzeros, ascending, and how probable each is.
+    `sure`: whether it takes as many wherever they lie."""
+
+    bits: Floats
+    chance: Floats
+    sure: bool
+
+
+def _law(
+    resident: Resident, tile: TileFootprint, how: KeptTensor, ranks: Sequence[str], model: DensityModel | None
+) -> _TileLaw | None:
+    """None where a tile may have too many numbers of nonzeros to look at each."""
+    assert model is not None, "only tensors with a model have tiles of different occupancies"
+    low, high = (int(model.quantile(tile.extents, share)) for share in (1e-15, 1.0))
+    if high - low >= _MOST_NUMBERS:
+        return None
+    numbers = np.arange(low, high + 1)
+    upto = np.asarray(model.cdf(tile.extents, numbers), dtype=float)
+    most = np.array([most_bits(how, ranks, tile.extents, n) for n in numbers.tolist()])
+    expected = np.array([_expected_bits(how, ranks, tile.extents, n) for n in numbers.tolist()])
+    sure = bool(np.allclose(most, expected, rtol=1e-9, atol=0))
+    return _TileLaw(most * _scaled(resident, tile, 1), np.diff(upto, prepend=0.0), sure)
+
+
+def _sum_exceeds(room: float, laws: Sequence[_TileLaw]) -> float:
+    """Probability that independent tiles take more bits together."""
+    first, *others = laws
+    bits, chance = np.zeros(1), np.ones(1)
+    for law in others:
+        bits = np.add.outer(bits, law.bits).ravel()
+        chance = np.multiply.outer(chance, law.chance).ravel()
+    tail = np.append(np.cumsum(first.chance[::-1])[::-1], 0.0)
+    above = tail[np.searchsorted(first.bits, room - bits + 1e-9, side="right")]
+    return float(np.clip((chance * above).sum(), 0, 1))
 
 
 # Overbooking: what of a tile does not fit is fetched again at each use (Tailors, MICRO 2023).

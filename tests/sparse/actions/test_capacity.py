@@ -18,6 +18,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.sparse.actions.capacity import capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
+from polymodel.sparse.actions.inputs import output_data
 from polymodel.sparse.actions.records import AccessCount, SparseCounts, TileFootprint
 from polymodel.sparse.density import Actual, Uniform
 from polymodel.sparse.formats import Widths, footprint, parse_format
@@ -244,3 +245,34 @@ def test_where_nonzeros_lie_counts_as_well(format: object, size: tuple[int, int]
             assert check.label == "bound" or check.p_overflow == pytest.approx(above)
             (tile,) = in_glb(counts)
             assert sum(b <= tile.quantile_bits for b in every) >= 0.99 * len(every)
+
+
+def placements(shape: tuple[int, int], nonzeros: int) -> np.ndarray:
+    """All tensors of a shape with so many nonzeros, one after the other."""
+    chosen = np.array(list(combinations(range(math.prod(shape)), nonzeros)))
+    result = np.zeros((len(chosen), math.prod(shape)), dtype=np.int64)
+    result[np.arange(len(chosen))[:, None], chosen] = 1
+    return result.reshape(-1, *shape)
+
+
+@pytest.mark.parametrize("kept", [("A", "B"), ("A", "B", "Z")])
+def test_several_tiles_that_vary(kept: tuple[str, ...]) -> None:
+    """How often tiles of two inputs, and of their product, take more than there is: of all placements."""
+    a, b = placements((5, 4), 2), placements((4, 3), 2)
+    bits = EACH * np.add.outer(a[:, :2, :3].sum(axis=(1, 2)), b[:, :3].sum(axis=(1, 2)))
+    if "Z" in kept:
+        bits += EACH * (np.einsum("amk,bkn->abmn", a[:, :2], b) > 0).sum(axis=(2, 3))
+    data = {t: TensorData(t, Uniform.of(("R0", "R1"), shape, nnz=2)) for t, shape in
+            {"A": (5, 4), "B": (4, 3)}.items()}  # fmt: skip
+    for room in (EACH, 3 * EACH + 1, 5 * EACH - 1):
+        problem = problem_of("expected", room, kept=kept)
+        (product_of_both,) = problem.cascade
+        output = output_data(product_of_both, product_of_both.outputs[0], (5, 3), data)
+        known = {**data, "Z": output if "Z" in kept else dense_data("Z")}
+        analysis, counts = counted(problem, known)
+        (check,) = (c for c in capacity_checks(problem, analysis, counts, known) if c.component == "GLB")
+        above = float((bits > room).mean())
+        if "Z" in kept:
+            assert (check.label, check.p_overflow >= above - 1e-9) == ("bound", True)
+        else:
+            assert (check.label, check.p_overflow) == ("expected", pytest.approx(above))
