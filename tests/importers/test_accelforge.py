@@ -256,7 +256,7 @@ def test_a_network_links_the_fanout_behind_it(tmp_path: Path) -> None:
     (dim,) = component(found.spec, "PE").spatial
     assert (dim.link.topology, dim.link.energy_per_bit_hop, dim.link.throughput) == ("line", 3, 2)
     assert [d.changes for d in found.changed] == ["latency"]
-    plain = imported(tmp_path, text.replace("throughput: 2", "throughput: inf"))
+    plain = imported(tmp_path, text.replace("throughput: 2", 'throughput: float("inf")'))
     assert plain.changed == ()
     assert "NoC is the link of the fanout behind it" in [n.message for n in plain.notes]
 

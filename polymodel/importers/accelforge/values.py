@@ -21,6 +21,7 @@ _CALL = re.compile(r"\bget_array_fanout_(total|reuse_input|reuse_output|reuse_we
 _SIGNED = re.compile(r"\bis_hist_signed\(\s*(\w+)\s*\)")
 _FANOUT = re.compile(r"\b([A-Za-z_]\w*)\.get_fanout\(\s*\)")
 _SAME = re.compile(r"""\b([A-Za-z_]\w*)\s*([=!]=)\s*(?:'([^']*)'|"([^"]*)")""")
+_ENDLESS = re.compile(r"""\bfloat\(\s*["']([+-]?)inf(?:inity)?["']\s*\)""")
 _LIST = re.compile(r"\[([\d\s.,eE+-]*)\]\s*(?:\*\s*(\d{1,4}))?")
 _CHOICE = re.compile(r"(?P<then>.+?)\s+if\s+(?P<test>.+?)\s+else\s+(?P<other>.+)\Z", re.DOTALL)
 MOST_TEXT = 4000
@@ -77,7 +78,7 @@ class Scope:
         text = _WIDTH.sub(lambda m: put("width", self._view().width(m[1])), text)
         text = _COUNT.sub(lambda m: put("count", self._view().count(m[1])), text)
         text = _SIGNED.sub(lambda m: put("signed", self._signed(m[1])), text)
-        text = re.sub(r"\bmath\.", "", text)
+        text = _ENDLESS.sub(r"(\1inf)", re.sub(r"\bmath\.", "", text))
         for name in dict.fromkeys(_NAME.findall(text)):
             if name in known:
                 continue
