@@ -37,8 +37,9 @@ CODES = {
     "file-exists": "an output exists already and is kept",
     "unknown-format": "neither the ending nor the content of a file tells a format that is known",
     "foreign-file": "a file or key belongs to another tool",
+    "read-otherwise": "an importer reads something otherwise than it is written, or assumes it",
     "unsupported-version": "a file is of a version that this release does not read",
-    "damaged-file": "a stored file is not what was written to it",
+    "damaged-file": "a file is damaged, or does not hold what it should",
     "store-mismatch": "a store holds the state of another run",
     "store-in-use": "another process works in the same store",
     # Names, keys and choices
@@ -61,6 +62,7 @@ CODES = {
     "wrong-unit": "a unit is unknown, or of another dimension",
     "not-affine": "an expression is not affine where it has to be",
     "wrong-count": "a list, call or rank list has another number of entries than expected",
+    "empty-tensor": "a tensor has no entries",
     "shape-mismatch": "shapes or ranks of tensors do not fit together",
     "inconsistent-values": "two values contradict each other",
     "cyclic-definition": "definitions refer to each other",
@@ -243,15 +245,8 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
             ]
         )
     if "\0" in str(target):
-        raise SpecError(
-            [
-                Diagnostic(
-                    f"cannot write {target!r}: a name has no zero byte",
-                    "choose another name",
-                    code="unwritable-file",
-                )
-            ]
-        )
+        message = f"cannot write {target!r}: a name has no zero byte"
+        raise SpecError([Diagnostic(message, "choose another name", code="unwritable-file")])
     try:
         yield
     except OSError as error:

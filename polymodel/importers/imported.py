@@ -38,6 +38,7 @@ class LeftOut(Diagnostic):
     `refused`, the import stops unless it is allowed by name.
     """
 
+    code: str = "no-counterpart"
     key: str = ""
     owner: str = ""
     why: str = ""
@@ -56,14 +57,20 @@ def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
     known = {d.allowance for d in stops}
     remedy = f"names that can be allowed here: {', '.join(sorted(known))}" if known else "remove it"
     faults = [
-        Diagnostic(f"{word!r} is allowed, but nothing of that name is left out", remedy, "allow")
+        Diagnostic(
+            f"{word!r} is allowed, but nothing of that name is left out",
+            remedy,
+            "allow",
+            code="unknown-choice",
+        )
         for word in allow
         if word not in known
     ]
     for d in stops:
         if d.allowance not in allow:
             remedy = f"{d.remedy}; or import without it: allow=[{d.allowance!r}] (--allow {d.allowance})"
-            faults.append(Diagnostic(f"{d.message}; this changes {d.changes}", remedy, d.path, d.place))
+            message = f"{d.message}; this changes {d.changes}"
+            faults.append(Diagnostic(message, remedy, d.path, d.place, code="no-counterpart"))
     if faults:
         raise SpecError(faults)
 
@@ -79,12 +86,18 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
             f"{why}; this changes counts or costs there",
             f"change it in the spec, or export without it: allow=[{name!r}] (--allow {name})",
             name,
+            code="no-counterpart",
         )
         for name, why in found.items()
         if name not in allow
     ]
     faults += [
-        Diagnostic(f"{name!r} is allowed, but nothing of that name is left out", "remove it", "allow")
+        Diagnostic(
+            f"{name!r} is allowed, but nothing of that name is left out",
+            "remove it",
+            "allow",
+            code="unknown-choice",
+        )
         for name in allow
         if name not in found
     ]
@@ -99,6 +112,7 @@ def refuse_recurrences(cascade: Cascade, tool: str) -> None:
             f"{tensor} is carried forward along {', '.join(ranks)}, which {tool} has no form for",
             "export the Einsums beside it: spec.only(...) (--einsum NAME)",
             "workload",
+            code="no-counterpart",
         )
         for tensor, ranks in cascade.generational
     ]
@@ -242,7 +256,7 @@ class Imported(Answer):
 
     def _write(self, path: Path) -> Path:
         if path.exists():
-            raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
+            raise SpecError([Diagnostic(f"{path} exists already", "name a new file", code="file-exists")])
         with writing(path):
             write_text(path, self.text)
         return path
@@ -267,7 +281,13 @@ def require_loadable(imported: Imported) -> None:
         _ = imported.spec
     except SpecError as error:
         faults = [
-            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
+            Diagnostic(
+                f"what this becomes is refused: {d.message}",
+                d.remedy,
+                d.path,
+                Place(imported.source),
+                code=d.code,
+            )
             for d in error.diagnostics
         ]
         raise SpecError(faults) from error
@@ -282,14 +302,23 @@ class Findings:
     left: list[LeftOut] = field(default_factory=list)
 
     def fault(
-        self, node: YamlNode, message: str, remedy: str = "", path: str = "", offset: int | None = None
+        self,
+        node: YamlNode,
+        message: str,
+        remedy: str = "",
+        path: str = "",
+        offset: int | None = None,
+        *,
+        code: str,
     ) -> None:
         """Something that cannot be read."""
-        self.faults.note(Diagnostic(message, remedy, path, node.place(offset)))
+        self.faults.note(Diagnostic(message, remedy, path, node.place(offset), code=code))
 
     def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
         """Something read otherwise than it is written, or assumed."""
-        found = Diagnostic(message, remedy, path, node.place() if node is not None else Place())
+        found = Diagnostic(
+            message, remedy, path, node.place() if node is not None else Place(), code="read-otherwise"
+        )
         if found not in self.notes:
             self.notes.append(found)
 

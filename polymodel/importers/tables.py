@@ -43,7 +43,8 @@ class KeyedTable:
         self.owner = owner
         self.seen: set[str] = set()
         if node.entries is None and not (node.kind == "scalar" and node.scalar is None):
-            reading.fault(node, f"a mapping is expected, here is a {node.kind}", "write `key: value`", path)
+            message = f"a mapping is expected, here is a {node.kind}"
+            reading.fault(node, message, "write `key: value`", path, code="wrong-type")
 
     def __contains__(self, key: str) -> bool:
         return self.node.entry(key) is not None

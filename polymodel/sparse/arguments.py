@@ -21,8 +21,8 @@ class Arguments:
     def __init__(self) -> None:
         self.faults: list[Diagnostic] = []
 
-    def add(self, argument: str, message: str, remedy: str) -> None:
-        self.faults.append(Diagnostic(message, remedy, argument))
+    def add(self, argument: str, message: str, remedy: str, *, code: str) -> None:
+        self.faults.append(Diagnostic(message, remedy, argument, code=code))
 
     def raise_if_any(self) -> None:
         if self.faults:
@@ -33,15 +33,23 @@ class Arguments:
     ) -> tuple[str, ...]:
         """Names, none of them twice; a text is one letter each, as `IJ`."""
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
-            self.add(argument, f"{shown(given)} is not a list of names", f"write e.g. {example}")
+            message = f"{shown(given)} is not a list of names"
+            self.add(argument, message, f"write e.g. {example}", code="wrong-type")
             return ()
         found = tuple(given)
         for i, name in enumerate(found):
             if not isinstance(name, str) or not name:
-                self.add(f"{argument}[{i}]", f"{shown(name)} is not a name", f"write e.g. {example}")
+                message = f"{argument}[{i}]"
+                remedy = f"{shown(name)} is not a name"
+                self.add(message, remedy, f"write e.g. {example}", code="invalid-name")
         plain = tuple(str(name) for name in found)
         if len(set(plain)) < len(plain):
-            self.add(argument, twice.format(list(plain)) + ": one name stands there twice", "name each once")
+            self.add(
+                argument,
+                twice.format(list(plain)) + ": one name stands there twice",
+                "name each once",
+                code="duplicate-name",
+            )
         return plain
 
     def ranks(self, ranks: object, shape: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -53,10 +61,17 @@ class Arguments:
         for i, size in enumerate(sizes):
             if (as_whole(size) or 0) < 1:
                 what = f"size {shown(size)} of a rank is not a positive integer"
-                self.add(f"shape[{i}]", what, "sizes are at least 1: write e.g. [400, 300]")
+                message = f"shape[{i}]"
+                remedy = "sizes are at least 1: write e.g. [400, 300]"
+                self.add(message, what, remedy, code="not-positive-integer")
         if len(names) != len(sizes) and not any(f.path == "ranks" for f in self.faults):
             what = f"ranks {list(names)} and shape {[as_whole(s) or 1 for s in sizes]} do not fit"
-            self.add("shape", what, f"give {len(names)} sizes, one per rank" if names else "name the ranks")
+            self.add(
+                "shape",
+                what,
+                f"give {len(names)} sizes, one per rank" if names else "name the ranks",
+                code="wrong-count",
+            )
         return names, tuple(max(1, as_whole(s) or 1) for s in sizes)
 
     def several(self, argument: str, given: object) -> bool:
@@ -64,22 +79,21 @@ class Arguments:
         right = isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
         if not right:
             remedy = "write e.g. [400, 300]: one per rank"
-            self.add(argument, f"{shown(given)} is not a list of sizes", remedy)
+            self.add(argument, f"{shown(given)} is not a list of sizes", remedy, code="wrong-type")
         return right
 
     def name(self, argument: str, given: object) -> None:
         """A name, or nothing."""
         if given is not None and not isinstance(given, str):
-            self.add(argument, f"{shown(given)} is not a name", "write e.g. 'A'")
+            self.add(argument, f"{shown(given)} is not a name", "write e.g. 'A'", code="invalid-name")
 
     def array(self, argument: str, given: object) -> NDArray[Any]:
         """An array of what is given; lists of different lengths are none."""
         try:
             return np.asarray(given)
         except ValueError:
-            self.add(
-                argument, f"{shown(given)} makes no array: its lists differ in length", "make them equal"
-            )
+            message = f"{shown(given)} makes no array: its lists differ in length"
+            self.add(argument, message, "make them equal", code="shape-mismatch")
             return np.zeros(0)
 
     def sizes(self, argument: str, given: object) -> tuple[int, ...]:
@@ -91,7 +105,9 @@ class Arguments:
         result = tuple(0 if n is None or n != n // 1 else int(n) for n in numbers)
         for i, (size, number) in enumerate(zip(sizes, result, strict=True)):
             if number != numbers[i]:
-                self.add(f"{argument}[{i}]", f"{shown(size)} is not a whole number", "write e.g. [400, 300]")
+                message = f"{argument}[{i}]"
+                remedy = f"{shown(size)} is not a whole number"
+                self.add(message, remedy, "write e.g. [400, 300]", code="not-an-integer")
         return result
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
@@ -101,16 +117,16 @@ class Arguments:
             return int(number)
         room = f"{low} to {high:,}" if high < inf else f"{low} on"
         fault = what or f"{shown(given)} is not a whole number from {room}"
-        self.add(argument, fault, f"give one from {room}")
+        self.add(argument, fault, f"give one from {room}", code="not-an-integer")
         return low
 
     def share(self, argument: str, given: object, what: str, remedy: str) -> Fraction | float:
         """A number from 0 to 1; fractions stay exact."""
         result = Fraction(given) if isinstance(given, Rational) else as_number(given)
         if isinstance(given, bool) or result is None:
-            self.add(argument, f"{shown(given)} is not a density", remedy)
+            self.add(argument, f"{shown(given)} is not a density", remedy, code="out-of-range")
         elif not 0 <= result <= 1:
-            self.add(argument, f"density {shown(given)}{what} is outside [0, 1]", remedy)
+            self.add(argument, f"density {shown(given)}{what} is outside [0, 1]", remedy, code="out-of-range")
         else:
             return result
         return 0.0
@@ -119,5 +135,5 @@ class Arguments:
         """The name of a rank."""
         if not isinstance(given, str) or given not in ranks:
             known = suggestion(str(given), ranks, "name ranks of the tensor")
-            self.add(argument, f"{what} rank {given}: there is none", known)
+            self.add(argument, f"{what} rank {given}: there is none", known, code="unknown-name")
         return str(given)

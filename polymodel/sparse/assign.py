@@ -25,13 +25,14 @@ def least_loaded(loads: ArrayLike, parts: int) -> Ints:
     weights = np.asarray(loads)
     faults = []
     if parts < 1:
-        faults.append(Diagnostic(f"{parts} parts", "a whole number of at least 1"))
+        message = f"{parts} parts"
+        faults.append(Diagnostic(message, "a whole number of at least 1", code="not-positive-integer"))
     if weights.ndim != 1 or (weights.size and weights.dtype.kind not in "iu"):
-        faults.append(
-            Diagnostic(f"loads are {weights.dtype} of shape {weights.shape}", "a row of whole numbers")
-        )
+        message = f"loads are {weights.dtype} of shape {weights.shape}"
+        faults.append(Diagnostic(message, "a row of whole numbers", code="wrong-type"))
     elif weights.size and weights.min() < 0:
-        faults.append(Diagnostic(f"load {int(weights.argmin())} is {weights.min()}", "a load is at least 0"))
+        message = f"load {int(weights.argmin())} is {weights.min()}"
+        faults.append(Diagnostic(message, "a load is at least 0", code="out-of-range"))
     if faults:
         raise SpecError(faults)
     result = np.full(weights.size, -1, dtype=np.int64)

@@ -61,4 +61,4 @@ def _collect(read: Callable[[], object], path: Path, faults: Faults) -> None:
         read()
     except SpecError as error:
         for fault in error.diagnostics:
-            faults.add(path, fault.message, fault.remedy)
+            faults.add(path, fault.message, fault.remedy, code=fault.code)

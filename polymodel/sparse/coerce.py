@@ -22,7 +22,7 @@ def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTenso
     ranks = tuple(ranks)
     if isinstance(given, (str, PathLike)):
         what = f"{name}: {str(given)!r} is not a tensor"
-        raise SpecError([Diagnostic(what, f"pass pm.read_tensor({str(given)!r})")])
+        raise SpecError([Diagnostic(what, f"pass pm.read_tensor({str(given)!r})", code="wrong-type")])
     if isinstance(given, SparseTensor):
         _same_order(name, ranks, given.shape)
         if given.ranks == ranks:
@@ -42,7 +42,7 @@ def _of_array(name: str, ranks: tuple[str, ...], given: object) -> SparseTensor:
     read.raise_if_any()
     if array.dtype.kind not in "biufc":
         kind = "an array of text" if array.dtype.kind in "US" else shown(given)
-        raise SpecError([Diagnostic(f"{name}: {kind} is not a tensor of numbers", WAYS)])
+        raise SpecError([Diagnostic(f"{name}: {kind} is not a tensor of numbers", WAYS, code="wrong-type")])
     _same_order(name, ranks, array.shape)
     return SparseTensor.from_dense(name, ranks, array)
 
@@ -51,4 +51,5 @@ def _same_order(name: str, ranks: tuple[str, ...], shape: tuple[int, ...]) -> No
     if len(shape) != len(ranks):
         own = f"{len(ranks)} rank{'s' if len(ranks) != 1 else ''} {list(ranks)}"
         what = f"{name} is declared with {own}, the tensor has {len(shape)}"
-        raise SpecError([Diagnostic(what, f"give one with an axis for each of {', '.join(ranks) or 'none'}")])
+        remedy = f"give one with an axis for each of {', '.join(ranks) or 'none'}"
+        raise SpecError([Diagnostic(what, remedy, code="wrong-count")])

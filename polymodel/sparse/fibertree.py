@@ -45,7 +45,8 @@ class LoopRank:
         """One number per tuple. Refused where 64 bits do not reach."""
         if self.size > _NUMBERED:
             what = " x ".join(str(s) for s in self.sizes)
-            raise Refused(f"the flattened rank {self.name} has {what} coordinates: more than 64 bits number")
+            message = f"the flattened rank {self.name} has {what} coordinates: more than 64 bits number"
+            raise Refused(message, code="number-too-large")
         result = columns[0]
         for column, size in zip(columns[1:], self.sizes[1:], strict=True):
             result = result * size + column
@@ -130,7 +131,8 @@ class Level:
     def key(self, fibers: Ints, coords: Ints) -> Ints:
         """Numbers that order (fiber, coordinate); coordinates outside are moved to the fiber's ends."""
         if self.fibers * self.span > _NUMBERED:
-            raise Refused(f"rank {self.rank.name} has too many fibers x coordinates for 64 bits")
+            message = f"rank {self.rank.name} has too many fibers x coordinates for 64 bits"
+            raise Refused(message, code="number-too-large")
         return fibers * self.span + np.clip(coords, -1, self.span - 2) + 1
 
     def upto(self, fibers: Ints, low: Ints, high: Ints, coords: Ints) -> Ints:

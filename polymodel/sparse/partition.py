@@ -185,11 +185,12 @@ def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int)
         if not whole or not given.size or given[0] != fiber[0] or not (np.diff(given) > 0).all():
             what = f"a partitioner cuts the coordinates {shown(fiber.tolist())} at {shown(given.tolist())}"
             remedy = "answer the first coordinate of each part, ascending, the first one among them"
-            raise SpecError([Diagnostic(what, remedy)])
+            raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
         if not np.isin(given, fiber).all():
             other = given[~np.isin(given, fiber)][0]
             what = f"a partitioner begins a part at {other}, which is not a coordinate of the fiber"
-            raise SpecError([Diagnostic(what, "answer coordinates that it is given")])
+            remedy = "answer coordinates that it is given"
+            raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
         begins[rows[np.searchsorted(fiber, given)]] = True
     return begins
 
@@ -251,7 +252,8 @@ class Slices:
             before, rows = self.rows[rank]
             if before != parts:
                 what = f"rank {rank} was sliced into {before} and is now sliced into {parts}"
-                raise Refused(what, "slice it alike everywhere, or run with slices='own'")
+                remedy = "slice it alike everywhere, or run with slices='own'"
+                raise Refused(what, remedy, code="unsupported-partitioning")
             return rows
         loads = np.bincount(tensor.columns[rank], minlength=size)
         self.rows[rank] = parts, least_loaded(loads, parts)
@@ -267,14 +269,12 @@ def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], ein
                 continue
             name = f"{d.kind}({d.size}) of {', '.join(partition.ranks)} in {einsum}"
             if isinstance(d.size, str) and d.size not in symbols:
-                result.append(
-                    Diagnostic(
-                        f"{name}: {d.size} has no value",
-                        f"give symbols={{{d.size!r}: ...}}, or --set {d.size}=...",
-                    )
-                )
+                message = f"{name}: {d.size} has no value"
+                remedy = f"give symbols={{{d.size!r}: ...}}, or --set {d.size}=..."
+                result.append(Diagnostic(message, remedy, code="missing-value"))
             elif number(d, symbols) < 1:
-                result.append(Diagnostic(name, "the size of a split is at least 1"))
+                what = "the size of a split is at least 1"
+                result.append(Diagnostic(name, what, code="not-positive-integer"))
     return result
 
 
@@ -315,7 +315,8 @@ def slice_loads(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[Ints, Ints]:
     """`uniform_slice` on a row histogram: the slice of each row (-1: empty) and the load of each slice."""
     loads = np.asarray(row_nnz, dtype=np.int64)
     if parts < 1:
-        raise SpecError([Diagnostic(f"{parts} slices", "a whole number of at least 1")])
+        message = f"{parts} slices"
+        raise SpecError([Diagnostic(message, "a whole number of at least 1", code="not-positive-integer")])
     rows = least_loaded(loads, parts)
     return rows, np.bincount(rows[rows >= 0], weights=loads[rows >= 0], minlength=parts).astype(np.int64)
 

@@ -48,7 +48,8 @@ def predictions(
     dealt to (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an empty tensor.
     """
     faults = [
-        Diagnostic(f"{what} {shown(n)}", "a whole number of at least 1", argument)
+        Diagnostic(f"{what} {shown(n)}", "a whole number of at least 1", argument,
+                   code="not-positive-integer")
         for argument, what, numbers in (
             ("tiles", "tiles of size", listed("tiles", tiles, "[16, 64]")), ("slices", "slices", (slices,)),
         )
@@ -56,15 +57,16 @@ def predictions(
         if (as_whole(n) or 0) < 1
     ]  # fmt: skip
     if not faults and slices > MOST_SLICES:
-        faults.append(Diagnostic(f"slices {slices}", f"at most {MOST_SLICES:,}"))
+        faults.append(Diagnostic(f"slices {slices}", f"at most {MOST_SLICES:,}", code="out-of-range"))
     if not tensor.ranks or not tensor.nnz:
         what = f"{tensor.name} has no nonzeros in any rank: nothing to predict"
-        faults.append(Diagnostic(what, "leave it out, or see whether the file is the right one"))
+        remedy = "leave it out, or see whether the file is the right one"
+        faults.append(Diagnostic(what, remedy, code="empty-tensor"))
     if faults:
         raise SpecError(faults)
     if tensor.shape[0] > MOST_ROWS:
         what = f"{tensor.shape[0]:,} rows: a histogram of more than {MOST_ROWS:,} is not made"
-        raise Refused(what, "leave out empty rows, or take a part of the tensor")
+        raise Refused(what, "leave out empty rows, or take a part of the tensor", code="too-large")
     models: tuple[DensityModel, ...] = (
         Actual.of(tensor),
         Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz),

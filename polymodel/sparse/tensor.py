@@ -94,9 +94,8 @@ class SparseTensor:
         array = read.array("dense", dense)
         read.raise_if_any()
         if array.ndim != len(tuple(ranks)):
-            raise SpecError(
-                [Diagnostic(f"{name} has {len(tuple(ranks))} ranks, the array {array.ndim} axes")]
-            )
+            message = f"{name} has {len(tuple(ranks))} ranks, the array {array.ndim} axes"
+            raise SpecError([Diagnostic(message, code="wrong-count")])
         where = (
             np.array(np.nonzero(array), dtype=np.int64) if array.ndim else np.zeros((0, array.size), np.int64)
         )
@@ -131,7 +130,8 @@ class SparseTensor:
     def numbers(self) -> Ints:
         """The row-major number of each nonzero's point, ascending. Refused where 64 bits do not reach."""
         if self.size > _NUMBERED:
-            raise Refused(f"{self.name} has {self.size:.3g} points, more than 64 bits can number")
+            message = f"{self.name} has {self.size:.3g} points, more than 64 bits can number"
+            raise Refused(message, code="number-too-large")
         return _numbers(self.coords, self.shape)
 
     def rank(self, name: str) -> Ints:
@@ -142,7 +142,8 @@ class SparseTensor:
     def to_dense(self) -> NDArray[Any]:
         """All points as an array. Refused above 10^8 points."""
         if self.size > DENSE_POINTS:
-            raise Refused(f"{self.name} has {self.size:,} points: too many for a dense array")
+            message = f"{self.name} has {self.size:,} points: too many for a dense array"
+            raise Refused(message, code="too-large")
         result = np.zeros(self.size, dtype=self.values.dtype)
         result[self.numbers] = self.values
         return result.reshape(self.shape)
@@ -152,16 +153,15 @@ class SparseTensor:
         import scipy.sparse
 
         if len(self.ranks) != 2:
-            raise Refused(f"{self.name} has {len(self.ranks)} ranks: no matrix")
+            raise Refused(f"{self.name} has {len(self.ranks)} ranks: no matrix", code="unsupported-shape")
         return scipy.sparse.csr_array((self.values, tuple(self.coords)), shape=self.shape)
 
     def swizzled(self, ranks: Sequence[str]) -> SparseTensor:
         """The same tensor with its ranks in another order."""
         order = [self.ranks.index(r) for r in ranks]
         if sorted(order) != list(range(len(self.ranks))):
-            raise SpecError(
-                [Diagnostic(f"{list(ranks)} is not an order of the ranks {list(self.ranks)} of {self.name}")]
-            )
+            message = f"{list(ranks)} is not an order of the ranks {list(self.ranks)} of {self.name}"
+            raise SpecError([Diagnostic(message, code="shape-mismatch")])
         shape = tuple(self.shape[i] for i in order)
         return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values)
 
@@ -175,20 +175,36 @@ def _faults(
 ) -> list[Diagnostic]:
     if len(ranks) != len(shape) or len(set(ranks)) != len(ranks):
         return [
-            Diagnostic(f"{name}: ranks {list(ranks)} and shape {list(shape)} do not fit", "one size per rank")
+            Diagnostic(
+                f"{name}: ranks {list(ranks)} and shape {list(shape)} do not fit",
+                "one size per rank",
+                code="wrong-count",
+            )
         ]
     if points.shape != (len(ranks), data.size) and not (not ranks and points.size == 0):
         wanted = f"{len(ranks)} x {data.size}"
-        return [Diagnostic(f"{name}: coordinates are {points.shape}, not {wanted}", "one row per rank")]
+        return [
+            Diagnostic(
+                f"{name}: coordinates are {points.shape}, not {wanted}",
+                "one row per rank",
+                code="shape-mismatch",
+            )
+        ]
     result = [
-        Diagnostic(f"{name}: rank {r} has size {s}", "a size is a whole number of at least 1")
+        Diagnostic(
+            f"{name}: rank {r} has size {s}",
+            "a size is a whole number of at least 1",
+            code="not-positive-integer",
+        )
         for r, s in zip(ranks, shape, strict=True)
         if s != int(s) or s < 1
     ]
     if points.size and not np.issubdtype(points.dtype, np.integer):
         return [
             *result,
-            Diagnostic(f"{name}: coordinates are {points.dtype}", "coordinates are whole numbers"),
+            Diagnostic(
+                f"{name}: coordinates are {points.dtype}", "coordinates are whole numbers", code="wrong-type"
+            ),
         ]
     for row, rank, size in zip(points, ranks, shape, strict=False):
         if not row.size or (row.min() >= 0 and row.max() < size):
@@ -196,12 +212,14 @@ def _faults(
         outside = np.flatnonzero((row < 0) | (row >= size))
         if outside.size:
             what = f"{name}: {outside.size} coordinates of rank {rank} are outside 0..{size - 1}"
-            result.append(Diagnostic(f"{what}, the first is {row[outside[0]]}", "give a larger shape"))
+            message = f"{what}, the first is {row[outside[0]]}"
+            result.append(Diagnostic(message, "give a larger shape", code="out-of-range"))
     if data.dtype.kind not in "biufc":
-        return [*result, Diagnostic(f"{name}: values are {data.dtype}, not numbers")]
+        return [*result, Diagnostic(f"{name}: values are {data.dtype}, not numbers", code="wrong-type")]
     if data.dtype.kind in "fc" and not np.isfinite(data).all():
         bad = int(np.flatnonzero(~np.isfinite(data))[0])
-        result.append(Diagnostic(f"{name}: value {bad + 1} is {data[bad]}", "values are finite numbers"))
+        message = f"{name}: value {bad + 1} is {data[bad]}"
+        result.append(Diagnostic(message, "values are finite numbers", code="not-a-number"))
     return result
 
 

@@ -43,13 +43,13 @@ def export(
     """
     most = plainly(most)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise SpecError([Diagnostic(f"most={most!r} is not a positive integer", "write e.g. most=20000")])
+        message = f"most={most!r} is not a positive integer"
+        raise SpecError([Diagnostic(message, "write e.g. most=20000", code="not-positive-integer")])
     if costs.kernels > most:
         many = costs.kernels * (1 if isinstance(second, Alone) else 2)
         fault = f"{costs.kernels:,} tiles are {many:,} files; up to {most:,} tiles are written unasked"
-        raise Refused(
-            fault, f"ask for them: most={costs.kernels} (--most {costs.kernels}), or take a larger capacity"
-        )
+        remedy = f"ask for them: most={costs.kernels} (--most {costs.kernels}), or take a larger capacity"
+        raise Refused(fault, remedy, code="too-large")
     with writing(folder):
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,8 @@ def _put_away(index: Path) -> None:
             ours = FORMAT.encode() in file.read(200)
         if not ours:
             what = f"cannot write {index}: the file there is no index of tiles, and is not polymodel's"
-            raise SpecError([Diagnostic(what, "name another folder, or move the file away")])
+            remedy = "name another folder, or move the file away"
+            raise SpecError([Diagnostic(what, remedy, code="unwritable-file")])
         index.unlink()
 
 

@@ -126,7 +126,8 @@ def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found)
             yield table
         else:
             what = f"!{node.tag} is not a component" if node.tag else "a component has a tag"
-            reading.fault(node, what, "use !Memory, !Toll, !Container or !Compute", table.path)
+            remedy = "use !Memory, !Toll, !Container or !Compute"
+            reading.fault(node, what, remedy, table.path, code="wrong-type")
 
 
 def _fork(
@@ -136,7 +137,9 @@ def _fork(
     Einsum; it leaks, where its components do."""
     if any(t.owner in found.branches for t in inner):
         what = "a !Fork inside a !Fork has no counterpart: here a branch has no branches"
-        reading.fault(fork.node, what, "write the inner one behind the outer one", fork.path)
+        reading.fault(
+            fork.node, what, "write the inner one behind the outer one", fork.path, code="no-counterpart"
+        )
     units = [t.owner for t in inner if t.node.tag == "Compute"]
     if not units:
         why, remedy = "nothing executes on it, so that no tensor enters it", "give it a !Compute"

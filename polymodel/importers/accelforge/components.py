@@ -113,7 +113,7 @@ class WrittenComponent:
             except (NoValue, TextFault) as fault:
                 word = fault.word if isinstance(fault, NoValue) else fault.message
                 what = f"{word} has no value in a condition"
-                reading.fault(node, what, "write the set", self.table.path)
+                reading.fault(node, what, "write the set", self.table.path, code="missing-value")
                 return "Nothing"
         text = texts[0]
         if len(set(texts)) > 1:
@@ -216,7 +216,7 @@ def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, ob
     table = part.table
     table.take("name")
     if not part.name:
-        reading.fault(table.node, "a component has a name", "add `name:`", table.path)
+        reading.fault(table.node, "a component has a name", "add `name:`", table.path, code="missing-key")
         return
     if part.kind == "Toll" and len(groups := _widths(reading, part)) > 1:
         what = f"{part.name} has values of several widths: it is one toll for each"

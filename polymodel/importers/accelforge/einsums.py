@@ -39,7 +39,8 @@ class Einsums:
         """The rank variables of one Einsum that a set has: TextFault for a set of tensors."""
         result = evaluate_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
         if result.kind == "tensors":
-            raise TextFault("the expression gives tensors, not rank variables", 0, "append .rank_variables")
+            message = "the expression gives tensors, not rank variables"
+            raise TextFault(message, 0, "append .rank_variables", code="wrong-type")
         return result.members
 
     def _scope(self, einsum: Einsum, kept: Callable[[str], str], open_names: tuple[str, ...]) -> SetScope:

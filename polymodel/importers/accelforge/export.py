@@ -133,7 +133,8 @@ def _forked(parts: Iterable[Component]) -> Iterator[tuple[str, dict[str, object]
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
     if part.kind not in _TAGS:
-        raise Refused(f"AccelForge has no {part.kind}, as {part.name} is", "leave it out of the export")
+        message = f"AccelForge has no {part.kind}, as {part.name} is"
+        raise Refused(message, "leave it out of the export", code="no-counterpart")
     result: dict[str, object] = {"name": part.name}
     if part.stores:
         result["size"] = "inf" if math.isinf(part.size_bits) else int(part.size_bits)
@@ -183,9 +184,8 @@ def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]
         return [down], "down"
     if {k: v for k, v in down.items() if k != "name"} == free:
         return [{**up, "name": "read"}], "up"
-    raise SpecError(
-        [Diagnostic("a toll there has one price for both directions", "give both the same price")]
-    )
+    message = "a toll there has one price for both directions"
+    raise SpecError([Diagnostic(message, "give both the same price", code="no-counterpart")])
 
 
 # What is written is another form of the same: rank variables have one range of values each, and loops down to
@@ -285,7 +285,12 @@ def _check(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, text: str
     found = list(_differences(spec, cascade, tree, again))
     if found:
         remedy = "leave out what AccelForge has no counterpart for"
-        raise SpecError([Diagnostic(f"what is written there is read otherwise: {d}", remedy) for d in found])
+        raise SpecError(
+            [
+                Diagnostic(f"what is written there is read otherwise: {d}", remedy, code="no-counterpart")
+                for d in found
+            ]
+        )
 
 
 def _differences(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, again: Spec) -> Iterator[str]:

@@ -52,4 +52,5 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
             yield tag, fields
         else:
             what = f"!{tag} is not a node of a mapping" if tag else "a node of a mapping has a tag"
-            reading.fault(node, what, f"use !{', !'.join((*_KEYS, *_BRANCHES))}", table.path)
+            remedy = f"use !{', !'.join((*_KEYS, *_BRANCHES))}"
+            reading.fault(node, what, remedy, table.path, code="wrong-type")

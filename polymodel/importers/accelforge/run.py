@@ -74,7 +74,11 @@ def _sections(
 ) -> _Sections:
     result = _Sections()
     if not files:
-        document.faults.note(Diagnostic("nothing to import", "name one or more of AccelForge's YAML files"))
+        document.faults.note(
+            Diagnostic(
+                "nothing to import", "name one or more of AccelForge's YAML files", code="missing-argument"
+            )
+        )
     for file in files:
         root = _root(file, variables, document)
         if root is None:
@@ -134,7 +138,7 @@ def _known(root: YamlNode, file: File, reading: Reading) -> bool:
     elif keys:
         what = f"it has none of AccelForge's sections, only {', '.join(keys[:4])}"
         remedy = "import the file that includes it"
-    reading.faults.note(Diagnostic(what, remedy, "", Place(shown)))
+    reading.faults.note(Diagnostic(what, remedy, "", Place(shown), code="foreign-file"))
     return False
 
 

@@ -33,7 +33,8 @@ def targets_of(reading: Reading, node: YamlNode | None) -> dict[str, list[YamlNo
     for one in table.items("targets"):
         name = one.entry("target")
         if name is None:
-            reading.fault(one, "a target has a name", "add `target: COMPONENT`", table.path)
+            message = "a target has a name"
+            reading.fault(one, message, "add `target: COMPONENT`", table.path, code="missing-key")
         else:
             result.setdefault(str(name.value.scalar), []).append(one)
     leave_rest(table)
@@ -119,7 +120,7 @@ def _action(reading: Reading, table: KeyedTable, compute: bool) -> Iterable[dict
     leave_rest(table)
     if word not in _KINDS:
         what = f"{word or 'nothing'} is not an optimization"
-        reading.fault(table.node, what, "gating or skipping", table.path)
+        reading.fault(table.node, what, "gating or skipping", table.path, code="unknown-choice")
         return
     if word not in ("gating", "skipping"):
         reading.note(table.node, f"{word} is counted as skipping", "", table.path)

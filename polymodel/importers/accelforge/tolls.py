@@ -45,7 +45,7 @@ def directions_of(reading: Reading, part: WrittenComponent) -> list[tuple[str, s
         word = str(value.scalar)
         if word not in ("up", "down", "up_and_down"):
             what = f"{word[:40]} is not a direction"
-            reading.fault(value, what, "up, down or up_and_down", part.table.path)
+            reading.fault(value, what, "up, down or up_and_down", part.table.path, code="unknown-choice")
         result.append((word, text))
     return result
 

@@ -126,10 +126,12 @@ def _whole(reading: Reading, node: YamlNode, scope: Scope, path: str) -> Value:
     try:
         value = scope.number(node.scalar)
     except NoValue as lacking:
-        reading.fault(node, f"{lacking.word} has no value here", "write the number", path)
+        message = f"{lacking.word} has no value here"
+        reading.fault(node, message, "write the number", path, code="missing-value")
         return 1
     if value != value or abs(value) > 2**62:
-        reading.fault(node, f"{value} is not a number of values", "write a whole number", path)
+        message = f"{value} is not a number of values"
+        reading.fault(node, message, "write a whole number", path, code="out-of-range")
         return 1
     return int(value) if value == int(value) else value
 
@@ -172,7 +174,7 @@ def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str,
     try:
         parsed = parse_einsum(_RANK.sub(r"\1=", text))
     except TextFault as fault:
-        reading.fault(node, fault.message, fault.remedy, path)
+        reading.fault(node, fault.message, fault.remedy, path, code=fault.code)
         return None
     accesses: list[dict[str, object]] = []
     for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
@@ -307,5 +309,6 @@ def _set(reading: Reading, node: YamlNode, path: str, scope: Scope) -> str:
     try:
         return scope.chosen(str(node.scalar))
     except NoValue as lacking:
-        reading.fault(node, f"{lacking.word} has no value in a condition", "write the set", path)
+        message = f"{lacking.word} has no value in a condition"
+        reading.fault(node, message, "write the set", path, code="missing-value")
         return "Nothing"

@@ -97,14 +97,16 @@ def workload_of(graph: Graph, origin: Origin, choices: Choices) -> Imported:
     if not einsums:
         message = "no node of the graph becomes an Einsum"
         remedy = "see what is left out" if b.left_out else "it only moves data: import a graph that computes"
-        raise SpecError([Diagnostic(message, remedy, "", Place(source)), *b.left_out])
+        raise SpecError([Diagnostic(message, remedy, "", Place(source), code="no-counterpart"), *b.left_out])
     tensors = unique(b.tensors)
     weights = {t.name for t in b.tensors.values() if t.weight}
     notes = list(b.notes)
     if choices.fuse == "elementwise":
         results = {b.views[o].tensor for o in graph.outputs if o in b.views}
         einsums, taken, apart = fused(einsums, weights, results, tensors)
-        notes += [Diagnostic(APART, APART_REMEDY, e.about[0], Place(source)) for e in apart]
+        notes += [
+            Diagnostic(APART, APART_REMEDY, e.about[0], Place(source), code="read-otherwise") for e in apart
+        ]
         notes += [_taken(part, whole, weights, source) for part, whole in taken]
     width = {t: choices.bits or BITS[b.tensors[t].dtype] for t in b.tensors}
     header = WorkloadHeader(sanitised(origin.title), source, _remarks(b, origin))
@@ -116,14 +118,16 @@ def check_choices(bits: int | None, fuse: str, softmax: str, padding: str) -> No
     """Raises SpecError for every choice that is none."""
     faults = []
     if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int) or bits < 1):
-        faults.append(Diagnostic(f"bits = {bits!r} is not a whole number of at least 1", "write e.g. 8"))
+        message = f"bits = {bits!r} is not a whole number of at least 1"
+        faults.append(Diagnostic(message, "write e.g. 8", code="not-positive-integer"))
     for key, value, words in (
         ("fuse", fuse, ("elementwise", "none")),
         ("softmax", softmax, ("one", "cascade")),
         ("padding", padding, ("skipped", "stored")),
     ):
         if value not in words:
-            faults.append(Diagnostic(f"{key} = {value!r} is not known", f"write {' or '.join(words)}"))
+            message = f"{key} = {value!r} is not known"
+            faults.append(Diagnostic(message, f"write {' or '.join(words)}", code="unknown-choice"))
     if faults:
         raise SpecError(faults)
 
@@ -135,7 +139,8 @@ def _taken(part: Lowered, whole: Lowered, weights: set[str], source: str) -> Dia
     else:
         more = "; reading its weights is not counted" if read else ""
         message = f"taken as part of the Einsum before it{more}"
-    return Diagnostic(message, "fuse='none' gives it an Einsum of its own", part.about[0], Place(source))
+    remedy = "fuse='none' gives it an Einsum of its own"
+    return Diagnostic(message, remedy, part.about[0], Place(source), code="read-otherwise")
 
 
 def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -146,7 +151,9 @@ def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     result = []
     for (message, remedy), paths in groups.items():
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        result.append(Diagnostic(message, remedy, ", ".join(paths[:3]) + more, notes[0].place))
+        result.append(
+            Diagnostic(message, remedy, ", ".join(paths[:3]) + more, notes[0].place, code="read-otherwise")
+        )
     return tuple(result)
 
 

@@ -96,7 +96,7 @@ class Builder:
         return self.slots.axes
 
     def note(self, node: OnnxNode, message: str, remedy: str = "") -> None:
-        self.notes.append(Diagnostic(message, remedy, str(node), Place(self.source)))
+        self.notes.append(Diagnostic(message, remedy, str(node), Place(self.source), code="read-otherwise"))
 
     def known(self, name: str) -> bool:
         """Whether the value is there, or can be made an input."""

@@ -84,7 +84,11 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
         except InvalidNode as error:
             given = ", ".join(f"{n} {list(b.shape(n))}" for n in node.inputs if n and b.known(n))
             reason = f"{error.reason}; its inputs are {given}"
-            faults.append(Diagnostic(reason, error.remedy or "check the node", str(node), Place(source)))
+            faults.append(
+                Diagnostic(
+                    reason, error.remedy or "check the node", str(node), Place(source), code="no-counterpart"
+                )
+            )
             _as_inputs(b, node)
         except Unsupported as error:
             # What an earlier step of the node added is taken back: all of it is left out.
@@ -96,7 +100,9 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
     for name in graph.outputs:
         if name in b.views and b.views[name].padded:
             message = "no counterpart: the zeros that a Pad puts around it are not stored"
-            b.left_out.append(Diagnostic(message, "write it without them", f"output {name}", Place(source)))
+            remedy = "write it without them"
+            remedy = f"output {name}"
+            b.left_out.append(Diagnostic(message, remedy, remedy, Place(source), code="no-counterpart"))
     return b
 
 
@@ -114,7 +120,7 @@ def _check_results(b: Builder, node: OnnxNode, read: set[str]) -> None:
         elif out in read:
             message = f"no counterpart: its result {out} is not computed"
             remedy = f"what it computes is taken as given: {out}"
-            b.left_out.append(Diagnostic(message, remedy, str(node), Place(b.source)))
+            b.left_out.append(Diagnostic(message, remedy, str(node), Place(b.source), code="no-counterpart"))
 
 
 def handler(node: OnnxNode) -> Handler:
@@ -143,4 +149,5 @@ def _left(b: Builder, node: OnnxNode, error: Unsupported) -> Diagnostic:
         after = f"the shape of {', '.join(lacking)} is unknown, so that what reads it is left out as well"
     remedy = f"{error.remedy}; {after}" if error.remedy else after
     shown = replace(node, domain="" if node.domain == BODY else node.domain)
-    return Diagnostic(f"no counterpart: {error.reason}", remedy, str(shown), Place(b.source))
+    message = f"no counterpart: {error.reason}"
+    return Diagnostic(message, remedy, str(shown), Place(b.source), code="no-counterpart")

@@ -41,12 +41,13 @@ def library() -> Any:
         import onnx.shape_inference
     except ImportError as error:
         message = f"reading ONNX needs the package onnx ({error})"
-        raise SpecError([Diagnostic(message, "install it: pip install 'polymodel[onnx]'")]) from error
+        remedy = "install it: pip install 'polymodel[onnx]'"
+        raise SpecError([Diagnostic(message, remedy, code="missing-package")]) from error
     return onnx
 
 
-def one(message: str, remedy: str, source: str) -> SpecError:
-    return SpecError([Diagnostic(message, remedy, "", Place(source))])
+def one(message: str, remedy: str, source: str, *, code: str) -> SpecError:
+    return SpecError([Diagnostic(message, remedy, "", Place(source), code=code)])
 
 
 def model_of(file: str | Path) -> Any:
@@ -59,18 +60,19 @@ def model_of(file: str | Path) -> Any:
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise one("this is not a file", "name a .onnx file", source)
+            raise one("this is not a file", "name a .onnx file", source, code="unreadable-file")
         if found.st_size > MAX_BYTES:
             remedy = "save the model with its weights as external data: they are not needed here"
-            raise one(
-                f"the file has {found.st_size:,} bytes; a model has at most {MAX_BYTES:,}", remedy, source
-            )
+            message = f"the file has {found.st_size:,} bytes; a model has at most {MAX_BYTES:,}"
+            raise one(message, remedy, source, code="too-large")
         reading(path)
         data = path.read_bytes()
     except OSError as error:
-        raise one(f"cannot read the file: {error.strerror or error}", "name a .onnx file", source) from error
+        message = f"cannot read the file: {error.strerror or error}"
+        raise one(message, "name a .onnx file", source, code="unreadable-file") from error
     except ValueError as error:
-        raise one(f"cannot read the file: {error}", "name a .onnx file", source) from error
+        message = f"cannot read the file: {error}"
+        raise one(message, "name a .onnx file", source, code="unreadable-file") from error
     return parsed(onnx, data, source)
 
 
@@ -79,12 +81,15 @@ def parsed(onnx: Any, data: bytes, source: str) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except ValueError as error:
-        raise one(f"the file is not an ONNX model: {error}", "name a binary .onnx file", source) from error
+        message = f"the file is not an ONNX model: {error}"
+        raise one(message, "name a binary .onnx file", source, code="damaged-file") from error
     except decode_error() as error:
         remedy = "name a binary .onnx file that is whole; export or download it again"
-        raise one("the file is not an ONNX model, or it is damaged", remedy, source) from error
+        message = "the file is not an ONNX model, or it is damaged"
+        raise one(message, remedy, source, code="damaged-file") from error
     if not model.HasField("graph"):
-        raise one("the file has no graph: it is not an ONNX model", "name a binary .onnx file", source)
+        message = "the file has no graph: it is not an ONNX model"
+        raise one(message, "name a binary .onnx file", source, code="unknown-format")
     return model
 
 
@@ -104,7 +109,7 @@ def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     except (ValueError, TypeError, RuntimeError, decode_error()) as error:
         # Damage that protobuf lets through, such as texts that are none: onnx stumbles over it anywhere.
         message = f"the file is damaged, or beyond this onnx package: {' '.join(str(error).split())[:200]}"
-        raise one(message, "export or download the model again", source) from error
+        raise one(message, "export or download the model again", source, code="damaged-file") from error
 
 
 def _read(onnx: Any, given: Any, sizes: Mapping[str, int], source: str) -> Graph:
@@ -164,7 +169,7 @@ def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
         graph = model.graph
     if len(graph.node) > MAX_NODES:
         message = f"the graph has {len(graph.node):,} nodes; at most {MAX_NODES:,} are read"
-        raise one(message, "import a part of the model", source)
+        raise one(message, "import a part of the model", source, code="too-large")
     return _without_data(onnx, model, weights, inputs)
 
 
@@ -232,7 +237,8 @@ def _check_functions(model: Any, source: str) -> None:
             continue
         if key in on_path:
             message = f"function {key[1]} calls itself"
-            raise one(message, "export the model without recursive functions", source)
+            remedy = "export the model without recursive functions"
+            raise one(message, remedy, source, code="cyclic-definition")
         if key in count:
             continue
         on_path.append(key)
@@ -241,7 +247,7 @@ def _check_functions(model: Any, source: str) -> None:
     total = sum(count.get(_called(n, n.op_type), 1) for n in model.graph.node)
     if total > MAX_NODES:
         message = f"the model's functions stand for {total:,} nodes; at most {MAX_NODES:,} are read"
-        raise one(message, "import a part of the model", source)
+        raise one(message, "import a part of the model", source, code="too-large")
 
 
 def _check(onnx: Any, model: Any, source: str) -> None:
@@ -254,7 +260,8 @@ def _check(onnx: Any, model: Any, source: str) -> None:
     except onnx.checker.ValidationError as error:
         message = " ".join(str(error).split("\n\n")[0].split())
         remedy = "export the model again; a newer onnx package may know more operators"
-        raise one(f"the model breaks ONNX's own rules: {message[:400]}", remedy, source) from error
+        what = f"the model breaks ONNX's own rules: {message[:400]}"
+        raise one(what, remedy, source, code="damaged-file") from error
 
 
 def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]]:
@@ -268,7 +275,8 @@ def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]
             # Without data_prop, which keeps an object for each element of every list, however long.
             model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-            raise one(f"shapes cannot be inferred: {error}", "export the model again", source) from error
+            message = f"shapes cannot be inferred: {error}"
+            raise one(message, "export the model again", source, code="missing-value") from error
         values, _ = _values(onnx, model.graph)
         shapes = {name: value.shape for name, value in values.items()}
         before = len(constants)
@@ -397,7 +405,8 @@ def fixed(
             continue
         if not tensor.HasField("shape"):
             message = f"input {value.name} has no shape"
-            faults.append(Diagnostic(message, "export the model with the shapes of its inputs", "", place))
+            remedy = "export the model with the shapes of its inputs"
+            faults.append(Diagnostic(message, remedy, "", place, code="missing-value"))
         for k, dim in enumerate(tensor.shape.dim):
             own = f"{value.name}.{k}"
             names = [n for n in (dim.dim_param, own) if n]
@@ -408,7 +417,7 @@ def fixed(
             if len({sizes[n] for n in names if n in sizes}) > 1:
                 both = " and ".join(f"{n} = {sizes[n]}" for n in names)
                 message = f"dimension {k} of input {value.name} has two sizes: {both}"
-                faults.append(Diagnostic(message, "give it one", "", place))
+                faults.append(Diagnostic(message, "give it one", "", place, code="inconsistent-values"))
             if given is not None:
                 dim.dim_value = given
             else:
@@ -419,7 +428,7 @@ def fixed(
         for name, what in lacking.items():
             message = f"{what} has no fixed size: it is called {name}"
             remedy = f"give one, such as --size {name}=4 or sizes={{{name!r}: 4}}"
-            faults.append(Diagnostic(message, remedy, "", place))
+            faults.append(Diagnostic(message, remedy, "", place, code="missing-value"))
     if faults:
         raise SpecError(faults)
     every = [v for values in (graph.output, graph.value_info) for v in values]
@@ -438,7 +447,7 @@ def _wrong(name: str, size: object, known: Mapping[str, None]) -> bool:
 def _bad(name: str, size: object, known: Mapping[str, None], place: Place) -> Diagnostic:
     if name not in known:
         remedy = suggestion(name, known, "it has") if known else "all its sizes are fixed: leave it out"
-        return Diagnostic(f"unknown size {name}: no input has such a dimension", remedy, "", place)
-    return Diagnostic(
-        f"size {name} = {size!r} is not a whole number of at least 1", "write e.g. 4", "", place
-    )
+        message = f"unknown size {name}: no input has such a dimension"
+        return Diagnostic(message, remedy, "", place, code="unknown-name")
+    message = f"size {name} = {size!r} is not a whole number of at least 1"
+    return Diagnostic(message, "write e.g. 4", "", place, code="not-positive-integer")

@@ -68,7 +68,7 @@ def program_of(given: object) -> TorchProgram:
     listed = list(nodes)
     if len(listed) > MAX_CALLS:
         message = f"the program has {len(listed):,} nodes; at most {MAX_CALLS:,} are read"
-        raise SpecError([Diagnostic(message, "import a part of it", "", Place(SOURCE))])
+        raise SpecError([Diagnostic(message, "import a part of it", "", Place(SOURCE), code="too-large")])
     return _Reader(listed, signature).read()
 
 
@@ -156,7 +156,7 @@ class _Reader:
         if dynamic:
             message = f"the program is dynamic ({'; '.join(dynamic)})"
             remedy = "export it with the sizes that are meant, without dynamic_shapes"
-            raise SpecError([Diagnostic(message, remedy, "", Place(SOURCE))])
+            raise SpecError([Diagnostic(message, remedy, "", Place(SOURCE), code="missing-value")])
 
     def _arguments(self, node: Any) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
         given = self.argument(tuple(node.args))

@@ -183,7 +183,8 @@ class _Reader:
                 yield word, node
             else:
                 remedy = suggestion(word, tensors, "data spaces")
-                self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
+                message = f"there is no data space {word}"
+                self.reading.fault(node, message, remedy, fields.path, code="unknown-name")
 
     def _bounds_of(self, fields: Fields, key: str) -> Iterator[IterationBound]:
         node = fields.take(key)
@@ -215,7 +216,7 @@ class _Reader:
         dims = self.shape.dims
         if name not in dims:
             remedy = suggestion(name, dims, "dimensions")
-            self.reading.fault(node, f"there is no dimension {name}", remedy, path)
+            self.reading.fault(node, f"there is no dimension {name}", remedy, path, code="unknown-name")
             return
         v = dims[name]
         size = self.shape.sizes.get(v, 1)

@@ -102,7 +102,8 @@ def _actions(reading: TimeloopReading, table: Fields) -> dict[str, Fraction]:
             continue  # told already
         if energy is None or not 0 <= energy < float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
-            reading.fault(fields.node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
+            remedy = "write its energy in pJ, e.g. `energy: 1.5`"
+            reading.fault(fields.node, what, remedy, fields.path, code="missing-energy")
         elif name in result and result[name] != exact(energy):
             what = f"{name} has several energies, by arguments: the largest is taken"
             reading.note(fields.node, what, "", fields.path)

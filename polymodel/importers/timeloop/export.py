@@ -50,7 +50,8 @@ def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
     """The same as files: name -> YAML."""
     if len(spec.workload.einsums) != 1:
         what = f"the workload has {len(spec.workload.einsums)} Einsums, a problem of Timeloop's is one"
-        raise SpecError([Diagnostic(what, 'choose one: spec.only("NAME") (--einsum NAME)', "workload")])
+        remedy = 'choose one: spec.only("NAME") (--einsum NAME)'
+        raise SpecError([Diagnostic(what, remedy, "workload", code="no-counterpart")])
     einsum = spec.workload.einsums[0]
     refuse_recurrences(spec.workload, "Timeloop")
     refuse_lacking(_lacking(spec, einsum), allow)
@@ -111,7 +112,8 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
 
 
 def _refuse(message: str, remedy: str, path: str) -> SpecError:
-    return SpecError([Diagnostic(f"{message}, which Timeloop has no form for", remedy, path)])
+    what = f"{message}, which Timeloop has no form for"
+    return SpecError([Diagnostic(what, remedy, path, code="no-counterpart")])
 
 
 def _names(einsum: Einsum) -> dict[str, str]:
@@ -387,7 +389,12 @@ def _check(spec: Spec, einsum: Einsum, text: str) -> None:
     found = list(_differences(spec, einsum, again))
     if found:
         remedy = "leave out what Timeloop has no counterpart for"
-        raise SpecError([Diagnostic(f"what is written there is read otherwise: {d}", remedy) for d in found])
+        raise SpecError(
+            [
+                Diagnostic(f"what is written there is read otherwise: {d}", remedy, code="no-counterpart")
+                for d in found
+            ]
+        )
 
 
 def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:

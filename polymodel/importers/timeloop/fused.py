@@ -63,7 +63,7 @@ def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumSh
     if missing:
         what = f"nothing computes {', '.join(missing)}"
         remedy = "add `- {type: compute, einsum: NAME, target: 9}` for each"
-        reading.fault(node, what, remedy, "mapping.nodes")
+        reading.fault(node, what, remedy, "mapping.nodes", code="unmapped-einsum")
     return builder.found
 
 
@@ -86,18 +86,26 @@ def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShap
             try:
                 constraints = parse_constraints(" and ".join(shape.domain))
             except TextFault as fault:
-                reading.fault(node, f"the instance of {shape.name}: {fault.message}", fault.remedy, "problem")
+                message = f"the instance of {shape.name}: {fault.message}"
+                reading.fault(node, message, fault.remedy, "problem", code=fault.code)
                 continue
             variables = tuple(shape.dims.values())
             strange = {v for c in constraints for v in c.expr.variables} - set(variables)
             if strange:
                 what = f"the instance of {shape.name} names {', '.join(sorted(strange))}"
-                reading.fault(node, what, suggestion(min(strange), shape.dims, "dimensions"), "problem")
+                reading.fault(
+                    node,
+                    what,
+                    suggestion(min(strange), shape.dims, "dimensions"),
+                    "problem",
+                    code="unknown-name",
+                )
                 continue
             bounds = bounding_box(set_from_constraints(shape.name, variables, constraints))
             if bounds is None:
                 what = f"the instance of {shape.name} is empty or unbounded"
-                reading.fault(node, what, "write e.g. 0 <= m < 64 for every dimension", "problem")
+                remedy = "write e.g. 0 <= m < 64 for every dimension"
+                reading.fault(node, what, remedy, "problem", code="empty-space")
                 continue
             extents = {v: high - low + 1 for v, (low, high) in zip(variables, bounds, strict=True)}
         for v, n in extents.items():
@@ -145,7 +153,8 @@ class _Builder:
         if kind in ("temporal", "spatial"):
             return self.loop(fields, kind == "spatial", below)
         remedy = suggestion(kind, _TYPES, "types") if kind else "add e.g. `type: temporal`"
-        self.reading.fault(fields.node, f"a node of type {kind or '(none)'}", remedy, fields.path)
+        message = f"a node of type {kind or '(none)'}"
+        self.reading.fault(fields.node, message, remedy, fields.path, code="unknown-choice")
         return None
 
     def target(self, fields: Fields) -> int | None:
@@ -161,12 +170,14 @@ class _Builder:
         for word, node in fields.words("dspace", "data_spaces", "dataspace") or ():
             if word not in known:
                 remedy = suggestion(word, sorted(known), "data spaces")
-                self.reading.fault(node, f"no Einsum has the data space {word}", remedy, fields.path)
+                message = f"no Einsum has the data space {word}"
+                self.reading.fault(node, message, remedy, fields.path, code="unknown-name")
             tensors.append(known.get(word, word))
         if target is None:
             return None
         if not tensors:
-            self.reading.fault(fields.node, "this storage holds nothing", "add `dspace: [A, B]`", fields.path)
+            message = "this storage holds nothing"
+            self.reading.fault(fields.node, message, "add `dspace: [A, B]`", fields.path, code="missing-key")
         return "Storage", {"component": level(target), "tensors": tensors, "reuse": "slide"}
 
     def compute(self, fields: Fields) -> Written | None:
@@ -176,9 +187,10 @@ class _Builder:
         name = str(einsum.scalar)
         if name not in self.shapes:
             remedy = suggestion(name, self.shapes, "Einsums")
-            self.reading.fault(einsum, f"there is no Einsum {name}", remedy, fields.path)
+            self.reading.fault(einsum, f"there is no Einsum {name}", remedy, fields.path, code="unknown-name")
         elif name in self.einsums:
-            self.reading.fault(einsum, f"{name} is computed twice", "keep one compute node", fields.path)
+            message = f"{name} is computed twice"
+            self.reading.fault(einsum, message, "keep one compute node", fields.path, code="duplicate-name")
         self.einsums.append(name)
         return "Compute", {"einsum": name, "component": unit(target)}
 
@@ -189,7 +201,8 @@ class _Builder:
             nodes = self.nodes(inner, f"{fields.path}.branches[{i}]")
             branches.append(nodes[0] if len(nodes) == 1 else ("Nested", {"nodes": nodes}))
         if not branches:
-            self.reading.fault(fields.node, "there are no branches", "add `branches:`", fields.path)
+            message = "there are no branches"
+            self.reading.fault(fields.node, message, "add `branches:`", fields.path, code="invalid-structure")
         return tag, {"nodes": branches}
 
     def loop(self, fields: Fields, spatial: bool, below: Sequence[YamlNode]) -> Written | None:
@@ -198,12 +211,19 @@ class _Builder:
         names = {theirs: ours for s in self.shapes.values() for theirs, ours in s.dims.items()}
         if rank is None or tile is None:
             if tile is None and "tile_shape" not in fields:
-                self.reading.fault(fields.node, "`tile_shape` is missing", "add `tile_shape: 4`", fields.path)
+                self.reading.fault(
+                    fields.node,
+                    "`tile_shape` is missing",
+                    "add `tile_shape: 4`",
+                    fields.path,
+                    code="missing-key",
+                )
             return None
         word = str(rank.scalar)
         if word not in names:
             remedy = suggestion(word, names, "dimensions")
-            self.reading.fault(rank, f"no Einsum has the dimension {word}", remedy, fields.path)
+            message = f"no Einsum has the dimension {word}"
+            self.reading.fault(rank, message, remedy, fields.path, code="unknown-name")
             return None
         variable = names[word]
         written: dict[str, object] = {"rank_variable": variable, "tile_shape": tile}
@@ -211,7 +231,13 @@ class _Builder:
             return "Temporal", written
         component = self.below(below)
         if component is None:
-            self.reading.fault(fields.node, "nothing is below this loop", "add a compute node", fields.path)
+            self.reading.fault(
+                fields.node,
+                "nothing is below this loop",
+                "add a compute node",
+                fields.path,
+                code="invalid-structure",
+            )
             return None
         dims = self.found.fanouts.setdefault(component, [])
         dims.append((f"{variable}{len(dims)}", -(-self.known.get(variable, tile) // tile)))

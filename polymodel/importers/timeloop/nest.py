@@ -59,10 +59,10 @@ def written_factors(
     try:
         number = evaluate(value, reading.variables) if value.strip() else None
     except TextFault as fault:
-        reading.fault(node, fault.message, mended(fault), path, place)
+        reading.fault(node, fault.message, mended(fault), path, place, code=fault.code)
         return
     if number is None or not 0 <= number <= LARGEST or number != int(number):
-        reading.fault(node, f"{rest[:60]!r} is not a factor", example, path, place)
+        reading.fault(node, f"{rest[:60]!r} is not a factor", example, path, place, code="syntax-error")
         return
     sign = "=" if sign == "==" else sign
     yield WrittenFactor(name.strip(), sign, int(number), int(number), rest, at)
@@ -114,9 +114,8 @@ def nest_of(
         fields.ignore("version", "type")
         entries = fields.items("nodes", "directives", "targets")
         if not entries:
-            reading.fault(
-                node, "a mapping is a list of directives", "write `- {target: DRAM, ...}`", "mapping"
-            )
+            message = "a mapping is a list of directives"
+            reading.fault(node, message, "write `- {target: DRAM, ...}`", "mapping", code="wrong-type")
     for i, entry in enumerate(entries):
         builder.directive(Fields(reading, entry, f"mapping[{i}]"))
     return builder.finished(node)
@@ -143,7 +142,8 @@ class _Builder:
             return
         if kind not in _TYPES:
             remedy = suggestion(kind, _TYPES, "types") if kind else "add e.g. `type: temporal`"
-            self.reading.fault(fields.node, f"a directive of type {kind or '(none)'}", remedy, fields.path)
+            message = f"a directive of type {kind or '(none)'}"
+            self.reading.fault(fields.node, message, remedy, fields.path, code="unknown-choice")
             return
         if _TYPES[kind] == "kept":
             self.keep_and_bypass(fields, target)
@@ -165,7 +165,7 @@ class _Builder:
             if what == "level"
             else f"{name} computes, so nothing is held in it"
         )
-        self.reading.fault(target, message, suggestion(name, known, "levels"), path)
+        self.reading.fault(target, message, suggestion(name, known, "levels"), path, code="unknown-name")
         return None
 
     def hollow(self, target: YamlNode) -> bool:
@@ -182,7 +182,8 @@ class _Builder:
             for word, node in fields.words(key) or ():
                 if word not in tensors:
                     remedy = suggestion(word, tensors, "data spaces")
-                    self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
+                    message = f"there is no data space {word}"
+                    self.reading.fault(node, message, remedy, fields.path, code="unknown-name")
                 elif level is not None:
                     into[level].add(tensors[word])
         if level is None:
@@ -190,7 +191,7 @@ class _Builder:
         both = sorted(self.keep[level] & self.bypass[level])
         if both:
             what = f"{', '.join(both)} cannot both be kept in {level} and bypass it"
-            self.reading.fault(fields.node, what, "name it once", fields.path)
+            self.reading.fault(fields.node, what, "name it once", fields.path, code="inconsistent-values")
 
     def loops(self, fields: Fields, target: YamlNode) -> None:
         fields.ignore("split")
@@ -202,7 +203,8 @@ class _Builder:
             return
         if level in self.temporal:
             what = f"{level} has two temporal directives"
-            self.reading.fault(fields.node, what, "write all its loops in one", fields.path)
+            remedy = "write all its loops in one"
+            self.reading.fault(fields.node, what, remedy, fields.path, code="duplicate-name")
         self.temporal[level] = [x for x, _ in found]
 
     def across(self, fields: Fields, target: YamlNode) -> None:
@@ -219,7 +221,8 @@ class _Builder:
             return
         if part.name in self.spatial:
             what = f"the instances of {part.name} have two spatial directives"
-            self.reading.fault(fields.node, what, "write all loops in one", fields.path)
+            remedy = "write all loops in one"
+            self.reading.fault(fields.node, what, remedy, fields.path, code="duplicate-name")
         # Of a permutation, innermost first, the loops before the split run along X.
         axes = {x.variable: "X" if at is None or i < at else "Y" for x, i in found}
         self.spatial[part.name] = [replace(x, part=part.name, axis=axes[x.variable]) for x, _ in found]
@@ -234,7 +237,7 @@ class _Builder:
         else:
             what = f"inside {name} there are instances of {' and of '.join(p.name for p in below)}"
             remedy = "write one directive for each, with it as the target"
-        self.reading.fault(fields.node, what, remedy, fields.path)
+        self.reading.fault(fields.node, what, remedy, fields.path, code="no-counterpart")
         return None
 
     def factors(self, fields: Fields, part: str) -> list[tuple[NestLoop, int]]:
@@ -271,7 +274,7 @@ class _Builder:
         for factor in written_factors(self.reading, node, str(node.scalar or ""), path, example):
             if factor.sign != "=":
                 what = f"{factor.text} is a bound for a search, not a factor"
-                self.reading.fault(node, what, "write NAME=NUMBER", path, factor.at)
+                self.reading.fault(node, what, "write NAME=NUMBER", path, factor.at, code="wrong-type")
             self.add(found, factor.name, factor.bound, factor.last, node, path, part)
 
     def add(
@@ -287,12 +290,14 @@ class _Builder:
         dims = self.shape.dims
         if name not in dims:
             remedy = suggestion(name, dims, "dimensions")
-            self.reading.fault(node, f"there is no dimension {name}", remedy, path)
+            self.reading.fault(node, f"there is no dimension {name}", remedy, path, code="unknown-name")
         elif dims[name] in found:
-            self.reading.fault(node, f"{name} has two factors here", "give it one", path)
+            message = f"{name} has two factors here"
+            self.reading.fault(node, message, "give it one", path, code="duplicate-name")
         elif bound and not 1 <= last <= bound:
             what = f"the last bound of {name} is {last}, the others {bound}"
-            self.reading.fault(node, what, "it is at least 1 and at most the others", path)
+            remedy = "it is at least 1 and at most the others"
+            self.reading.fault(node, what, remedy, path, code="inconsistent-values")
         else:
             found[dims[name]] = NestLoop(part, dims[name], bound, last if bound else 0, "", node)
 
@@ -320,7 +325,8 @@ class _Builder:
             return loops
         if x * y > part.instances:
             what = f"the spatial factors make {x * y}, {part.name} has {part.instances} instances"
-            self.reading.fault(loops[0].node, what, "use smaller factors, or a larger mesh", "mapping")
+            remedy = "use smaller factors, or a larger mesh"
+            self.reading.fault(loops[0].node, what, remedy, "mapping", code="over-fanout")
             return loops
         if not part.shaped:
             return loops
@@ -330,7 +336,8 @@ class _Builder:
             if axis is None:
                 what = f"the spatial factors make {x} along X and {y} along Y, the mesh of {part.name} is "
                 what += f"{part.mesh[0]} by {part.mesh[1]}"
-                self.reading.fault(loop.node, what, "set `split`, or use smaller factors", "mapping")
+                remedy = "set `split`, or use smaller factors"
+                self.reading.fault(loop.node, what, remedy, "mapping", code="over-fanout")
                 return loops
             room[axis] //= loop.bound
             moved.append(replace(loop, axis="XY"[axis]))
@@ -350,7 +357,8 @@ class _Builder:
                 rest *= x.bound if x.variable == ours and x.bound else 1
             if len(zero) > 1 or size % rest:
                 what = f"the factor 0 of {theirs} cannot be worked out: {size} over {rest}"
-                self.reading.fault(zero[0].node, what, "write the factor", "mapping")
+                remedy = "write the factor"
+                self.reading.fault(zero[0].node, what, remedy, "mapping", code="invalid-tile-size")
             full = max(size // rest, 1)
             loops = [replace(x, bound=full, last=full) if x is zero[0] else x for x in loops]
             loops = [replace(x, bound=1, last=1) if x.bound == 0 and x.variable == ours else x for x in loops]
@@ -369,7 +377,8 @@ class _Builder:
             if total + 1 != size and not told:
                 what = f"the factors of {theirs} make {total + 1}, its size is {size}"
                 where = own[0].node if own else node
-                self.reading.fault(where, what, f"let the factors of {theirs} multiply to {size}", "mapping")
+                remedy = f"let the factors of {theirs} multiply to {size}"
+                self.reading.fault(where, what, remedy, "mapping", code="invalid-tile-size")
         return loops
 
     def stored(self) -> dict[str, tuple[str, ...]]:
@@ -383,13 +392,15 @@ class _Builder:
             gone = self.bypass[level] | (silent if part.entries == 0 else silent & part.held.bypass)
             if part.entries == 0 and self.keep[level]:
                 what, remedy = f"{level} has no words, so it keeps nothing", "give it a size, or bypass it"
-                self.reading.fault(part.node, what, remedy, "mapping")
+                self.reading.fault(part.node, what, remedy, "mapping", code="missing-storage")
             result[level] = tuple(t for t in every if t not in gone)
         for t in every:
             if t not in {x for kept in result.values() for x in kept}:
                 what = f"{t} is kept nowhere"
                 part = next(p for p in self.parts if p.kind == "memory")
-                self.reading.fault(part.node, what, "keep it in the outermost storage", "mapping")
+                self.reading.fault(
+                    part.node, what, "keep it in the outermost storage", "mapping", code="missing-storage"
+                )
         return result
 
 
@@ -402,10 +413,11 @@ def listed(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list
     for word, node in given:
         if word not in dims:
             remedy = suggestion(word, dims, "dimensions")
-            reading.fault(node, f"there is no dimension {word}", remedy, f"{fields.path}.permutation")
+            message = f"there is no dimension {word}"
+            reading.fault(node, message, remedy, f"{fields.path}.permutation", code="unknown-name")
         elif dims[word] in result:
             what = f"{word} is there twice"
-            reading.fault(node, what, "keep it once", f"{fields.path}.permutation")
+            reading.fault(node, what, "keep it once", f"{fields.path}.permutation", code="duplicate-name")
         else:
             result.append(dims[word])
     return result

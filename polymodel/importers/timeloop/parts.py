@@ -163,7 +163,7 @@ def _row(reading: TimeloopReading, fields: Fields, bits: int | None) -> tuple[Fr
         of_all = "" if cluster is None else f" times {cluster} instances of a cluster"
         what = f"a row of {width} bits is not {block} words of {bits} bits{of_all}"
         remedy = "width = datawidth * block_size * cluster_size: correct one of them"
-        reading.fault(fields.node, what, remedy, fields.path)
+        reading.fault(fields.node, what, remedy, fields.path, code="inconsistent-values")
     return given or max(row / (cluster or 1), Fraction(1)), cluster or 1
 
 

@@ -68,7 +68,8 @@ def shapes_of(reading: TimeloopReading, node: YamlNode) -> tuple[EinsumShape, ..
     several = node.elements is not None
     entries = node.elements if node.elements is not None else (node,)
     if not entries:
-        reading.fault(node, "there is no problem in the list", "give shape: and instance:", "problem")
+        message = "there is no problem in the list"
+        reading.fault(node, message, "give shape: and instance:", "problem", code="missing-section")
     result = []
     for i, entry in enumerate(entries):
         path = f"problem[{i}]" if several else "problem"
@@ -86,7 +87,8 @@ def _shape(reading: TimeloopReading, fields: Fields, several: bool) -> EinsumSha
         return None
     if node.kind != "mapping":
         remedy = "write the shape itself: name, dimensions and data_spaces"
-        reading.fault(node, "a shape by name is not looked up", remedy, "problem.shape")
+        message = "a shape by name is not looked up"
+        reading.fault(node, message, remedy, "problem.shape", code="no-counterpart")
         return None
     shape = Fields(reading, node, fields.below("shape"))
     title = shape.take("name")
@@ -115,14 +117,15 @@ def _dimensions(reading: TimeloopReading, shape: Fields) -> dict[str, str] | Non
     given = shape.words("dimensions") or ()
     if len(given) > MOST:
         what, remedy = f"{len(given):,} dimensions; at most {MOST} are read", "write the problem with fewer"
-        reading.fault(given[0][1], what, remedy, shape.path)
+        reading.fault(given[0][1], what, remedy, shape.path, code="wrong-type")
         return None
     words = [w for w, _ in given]
     names: dict[str, str] = {}
     lower = {w.lower() for w in words}
     for word, node in given:
         if word in names:
-            reading.fault(node, f"dimension {word} is there twice", "keep it once", shape.path)
+            message = f"dimension {word} is there twice"
+            reading.fault(node, message, "keep it once", shape.path, code="duplicate-name")
         # The house writes rank variables in small letters, ranks in capitals.
         names[word] = tidy_name(reading, node, word.lower() if len(lower) == len(words) else word)
     return names
@@ -160,7 +163,9 @@ def _sizes(
             place = YamlNode(entry.source, entry.line, entry.column)
             names = [*dims, *known]
             what = f"{entry.key} is neither a dimension nor a coefficient of the shape"
-            reading.fault(place, what, suggestion(entry.key, names, "dimensions"), fields.path)
+            reading.fault(
+                place, what, suggestion(entry.key, names, "dimensions"), fields.path, code="unknown-name"
+            )
             reading.seen.add(id(entry))
             continue
         number = count_of(reading, reading.take(entry), fields.scope, f"{fields.path}.{entry.key}")
@@ -171,7 +176,7 @@ def _sizes(
     for theirs, ours in dims.items():
         if ours not in into:
             what, remedy = f"dimension {theirs} has no size", f"add `{theirs}: 1`, or its size"
-            reading.fault(fields.node, what, remedy, fields.path)
+            reading.fault(fields.node, what, remedy, fields.path, code="unknown-name")
             into[ours] = 1
     return densities
 
@@ -204,13 +209,14 @@ def _spaces(
         theirs = str(title.scalar)
         name = _tensor(reading, title, theirs)
         if name in {s.name for s in result}:
-            reading.fault(title, f"data space {theirs} is there twice", "give each another name", fields.path)
+            message = f"data space {theirs} is there twice"
+            reading.fault(title, message, "give each another name", fields.path, code="duplicate-name")
             continue
         names = [w for w, _ in fields.words("dimensions", "ranks") or ()]
         exprs = _projection(reading, projection, dims, known, f"{fields.path}.projection")
         if names and len(names) != len(exprs):
             what = f"{len(names)} dimensions are named, the projection has {len(exprs)}"
-            reading.fault(projection, what, "name each of them", fields.path)
+            reading.fault(projection, what, "name each of them", fields.path, code="wrong-count")
         if not names:
             names = [f"{name}_{n}" for n in range(len(exprs))] if several else _rank_names(exprs)
         ranks = tuple(zip(names, exprs, strict=False))
@@ -245,7 +251,8 @@ def _projection(
         text = str(node.scalar or "").strip().removeprefix("[").removesuffix("]")
         return [_written(reading, node, t, dims, known, path) for t in text.split(",") if t.strip()]
     if node.elements is None:
-        reading.fault(node, "a projection is a list of ranks", "write e.g. [[[M]], [[K]]]", path)
+        message = "a projection is a list of ranks"
+        reading.fault(node, message, "write e.g. [[[M]], [[K]]]", path, code="wrong-type")
         return []
     return [_rank(reading, rank, dims, known, f"{path}[{i}]") for i, rank in enumerate(node.elements)]
 
@@ -282,11 +289,11 @@ def _product(
             variable = dims[word]
         elif isinstance(word, str) and word in dims:
             remedy = "a product has one dimension and coefficients"
-            reading.fault(part, f"{variable} times {word} is not affine", remedy, path)
+            reading.fault(part, f"{variable} times {word} is not affine", remedy, path, code="not-affine")
         else:
             names = [*dims, *known]
             what = f"{word} is neither a dimension nor a coefficient"
-            reading.fault(part, what, suggestion(str(word), names, "dimensions"), path)
+            reading.fault(part, what, suggestion(str(word), names, "dimensions"), path, code="unknown-name")
     return Affine.variable(variable).scaled(factor) if variable else Affine((), factor)
 
 
@@ -302,13 +309,15 @@ def _written(
     try:
         expr = parse_affine(text, values)
     except TextFault as fault:
-        reading.fault(node, fault.message, fault.remedy, path, fault.offset)
+        reading.fault(node, fault.message, fault.remedy, path, fault.offset, code=fault.code)
         return Affine()
     total = Affine((), expr.constant)
     for name, factor in expr.terms:
         if name not in dims:
             what = f"{name} is neither a dimension nor a coefficient"
-            reading.fault(node, what, suggestion(name, [*dims, *known], "dimensions"), path)
+            reading.fault(
+                node, what, suggestion(name, [*dims, *known], "dimensions"), path, code="unknown-name"
+            )
             continue
         total = total + Affine.variable(dims[name]).scaled(factor)
     return total
@@ -318,7 +327,8 @@ def _check_outputs(reading: TimeloopReading, node: YamlNode, spaces: tuple[DataS
     outputs = [s.name for s in spaces if s.output]
     if spaces and len(outputs) != 1:
         what = f"{len(outputs)} data spaces are written" if outputs else "no data space is written"
-        reading.fault(node, what, "say `read_write: true` of the one that is computed", "problem.shape")
+        remedy = "say `read_write: true` of the one that is computed"
+        reading.fault(node, what, remedy, "problem.shape", code="invalid-einsum")
 
 
 def _with_densities(
@@ -342,7 +352,8 @@ def _with_densities(
             names = [s.theirs for s in spaces]
             reading.seen.add(id(entry))
             remedy = suggestion(entry.key, names, "data spaces")
-            reading.fault(place, f"there is no data space {entry.key}", remedy, "problem.densities")
+            message = f"there is no data space {entry.key}"
+            reading.fault(place, message, remedy, "problem.densities", code="unknown-name")
     return tuple(result)
 
 
@@ -356,7 +367,8 @@ def _used(reading: TimeloopReading, node: YamlNode, shape: EinsumShape) -> Einsu
             continue
         if shape.sizes[ours] > 1:
             what = f"dimension {theirs} indexes no data space, so it cannot be counted here"
-            reading.fault(node, what, "give it size 1, or index a data space with it", "problem.shape")
+            remedy = "give it size 1, or index a data space with it"
+            reading.fault(node, what, remedy, "problem.shape", code="no-counterpart")
         else:
             reading.note(node, f"dimension {theirs} of size 1 indexes no data space; it is dropped")
     return shape
@@ -388,7 +400,7 @@ def density_of(
             reading.note(node, f"a band of width {width} over the last two ranks is assumed", "", path)
             return {"banded": {"width": width, "ranks": [r for r, _ in shape[-2:]]}}
     if kind in ("", "uniform", "random", "hypergeometric", "fixed-structured") and share is None:
-        reading.fault(node, "`density` is missing", "add e.g. `density: 0.5`", path)
+        reading.fault(node, "`density` is missing", "add e.g. `density: 0.5`", path, code="missing-key")
         return None
     remedy = "write `densities: {T: {actual: file.mtx}}` or another model (docs/sparse/density.md)"
     reading.whole(node)
@@ -400,7 +412,7 @@ def density_of(
 def _share(reading: TimeloopReading, node: YamlNode, path: str) -> int | float | None:
     value = number_of(reading, node, reading.variables, path)
     if value is not None and not 0 <= value <= 1:
-        reading.fault(node, f"a density of {value}", "use a number from 0 to 1", path)
+        reading.fault(node, f"a density of {value}", "use a number from 0 to 1", path, code="out-of-range")
         return None
     return value
 

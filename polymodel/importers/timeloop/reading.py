@@ -103,7 +103,8 @@ class Fields:
         self.path = path
         self.scope: Mapping[str, Value | None] = {**reading.variables, **(scope or {})}
         if node.kind == "list" or (node.kind == "scalar" and node.scalar is not None):
-            reading.fault(node, f"a mapping is expected, here is a {node.kind}", "write `key: value`", path)
+            message = f"a mapping is expected, here is a {node.kind}"
+            reading.fault(node, message, "write `key: value`", path, code="wrong-type")
 
     def __contains__(self, key: str) -> bool:
         return self._entry(key) is not None
@@ -133,7 +134,8 @@ class Fields:
         """As `take`; a fault if there is none."""
         result = self.take(*keys)
         if result is None:
-            self.reading.fault(self.node, f"`{keys[0]}` is missing", f"add e.g. `{example}`", self.path)
+            message = f"`{keys[0]}` is missing"
+            self.reading.fault(self.node, message, f"add e.g. `{example}`", self.path, code="missing-key")
         return result
 
     def fields(self, *keys: str) -> Fields | None:
@@ -169,7 +171,8 @@ class Fields:
         result: list[tuple[str, YamlNode]] = []
         for node in self.items(*keys):
             if node.kind != "scalar":
-                self.reading.fault(node, f"a name is expected, here is a {node.kind}", "", self.path)
+                message = f"a name is expected, here is a {node.kind}"
+                self.reading.fault(node, message, "", self.path, code="wrong-type")
                 continue
             result += [(word, node) for word in re.split(r"[\s,]+", str(node.scalar).strip()) if word]
         return tuple(result)
@@ -186,7 +189,8 @@ class Fields:
             return None
         if not 0 < value <= LARGEST and value != least:
             remedy = "use a number above 0" if value <= 0 else "keep it below 2**53"
-            self.reading.fault(entry.value, f"{value} is not an amount", remedy, self.below(entry.key))
+            message = f"{value} is not an amount"
+            self.reading.fault(entry.value, message, remedy, self.below(entry.key), code="out-of-range")
             return None
         return value
 
@@ -206,7 +210,8 @@ def number_of(
     if node.kind != "scalar" or value is None or isinstance(value, bool):
         shown = "nothing" if node.kind == "scalar" and value is None else f"a {node.kind}"
         shown = str(value).lower() if isinstance(value, bool) else shown
-        reading.fault(node, f"a number is expected, here is {shown}", "write e.g. 16", path)
+        what = f"a number is expected, here is {shown}"
+        reading.fault(node, what, "write e.g. 16", path, code="not-a-number")
         return None
     if isinstance(value, (int, float)):
         return value
@@ -216,7 +221,7 @@ def number_of(
         message, word = fault.message, fault.message.removeprefix("unknown symbol ")
         if isinstance(fault, UnknownName) and word in reading.words:
             message = f"{word} is {reading.words[word]!r}, which is not a number"
-        reading.fault(node, message, mended(fault), path, fault.offset)
+        reading.fault(node, message, mended(fault), path, fault.offset, code="not-a-number")
         return None
 
 
@@ -228,7 +233,8 @@ def cycle_of(
     if value is None or 0 < value < float("inf"):
         return value
     what = f"a cycle of {value} seconds: it has to be {'above 0' if value <= 0 else 'finite'}"
-    reading.fault(node, what, f"write the seconds of one cycle, e.g. `{CYCLE}: 1e-9`", path)
+    remedy = f"write the seconds of one cycle, e.g. `{CYCLE}: 1e-9`"
+    reading.fault(node, what, remedy, path, code="out-of-range")
     return None
 
 
@@ -248,7 +254,7 @@ def count_of(
         return None
     if not least <= value <= LARGEST or value != int(value):
         remedy = f"use a whole number, {least} or more" if value < LARGEST else "keep it below 2**53"
-        reading.fault(node, f"{value} is not a size", remedy, what)
+        reading.fault(node, f"{value} is not a size", remedy, what, code="not-positive-integer")
         return None
     return int(value)
 
@@ -274,7 +280,8 @@ def named_instances(reading: TimeloopReading, node: YamlNode, text: str) -> tupl
     name, count = name_and_count(text)
     if count >= 1:
         return name, count
-    reading.fault(node, f"{text[-60:]} is not a range of instances", f"write e.g. {name[:40]}[0..15]")
+    message = f"{text[-60:]} is not a range of instances"
+    reading.fault(node, message, f"write e.g. {name[:40]}[0..15]", code="syntax-error")
     return name, 1
 
 
@@ -294,7 +301,8 @@ def chosen(
     """Our name of one of the known words; a fault with the nearest one if it is none."""
     if word in known:
         return known[word]
-    reading.fault(node, f"there is no {what} {word}", suggestion(word, known, f"{what}s"))
+    message = f"there is no {what} {word}"
+    reading.fault(node, message, suggestion(word, known, f"{what}s"), code="unknown-name")
     return None
 
 

@@ -85,7 +85,8 @@ def import_timeloop(
             f"{', '.join(sections)} alone make no spec" if sections else "there is nothing of Timeloop in it"
         )
         shown = ", ".join(str(f) for f in files if not isinstance(f, Mapping))
-        reading.faults.note(Diagnostic(what, f"sections: {names}", place=Place(shown)))
+        remedy = f"sections: {names}"
+        reading.faults.note(Diagnostic(what, remedy, place=Place(shown), code="missing-section"))
     _read_variables(reading, sections.get("variables"))
     result = _read(reading, sections)
     reading.faults.raise_if_any()
@@ -101,7 +102,9 @@ def _roots(
 ) -> list[YamlNode]:
     result: list[YamlNode] = []
     if not files:
-        document.faults.note(Diagnostic("nothing to import", "name one or more of Timeloop's YAML files"))
+        message = "nothing to import"
+        remedy = "name one or more of Timeloop's YAML files"
+        document.faults.note(Diagnostic(message, remedy, code="missing-argument"))
     for file in _each(files, document):
         if isinstance(file, Mapping):
             result.append(node_of(file, Source("", ()), 0))
@@ -142,7 +145,8 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
     for root in roots:
         if root.entries is None:
             what = "a file of Timeloop's is a mapping of sections"
-            reading.fault(root, what, "start with `problem:`, `architecture:` or `mapping:`")
+            remedy = "start with `problem:`, `architecture:` or `mapping:`"
+            reading.fault(root, what, remedy, code="wrong-type")
             continue
         for entry in root.entries:
             key = plain_key(entry.key)
@@ -155,7 +159,8 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
             if key in result and key != "variables":
                 place = entry.source.place(entry.line, entry.column)
                 what = f"section `{entry.key}` is given twice"
-                reading.faults.note(Diagnostic(what, "keep it in one of the files", entry.key, place))
+                remedy = "keep it in one of the files"
+                reading.faults.note(Diagnostic(what, remedy, entry.key, place, code="duplicate-name"))
                 continue
             result[key] = reading.take(entry)
     if not result.keys() & {"problem", "architecture", "mapping"}:
@@ -249,7 +254,8 @@ def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
         result.sparse = actions_where_stored(reading, result.sparse, result.parts, result.nest.kept)
     elif not len(reading.faults):
         lacking = "`problem:`" if not result.shapes else "`architecture:`" if shape else "a fused mapping"
-        reading.fault(given, f"a mapping needs {lacking}", "import the files together", "mapping")
+        remedy = f"a mapping needs {lacking}"
+        reading.fault(given, remedy, "import the files together", "mapping", code="missing-section")
     return result
 
 
@@ -387,11 +393,11 @@ def files_of(folder: Path, faults: Faults) -> list[Path]:
         if part in ("map", "mapping", "constraints") and len(inside) > 1:
             what = f"{part}/ has {len(inside)} files, which are alternatives"
             remedy = f"name the files: {folder.name}/.../*.yaml {folder.name}/{part}/{inside[0].name}"
-            faults.note(Diagnostic(what, remedy, "", Place(str(folder))))
+            faults.note(Diagnostic(what, remedy, "", Place(str(folder)), code="conflicting-arguments"))
         result += inside
     if not result:
         what = "there is no YAML file in the folder"
-        faults.note(Diagnostic(what, "name the files", "", Place(str(folder))))
+        faults.note(Diagnostic(what, "name the files", "", Place(str(folder)), code="unreadable-file"))
     return result
 
 

@@ -46,7 +46,7 @@ def sparse_of(
             name, _ = name_and_count(str(title.scalar))
             if name not in {p.name for p in parts}:
                 remedy = suggestion(name, [p.name for p in parts], "levels")
-                reading.fault(title, f"there is no level {name}", remedy, target.path)
+                reading.fault(title, f"there is no level {name}", remedy, target.path, code="unknown-name")
             given.append((name, target))
     units = {p.name for p in parts if p.kind == "compute"}
     for name, target in given:
@@ -70,7 +70,7 @@ def _both(
         if isinstance(known, dict) and isinstance(value, dict):
             for tensor in sorted(known.keys() & value.keys()):
                 what = f"the format of {tensor} is given twice"
-                reading.fault(target.node, what, "keep it once", target.path)
+                reading.fault(target.node, what, "keep it once", target.path, code="duplicate-name")
             result[key] = {**known, **value}
         elif isinstance(known, list) and isinstance(value, list):
             result[key] = [*known, *value]
@@ -115,9 +115,8 @@ def _kind(reading: TimeloopReading, fields: Fields) -> str | None:
         reading.note(fields.node, what, "", fields.path)
     if word in _KINDS:
         return _KINDS[word]
-    reading.fault(
-        fields.node, f"an optimization of type {word or '(none)'}", "gating or skipping", fields.path
-    )
+    message = f"an optimization of type {word or '(none)'}"
+    reading.fault(fields.node, message, "gating or skipping", fields.path, code="unknown-choice")
     return None
 
 
@@ -140,7 +139,7 @@ def _tensors(reading: TimeloopReading, option: Fields, shape: EinsumShape, key: 
     for word, node in option.words(key) or () if option_node is not None else ():
         if word not in shape.tensors:
             remedy = suggestion(word, shape.tensors, "data spaces")
-            reading.fault(node, f"there is no data space {word}", remedy, option.path)
+            reading.fault(node, f"there is no data space {word}", remedy, option.path, code="unknown-name")
         else:
             result.append(shape.tensors[word])
     return result
@@ -160,7 +159,7 @@ def _formats(
         name = str(title.scalar)
         if name not in spaces:
             remedy = suggestion(name, spaces, "data spaces")
-            reading.fault(title, f"there is no data space {name}", remedy, inner.path)
+            reading.fault(title, f"there is no data space {name}", remedy, inner.path, code="unknown-name")
             continue
         ranks = inner.each("ranks")
         words = [r.text("format").lower() for r in ranks]

@@ -68,7 +68,7 @@ class _Builder:
         for p in parts:
             if names.count(p.name) > 1:
                 what, remedy = f"{p.name} is there twice", "give each part another name"
-                self.reading.fault(p.node, what, remedy, "architecture")
+                self.reading.fault(p.node, what, remedy, "architecture", code="no-counterpart")
         computes = [p for p in parts if p.kind == "compute"]
         if len(computes) > 1:
             for p in computes[:-1]:
@@ -78,7 +78,8 @@ class _Builder:
         if not computes or not any(p.kind == "memory" for p in parts):
             lacking = "compute unit" if not computes else "storage"
             remedy = "classes such as SRAM, regfile, DRAM store; intmac, compute compute"
-            self.reading.fault(node, f"the architecture has no {lacking}", remedy, "architecture")
+            message = f"the architecture has no {lacking}"
+            self.reading.fault(node, message, remedy, "architecture", code="missing-component")
         return tuple(sorted(parts, key=lambda p: p.kind == "compute"))
 
     # The form of version 0.4 -----------------------------------------------------------------------------
@@ -105,7 +106,8 @@ class _Builder:
             return outer
         if node.tag not in ("Component", "Container", "Storage", "Compute", ""):
             what = f"!{node.tag} nodes are not known"
-            self.reading.fault(node, what, "use !Component, !Container, !Hierarchical or !Parallel", path)
+            remedy = "use !Component, !Container, !Hierarchical or !Parallel"
+            self.reading.fault(node, what, remedy, path, code="unknown-choice")
             return outer
         if self.absent(fields):
             return outer
@@ -150,13 +152,20 @@ class _Builder:
             self.share_out(node, path, starts)
             if any(p.instances > 1 for p in below[:-1]):
                 what = "branches of !Parallel with instances of their own have no counterpart"
-                self.reading.fault(node, what, "write one branch of components, and bypass by tensor", path)
+                self.reading.fault(
+                    node,
+                    what,
+                    "write one branch of components, and bypass by tensor",
+                    path,
+                    code="no-counterpart",
+                )
             names = ", ".join(p.name for p in below)
             what = f"{names} are read as one behind the other: what a branch does not keep bypasses it"
             self.reading.note(node, what, "", path)
         if node.tag == "Pipelined":
             remedy = "write the stages as a fused mapping (docs/howto/fuse.md)"
-            self.reading.fault(node, "!Pipelined nodes have no counterpart", remedy, path)
+            message = "!Pipelined nodes have no counterpart"
+            self.reading.fault(node, message, remedy, path, code="no-counterpart")
 
     def share_out(self, node: YamlNode, path: str, starts: list[int]) -> None:
         """A tensor takes one branch of a !Parallel: what a branch does not keep passes it by, as in Timeloop.
@@ -168,7 +177,7 @@ class _Builder:
         every = frozenset[str]().union(*kept)
         for tensor in sorted(t for t in every if sum(t in k for k in kept) > 1):
             what = f"{tensor} is kept in two branches of one !Parallel"
-            self.reading.fault(node, what, "keep it in one of them", path)
+            self.reading.fault(node, what, "keep it in one of them", path, code="misplaced-storage")
         for (a, b), own in zip(bounds, kept, strict=True):
             for i in range(a, b if every else a):
                 held = self.found[i].held
@@ -259,7 +268,8 @@ class _Builder:
         for i, node in enumerate(nodes):
             if i:
                 what = "several subtrees beside each other have no counterpart"
-                self.reading.fault(node, what, "write one subtree below the other", path)
+                remedy = "write one subtree below the other"
+                self.reading.fault(node, what, remedy, path, code="no-counterpart")
             fields = Fields(self.reading, node, f"{path}[{i}]", scope)
             text, many = named_instances(self.reading, node, fields.text("name"))
             shared = fields.fields("attributes")
@@ -310,7 +320,8 @@ class _Builder:
             total, x, y = self.totals[part.name]
             if total % outer:
                 what = f"{total} instances of {part.name} do not divide among {outer} outside it"
-                self.reading.fault(part.node, what, "give each level a multiple", "architecture")
+                remedy = "give each level a multiple"
+                self.reading.fault(part.node, what, remedy, "architecture", code="inconsistent-values")
                 total = outer
             fan = total // outer
             x = x if x is not None else (total // y if y else None)

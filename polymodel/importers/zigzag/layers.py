@@ -54,7 +54,8 @@ def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> d
     by_id = {layer.id: layer for layer in layers}
     for layer in layers:
         if sum(other.id == layer.id for other in layers) > 1:
-            reading.fault(layer.table.node, f"two layers have the id {layer.id}", "give each its own", "id")
+            message = f"two layers have the id {layer.id}"
+            reading.fault(layer.table.node, message, "give each its own", "id", code="duplicate-name")
     if len(reading.faults):
         return {}
     _wide_sums(reading, layers)
@@ -97,7 +98,7 @@ def _layer(reading: Reading, node: YamlNode, number: int) -> _Layer:
             layer.padding[key.lower()] = int(str(pair[0])), int(str(pair[1]))
         else:
             what = f"the padding of {key} is not a pair of numbers"
-            reading.fault(value, what, "write e.g. [1, 1]", table.path)
+            reading.fault(value, what, "write e.g. [1, 1]", table.path, code="wrong-type")
     for key, value in _entries(table, "operand_source_dimension_mapping"):
         layer.ranks[key] = {e.key.lower(): str(e.value.scalar).lower() for e in value.entries or ()}
     layer.links = {key: str(value.scalar) for key, value in _entries(table, "memory_operand_links")}
@@ -124,7 +125,8 @@ def _paddings(reading: Reading, table: KeyedTable) -> list[tuple[str, YamlNode]]
     names = [str(n.scalar) for n in table.items("pr_loop_dims")]
     if len(names) != len(node.elements):
         what = f"the padding has {len(node.elements)} entries, `pr_loop_dims` has {len(names)}"
-        reading.fault(node, what, "give each of these dimensions a pair such as [1, 1]", table.path)
+        remedy = "give each of these dimensions a pair such as [1, 1]"
+        reading.fault(node, what, remedy, table.path, code="wrong-count")
         return []
     return list(zip(names, node.elements, strict=True))
 
@@ -147,7 +149,8 @@ def _count(reading: Reading, node: YamlNode, path: str, least: int = 1) -> int |
     value = node.scalar
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
-    reading.fault(node, f"{value} is not a whole number from {least} on", "write e.g. 64", path)
+    message = f"{value} is not a whole number from {least} on"
+    reading.fault(node, message, "write e.g. 64", path, code="not-an-integer")
     return None
 
 
@@ -163,13 +166,15 @@ def _equation(reading: Reading, layer: _Layer) -> None:
     terms = [_TERM.match(part) for part in ([match["left"], *re.split(r"[*+]", right)] if match else [])]
     if len(terms) < 2 or any(t is None for t in terms) or ("*" in right and layer.adds):
         what = f"{text!r} is not an equation of a layer"
-        reading.fault(where, what, remedy, f"{layer.table.path}.equation")
+        reading.fault(where, what, remedy, f"{layer.table.path}.equation", code="syntax-error")
         return
     for i, term in enumerate(t for t in terms if t is not None):
         name, dims = term["name"], [d.lower() for d in re.findall(r"\w+", term["dims"])]
         if name in layer.accesses:
             what = f"operand {name} stands twice in the equation"
-            reading.fault(where, what, "give each its own letter", f"{layer.table.path}.equation")
+            reading.fault(
+                where, what, "give each its own letter", f"{layer.table.path}.equation", code="duplicate-name"
+            )
         layer.output = name if i == 0 else layer.output
         layer.accesses[name] = dims
 
@@ -180,7 +185,7 @@ def _sizes(reading: Reading, layer: _Layer) -> None:
     values = [_count(reading, n, f"{table.path}.loop_sizes") for n in table.items("loop_sizes")]
     if len(names) != len(values):
         what = f"{len(names)} loop_dims and {len(values)} loop_sizes"
-        reading.fault(table.node, what, "give each dimension its size", table.path)
+        reading.fault(table.node, what, "give each dimension its size", table.path, code="wrong-count")
         return
     layer.sizes = {n: v for n, v in zip(names, values, strict=True) if v is not None}
     older = _numbers(reading, table, "loop_dim_size")
@@ -194,13 +199,13 @@ def _relation(reading: Reading, layer: _Layer, node: YamlNode) -> None:
     try:
         expr = parse_affine(text.lower(), {}) if equals else None
     except TextFault as fault:
-        reading.fault(node, fault.message, fault.remedy, path)
+        reading.fault(node, fault.message, fault.remedy, path, code=fault.code)
         return
     strange = sorted(set(expr.variables) - set(layer.sizes)) if expr is not None else []
     if expr is None or strange:
         what = f"{node.scalar!r} is not a relation"
         what = f"{', '.join(strange)} is not in loop_dims" if strange else what
-        reading.fault(node, what, "write e.g. ix=2*ox+1*fx, of loop_dims", path)
+        reading.fault(node, what, "write e.g. ix=2*ox+1*fx, of loop_dims", path, code="unknown-name")
         return
     layer.relations[name.strip().lower()] = expr
 
@@ -278,7 +283,7 @@ def _source(reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _
     made, path = by_id.get(source), f"{layer.table.path}.operand_source"
     if made is None:
         what, remedy = f"{operand} comes from layer {source}, which is not there", f"ids: {', '.join(by_id)}"
-        reading.fault(layer.table.node, what, remedy, path)
+        reading.fault(layer.table.node, what, remedy, path, code="unknown-name")
         return None
     if len(made.accesses[made.output]) != len(layer.accesses[operand]):
         ranks = len(made.accesses[made.output])

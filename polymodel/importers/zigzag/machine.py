@@ -34,17 +34,24 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
     if array is None:
-        reading.fault(root, "the accelerator has no `operational_array:`", "add it: dimensions and sizes")
+        message = "the accelerator has no `operational_array:`"
+        reading.fault(root, message, "add it: dimensions and sizes", code="missing-component")
         return []
     names = [str(n.scalar) for n in array.items("dimensions")]
     sizes = [_number(reading, n, "operational_array.sizes") for n in array.items("sizes")]
     if len(names) != len(sizes):
         what = f"{len(names)} dimensions and {len(sizes)} sizes"
-        reading.fault(array.node, what, "give each its size", array.path)
+        reading.fault(array.node, what, "give each its size", array.path, code="wrong-count")
         return []
     if 0 in sizes:
         what = "it has no units: Stream's cores that only hold data are memories which others share"
-        reading.fault(array.node, what, "write its memory above the others of a core", array.path)
+        reading.fault(
+            array.node,
+            what,
+            "write its memory above the others of a core",
+            array.path,
+            code="missing-component",
+        )
     memories = _memories(reading, top, frozenset(names))
     unit = _unit(reading, array, clock)
     for key in ("dataflows", "type", "core_type"):
@@ -70,7 +77,7 @@ def _number(reading: Reading, node: YamlNode, path: str) -> float:
     value = node.scalar
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return value
-    reading.fault(node, f"{value} is not a number from 0 on", "write e.g. 64", path)
+    reading.fault(node, f"{value} is not a number from 0 on", "write e.g. 64", path, code="out-of-range")
     return 1
 
 
@@ -95,15 +102,18 @@ def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_
         strange = [o for o in operands if o not in ROLES]
         if strange or not operands:
             what = f"{', '.join(strange) or 'no operand'} is held in {entry.key}"
-            reading.fault(entry.value, what, f"operands: {', '.join(ROLES)}", one.path)
+            reading.fault(entry.value, what, f"operands: {', '.join(ROLES)}", one.path, code="unknown-name")
         served = frozenset(str(n.scalar) for n in one.items("served_dimensions"))
         if served - dims:
             what = f"{', '.join(sorted(served - dims))} is not a dimension of the array"
-            reading.fault(entry.value, what, f"dimensions: {', '.join(sorted(dims))}", one.path)
+            reading.fault(
+                entry.value, what, f"dimensions: {', '.join(sorted(dims))}", one.path, code="unknown-name"
+            )
         name = re.sub(r"\W+", "_", entry.key, flags=re.ASCII)
         result.append(_Memory(name if name[:1].isalpha() else f"M{name}", one, operands, dims - served))
     if table is None or not result:
-        reading.fault(top.node, "the accelerator has no memory", "add `memories:`", "memories")
+        message = "the accelerator has no memory"
+        reading.fault(top.node, message, "add `memories:`", "memories", code="missing-component")
     result.reverse()
     result.sort(key=lambda m: len(m.alone))
     for outer, inner in pairwise(result):
@@ -112,7 +122,7 @@ def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_
             what = f"{outer.name} has an instance along {here}, {inner.name} along {there}"
             remedy = "one hierarchy has memories along more and more dimensions; write it by hand"
             what += ": they do not form one hierarchy"
-            reading.fault(inner.table.node, what, remedy, inner.table.path)
+            reading.fault(inner.table.node, what, remedy, inner.table.path, code="no-counterpart")
     return result
 
 
@@ -137,7 +147,7 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
         width, cost = ports.access[name], values[f"{name[0]}_cost"]
         if not width:
             what, remedy = f"{memory.name} has no bandwidth of {name}s", "add `ports:` with `bandwidth_max:`"
-            reading.fault(table.node, what, remedy, table.path)
+            reading.fault(table.node, what, remedy, table.path, code="no-counterpart")
             continue
         energy = f"{_text(cost)}e-12 / {_text(width)}"
         throughput = f"{_text(ports.cycle[name])} * {_text(clock)}"
@@ -187,7 +197,7 @@ def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
         kind = port.text("type")
         if kind not in _TYPES:
             what = f"{kind or 'nothing'} is not a type of a port"
-            reading.fault(node, what, f"one of {', '.join(_TYPES)}", port.path)
+            reading.fault(node, what, f"one of {', '.join(_TYPES)}", port.path, code="unknown-choice")
             continue
         kinds.add(kind)
         width = _value(reading, port, "bandwidth_max")

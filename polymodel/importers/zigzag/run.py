@@ -72,7 +72,8 @@ def _check_clock(clock: object) -> None:
     right = isinstance(clock, (int, float)) and not isinstance(clock, bool) and 0 < clock < math.inf
     if not right:
         remedy = "give cycles per second, e.g. clock=2e8"
-        raise SpecError([Diagnostic(f"clock={clock!r} is not a frequency", remedy, "clock")])
+        message = f"clock={clock!r} is not a frequency"
+        raise SpecError([Diagnostic(message, remedy, "clock", code="out-of-range")])
 
 
 @dataclass
@@ -87,7 +88,11 @@ class _Sections:
 def _sections(files: Sequence[File], document: Document, reading: Reading) -> _Sections:
     result = _Sections()
     if not files:
-        document.faults.note(Diagnostic("nothing to import", "name one or more of ZigZag's YAML files"))
+        document.faults.note(
+            Diagnostic(
+                "nothing to import", "name one or more of ZigZag's YAML files", code="missing-argument"
+            )
+        )
     for file in files:
         root = _root(file, document, reading)
         if root is None:
@@ -103,10 +108,11 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
         elif root.entry("cores") is not None:
             what = "several cores that run layers beside each other, as Stream has them, have no counterpart"
             entry = root.entry("cores")
-            reading.fault(entry.value if entry else root, what, "import the file of one core", "cores")
+            remedy = "import the file of one core"
+            reading.fault(entry.value if entry else root, what, remedy, "cores", code="no-counterpart")
         else:
             remedy = "a list of layers (`equation:`), an accelerator (`memories:`) or a mapping"
-            reading.fault(root, "it has nothing of ZigZag's", remedy)
+            reading.fault(root, "it has nothing of ZigZag's", remedy, code="foreign-file")
     return result
 
 
@@ -128,7 +134,7 @@ def _root(file: File, document: Document, reading: Reading) -> YamlNode | None:
 
 def _once(reading: Reading, root: YamlNode, before: YamlNode | None, what: str) -> None:
     if before is not None:
-        reading.fault(root, f"{what} stand in two of the files", "keep one of them")
+        reading.fault(root, f"{what} stand in two of the files", "keep one of them", code="duplicate-name")
 
 
 def _mapping(reading: Reading, root: YamlNode, found: _Sections) -> None:

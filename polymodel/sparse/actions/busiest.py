@@ -209,7 +209,8 @@ def operations_by_instance(
             listed.append(_places(counters, place, names[-1]))
         axes[counters.variable] = VariableParts(np.ones(counters.size, np.int64), groups)
     if instances > MOST_INSTANCES:
-        raise Refused(f"{structure.name}: {instances:,} instances are too many to tell apart")
+        message = f"{structure.name}: {instances:,} instances are too many to tell apart"
+        raise Refused(message, code="too-large")
     total, waiting = prepared(listed, axes)
     if not total:
         return np.zeros(1, np.int64)

@@ -80,7 +80,8 @@ def _lows(problem: Problem, outermost: tuple[int, Loop], einsum: str) -> list[in
 def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[int, Loop], ...]) -> Counters:
     if high - low + 1 > LONGEST:
         remedy = "give the tiles of this rank variable to a smaller problem, or leave out its actions"
-        raise Refused(f"rank variable {variable} has {high - low + 1:,} values: too many to list", remedy)
+        message = f"rank variable {variable} has {high - low + 1:,} values: too many to list"
+        raise Refused(message, remedy, code="too-large")
     values = np.arange(low, high + 1, dtype=np.int64)
     begin = np.full(values.size, base, dtype=np.int64)
     result = []

@@ -318,10 +318,9 @@ class EinsumActions:
         leaders = sums.looked(ACTIONS).leaders
         if carried and leaders:
             on = ", ".join(dict.fromkeys(leaders))
-            raise Refused(
-                f"{einsum.name}: actions on {on} leave out operations that carry {carried[0]} forward",
-                f"remove actions with `on: {on}` on `compute` and on operands of {einsum.name}",
-            )
+            message = f"{einsum.name}: actions on {on} leave out operations that carry {carried[0]} forward"
+            remedy = f"remove actions with `on: {on}` on `compute` and on operands of {einsum.name}"
+            raise Refused(message, remedy, code="unsupported-recurrence")
 
     def access(self, dense: Traffic) -> tuple[AccessCount, ...]:
         """One record per kind of access that happens."""

@@ -130,10 +130,8 @@ def _pattern(
     missing = [v for v in output.variables if v not in found.variables]
     spread = prod(size[v] for v in missing)
     if spread * found.rows > MOST_ROWS:
-        raise Refused(
-            f"{einsum.name}: {output.tensor} has {spread * found.rows:,} nonzeros",
-            f"give the density of {output.tensor}",
-        )
+        message = f"{einsum.name}: {output.tensor} has {spread * found.rows:,} nonzeros"
+        raise Refused(message, f"give the density of {output.tensor}", code="too-large")
     column: dict[str, Ints] = {}
     grid = np.indices([size[v] for v in missing]).reshape(len(missing), spread)
     for v, row in zip(missing, grid, strict=True):
@@ -176,6 +174,7 @@ def _from_zero(cascade: Cascade, tensor: str) -> None:
                     raise Refused(
                         f"{einsum.name} touches {tensor} at {rank} = {low}, where given data have nothing",
                         "shift the rank variables, or give a density",
+                        code="unsupported-window",
                     )
 
 
@@ -207,7 +206,9 @@ def tensor_data(
             raise not_a("mapping", name, value, f"write e.g. {name}={{'A': ...}}")
     given, asked = tensors or {}, {**written_densities(cascade), **(densities or {})}
     faults = [
-        Diagnostic(f"unknown tensor {name}", suggestion(name, cascade.tensors, "tensors"))
+        Diagnostic(
+            f"unknown tensor {name}", suggestion(name, cascade.tensors, "tensors"), code="unknown-name"
+        )
         for name in (*given, *(densities or {}))
         if name not in cascade.tensors
     ]
@@ -253,6 +254,7 @@ def _require_full(
             "is not followed",
             f"give its density ({{{access.tensor}: 1}} if it has none), or run the cascade on data "
             "(pm.execute)",
+            code="unsupported-recurrence",
         )
 
 
@@ -318,9 +320,9 @@ def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: object) -> Ten
         ordered = tensor.renamed(tensor.name, access.ranks)
     else:
         what = f"{access.tensor} has ranks {', '.join(access.ranks)}, the tensor given {', '.join(ranks)}"
-        raise SpecError([Diagnostic(what, "give one with as many ranks")])
+        raise SpecError([Diagnostic(what, "give one with as many ranks", code="shape-mismatch")])
     if ordered.shape != shape:
         sizes = [" x ".join(map(str, s)) for s in (shape, ordered.shape)]
         what = f"{access.tensor} is {sizes[0]}, the tensor given {sizes[1]}"
-        raise SpecError([Diagnostic(what, "set the rank sizes to those of the data")])
+        raise SpecError([Diagnostic(what, "set the rank sizes to those of the data", code="shape-mismatch")])
     return TensorData(access.tensor, Actual.of(ordered), ordered)

@@ -43,6 +43,7 @@ def intersection_counts(
                     raise Refused(
                         f"{structure.name} reads {several[0]} at several elements: fibers are not counted",
                         "leave out the intersection",
+                        code="unsupported-einsum",
                     )
                 for digit, before in _places(structure, component.name, rule):
                     reads, label = _reads(structure, data, rule, digit, before)
@@ -178,6 +179,7 @@ def _expected(
                 raise Refused(
                     f"{structure.name}: rank {x} of {t} has several variables: its fibers are not counted",
                     "leave out the intersection",
+                    code="unsupported-window",
                 )
             extents.append(axes[x.terms[0][0]][which].reshape(shape[x.terms[0][0]]))
         placed = not data[t].placeless and not data[t].alike(tuple(int(e.max()) for e in extents))
@@ -220,6 +222,7 @@ class _Fibers:
                     f"{structure.name}: rank {rank} of {tensor} is {x}: fibers of actual data are followed "
                     "through ranks of one rank variable",
                     "leave out the intersection, or describe the tensor by its density",
+                    code="unsupported-window",
                 )
             variable = x.terms[0][0]
             at = data.actual.rank(rank) - x.constant - structure.einsum.bound(variable)[0]
@@ -257,10 +260,8 @@ def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _Fibers, b: _Fiber
     starts = np.cumsum(sizes) - sizes
     pairs = int(sizes[first.shared].sum())
     if pairs > MOST_ROWS:
-        raise Refused(
-            f"{structure.name}: {pairs:,} pairs of fibers meet, too many to follow",
-            "use leader_follower, or describe a tensor by its density",
-        )
+        message = f"{structure.name}: {pairs:,} pairs of fibers meet, too many to follow"
+        raise Refused(message, "use leader_follower, or describe a tensor by its density", code="too-large")
     mine = np.repeat(np.arange(first.shared.size), sizes[first.shared])
     begin = np.cumsum(sizes[first.shared]) - sizes[first.shared]
     theirs = order[np.arange(pairs) - begin[mine] + starts[first.shared][mine]]
@@ -282,7 +283,8 @@ def _steps(structure: EinsumLinks, a: _Part, mine: Ints, b: _Part, theirs: Ints)
     """Matches, and runs of comparisons that advance the same finger."""
     rows = int(a.lengths[mine].sum() + b.lengths[theirs].sum())
     if rows > MOST_ROWS:
-        raise Refused(f"{structure.name}: {rows:,} comparisons are too many to follow", "use two_finger")
+        message = f"{structure.name}: {rows:,} comparisons are too many to follow"
+        raise Refused(message, "use two_finger", code="too-large")
     stop = np.minimum(a.coords[a.starts[1:] - 1][mine], b.coords[b.starts[1:] - 1][theirs])
     span = int(max(a.coords.max(initial=0), b.coords.max(initial=0))) + 1
     keys = []

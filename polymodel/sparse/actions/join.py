@@ -187,9 +187,8 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     lengths = high - low
     total = int(lengths.sum())
     if total > MOST_ROWS:
-        raise Refused(
-            f"matching coordinates needs {total:,} rows", "describe one of the tensors by its density instead"
-        )
+        message = f"matching coordinates needs {total:,} rows"
+        raise Refused(message, "describe one of the tensors by its density instead", code="too-large")
     rows = np.repeat(np.arange(low.size), lengths)
     starts = np.cumsum(lengths) - lengths
     return rows, np.arange(total, dtype=np.int64) - starts[rows] + low[rows]

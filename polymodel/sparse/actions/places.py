@@ -43,6 +43,7 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
                 f"{einsum.name} reads {access.tensor} at several elements, and {type(known.model).__name__} "
                 "does not tell how often these are nonzero together",
                 f"give {access.tensor} a uniform density, or its nonzeros",
+                code="unsupported-density",
             )
         assert known.model is not None, "what is not placeless has a model"
         touched = touched_by(einsum, access)
@@ -55,6 +56,7 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
                 f"{einsum.name} touches a part of {access.tensor}, of which {type(known.model).__name__} "
                 "does not tell the nonzeros",
                 f"set the rank sizes of {access.tensor} to what is touched, or give its nonzeros",
+                code="unsupported-density",
             )
         result[access.tensor] = replace(known, model=part)
     return result
@@ -146,6 +148,7 @@ def _outside(einsum: Einsum, access: TensorAccess) -> Constraint:
         raise Refused(
             f"{einsum.name} reads {access.tensor}, which is carried along several ranks and may hold zeros",
             f"say that it has none (densities: {{{access.tensor}: 1}})",
+            code="unsupported-recurrence",
         )
     return Constraint(Affine((), -1) - access.guard[0].expr)
 
@@ -220,6 +223,7 @@ def _elements_of(einsum: Einsum, accesses: Sequence[TensorAccess]) -> list[tuple
             f"{einsum.name} reads {first.tensor} at {len(accesses)} elements, some of which may be the same: "
             "how often all are nonzero is not worked out from its density",
             f"give the nonzeros of {first.tensor}",
+            code="unsupported-density",
         )
     pairs = zip(first.projection, others[0].projection, strict=True)
     meeting = tuple(Constraint(a - b, "eq") for a, b in pairs)
@@ -343,7 +347,8 @@ class _Box:
         if not factors:
             return joined_rows(tables).total() * others if tables else others
         if prod(self.size[v] for v in kept) > MOST_PLACES:
-            raise Refused(f"{self.einsum.name}: too many places at which given and modelled nonzeros meet")
+            message = f"{self.einsum.name}: too many places at which given and modelled nonzeros meet"
+            raise Refused(message, code="too-large")
         letter = dict(zip(self.size, ascii_letters, strict=False))
         parts = [f.alone([v for g in factors if g is not f for v in g.variables] + kept) for f in factors]
         names = ["".join(letter[v] for v in part) for part in (*(f.variables for f in parts), kept)]

@@ -53,6 +53,7 @@ def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Tou
             raise Refused(
                 f"{einsum.name}: {rows * count:,} operations touch the nonzeros of {access.tensor}: too many",
                 "describe the tensor by its density instead",
+                code="too-large",
             )
         if count > 1:
             nonzero = np.repeat(np.arange(rows) if nonzero is None else nonzero, count)
@@ -113,6 +114,7 @@ def full_tensor(einsum: Einsum, accesses: Sequence[TensorAccess]) -> SparseTenso
             f"{einsum.name}: the elements that are used of {tensor} do not stand evenly apart, and are "
             f"{'touched below coordinate 0' if low < 0 else 'too many to list'}",
             f"shift the rank variables, or leave out the formats of {tensor} and the actions on it",
+            code="unsupported-window",
         )
     coords = np.indices(shape).reshape(len(shape), prod(shape))
     return SparseTensor.from_coo(tensor, accesses[0].ranks, shape, coords, np.ones(prod(shape), np.int8))

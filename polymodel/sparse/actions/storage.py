@@ -121,6 +121,7 @@ class LoopTiles:
                 f"{structure.name}: the elements that are used of {tensor} do not stand evenly apart, so "
                 "that they make no tiles",
                 f"leave out the format of {tensor}, and actions on it where it has a density",
+                code="unsupported-window",
             )
         self.access = self.used.union
         by_name = {c.variable: c for c in structure.counters}
@@ -327,7 +328,8 @@ def tiling_bits(
     if not model.placeless:
         if not tiles.regular():
             what = f"{tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
-            raise Refused(what, "choose sizes that divide one another, or give the data")
+            remedy = "choose sizes that divide one another, or give the data"
+            raise Refused(what, remedy, code="unsupported-density")
         if len(boxes) > 1:
             label = "bound"
             most = tuple(max(extents[k] for extents, _ in boxes) for k in range(len(shape)))

@@ -346,6 +346,7 @@ class LinkSums:
                     f"{self.structure.name}: actions on {self.tensor or 'operations'} look at several parts "
                     f"of {leader}, of which none contains the other",
                     f"give {leader} a uniform density or its nonzeros, or keep one of the actions",
+                    code="unsupported-window",
                 )
         return result
 

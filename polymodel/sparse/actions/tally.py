@@ -95,10 +95,8 @@ class LinkTally:
         self.labels = tuple(m[0] for m in made)
         self.picks = tuple(m[1] for m in made)
         if prod(p.size for p in self.picks) > MOST_CLASSES:
-            raise Refused(
-                f"{structure.name}: tiles come in {prod(p.size for p in self.picks):,} different sizes",
-                "choose tile sizes that divide",
-            )
+            message = f"{structure.name}: tiles come in {prod(p.size for p in self.picks):,} different sizes"
+            raise Refused(message, "choose tile sizes that divide", code="too-large")
 
     def _atoms(self, counters: Counters, own: bool) -> Atoms:
         leaders = {x for c in self.conditions for x in c.leaders}
@@ -225,22 +223,23 @@ class LinkTally:
                 f"{self.structure.name}: the elements that are used of {condition.leader} do not stand "
                 "evenly apart: points of its tiles are not counted",
                 f"give the nonzeros of {condition.leader}, or leave out the action",
+                code="unsupported-window",
             )
         if sum(len(x.variables) for x in access.projection) > len(access.variables):
             raise Refused(
                 f"{self.structure.name}: one rank variable indexes two ranks of {condition.leader}: points "
                 "of its tiles are not counted",
                 f"give the nonzeros of {condition.leader}, or leave out the action",
+                code="unsupported-window",
             )
         result = []
         sizes = {a.variable: a.sizes[number] for a in self.axes if number in a.sizes}
         for expression, extents in self._extents(used, sizes):
             names = expression.variables
             if len(names) > 1 and not all(self.axes[at[v]].solid[number] for v in names if v in at):
-                raise Refused(
-                    f"{self.structure.name}: what is used of {condition.leader} has gaps",
-                    "let the spatial loop be no part of its ranks, or leave out the action",
-                )
+                message = f"{self.structure.name}: what is used of {condition.leader} has gaps"
+                remedy = "let the spatial loop be no part of its ranks, or leave out the action"
+                raise Refused(message, remedy, code="unsupported-window")
             result.append(window(expression, extents))
         return tuple(result)
 
@@ -322,10 +321,8 @@ def _spread_rows(table: GroupTable, names: Sequence[str], sizes: Mapping[str, in
     missing = [v for v in names if v not in table.variables]
     count = prod(sizes[v] for v in missing)
     if table.rows * count > MOST_ROWS:
-        raise Refused(
-            f"matching coordinates needs {table.rows * count:,} rows",
-            "describe one of the tensors by its density instead",
-        )
+        message = f"matching coordinates needs {table.rows * count:,} rows"
+        raise Refused(message, "describe one of the tensors by its density instead", code="too-large")
     column = {v: np.repeat(ids, count) for v, ids in zip(table.variables, table.ids, strict=True)}
     grid = np.indices([sizes[v] for v in missing]).reshape(len(missing), count)
     column |= {v: np.tile(row, table.rows) for v, row in zip(missing, grid, strict=True)}

@@ -138,6 +138,7 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
             f"{einsum.name}: {operation or 'mul'} of what is absent in {', '.join(sparse)} is not what is "
             f"absent in its result (absent points hold {held})",
             "say by `default` what absent points of the result hold, or by `densities` that there are none",
+            code="unsupported-operation",
         )
     if len(einsum.inputs) == 1:
         what = f"polymodel does not know whether {operation} maps zeros to zero"
@@ -149,6 +150,7 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
         f"{einsum.name}: {what}, and {names} may hold zeros",
         f"say that {names} {'has' if len(sparse) == 1 else 'have'} none (densities: {{{given}}}), "
         "or use mul, add or a function that keeps zeros (relu) for its map",
+        code="unsupported-operation",
     )
 
 
@@ -181,6 +183,7 @@ def require_carried_anywhere(cascade: Cascade, data: Mapping[str, PlacedZeros]) 
                     "follow which of them are read",
                     f"give it a uniform density, or none (densities: {{{access.tensor}: 1}}), or run the "
                     "cascade on data (pm.execute)",
+                    code="unsupported-recurrence",
                 )
 
 

@@ -31,7 +31,8 @@ class Actual(Placed):
             raise not_a("sparse tensor", "Actual", self.tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
         if (self.ranks, self.shape) != (self.tensor.ranks, self.tensor.shape):
             what = f"{list(self.ranks)} of {list(self.shape)} is not {self.tensor!r}"
-            raise SpecError([Diagnostic(what, "make it with Actual.of(tensor)", "tensor")])
+            remedy = "make it with Actual.of(tensor)"
+            raise SpecError([Diagnostic(what, remedy, "tensor", code="shape-mismatch")])
 
     @classmethod
     def of(cls, tensor: SparseTensor) -> Actual:

@@ -90,7 +90,7 @@ class Banded(Placed):
         read = Arguments()
         if len(self.ranks) < 2:
             what = f"a band needs two ranks, and there is {', '.join(self.ranks) or 'none'}"
-            read.add("ranks", what, "add a rank, or take Uniform")
+            read.add("ranks", what, "add a rank, or take Uniform", code="wrong-count")
             read.raise_if_any()
         itself = "a band between a rank and itself, {}"
         band = (
@@ -99,7 +99,8 @@ class Banded(Placed):
         for i, rank in enumerate(band):
             read.one_of(f"band[{i}]", rank, self.ranks, "a band on")
         if len(band) != 2 and not read.faults:
-            read.add("band", f"a band lies between two ranks, not {len(band)}", "name two of the ranks")
+            message = f"a band lies between two ranks, not {len(band)}"
+            read.add("band", message, "name two of the ranks", code="wrong-count")
         what = f"a band of width {shown(self.width)}: that is not a whole number from 0 on"
         width = read.whole("width", self.width, 0, what=what)
         read.raise_if_any()
@@ -115,9 +116,9 @@ class Banded(Placed):
         width = reader.whole((*path, "width"), keys.get("width"), 0, float("inf"), "width")
         two = reader.named((*path, "ranks"), keys["ranks"]) if "ranks" in keys else reader.ranks[-2:]
         if two is not None and len(two) != 2:
-            reader.add(
-                (*path, "ranks") if "ranks" in keys else path, f"a band on {len(two)} ranks", "it needs two"
-            )
+            message = f"a band on {len(two)} ranks"
+            remedy = "it needs two"
+            reader.add((*path, "ranks") if "ranks" in keys else path, message, remedy, code="wrong-count")
             two = None
         if width is None or two is None:
             return None

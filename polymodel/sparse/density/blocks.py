@@ -45,7 +45,9 @@ class Blocks(Regional):
         read = Arguments()
         block = tuple(read.sizes("size", self.size_of_block))
         if len(block) != 2 or min(block, default=0) < 1:
-            read.add("size", f"a block of {list(block)}", "give two sizes of at least 1, e.g. [4, 4]")
+            message = f"a block of {list(block)}"
+            remedy = "give two sizes of at least 1, e.g. [4, 4]"
+            read.add("size", message, remedy, code="not-positive-integer")
             read.raise_if_any()
         for name in ("arrangement", "fill"):
             if not isinstance(getattr(self, name), DensityModel):
@@ -57,7 +59,7 @@ class Blocks(Regional):
             if own != wanted:
                 these = "a block is" if name == "fill" else "the matrix of blocks is"
                 what = f"{name}: a model of {list(own)}, and {these} {list(wanted)}"
-                read.add(name, what, f"give one of the shape {list(wanted)}")
+                read.add(name, what, f"give one of the shape {list(wanted)}", code="shape-mismatch")
         read.raise_if_any()
         object.__setattr__(self, "size_of_block", (block[0], block[1]))
         # Asked here, so that an arrangement that does not answer for rectangles is told at once.
@@ -91,13 +93,15 @@ class Blocks(Regional):
             return None
         missing = [k for k in ("size", "arrangement") if k not in keys]
         if missing:
-            reader.add(path, f"blocks need {' and '.join(missing)}", "give size, arrangement and fill")
+            message = f"blocks need {' and '.join(missing)}"
+            reader.add(path, message, "give size, arrangement and fill", code="missing-key")
             return None
         sizes = keys["size"] if isinstance(keys["size"], Sequence) else [keys["size"]] * 2
         block = [reader.whole((*path, "size"), s, 1, float("inf"), "block size") for s in sizes]
         if len(block) != 2 or len(reader.ranks) != 2:
             what = f"blocks of {list(sizes)} in {len(reader.ranks)} ranks"
-            reader.add((*path, "size"), what, "blocks have two sizes, and matrices two ranks")
+            remedy = "blocks have two sizes, and matrices two ranks"
+            reader.add((*path, "size"), what, remedy, code="wrong-count")
             return None
         if block[0] is None or block[1] is None:
             return None
@@ -147,7 +151,8 @@ class Blocks(Regional):
             return super().square_multiplies()
         if side % block:
             what = f"a square of blocks of {block} that the end of the matrix, at {side}, cuts"
-            raise Refused(f"{what}: its multiplications are not worked out", f"take a multiple of {block}")
+            message = f"{what}: its multiplications are not worked out"
+            raise Refused(message, f"take a multiple of {block}", code="unsupported-density")
         start = np.arange(grid, dtype=np.int64)
         ones = np.ones_like(start)
         own = float(self.arrangement.regions().mean(np.stack([start, start, ones, ones], axis=1)).sum())
@@ -211,7 +216,7 @@ class Blocks(Regional):
         where = self.arrangement.draw(seed).coords
         generator = np.random.default_rng((seed, 1))
         if where.shape[1] > 10**6:
-            raise Refused(f"{where.shape[1]:,} drawn blocks", "draw a smaller matrix")
+            raise Refused(f"{where.shape[1]:,} drawn blocks", "draw a smaller matrix", code="too-large")
         size = np.array(self.size_of_block, dtype=np.int64)[:, None]
         # Each block gets one of some fillings.
         seeds = generator.integers(0, 2**31, min(where.shape[1], 64)).tolist()
@@ -226,7 +231,8 @@ class Blocks(Regional):
 def _coins(ranks: tuple[str, ...], size: tuple[int, ...], share: float) -> Hierarchical:
     """Each point of a block is there with this chance."""
     if len(ranks) != 2 or len(size) != 2:
-        raise SpecError([Diagnostic(f"blocks of {list(size)} of {len(ranks)} ranks", "two of both")])
+        message = f"blocks of {list(size)} of {len(ranks)} ranks"
+        raise SpecError([Diagnostic(message, "two of both", code="shape-mismatch")])
     return Hierarchical(ranks, size, (1.0, share))
 
 

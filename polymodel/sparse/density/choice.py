@@ -370,9 +370,10 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
     """
     if len(tensor.ranks) != 2:
         what = f"{tensor.name} has {len(tensor.ranks)} ranks: models of structure are those of matrices"
-        raise Refused(what, "take RankNnz or Actual")
+        raise Refused(what, "take RankNnz or Actual", code="unsupported-shape")
     if not tensor.nnz:
-        raise SpecError([Diagnostic(f"{tensor.name} has no nonzeros", "take Uniform with nnz=0", "tensor")])
+        message = f"{tensor.name} has no nonzeros"
+        raise SpecError([Diagnostic(message, "take Uniform with nnz=0", "tensor", code="empty-tensor")])
     whole, split = Observed.whole(tensor), BlockSample.of((tensor.shape[0], tensor.shape[1]))
     part = Observed.part(tensor, split)
     held = chosen(tensor, ~split.seen(tensor.coords[0], tensor.coords[1]))

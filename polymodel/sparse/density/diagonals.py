@@ -50,7 +50,7 @@ class Diagonals(Regional):
         fill = [float(read.share(f"fill[{i}]", f, "", remedy)) for i, f in enumerate(several)]
         if len(fill) != len(offsets) and not read.faults:
             what = f"{len(fill)} fills for {len(offsets)} diagonals"
-            read.add("fill", what, "give one per diagonal, or one number for all")
+            read.add("fill", what, "give one per diagonal, or one number for all", code="wrong-count")
         rest = float(read.share("background", self.background, "", "give the share of nonzeros elsewhere"))
         if self.symmetric and not read.faults:
             self._mirrored(read, dict(zip(offsets, fill, strict=True)))
@@ -64,17 +64,19 @@ class Diagonals(Regional):
         """A symmetric matrix is a square whose diagonals are those of its transpose."""
         if self.shape[0] != self.shape[1]:
             sizes = " x ".join(map(str, self.shape))
-            read.add("symmetric", f"a symmetric matrix of {sizes}", "give a square, or leave symmetric out")
+            message = f"a symmetric matrix of {sizes}"
+            read.add("symmetric", message, "give a square, or leave symmetric out", code="shape-mismatch")
         for offset, share in fill.items():
             if fill.get(-offset) != share:
                 what = f"diagonal {offset} of a symmetric matrix is not filled as diagonal {-offset}"
-                read.add("fill", what, "name both, with one share")
+                read.add("fill", what, "name both, with one share", code="inconsistent-values")
 
     def _offsets(self, read: Arguments) -> list[int]:
         """Whole numbers, each once and of a diagonal that there is."""
         given: object = self.offsets
         if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-            read.add("offsets", f"{shown(given)} is not a list of offsets", "write e.g. [-1, 0, 1]")
+            message = f"{shown(given)} is not a list of offsets"
+            read.add("offsets", message, "write e.g. [-1, 0, 1]", code="wrong-type")
             return []
         low, high = 1 - self.shape[0], self.shape[1] - 1
         result = []
@@ -82,7 +84,7 @@ class Diagonals(Regional):
             what = f"diagonal {shown(offset)}: the matrix has those from {low} to {high}"
             result.append(read.whole(f"offsets[{i}]", offset, low, high, what))
         if len(set(result)) < len(result) and not read.faults:
-            read.add("offsets", "a diagonal stands there twice", "name each once")
+            read.add("offsets", "a diagonal stands there twice", "name each once", code="duplicate-name")
         return result
 
     def __repr__(self) -> str:
@@ -118,7 +120,8 @@ class Diagonals(Regional):
         rest: Any = keys.get("background", 0.0)
         both: Any = keys.get("symmetric", False)
         if not isinstance(both, bool):
-            reader.add((*path, "symmetric"), f"symmetric is {both!r}", "write true or false")
+            message = f"symmetric is {both!r}"
+            reader.add((*path, "symmetric"), message, "write true or false", code="wrong-type")
             return None
         return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, offsets, fill, rest, both))
 

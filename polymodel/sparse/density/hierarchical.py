@@ -40,12 +40,12 @@ class Hierarchical(Placeless):
         given: object = self.densities
         if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
             remedy = "write e.g. (0.5, 0.1): one per rank"
-            read.add("densities", f"{shown(given)} is not a list of densities", remedy)
+            read.add("densities", f"{shown(given)} is not a list of densities", remedy, code="wrong-type")
             read.raise_if_any()
         several = tuple(self.densities)
         if len(several) != len(self.ranks):
             what = f"{len(several)} densities for {len(self.ranks)} ranks"
-            read.add("densities", what, "give one per rank")
+            read.add("densities", what, "give one per rank", code="wrong-count")
         names = (*(f" of rank {r}" for r in self.ranks), *[""] * len(several))
         found = tuple(
             float(read.share(f"densities[{i}]", d, names[i], "give the share of nonempty fibers"))
@@ -65,14 +65,14 @@ class Hierarchical(Placeless):
                     reader.rank((*path, str(rank)), rank)
             missing = [r for r in reader.ranks if r not in given]
             if missing:
-                reader.add(path, f"no density of rank {', '.join(missing)}", "1 keeps all coordinates")
+                message = f"no density of rank {', '.join(missing)}"
+                reader.add(path, message, "1 keeps all coordinates", code="missing-key")
             shares = [reader.share((*path, r), given[r]) for r in reader.ranks if r in given]
         elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == len(reader.ranks):
             shares = [reader.share((*path, i), d) for i, d in enumerate(given)]
         else:
-            reader.add(
-                path, f"{given!r} is not one density per rank", f"one for each of {', '.join(reader.ranks)}"
-            )
+            message = f"{given!r} is not one density per rank"
+            reader.add(path, message, f"one for each of {', '.join(reader.ranks)}", code="wrong-type")
             return None
         if len(shares) != len(reader.ranks) or None in shares:
             return None

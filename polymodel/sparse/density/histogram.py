@@ -56,15 +56,18 @@ class RankNnz(Placed):
         for i, rank in enumerate(kept):
             read.one_of(f"along[{i}]", rank, self.ranks, "a histogram along")
         if not kept and not read.faults:
-            read.add("along", "a histogram along no rank counts nothing", "name ranks of the tensor")
+            message = "a histogram along no rank counts nothing"
+            read.add("along", message, "name ranks of the tensor", code="missing-argument")
         given = read.array("histogram", self.histogram)
         if given.dtype.kind not in "iuf":
-            read.add("histogram", "it holds something else than numbers", "give the nonzeros of each fiber")
+            message = "it holds something else than numbers"
+            read.add("histogram", message, "give the nonzeros of each fiber", code="wrong-type")
         read.raise_if_any()
         wanted = tuple(self.shape[self.ranks.index(r)] for r in kept)
         if given.shape != wanted:
             what = f"the histogram along {list(kept)} has {given.shape} entries, not {wanted}"
-            raise SpecError([Diagnostic(what, "one number of nonzeros per coordinate", "histogram")])
+            remedy = "one number of nonzeros per coordinate"
+            raise SpecError([Diagnostic(what, remedy, "histogram", code="shape-mismatch")])
         room = self.size // prod(wanted)
         with np.errstate(invalid="ignore"):
             wrong = np.argwhere(~((given >= 0) & (given <= room) & (given == np.floor(given))))
@@ -72,7 +75,13 @@ class RankNnz(Placed):
             place = tuple(int(x) for x in wrong[0])
             what = f"{len(wrong)} entries of the histogram are not a whole number of 0 to {room}"
             first = f"the first is {given[place]} at {place if len(place) > 1 else place[0]}"
-            raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points", "histogram")])
+            raise SpecError(
+                [
+                    Diagnostic(
+                        f"{what}, {first}", f"a fiber has {room} points", "histogram", code="out-of-range"
+                    )
+                ]
+            )
         counts = given.astype(np.int64)
         counts.flags.writeable = False
         object.__setattr__(self, "histogram", counts)
@@ -126,7 +135,8 @@ class RankNnz(Placed):
             return None
         where = next((k for k in ("rank", "ranks") if k in keys), "")
         if "rank" in keys and "ranks" in keys:
-            reader.add((*path, "ranks"), "both rank and ranks are given", "give one")
+            message = "both rank and ranks are given"
+            reader.add((*path, "ranks"), message, "give one", code="conflicting-arguments")
         along = reader.named((*path, where), keys[where]) if where else reader.ranks[:1]
         if "file" in keys:
             data = reader.file((*path, "file"), keys["file"])
@@ -135,9 +145,8 @@ class RankNnz(Placed):
             return reader.made(path, lambda: cls.from_tensor(data, along))
         histogram = _table(keys["histogram"])
         if histogram is None:
-            reader.add(
-                (*path, "histogram"), "a histogram is a list of numbers", "nested lists for several ranks"
-            )
+            message = "a histogram is a list of numbers"
+            reader.add((*path, "histogram"), message, "nested lists for several ranks", code="wrong-type")
             return None
         if along is None:
             return None
@@ -343,7 +352,8 @@ class _Fibers(TilesOfShape):
         mean, variance, _ = self._moments(int(self.sizes.max()))
         high = _reach(mean, variance)
         if high * self.blocks.fibers.size > _MOST or high > LONGEST:
-            raise Refused("the law of the fullest tile of very full tiles", "ask expected_max")
+            message = "the law of the fullest tile of very full tiles"
+            raise Refused(message, "ask expected_max", code="unsupported-density")
         result: Floats = np.exp(self._log_below(high))[np.minimum(s, high)]
         return result
 

@@ -43,7 +43,8 @@ class Hypergeometric:
         object.__setattr__(self, "nnz", int(self.nnz))
         if not 1 <= self.points <= MOST_POINTS or not 0 <= self.nnz <= self.points:
             what = f"{self.nnz} nonzeros in {self.points} points"
-            raise SpecError([Diagnostic(what, "0 to all of them, of up to 2^63 - 1 points")])
+            remedy = "0 to all of them, of up to 2^63 - 1 points"
+            raise SpecError([Diagnostic(what, remedy, code="out-of-range")])
 
     def mean(self, t: ArrayLike) -> Floats:
         """n t / N."""

@@ -68,7 +68,8 @@ def cdf_max(law: Hypergeometric, sizes: Ints, counts: Floats, s: Floats) -> Floa
     result = np.where(wanted >= min(law.nnz, int(points[-1])), 1.0, 0.0)
     inside = (result < 1) & (wanted >= 0)
     if inside.any() and wanted[inside].max() > 10 * _LONGEST:
-        raise Refused("tiles of more than 200,000 nonzeros", "ask the bounds of the maximum instead")
+        message = "tiles of more than 200,000 nonzeros"
+        raise Refused(message, "ask the bounds of the maximum instead", code="too-large")
     result[inside] = _cdf_max(law, points, number, wanted[inside].astype(np.int64))
     return result.reshape(np.shape(s))
 

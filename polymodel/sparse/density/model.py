@@ -157,7 +157,7 @@ class DensityModel(ABC):
         """P(no tile of the tiling has more than `occupancy` nonzeros); one tile shape, any occupancies. Where
         `max_label` is a bound, that of independent tiles."""
         what = f"the law of the fullest tile of {type(self).__name__} is not worked out"
-        raise Refused(what, "ask expected_max, or another model")
+        raise Refused(what, "ask expected_max, or another model", code="unsupported-density")
 
     def max_label(self, tile: ArrayLike) -> Label:
         """What `expected_max` is for these tiles: `bound` if any of them is only bounded."""
@@ -192,25 +192,25 @@ class DensityModel(ABC):
         """Relative probabilities that a row has these numbers of nonzeros, which are `stride` apart. Refused
         unless all rows are random, alike and (nearly) independent."""
         what = f"slices of {type(self).__name__} data: its rows are neither known nor alike and independent"
-        raise Refused(what, "give a histogram of the rows, or the tensor")
+        raise Refused(what, "give a histogram of the rows, or the tensor", code="unsupported-density")
 
     def square_multiplies(self) -> float:
         """Expected multiplications of a square matrix with itself: sum over k of nonzeros of column k times
         nonzeros of row k."""
         what = f"a square of {type(self).__name__} data: its multiplications are not worked out"
-        raise Refused(what, "give a uniform density, a histogram of the rows, or the tensor")
+        remedy = "give a uniform density, a histogram of the rows, or the tensor"
+        raise Refused(what, remedy, code="unsupported-density")
 
     def regions(self) -> Regions:
         """Mean, variance and nonempty rows of rectangles of a matrix, which estimates of tilings ask for."""
-        raise Refused(
-            f"tiles of {type(self).__name__} are not estimated",
-            "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, RowColumn or Diagonals",
-        )
+        message = f"tiles of {type(self).__name__} are not estimated"
+        remedy = "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, RowColumn or Diagonals"
+        raise Refused(message, remedy, code="unsupported-density")
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         """A matrix as the model says, the same for the same seed."""
         what = f"data of {type(self).__name__} are not drawn"
-        raise Refused(what, "ask for qtree, btree or simple")
+        raise Refused(what, "ask for qtree, btree or simple", code="unsupported-density")
 
     def ones_at(self, coords: Ints, name: str) -> SparseTensor:
         """The tensor of this shape with a 1 at each of these places (ranks x places)."""
@@ -249,7 +249,8 @@ class DensityModel(ABC):
         """
         boxes = self.tiles(self.shape if tile is None else tile).copy()
         if not 0 <= depth <= len(self.ranks):
-            raise SpecError([Diagnostic(f"no prefix of {depth} ranks", f"0 to {len(self.ranks)}")])
+            message = f"no prefix of {depth} ranks"
+            raise SpecError([Diagnostic(message, f"0 to {len(self.ranks)}", code="out-of-range")])
         # Prefixes within all tiles are boxes of one coordinate in the ranks of the prefix.
         boxes[..., :depth] = 1
         return self.expected_tiles(boxes)
@@ -264,11 +265,13 @@ def tile_shapes(tile: ArrayLike, ranks: tuple[str, ...], shape: tuple[int, ...])
     given = np.asarray(tile)
     if given.ndim == 0 or given.shape[-1] != len(ranks):
         what = f"a tile needs {len(ranks)} sizes on its last axis, there are {given.shape}"
-        raise SpecError([Diagnostic(what, f"one per rank: {list(ranks)}")])
+        raise SpecError([Diagnostic(what, f"one per rank: {list(ranks)}", code="wrong-count")])
     found = given.astype(np.int64)
     if given.size and ((found < 1).any() or (found != given).any()):
         bad = given[(found < 1) | (found != given)].flat[0]
-        raise SpecError([Diagnostic(f"tile size {bad}", "sizes are whole numbers of at least 1")])
+        message = f"tile size {bad}"
+        remedy = "sizes are whole numbers of at least 1"
+        raise SpecError([Diagnostic(message, remedy, code="not-positive-integer")])
     cut: Ints = np.minimum(found, np.array(shape, dtype=np.int64))
     return cut
 
@@ -296,5 +299,6 @@ def points_of(shape: tuple[int, ...], what: str = "a tensor") -> int:
     size = prod(shape)
     if size > MOST_POINTS:
         shown = f"{Decimal(size):.2e}"  # of any size; a float is not
-        raise Refused(f"{what} of {shown} points: more than 64 bits can count", "model a part of it")
+        message = f"{what} of {shown} points: more than 64 bits can count"
+        raise Refused(message, "model a part of it", code="number-too-large")
     return size

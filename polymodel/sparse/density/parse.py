@@ -30,7 +30,6 @@ from polymodel.sparse.density.uniform import Uniform
 from polymodel.spec.faults import suggestion
 
 # Told a fault: where inside the written value, what, and the remedy.
-Add = Callable[[Path, str, str], None]
 
 
 def _within(
@@ -39,7 +38,7 @@ def _within(
     """A model that is written inside another one: its faults are told with their place in the whole."""
     inside = Reader(ranks, shape, reader.read, reader.name)
     result = _model(inside, written)
-    reader.faults += [((*path, *place), message, remedy) for place, message, remedy in inside.faults]
+    reader.faults += [((*path, *place), m, r, code) for place, m, r, code in inside.faults]
     return result
 
 
@@ -69,25 +68,18 @@ def model_of(
     shape: Sequence[int],
     *,
     read: Read | None = None,
-    add: Add | None = None,
     name: str = "",
 ) -> DensityModel | None:
     """The model that is written (see the module) for a tensor of these ranks and sizes.
 
-    `read`: reads the tensor in a file (its faults are passed on); without it files are a fault. `add`: told
-    every fault, then the answer is None; without it they are raised together as SpecError. A model is
-    returned as it is.
+    `read`: reads the tensor in a file (its faults are passed on); without it files are a fault. All faults
+    are raised together as one SpecError. A model is returned as it is.
     """
     reader = Reader(tuple(ranks), tuple(int(s) for s in shape), read, name)
     result = _model(reader, written)
     if not reader.faults:
         return result
-    if add is None:
-        told = [Diagnostic(m, r, ".".join(map(str, p))) for p, m, r in reader.faults]
-        raise SpecError(told)
-    for path, message, remedy in reader.faults:
-        add(path, message, remedy)
-    return None
+    raise SpecError([Diagnostic(m, r, ".".join(map(str, p)), code=code) for p, m, r, code in reader.faults])
 
 
 def _model(reader: Reader, written: object) -> DensityModel | None:
@@ -97,11 +89,11 @@ def _model(reader: Reader, written: object) -> DensityModel | None:
         return Uniform.written(reader, (), written)
     if not isinstance(written, Mapping) or len(written) != 1:
         remedy = f"a number from 0 to 1, or one of {', '.join(MODELS)} with parameters"
-        reader.add((), f"{written!r} is not a density", remedy)
+        reader.add((), f"{written!r} is not a density", remedy, code="out-of-range")
         return None
     kind, given = next(iter(written.items()))
     if kind not in MODELS:
         remedy = suggestion(str(kind), tuple(MODELS), "models")
-        reader.add((str(kind),), f"density model {kind!r} is not known", remedy)
+        reader.add((str(kind),), f"density model {kind!r} is not known", remedy, code="unknown-choice")
         return None
     return MODELS[str(kind)](reader, (str(kind),), given)

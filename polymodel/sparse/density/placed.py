@@ -171,7 +171,8 @@ class Placed(DensityModel):
     def cdf_max(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
         shape = self.tiles(tile)
         if shape.ndim > 1:
-            raise SpecError([Diagnostic("cdf_max takes one tile shape", "call it once per tile")])
+            message = "cdf_max takes one tile shape"
+            raise SpecError([Diagnostic(message, "call it once per tile", code="wrong-count")])
         asked = np.floor(np.asarray(occupancy, dtype=np.float64)).astype(np.int64)
         result = self.tiling(tuple(int(t) for t in shape)).below(asked.reshape(-1))
         return np.where(asked.reshape(-1) < 0, 0.0, result).reshape(asked.shape)

@@ -45,10 +45,12 @@ def random_tensor(
     densities = tuple(read.share(place, d, "", remedy) for place, d in zip(places, given, strict=True))
     if several and len(densities) != len(ranks):
         what = f"{len(densities)} densities for {len(ranks)} ranks"
-        read.add("density", what, "give one per rank, or a single number for uniform data")
+        read.add(
+            "density", what, "give one per rank, or a single number for uniform data", code="wrong-count"
+        )
     start = as_whole(seed)
     if start is None or start < 0:
-        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on")
+        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on", code="wrong-type")
     read.name("name", name)
     read.raise_if_any()
     generator = np.random.default_rng(start)
@@ -82,7 +84,8 @@ def _sampled_coordinates(
     for size, density in zip(shape, densities, strict=True):
         fibers = coords.shape[1]
         if fibers * size > MOST_POINTS:
-            raise Refused(f"{fibers} fibers of {size} coordinates: more than 64 bits can number")
+            message = f"{fibers} fibers of {size} coordinates: more than 64 bits can number"
+            raise Refused(message, code="number-too-large")
         number = int(generator.binomial(fibers * size, density))
         fiber, coordinate = np.divmod(distinct_below(generator, fibers * size, number), size)
         coords = np.concatenate((coords[:, fiber], coordinate[None, :]))
@@ -92,7 +95,8 @@ def _sampled_coordinates(
 def distinct_below(generator: np.random.Generator, size: int, number: int) -> Ints:
     """`number` distinct values below `size`, ascending, every set alike."""
     if number > _MOST:
-        raise Refused(f"{number:.3g} random nonzeros", "ask for fewer, or for a model instead of data")
+        message = f"{number:.3g} random nonzeros"
+        raise Refused(message, "ask for fewer, or for a model instead of data", code="too-large")
     if 2 * number > size:
         kept = np.ones(size, dtype=bool)
         kept[distinct_below(generator, size, size - number)] = False

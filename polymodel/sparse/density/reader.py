@@ -23,11 +23,11 @@ class Reader:
     shape: tuple[int, ...]
     read: Read | None
     name: str
-    faults: list[tuple[Path, str, str]] = field(default_factory=list)
+    faults: list[tuple[Path, str, str, str]] = field(default_factory=list)
 
-    def add(self, path: Path, message: str, remedy: str = "") -> None:
+    def add(self, path: Path, message: str, remedy: str = "", *, code: str) -> None:
         whose = f"{self.name}: " if self.name else ""
-        self.faults.append((path, whose + message, remedy))
+        self.faults.append((path, whose + message, remedy, code))
 
     def made(self, path: Path, make: Callable[[], DensityModel]) -> DensityModel | None:
         """A model whose own checks are faults here."""
@@ -35,7 +35,7 @@ class Reader:
             return make()
         except SpecError as error:
             for fault in error.diagnostics:
-                self.add(path, fault.message, fault.remedy)
+                self.add(path, fault.message, fault.remedy, code=fault.code)
             return None
 
     def keys(
@@ -43,22 +43,28 @@ class Reader:
     ) -> dict[str, object]:
         """The parameters of a model; unknown ones are faults, and exactly one of `one_of` is needed."""
         if not isinstance(given, Mapping):
-            self.add(path, f"{given!r} is not a mapping of parameters", f"give {', '.join(known)}")
+            message = f"{given!r} is not a mapping of parameters"
+            self.add(path, message, f"give {', '.join(known)}", code="wrong-type")
             return {}
         for key in given:
             if key not in known:
                 self.add(
-                    (*path, str(key)), f"unknown parameter {key!r}", suggestion(str(key), known, "parameters")
+                    (*path, str(key)),
+                    f"unknown parameter {key!r}",
+                    suggestion(str(key), known, "parameters"),
+                    code="unknown-key",
                 )
         if one_of and sum(key in given for key in one_of) != 1:
-            self.add(path, f"{path[-1]} needs one of {', '.join(one_of)}", "give exactly one")
+            message = f"{path[-1]} needs one of {', '.join(one_of)}"
+            self.add(path, message, "give exactly one", code="missing-key")
             return {}
         return {str(k): v for k, v in given.items()}
 
     def share(self, path: Path, given: object) -> float | None:
         if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1:
             return float(given)
-        self.add(path, f"density {given!r} is outside [0, 1]", "give the share of nonzero points")
+        message = f"density {given!r} is outside [0, 1]"
+        self.add(path, message, "give the share of nonzero points", code="out-of-range")
         return None
 
     def whole(self, path: Path, given: object, low: int, high: float, what: str) -> int | None:
@@ -67,19 +73,21 @@ class Reader:
         if low <= number <= high and number != float("inf") and number == int(number):
             return int(number)
         room = f"{low} to {high:,}" if high < float("inf") else f"at least {low}"
-        self.add(path, f"{what} {given!r} is not a whole number of {room}", "")
+        self.add(path, f"{what} {given!r} is not a whole number of {room}", "", code="not-an-integer")
         return None
 
     def rank(self, path: Path, given: object) -> str | None:
         if given in self.ranks:
             return str(given)
-        self.add(path, f"unknown rank {given!r}", suggestion(str(given), self.ranks, "ranks"))
+        message = f"unknown rank {given!r}"
+        self.add(path, message, suggestion(str(given), self.ranks, "ranks"), code="unknown-name")
         return None
 
     def named(self, path: Path, given: object) -> tuple[str, ...] | None:
         names = [given] if isinstance(given, str) else given
         if not isinstance(names, Sequence) or not names:
-            self.add(path, f"{given!r} is not a list of ranks", f"name some of {', '.join(self.ranks)}")
+            message = f"{given!r} is not a list of ranks"
+            self.add(path, message, f"name some of {', '.join(self.ranks)}", code="wrong-type")
             return None
         result = [self.rank(path, n) for n in names]
         return None if None in result else tuple(f for f in result if f is not None)
@@ -90,7 +98,7 @@ class Reader:
             data = given
         elif not isinstance(given, str) or self.read is None:
             why = "is not a name of a file" if not isinstance(given, str) else "cannot be read here"
-            self.add(path, f"{given!r} {why}", "name a .mtx or .tns file")
+            self.add(path, f"{given!r} {why}", "name a .mtx or .tns file", code="unreadable-file")
             return None
         else:
             try:
@@ -98,16 +106,16 @@ class Reader:
             except SpecError as error:
                 for fault in error.diagnostics:
                     at = f"{fault.place}: " if fault.place.file else ""
-                    self.add(path, f"{at}{fault.message}", fault.remedy)
+                    self.add(path, f"{at}{fault.message}", fault.remedy, code=fault.code)
                 return None
         if len(data.ranks) != len(self.ranks):
-            self.add(path, f"the data have {len(data.ranks)} ranks, not {len(self.ranks)}", "give other data")
+            message = f"the data have {len(data.ranks)} ranks, not {len(self.ranks)}"
+            self.add(path, message, "give other data", code="wrong-count")
             return None
         if data.shape != self.shape:
             sizes = [" x ".join(map(str, s)) for s in (data.shape, self.shape)]
-            self.add(
-                path, f"the data are {sizes[0]}, not {sizes[1]}", "set the rank sizes to those of the data"
-            )
+            message = f"the data are {sizes[0]}, not {sizes[1]}"
+            self.add(path, message, "set the rank sizes to those of the data", code="shape-mismatch")
             return None
         return data.renamed(self.name or data.name, self.ranks)
 

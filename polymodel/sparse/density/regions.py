@@ -343,7 +343,8 @@ class Regional(Placed):
         points_of(self.shape)
         if len(self.ranks) != 2:
             what = f"{type(self).__name__} describes matrices, and there are {len(self.ranks)} ranks"
-            raise SpecError([Diagnostic(what, "give two ranks, or take another model", "ranks")])
+            remedy = "give two ranks, or take another model"
+            raise SpecError([Diagnostic(what, remedy, "ranks", code="wrong-count")])
 
     @abstractmethod
     def regions(self) -> Regions:

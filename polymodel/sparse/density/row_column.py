@@ -251,7 +251,7 @@ class RowColumn(Regional):
         sums = [float(x.sum()) for x in found]
         if not read.faults and abs(sums[0] - sums[1]) > 1e-6 * max(sums[0], 1.0):
             what = f"the rows have {sums[0]:,.10g} nonzeros in all, the columns {sums[1]:,.10g}"
-            read.add("columns", what, "both are those of the matrix")
+            read.add("columns", what, "both are those of the matrix", code="inconsistent-values")
         read.raise_if_any()
         for name, values in zip(("rows", "columns"), found, strict=True):
             values.flags.writeable = False
@@ -262,14 +262,14 @@ class RowColumn(Regional):
         given, length, room = read.array(name, getattr(self, name)), self.shape[axis], self.shape[1 - axis]
         if given.dtype.kind not in "iuf" or given.shape != (length,):
             what = f"{name} are {given.dtype} of shape {given.shape}, not {length:,} numbers of nonzeros"
-            read.add(name, what, "give one number per coordinate")
+            read.add(name, what, "give one number per coordinate", code="shape-mismatch")
             return np.zeros(0)
         with np.errstate(invalid="ignore"):
             wrong = np.flatnonzero(~((given >= 0) & (given <= room)))
         if wrong.size:
             what = f"{wrong.size} of the {name} have no number of nonzeros from 0 to {room}"
             first = f"the first is {given[wrong[0]]} at {wrong[0]}"
-            read.add(name, f"{what}, {first}", f"there is room for {room}")
+            read.add(name, f"{what}, {first}", f"there is room for {room}", code="out-of-range")
         return given.astype(np.float64)
 
     def __repr__(self) -> str:
@@ -306,13 +306,14 @@ class RowColumn(Regional):
         shares = [float(read.share(f"quarters[{i}]", q, "", "give four shares")) for i, q in enumerate(given)]
         if not read.faults and (len(shares) != 4 or abs(sum(shares) - 1) > 1e-9):
             what = f"quarters {shown(quarters)} are not four shares that add up to 1"
-            read.add("quarters", what, "write e.g. [0.57, 0.19, 0.19, 0.05]")
+            read.add("quarters", what, "write e.g. [0.57, 0.19, 0.19, 0.05]", code="out-of-range")
         if not read.faults and size & (size - 1):
-            read.add("side", f"a recursive graph of {size} rows", "take a power of two")
+            message = f"a recursive graph of {size} rows"
+            read.add("side", message, "take a power of two", code="not-positive-integer")
         room = sum(s > 0 for s in shares) ** (size.bit_length() - 1)
         if not read.faults and number > room:
             what = f"{number:,} nonzeros, and quarters {shares} lead to {room:,} of the points alone"
-            read.add("nnz", what, f"take at most {room:,}, or give each quarter a share")
+            read.add("nnz", what, f"take at most {room:,}, or give each quarter a share", code="out-of-range")
         read.raise_if_any()
         lines = rmat_lines(size, number, shares) if number else (np.zeros(size), np.zeros(size))
         draw = np.random.default_rng(start)
@@ -329,7 +330,8 @@ class RowColumn(Regional):
         quarters: Any = keys.get("quarters", QUARTERS)
         seed: Any = keys.get("seed", 0)
         if len(reader.shape) != 2 or reader.shape[0] != reader.shape[1]:
-            reader.add(path, f"a recursive graph of the shape {list(reader.shape)}", "it is a square matrix")
+            message = f"a recursive graph of the shape {list(reader.shape)}"
+            reader.add(path, message, "it is a square matrix", code="shape-mismatch")
             return None
         side = reader.shape[0]
         return reader.made(path, lambda: cls.from_rmat(reader.ranks, side, number, quarters, seed))
@@ -339,7 +341,7 @@ class RowColumn(Regional):
         """The rows and columns of a matrix."""
         if len(tensor.ranks) != 2:
             what = f"{tensor.name} has {len(tensor.ranks)} ranks: rows and columns are those of a matrix"
-            raise SpecError([Diagnostic(what, "take RankNnz", "tensor")])
+            raise SpecError([Diagnostic(what, "take RankNnz", "tensor", code="wrong-count")])
         lines = [
             np.bincount(own, minlength=size) for own, size in zip(tensor.coords, tensor.shape, strict=True)
         ]
@@ -355,7 +357,8 @@ class RowColumn(Regional):
             data = reader.file((*path, "file"), keys["file"])
             return None if data is None else reader.made(path, lambda: cls.from_tensor(data))
         if "columns" not in keys:
-            reader.add(path, "row_column needs columns beside rows", "give the nonzeros of each column")
+            message = "row_column needs columns beside rows"
+            reader.add(path, message, "give the nonzeros of each column", code="missing-key")
             return None
         rows: Any = keys["rows"]
         columns: Any = keys["columns"]
@@ -437,7 +440,8 @@ class RowColumn(Regional):
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         """Rows and columns are met; nonzeros that fall onto one another swap columns with others."""
         if self._whole is None:
-            raise Refused("data of RowColumn whose rows or columns are not whole numbers", "give whole ones")
+            message = "data of RowColumn whose rows or columns are not whole numbers"
+            raise Refused(message, "give whole ones", code="unsupported-density")
         generator = np.random.default_rng(seed)
         row, column = (np.repeat(np.arange(e.size), e) for e in self._whole)
         column = generator.permutation(column)
@@ -451,7 +455,8 @@ class RowColumn(Regional):
             # One after the other: a nonzero may be asked twice.
             for a, b in zip(again.tolist(), other.tolist(), strict=True):
                 column[a], column[b] = column[b], column[a]
-        raise Refused("rows and columns that hardly any matrix has", "give the tensor itself")
+        message = "rows and columns that hardly any matrix has"
+        raise Refused(message, "give the tensor itself", code="unsupported-density")
 
 
 def _side(values: Floats, size: int, limit: int) -> tuple[Ints, Ints, Floats, Floats]:

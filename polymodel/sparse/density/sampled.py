@@ -104,7 +104,7 @@ class Sampled(Placed):
         read.raise_if_any()
         if not tensor.ranks or not tensor.nnz:
             what = f"{tensor.name} has no nonzeros to sample"
-            raise SpecError([Diagnostic(what, "take Uniform", "tensor")])
+            raise SpecError([Diagnostic(what, "take Uniform", "tensor", code="empty-tensor")])
         return cls.scaled(tensor, float(tensor.nnz), number, start)
 
     @classmethod
@@ -297,7 +297,7 @@ class _OfSampled(TilesOfShape):
         """Beyond the fullest tile met the law of extreme values of an exponential tail (Gumbel's)."""
         if self.met is None:
             what = "the law of the fullest tile of a shape that was not sampled"
-            raise Refused(what, "take powers of two, or whole ranks")
+            raise Refused(what, "take powers of two, or whole ranks", code="unsupported-density")
         top, behind, excess = self.met.tail(self.nonzeros)
         left = behind * np.exp(-(s - top) / excess) if excess > 0 else np.zeros(s.size)
         result: Floats = np.where(s < top, 0.0, np.where(s >= self.room, 1.0, np.exp(-left)))

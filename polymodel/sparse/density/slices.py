@@ -263,7 +263,8 @@ def load_bounds(nonzeros: float, max_row: float, slices: float) -> tuple[float, 
 def greedy(model: DensityModel, slices: int) -> SliceCosts:
     """`uniform_slice(slices)`: each row, in order, to the slice with the least load, ties to the lowest."""
     if slices < 1:
-        raise SpecError([Diagnostic(f"{slices} slices", "at least one is needed")])
+        message = f"{slices} slices"
+        raise SpecError([Diagnostic(message, "at least one is needed", code="not-positive-integer")])
     counts = model.known_rows()
     if counts is not None:
         return _counted(model, counts, least_loaded(counts, slices), slices, ordered=False)
@@ -291,7 +292,8 @@ def greedy(model: DensityModel, slices: int) -> SliceCosts:
 def shape_tiles(model: DensityModel, rows: int) -> SliceCosts:
     """`uniform_shape(rows)`: a slice is `rows` consecutive rows; the last may have fewer."""
     if rows < 1:
-        raise SpecError([Diagnostic(f"slices of {rows} rows", "at least one is needed")])
+        message = f"slices of {rows} rows"
+        raise SpecError([Diagnostic(message, "at least one is needed", code="not-positive-integer")])
     rows = min(rows, model.shape[0])
     number = -(-model.shape[0] // rows)
     counts = model.known_rows()
@@ -323,7 +325,7 @@ def shape_tiles(model: DensityModel, rows: int) -> SliceCosts:
 def nway(model: DensityModel, parts: int) -> SliceCosts:
     """`nway_shape(parts)`: slices of (rows - 1) // parts + 1 consecutive rows."""
     if parts < 1:
-        raise SpecError([Diagnostic(f"{parts} parts", "at least one is needed")])
+        raise SpecError([Diagnostic(f"{parts} parts", "at least one is needed", code="not-positive-integer")])
     return shape_tiles(model, (model.shape[0] - 1) // parts + 1)
 
 

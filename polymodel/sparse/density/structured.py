@@ -55,7 +55,7 @@ class FixedStructured(Placed):
         m = read.whole("m", self.m, 1)
         n = read.whole("n", self.n, 0)
         if not read.faults and n > m:
-            read.add("n", f"{n} of {m} coordinates cannot be nonzero", f"give 0 to {m}")
+            read.add("n", f"{n} of {m} coordinates cannot be nonzero", f"give 0 to {m}", code="out-of-range")
         rank = self.rank if self.rank or not self.ranks else self.ranks[-1]
         read.one_of("rank", rank, self.ranks, "groups along")
         read.raise_if_any()

@@ -41,9 +41,10 @@ class Uniform(Placeless):
         number, given = as_number(self.nnz), shown(self.nnz)
         if number is None or number != number or (number >= 0 and number != number // 1):
             remedy = f"give 0 to {size:,}, or a share: Uniform.of(ranks, shape, density=...)"
-            read.add("nnz", f"{given} is not a number of nonzeros", remedy)
+            read.add("nnz", f"{given} is not a number of nonzeros", remedy, code="wrong-type")
         elif not 0 <= number <= size:
-            read.add("nnz", f"{given} nonzeros do not fit into {size} points", f"give 0 to {size}")
+            message = f"{given} nonzeros do not fit into {size} points"
+            read.add("nnz", message, f"give 0 to {size}", code="out-of-range")
         read.raise_if_any()
         object.__setattr__(self, "nnz", int(self.nnz))
 
@@ -63,7 +64,7 @@ class Uniform(Placeless):
         if (density is None) == (nnz is None):
             given = "neither is" if nnz is None else "both are"
             what = f"uniform needs a density or a number of nonzeros, not both: {given} given"
-            read.add("density", what, "write density=0.1, or nnz=40")
+            read.add("density", what, "write density=0.1, or nnz=40", code="conflicting-arguments")
         elif nnz is None:
             share = read.share("density", density, "", "give the share of nonzero points, from 0 to 1")
         read.raise_if_any()
@@ -135,7 +136,8 @@ class Uniform(Placeless):
         """P(no tile of the tiling has more than `occupancy` nonzeros); one tile shape, any occupancies."""
         shapes = self.tiles(tile)
         if shapes.ndim > 1:
-            raise SpecError([Diagnostic("cdf_max takes one tile shape", "call it once per tile")])
+            message = "cdf_max takes one tile shape"
+            raise SpecError([Diagnostic(message, "call it once per tile", code="wrong-count")])
         sizes, counts = edge_classes(shapes, self.shape)
         return maxima.cdf_max(self.points, sizes.prod(axis=-1), counts, np.asarray(occupancy))
 
@@ -193,7 +195,8 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
         return ""
     if tensor.shape != uniform.shape:
         what = f"{tensor.name} is {tensor.shape}, the model {uniform.shape}"
-        raise SpecError([Diagnostic(what, "compare a tensor with a model of its shape")])
+        remedy = "compare a tensor with a model of its shape"
+        raise SpecError([Diagnostic(what, remedy, code="shape-mismatch")])
     rows, points = tensor.shape[0], prod(tensor.shape[1:])
     counts = np.bincount(tensor.coords[0], minlength=rows)
     mean, variance = float(law.mean(points)), float(law.variance(points))

@@ -44,17 +44,20 @@ def leading(partition: Partition, partitioning: Sequence[Partition], einsum: str
     leader = directives[0].leader or ""
     what = f"{einsum}: rank {rank} follows {leader}"
     if any(d.kind != "follow" or d.leader != leader for d in directives):
-        raise Refused(f"{what} and is split otherwise too", f"let it follow {leader} alone")
+        message = f"{what} and is split otherwise too"
+        raise Refused(message, f"let it follow {leader} alone", code="unsupported-partitioning")
     result = next((p for p in partitioning if p.ranks == (leader,) and p is not partition), None)
     if result is None:
         remedy = "follow a rank split by shape; the tensors of a rank are cut where its leader is in any case"
-        raise Refused(f"{what}, which is not a rank that is split by itself", remedy)
+        message = f"{what}, which is not a rank that is split by itself"
+        raise Refused(message, remedy, code="unsupported-partitioning")
     if any(d.kind not in _SHAPES for d in result.directives):
         remedy = f"split {leader} by uniform_shape or nway_shape"
-        raise Refused(f"{what}, which is not split by shape", remedy)
+        raise Refused(f"{what}, which is not split by shape", remedy, code="unsupported-partitioning")
     if len(directives) not in (1, len(result.directives)):
         times = f"{len(directives)} times, which is split {len(result.directives)} times"
-        raise Refused(f"{what} {times}", f"write follow({leader}) once for each split")
+        message = f"{what} {times}"
+        raise Refused(message, f"write follow({leader}) once for each split", code="unsupported-partitioning")
     return result
 
 
@@ -63,10 +66,12 @@ def alike(partition: Partition, led: Partition, sizes: Mapping[str, int], einsum
     rank, leader = partition.ranks[0], led.ranks[0]
     if len(partition.directives) != len(led.directives):
         what = f"{einsum}: rank {rank} follows {leader} once, which is split {len(led.directives)} times"
-        raise Refused(what, f"write follow({leader}) once for each split: each makes a loop")
+        remedy = f"write follow({leader}) once for each split: each makes a loop"
+        raise Refused(what, remedy, code="unsupported-partitioning")
     if sizes[rank] != sizes[leader] and any(d.kind == "nway_shape" for d in led.directives):
         what = f"{einsum}: rank {rank} of size {sizes[rank]} follows the {leader} of size {sizes[leader]}"
-        raise Refused(f"{what}, split into a number of tiles", "split both by uniform_shape")
+        message = f"{what}, split into a number of tiles"
+        raise Refused(message, "split both by uniform_shape", code="unsupported-partitioning")
     return Partition(partition.ranks, led.directives)
 
 
@@ -93,14 +98,16 @@ def spread_halos(
                 continue
             lows, highs, parts = _tiles(factors, name, directives, sizes, symbols)
             if factors[name] < 1:
-                raise Refused(f"{tensor.name}: {rank} follows {name}, whose factor is {factors[name]}")
+                message = f"{tensor.name}: {rank} follows {name}, whose factor is {factors[name]}"
+                raise Refused(message, code="unsupported-partitioning")
             count = len(parts)
             names = [f"{rank}{count - i}" for i in range(count)]
             tensor.halo(f"{rank}=", list(zip(names, parts, strict=True)), f"{rank}0", lows, highs)
             made |= {(tensor.name, n): loop for n, loop in zip(names, loops, strict=False)}
     if not made:
         what = f"rank {rank} follows {name}, but no index math of {rank} has the variable {name.lower()}"
-        raise SpecError([Diagnostic(what, "leave it out: a plain index is split with its variable")])
+        remedy = "leave it out: a plain index is split with its variable"
+        raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
     return made
 
 
@@ -218,7 +225,8 @@ class Arrangement:
             else:
                 ranks = sorted({r for p in waiting for r in p.ranks if r not in self.info})
                 what = f"{self.einsum}: the partitioning names {', '.join(ranks)}, which is not a rank of it"
-                raise SpecError([Diagnostic(what, "name ranks of the Einsum's tensors")])
+                remedy = "name ranks of the Einsum's tensors"
+                raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
 
     def _followers(self) -> tuple[list[Partition], list[tuple[str, Partition]]]:
         """The splits, those of loops that follow too; and ranks of index math with the splits they follow."""
@@ -233,7 +241,7 @@ class Arrangement:
             compound = any(r == f"{rank}=" for _, r in self.affine)
             if compound and rank in self.info:
                 what = f"{self.einsum}: rank {rank} follows {led.ranks[0]} as a loop and as index math"
-                raise Refused(what, "name the two ranks differently")
+                raise Refused(what, "name the two ranks differently", code="unsupported-partitioning")
             if rank in self.info:
                 splits.append(alike(partition, led, self.sizes, self.einsum))
             else:
@@ -250,7 +258,8 @@ class Arrangement:
             twice = [r for (t, r), other in self.parts.items() if (t, other) == (tensor[0], loop)]
             if twice:
                 what = f"{self.einsum}: {tensor[0]} has two ranks that follow {led.ranks[0]}"
-                raise Refused(f"{what}, {rank} and {twice[0][:-1]}", "let one of them follow")
+                message = f"{what}, {rank} and {twice[0][:-1]}"
+                raise Refused(message, "let one of them follow", code="unsupported-partitioning")
         self.parts |= made
 
     def loops(self) -> tuple[LoopRank, ...]:
@@ -262,16 +271,17 @@ class Arrangement:
         looped = [n for n in strange if n in compound or n.rstrip("0123456789") in compound]
         if looped:
             what = f"{self.einsum}: a loop over {', '.join(looped)}, a rank of index math"
-            raise Refused(what, "loop over the ranks of its variables")
+            raise Refused(what, "loop over the ranks of its variables", code="unsupported-partitioning")
         if missing or strange or len(set(self.order)) != len(self.order):
             what = f"{self.einsum}: the loop order {list(self.order)} is not one of {sorted(made)}"
-            raise SpecError([Diagnostic(what, "name each rank after partitioning once")])
+            remedy = "name each rank after partitioning once"
+            raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
         return tuple(self.info[n] for n in self.order)
 
     def _place(self, name: str) -> int:
         if name not in self.order:
             what = f"{self.einsum}: the partitioning makes {name}, the loop order has no such rank"
-            raise SpecError([Diagnostic(what, "add it to the loop order")])
+            raise SpecError([Diagnostic(what, "add it to the loop order", code="invalid-partitioning")])
         return self.order.index(name)
 
     def _apply(self, partition: Partition) -> tuple[str, list[Directive]] | None:
@@ -284,9 +294,11 @@ class Arrangement:
         kinds = [d.kind for d in directives]
         static = kinds.index("uniform_occupancy") if "uniform_occupancy" in kinds else len(kinds)
         if set(kinds[static:]) - {"uniform_occupancy"}:
-            raise Refused(f"{self.einsum}: rank {rank} is split by shape below a split by occupancy")
+            message = f"{self.einsum}: rank {rank} is split by shape below a split by occupancy"
+            raise Refused(message, code="unsupported-partitioning")
         if "uniform_slice" in kinds[1:]:
-            raise Refused(f"{self.einsum}: slices of {rank} below another split", "put uniform_slice first")
+            message = f"{self.einsum}: slices of {rank} below another split"
+            raise Refused(message, "put uniform_slice first", code="unsupported-partitioning")
         names = part_names(rank, len(directives))
         if static == len(directives):
             self._shape(rank, directives, names)
@@ -341,7 +353,7 @@ class Arrangement:
         carriers = [c for c in self.columns if rank in c.ranks]
         if not carriers:
             what = f"{self.einsum}: no tensor on the right has rank {rank}, whose nonzeros make the slices"
-            raise SpecError([Diagnostic(what)])
+            raise SpecError([Diagnostic(what, code="invalid-partitioning")])
         return self.slices.of(carriers[0], rank, size, number(directive, self.symbols), self.kept)
 
     def _occupy(self, rank: str, directives: list[Directive]) -> tuple[str, list[Directive]] | None:
@@ -352,7 +364,8 @@ class Arrangement:
         if leader is None:
             leader_of = f"the leader {directive.leader} of rank {rank}"
             what = f"{self.einsum}: {leader_of} is not an input with that rank"
-            raise SpecError([Diagnostic(what, "lead by a tensor on the right that has the rank")])
+            remedy = "lead by a tensor on the right that has the rank"
+            raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
         before = self._bound(leader, self._place(name))
         self.leaders[name] = leader.name
         if before:
@@ -364,7 +377,7 @@ class Arrangement:
             if cut is None:
                 what = f"{self.einsum}: rank {rank} is split by {directive.partitioner}, which is not given"
                 remedy = f"execute(spec, tensors, partitioners={{{directive.partitioner!r}: function}})"
-                raise Refused(what, remedy)
+                raise Refused(what, remedy, code="unsupported-partitioning")
         parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols), cut)
         for columns in self.columns:
             if rank not in columns.ranks or columns is leader:

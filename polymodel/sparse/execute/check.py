@@ -61,7 +61,8 @@ def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
     """The same; an Einsum that cannot be checked keeps no other from it. Refused for a run without values."""
     known: dict[str, SparseTensor] = {**execution.tensors, **execution.results}
     if not execution.valued:
-        raise Refused("the cascade was counted without values", "run it with values=True")
+        message = "the cascade was counted without values"
+        raise Refused(message, "run it with values=True", code="missing-value")
     result: list[Check | Unchecked] = []
     for expression in execution.spec.expressions:
         ours = execution.results[expression.name]
@@ -130,7 +131,7 @@ def _once(
 ) -> NDArray[Any]:
     """A take does not add what it meets several times over ranks that its value does not have."""
     if any(v not in used for v in names[term.which]):
-        raise Refused(_LAST)
+        raise Refused(_LAST, code="unsupported-operation")
     ones = [(a != 0).astype(np.int64) for a in arrays]
     times = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *ones)
     return np.where(times > 0, found / np.maximum(times, 1), 0).astype(found.dtype)
@@ -184,7 +185,8 @@ def _entries(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, i
         unknown = sorted((v for v, _ in index.terms if v not in columns), key=lambda v: sizes[v])
         for v in unknown[:-1]:
             if rows.size * sizes[v] > MOST_ENTRIES:
-                raise Refused(f"{operand.tensor} meets too many combinations of {v} to be checked")
+                message = f"{operand.tensor} meets too many combinations of {v} to be checked"
+                raise Refused(message, code="too-large")
             rows, columns = np.repeat(rows, sizes[v]), {u: np.repeat(c, sizes[v]) for u, c in columns.items()}
             columns[v] = np.arange(rows.size) % sizes[v]
         factors = dict(index.terms)
@@ -216,7 +218,7 @@ def _sparse(
         if lacking:
             ranks = ", ".join(v.upper() for v in lacking)
             what = f"{expression.name} is too large to be checked: no factor has its rank {ranks}"
-            raise Refused(what, "check it on smaller data")
+            raise Refused(what, "check it on smaller data", code="too-large")
         found = _taken(entries, term.which, out) if isinstance(term, Take) else _multiplied(entries, out)
         parts.append(_Entries(found.columns, found.values * _factor(term, scalars)))
     columns = {v: np.concatenate([p.columns[v] for p in parts]) for v in out}
@@ -239,7 +241,7 @@ def _multiplied(entries: Sequence[_Entries], out: Sequence[str]) -> _Entries:
 def _taken(entries: Sequence[_Entries], which: int, out: Sequence[str]) -> _Entries:
     """The value of one factor where all are nonzero, once for each point of the output."""
     if any(v not in out for v in entries[which].columns):
-        raise Refused(_LAST)
+        raise Refused(_LAST, code="unsupported-operation")
     values = [e.values if k == which else np.ones_like(e.values) for k, e in enumerate(entries)]
     product = _multiplied([_Entries(e.columns, v) for e, v in zip(entries, values, strict=True)], out)
     times = _multiplied([_Entries(e.columns, np.ones_like(e.values)) for e in entries], out)
@@ -277,7 +279,7 @@ def _numbers(columns: Sequence[NDArray[np.int64]], size: int) -> tuple[int, NDAr
     for column in columns:
         span = int(column.max(initial=0)) + 1
         if count * span > _NUMBERED:
-            raise Refused("too many coordinates to be checked")
+            raise Refused("too many coordinates to be checked", code="too-large")
         values, result = np.unique(result * span + column, return_inverse=True)
         count = max(int(values.size), 1)
     return count, result

@@ -76,7 +76,8 @@ def _carried(name: str, source: Carried, found: Execution) -> SparseTensor:
         what = (
             f"{source} has shape {made.shape}, and {name}, which holds it later, {found.tensors[name].shape}"
         )
-        raise SpecError([Diagnostic(what, "carry a tensor of the same shape", f"carry.{name}")])
+        remedy = "carry a tensor of the same shape"
+        raise SpecError([Diagnostic(what, remedy, f"carry.{name}", code="shape-mismatch")])
     return made.renamed(name, ranks)
 
 
@@ -91,14 +92,16 @@ def _check(teaal: TeaalSpec, tensors: object, carry: object, until: object) -> N
     wanted = by_name("carry", carry, _EXAMPLE) if isinstance(carry, Mapping) else {}
     if not wanted:
         what = "no input is carried from one generation to the next"
-        faults.append(Diagnostic(what, f"write e.g. {_EXAMPLE}", "carry"))
+        faults.append(Diagnostic(what, f"write e.g. {_EXAMPLE}", "carry", code="missing-argument"))
     for name, source in wanted.items():
         if name not in teaal.inputs:
             remedy = close_to(name, teaal.inputs) or f"inputs: {', '.join(teaal.inputs)}"
-            faults.append(Diagnostic(f"{name} is not an input of the cascade", remedy, f"carry.{name}"))
+            message = f"{name} is not an input of the cascade"
+            faults.append(Diagnostic(message, remedy, f"carry.{name}", code="unknown-name"))
         if not callable(source) and source not in outputs:
             remedy = f"outputs: {', '.join(outputs)}"
-            faults.append(Diagnostic(f"no Einsum makes {shown(source)}", remedy, f"carry.{name}"))
+            message = f"no Einsum makes {shown(source)}"
+            faults.append(Diagnostic(message, remedy, f"carry.{name}", code="unknown-name"))
     number = isinstance(until, int) and not isinstance(until, bool) and until >= 1
     if not (number or until == FIXED_POINT or callable(until)):
         what = (
@@ -107,6 +110,6 @@ def _check(teaal: TeaalSpec, tensors: object, carry: object, until: object) -> N
             else "nothing says when generations end"
         )
         remedy = f"give a number of generations, {FIXED_POINT}, or in Python a function of the outputs"
-        faults.append(Diagnostic(what, remedy, "until"))
+        faults.append(Diagnostic(what, remedy, "until", code="wrong-type"))
     if faults:
         raise SpecError(faults)

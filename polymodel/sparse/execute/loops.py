@@ -84,7 +84,8 @@ class LoopFibers:
         total = int(lengths.sum())
         if total > MOST_NODES:
             what = f"rank {self.level.rank.name} has {total:,} iterations, too many to walk"
-            raise Refused(what, "run the largest tensors with values=False, or smaller ones")
+            remedy = "run the largest tensors with values=False, or smaller ones"
+            raise Refused(what, remedy, code="too-large")
         nodes = np.repeat(np.arange(self.nodes, dtype=np.int64), lengths)
         if self.nodes and bool((self.low[1:] == self.high[:-1]).all()):
             first = int(self.low[0])
@@ -462,7 +463,7 @@ class LoopWalk:
             if not mine:
                 rank = self.plan.order[self.at].name
                 what = f"{self.plan.einsum}: a term has no tensor with rank {rank}, which others have"
-                raise Refused(what, "give every term all ranks of the loops")
+                raise Refused(what, "give every term all ranks of the loops", code="unsupported-operation")
             parts.append(intersect([fibers[s] for s in mine]))
             slots += mine
         matched = parts[0] if len(parts) == 1 else unite(parts)
@@ -516,7 +517,8 @@ class LoopWalk:
         if len(slots) != 2 or len(leaders) != 1 or len(self.plan.terms) > 1:
             names = ", ".join(self.plan.slots[s].name for s in cuts)
             what = f"{self.plan.einsum}: {names} cut by a leader whose fibers they do not have"
-            raise Refused(f"{what}, with more than two tensors or several terms")
+            message = f"{what}, with more than two tensors or several terms"
+            raise Refused(message, code="unsupported-operation")
         leader, follower = leaders[0], cuts[0]
         matched, low, high = cut(fibers[leader], fibers[follower])
         fiber = fibers[follower].fiber[matched.nodes]
@@ -531,7 +533,8 @@ class LoopWalk:
         known = rank.name in self.plan.sizes or rank.name in self.plan.tiles
         if not known or rank.flattened or (outer is not None and outer % step):
             what = f"{self.plan.einsum}: no tensor on the right has the rank {rank.name}"
-            raise Refused(what, "leave the rank whole or split it by shape into tiles that nest")
+            remedy = "leave the rank whole or split it by shape into tiles that nest"
+            raise Refused(what, remedy, code="unsupported-operation")
         start = np.zeros(self.nodes, dtype=np.int64)
         stop = np.full(self.nodes, rank.size, dtype=np.int64)
         if outer is not None:

@@ -65,7 +65,7 @@ def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
     """Number (fiber, coordinate) in ascending order; how many there are, and whether they come in order."""
     span = int(coords.max(initial=0)) + 1
     if count * span > _NUMBERED:
-        raise Refused("the output has more places than 64 bits number")
+        raise Refused("the output has more places than 64 bits number", code="number-too-large")
     keys = fiber * span
     keys += coords
     if keys.size < 2 or bool((keys[1:] > keys[:-1]).all()):

@@ -104,7 +104,7 @@ def make_plan(
     arranged.run()
     order = arranged.loops()
     if not order:
-        raise Refused(f"{expression.name} has no rank: there is no loop to run")
+        raise Refused(f"{expression.name} has no rank: there is no loop to run", code="unsupported-einsum")
     index = {rank.name: i for i, rank in enumerate(order)}
     slots = tuple(
         _slot(operand, column, arranged, index) for operand, column in zip(operands, columns, strict=True)
@@ -145,7 +145,8 @@ def _columns(operand: IndexedTensor, name: str, tensor: SparseTensor) -> Columns
     ):
         called = rank_of(index.variable) if index.variable else f"{rank}="
         if called in ranks:
-            raise Refused(f"{name} has the rank {called} twice: the diagonal of a tensor is not executed")
+            message = f"{name} has the rank {called} twice: the diagonal of a tensor is not executed"
+            raise Refused(message, code="unsupported-einsum")
         ranks[called] = LoopRank(called.rstrip("="), (called,), (size,))
         columns[called] = column
     return Columns(name, ranks, columns, tensor.values)
@@ -183,9 +184,8 @@ def _slot(
         level = order.index(name)
         if any(at < other < placed[level][0] for other, _, _ in placed):
             what = f"{columns.name} is cut at {arranged.order[at]} by a leader whose fibers it does not have"
-            raise Refused(
-                what, f"put the loop {name} next to {arranged.order[at]}, or lead by another tensor"
-            )
+            remedy = f"put the loop {name} next to {arranged.order[at]}, or lead by another tensor"
+            raise Refused(what, remedy, code="unsupported-partitioning")
         steps.setdefault(at, []).insert(0, LoopAction("cut", level))
     result = {at: tuple(s) for at, s in steps.items()}
     return OperandSlot(columns.name, operand.tensor, columns.tree(order), result)
@@ -204,7 +204,8 @@ def _projected(
     for variable, factor in terms:
         chain = arranged.chains.get(rank_of(variable), [])
         if not chain or chain[-1] not in index:
-            raise Refused(f"{tensor}: the index math of {name[:-1]} uses {variable}, which is not a loop")
+            message = f"{tensor}: the index math of {name[:-1]} uses {variable}, which is not a loop"
+            raise Refused(message, code="unsupported-window")
         bound.append((index[chain[-1]], factor, chain))
     bound.sort(key=lambda b: b[0])
     last, factor, chain = bound[-1]
@@ -213,7 +214,8 @@ def _projected(
     if factor < 1 or (steps and not (steps[-1] and nested)):
         what = f"{tensor}: the innermost variable of the index math of {name[:-1]} "
         what += f"has the factor {factor}" if factor < 1 else "is not split by shape into tiles that nest"
-        raise Refused(what, "put the loop of an unsplit variable with a factor of at least 1 innermost")
+        remedy = "put the loop of an unsplit variable with a factor of at least 1 innermost"
+        raise Refused(what, remedy, code="unsupported-window")
     offset = tuple((at, f) for at, f, _ in bound[:-1])
     tile = (index[chain[-2]], steps[-1]) if steps else None
     step = LoopAction("project", 0, 0, offset, factor, tile)
@@ -231,11 +233,13 @@ def _output(
     result = []
     for i in output.indices:
         if i.variable is None:
-            raise Refused(f"{output.tensor}: index math in the output is not executed")
+            message = f"{output.tensor}: index math in the output is not executed"
+            raise Refused(message, code="unsupported-window")
         rank = rank_of(i.variable)
         chain = arranged.chains.get(rank)
         if chain is None:
-            raise SpecError([Diagnostic(f"{output.tensor}: rank {rank} is in no tensor and has no loop")])
+            message = f"{output.tensor}: rank {rank} is in no tensor and has no loop"
+            raise SpecError([Diagnostic(message, code="invalid-einsum")])
         populate += [index[name] for name in chain if name in index]
         name = chain[-1]
         column = 0
@@ -252,7 +256,8 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[SlotPr
     for term in expression.terms:
         if isinstance(term, Take):
             if term.scalars:
-                raise Refused("take(...) of a scalar is not executed", "multiply the result by it")
+                message = "take(...) of a scalar is not executed"
+                raise Refused(message, "multiply the result by it", code="unsupported-operation")
             slots = tuple(range(at, at + len(term.factors)))
             result.append(SlotProduct(slots, 1, 0, term.which))
             at += len(slots)
@@ -273,5 +278,6 @@ def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> Slot
         factor = factor * (scalars[f] if isinstance(f, str) else f)
         numbers += 1
     if not slots:
-        raise Refused("a term without a tensor is not executed", "add the constant to the result")
+        message = "a term without a tensor is not executed"
+        raise Refused(message, "add the constant to the result", code="unsupported-operation")
     return SlotProduct(tuple(slots), factor, numbers)

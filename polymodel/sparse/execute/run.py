@@ -93,7 +93,7 @@ def _check(
     """Raise SpecError with everything that has no value, or another than it may have."""
     faults = [*_unknown_scalars(teaal, numbers), *_without_size(teaal, sizes), *_no_functions(partitioners)]
     if slices not in ("own", "kept"):
-        faults.append(Diagnostic(f"slices={slices!r}", "own or kept"))
+        faults.append(Diagnostic(f"slices={slices!r}", "own or kept", code="not-positive-integer"))
     if faults:
         raise SpecError(faults)
 
@@ -118,7 +118,8 @@ def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:
     given = next((m for m in teaal.mappings if m.einsum == einsum), None)
     if given is not None and given.partitioning:
         what = f"the mapping of {einsum} splits ranks and gives no loop order"
-        raise SpecError([Diagnostic(what, "give the order of the ranks after partitioning")])
+        remedy = "give the order of the ranks after partitioning"
+        raise SpecError([Diagnostic(what, remedy, code="missing-argument")])
     return EinsumMapping(einsum, (), tuple(order), given.spacetime if given is not None else None)
 
 
@@ -135,11 +136,12 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             remedy = (
                 f"give tensors={{{name!r}: pm.random_tensor({own}, [...], 0.1)}}, or pm.read_tensor(file)"
             )
-            faults.append(Diagnostic(f"tensor {name}{shaped} is missing", remedy))
+            faults.append(Diagnostic(f"tensor {name}{shaped} is missing", remedy, code="missing-argument"))
     for name, tensor in tensors.items():
         if name not in teaal.inputs:
             known = ", ".join(teaal.inputs)
-            faults.append(Diagnostic(f"{name} is not an input of the cascade", f"its inputs are {known}"))
+            message = f"{name} is not an input of the cascade"
+            faults.append(Diagnostic(message, f"its inputs are {known}", code="unknown-name"))
             continue
         try:
             found[name] = coerce_tensor(name, teaal.declaration[name], tensor)
@@ -159,12 +161,14 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
     declared |= {rank_of(v) for o in operands for i in o.indices for v, _ in i.terms}
     for rank in given:
         if rank not in declared:
-            faults.append(Diagnostic(f"there is no rank {rank}", f"ranks: {', '.join(sorted(declared))}"))
+            message = f"there is no rank {rank}"
+            faults.append(Diagnostic(message, f"ranks: {', '.join(sorted(declared))}", code="unknown-name"))
     stated = {r: s for r, s in teaal.rank_sizes.items() if isinstance(s, int)}
     for rank, size in {**stated, **given}.items():
         whole = as_number(size) or 0
         if whole < 1 or whole != whole // 1:
-            faults.append(Diagnostic(f"rank {rank} has size {shown(size)}", "a whole number of at least 1"))
+            message = f"rank {rank} has size {shown(size)}"
+            faults.append(Diagnostic(message, "a whole number of at least 1", code="not-positive-integer"))
             whole = 1
         found[rank] = (int(whole), "the rank sizes given")
     for expression in teaal.expressions:
@@ -174,7 +178,7 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
                 continue
             if len(operand.indices) != len(tensor.ranks):
                 what = f"{operand.tensor} has {len(tensor.ranks)} ranks and {len(operand.indices)} indices"
-                faults.append(Diagnostic(f"{what} in {expression.name}"))
+                faults.append(Diagnostic(f"{what} in {expression.name}", code="inconsistent-values"))
                 continue
             for index, size in zip(operand.indices, tensor.shape, strict=True):
                 if index.variable is None:
@@ -183,7 +187,8 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
                 before, where = found.setdefault(rank, (size, operand.tensor))
                 if before != size:
                     what = f"rank {rank} has size {size} in {operand.tensor} and {before} in {where}"
-                    faults.append(Diagnostic(what, "tensors that share a rank have one size for it"))
+                    remedy = "tensors that share a rank have one size for it"
+                    faults.append(Diagnostic(what, remedy, code="inconsistent-values"))
     if faults:
         raise SpecError(list(dict.fromkeys(faults)))
     return {rank: size for rank, (size, _) in found.items()}
@@ -192,7 +197,11 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
 def _no_functions(partitioners: Mapping[str, object]) -> list[Diagnostic]:
     by_name("partitioners", partitioners, '{"drt": function}')
     return [
-        Diagnostic(f"the partitioner {n} is {shown(f)}", "give a function of coordinates and a size")
+        Diagnostic(
+            f"the partitioner {n} is {shown(f)}",
+            "give a function of coordinates and a size",
+            code="wrong-type",
+        )
         for n, f in partitioners.items()
         if not callable(f)
     ]
@@ -202,7 +211,11 @@ def _without_size(teaal: TeaalSpec, sizes: Mapping[str, int]) -> list[Diagnostic
     """Ranks of loops that no tensor has, such as those of an output of index math, and that have no size."""
     ranks = {rank_of(v) for e in teaal.expressions for i in indices_of(e) for v, _ in i.terms}
     return [
-        Diagnostic(f"rank {rank} has no size", f"give rank_sizes={{{rank!r}: ...}}, or --size {rank}=...")
+        Diagnostic(
+            f"rank {rank} has no size",
+            f"give rank_sizes={{{rank!r}: ...}}, or --size {rank}=...",
+            code="missing-value",
+        )
         for rank in sorted(ranks - set(sizes))
     ]
 
@@ -218,6 +231,10 @@ def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Dia
     }
     names |= set(strides_of(teaal))
     return [
-        Diagnostic(f"scalar {name} has no value", f"give symbols={{{name!r}: ...}}, or --set {name}=...")
+        Diagnostic(
+            f"scalar {name} has no value",
+            f"give symbols={{{name!r}: ...}}, or --set {name}=...",
+            code="missing-value",
+        )
         for name in sorted(names - set(numbers))
     ]

@@ -47,7 +47,8 @@ def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
     """Number rows, in their order; Refused where 64 bits do not reach."""
     sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
     if prod(sizes) > _NUMBERED:
-        raise Refused("stamps of space and time have more combinations than 64 bits number")
+        message = "stamps of space and time have more combinations than 64 bits number"
+        raise Refused(message, code="number-too-large")
     result = np.zeros(rows, dtype=np.int64)
     for column, size in zip(columns, sizes, strict=True):
         result = result * size + column
@@ -156,7 +157,8 @@ def walked_keys(
     columns = [_stamps(walk.loops[index[s.rank]], s) for s in stamps]
     sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
     if prod(sizes) > _NUMBERED:
-        raise Refused("stamps of space and time have more combinations than 64 bits number")
+        message = "stamps of space and time have more combinations than 64 bits number"
+        raise Refused(message, code="number-too-large")
     strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
     result: Ints | None = None
     for at, loop in enumerate(walk.loops):

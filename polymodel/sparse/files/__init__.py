@@ -89,7 +89,8 @@ def _kind(path: Path) -> tuple[str, str]:
         remedy = (
             "unpack it, and name the .mtx or .tns file" if unpack else "name a .mtx, .mtx.gz, .tns or .tns.gz"
         )
-        raise SpecError([Diagnostic(f"{path}: the ending tells no format of tensors", remedy)])
+        message = f"{path}: the ending tells no format of tensors"
+        raise SpecError([Diagnostic(message, remedy, code="unknown-format")])
     return plain.stem, kind
 
 
@@ -97,10 +98,15 @@ def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, 
     """What does not fit the kind of file, or each other."""
     named, sized = (isinstance(given, Sized) for given in (ranks, shape))
     if kind == ".mtx" and ranks is not None and named and len(ranks) != 2:
-        read.add("ranks", f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns")
+        message = f"a matrix has 2 ranks, {len(ranks)} are given"
+        read.add("ranks", message, "name its rows and columns", code="wrong-count")
     if kind == ".mtx" and shape is not None:
-        read.add("shape", "a .mtx file says its shape itself", "leave out `shape`")
+        read.add(
+            "shape", "a .mtx file says its shape itself", "leave out `shape`", code="ineffective-argument"
+        )
     elif shape is not None and sized and not all(hasattr(s, "__index__") and 0 < s < 2**63 for s in shape):
-        read.add("shape", f"{list(shape)}: sizes are whole numbers of at least 1", "write e.g. [400, 300]")
+        message = f"{list(shape)}: sizes are whole numbers of at least 1"
+        read.add("shape", message, "write e.g. [400, 300]", code="not-positive-integer")
     if ranks is not None and shape is not None and named and sized and len(ranks) != len(shape):
-        read.add("shape", f"{len(ranks)} ranks and {len(shape)} sizes", "one size per rank")
+        message = f"{len(ranks)} ranks and {len(shape)} sizes"
+        read.add("shape", message, "one size per rank", code="wrong-count")

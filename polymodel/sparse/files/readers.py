@@ -140,7 +140,8 @@ def read_frostt(
     sizes = tuple(shape) if shape is not None else told.shape
     order = len(ranks) if ranks is not None else None if sizes is None else len(sizes)
     if not text.broken and first is None and (order is None or sizes is None):
-        text.faults.add("the file has no entries", "give `ranks` and `shape` if it is an empty tensor")
+        message = "the file has no entries"
+        text.faults.add(message, "give `ranks` and `shape` if it is an empty tensor", code="empty-tensor")
     field = told.field or "real"
     if first is not None:
         order, field = _columns(text, first, order, told.field)
@@ -148,7 +149,8 @@ def read_frostt(
         text.faults.check()
         raise InternalError(f"{text.path}: no order, and no reason told")
     if sizes is not None and len(sizes) != order:
-        text.faults.add(f"{len(sizes)} sizes for {order} ranks", "one size per rank", text.line, first or b"")
+        message = f"{len(sizes)} sizes for {order} ranks"
+        text.faults.add(message, "one size per rank", text.line, first or b"", code="wrong-count")
         text.faults.check()
     result = read_entries(text, Rule(order, field, sizes))
     text.faults.check()
@@ -188,7 +190,9 @@ def _read_shape(text: Text, told: _Told, said: str, line: bytes) -> None:
         if all(w.isascii() and w.isdigit() and len(w) < 20 and 0 < int(w) <= _LARGEST for w in words):
             told.shape = tuple(int(w) for w in words)
         elif words[0][:1] in tuple("+-0123456789"):
-            text.faults.add("the shape is not understood", "write # shape: 3 4 5", text.line, line)
+            text.faults.add(
+                "the shape is not understood", "write # shape: 3 4 5", text.line, line, code="syntax-error"
+            )
     elif words[0].lower() in ("real", "integer", "pattern"):
         told.field = cast(Field, words[0].lower())
 
@@ -198,13 +202,15 @@ def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -
     columns = len(first.split())
     if columns > MOST_RANKS + 1:
         message = f"{columns} numbers in the first entry: a tensor has at most {MOST_RANKS} ranks"
-        text.faults.add(message, "join some of them: i * J + j in the place of i and j", text.line, first)
+        remedy = "join some of them: i * J + j in the place of i and j"
+        text.faults.add(message, remedy, text.line, first, code="too-large")
         return columns, field or "real"
     if order is None:
         order = columns - (field != "pattern")
         if order < 1:
             message = f"{columns} number in the first entry: coordinates and a value are expected"
-            text.faults.add(message, "give `ranks` if there are no values", text.line, first)
+            remedy = "give `ranks` if there are no values"
+            text.faults.add(message, remedy, text.line, first, code="wrong-count")
         return order, field or "real"
     if columns == order and field in (None, "pattern"):
         return order, "pattern"
@@ -212,7 +218,8 @@ def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -
         return order, field or "real"
     wanted = f"{order} coordinates" + ("" if field == "pattern" else " and a value")
     message = f"{columns} numbers in the first entry, not {wanted}"
-    text.faults.add(message, "name as many ranks (--names) as there are coordinates", text.line, first)
+    remedy = "name as many ranks (--names) as there are coordinates"
+    text.faults.add(message, remedy, text.line, first, code="wrong-count")
     return order, field or "real"
 
 
@@ -301,7 +308,11 @@ def _header(text: Text) -> FileHeader | None:
     banner = text.peek()
     if banner is None or not banner.strip():
         if not text.broken:
-            text.faults.add("the file is empty" if banner is None else "the first line is empty", _start())
+            text.faults.add(
+                "the file is empty" if banner is None else "the first line is empty",
+                _start(),
+                code="syntax-error",
+            )
         return None
     words = _banner(text, banner)
     text.skip()
@@ -313,9 +324,8 @@ def _header(text: Text) -> FileHeader | None:
         text.idle(1, len(line))
     if line is None:
         if not text.broken:
-            text.faults.add(
-                "the line of sizes is missing", "rows columns entries, after the comments", text.line
-            )
+            what = "the line of sizes is missing"
+            text.faults.add(what, "rows columns entries, after the comments", text.line, code="syntax-error")
         return None
     if words is None:
         return None
@@ -326,7 +336,8 @@ def _header(text: Text) -> FileHeader | None:
     rows, columns = sizes[:2]
     if symmetry != "general" and rows != columns:
         message = f"a {symmetry} matrix is square, this one is {rows:,} x {columns:,}"
-        text.faults.add(message, "write `general` in the header, or mend the sizes", text.line, line)
+        remedy = "write `general` in the header, or mend the sizes"
+        text.faults.add(message, remedy, text.line, line, code="shape-mismatch")
         return None
     entries = sizes[2] if layout == "coordinate" else _stored(rows, columns, symmetry)
     at = text.line
@@ -341,17 +352,20 @@ def _start() -> str:
 def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
     tokens = line.decode("utf-8", errors="replace").lower().split()
     if not tokens or tokens[0].encode() != _BANNER:  # no word: other signs that are blank
-        text.faults.add("this is not a Matrix Market header", _start(), text.line, line)
+        fault = "this is not a Matrix Market header"
+        text.faults.add(fault, _start(), text.line, line, code="unknown-format")
         return None
     before = len(text.faults.told)
     if len(tokens) != 5:
-        text.faults.add(f"the header has {len(tokens)} words, not 5", _start(), text.line, line)
+        fault = f"the header has {len(tokens)} words, not 5"
+        text.faults.add(fault, _start(), text.line, line, code="syntax-error")
     for (what, known), token in zip(_WORDS, tokens[1:], strict=False):
         if token not in known:
             near = get_close_matches(token, known, 1)
             remedy = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
             column = line.lower().find(token.encode()) + 1
-            text.faults.add(f"{what} {token} is not known", remedy, text.line, line, max(column, 1))
+            fault = f"{what} {token} is not known"
+            text.faults.add(fault, remedy, text.line, line, max(column, 1), code="unknown-choice")
     if len(text.faults.told) > before:
         return None
     layout, field, symmetry = tokens[2:]
@@ -373,7 +387,7 @@ def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
         ),
     ):
         if wrong:
-            text.faults.add(message, f"write {remedy}", text.line, line)
+            text.faults.add(message, f"write {remedy}", text.line, line, code="syntax-error")
             return None
     return layout, cast(Field, field), cast(Symmetry, symmetry)
 
@@ -383,7 +397,7 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
     tokens = line.split()
     if len(tokens) != len(wanted):
         message = f"{len(tokens)} numbers in the line of sizes, not {len(wanted)}"
-        text.faults.add(message, f"it holds {' '.join(wanted)}", text.line, line)
+        text.faults.add(message, f"it holds {' '.join(wanted)}", text.line, line, code="wrong-count")
         return None
     result: list[int] = []
     for what, token in zip(wanted, tokens, strict=True):
@@ -393,13 +407,13 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
         number = int(token) if WHOLE.match(token) and len(token) < 30 else None
         if number is None:
             fault = f"{what}: {said} is not a whole number"
-            text.faults.add(fault, "mend the sizes", text.line, line, column)
+            text.faults.add(fault, "mend the sizes", text.line, line, column, code="not-an-integer")
         elif number < least:
-            text.faults.add(f"{what}: {said} is below {least}", "mend the sizes", text.line, line, column)
+            message = f"{what}: {said} is below {least}"
+            text.faults.add(message, "mend the sizes", text.line, line, column, code="out-of-range")
         elif number > _LARGEST:
-            text.faults.add(
-                f"{what}: {said} does not fit in 64 bits", "mend the sizes", text.line, line, column
-            )
+            message = f"{what}: {said} does not fit in 64 bits"
+            text.faults.add(message, "mend the sizes", text.line, line, column, code="number-too-large")
         else:
             result.append(number)
     return result if len(result) == len(wanted) else None
@@ -424,7 +438,7 @@ def _miscounted(text: Text, header: FileHeader, found: int) -> None:
     message = (
         f"{said}, the file has {found:,}: {abs(found - header.entries):,} too {'few' if few else 'many'}"
     )
-    text.faults.add(message, remedy, header.line, header.text)
+    text.faults.add(message, remedy, header.line, header.text, code="wrong-count")
 
 
 def _places(header: FileHeader) -> Ints:
@@ -456,7 +470,8 @@ def _above(text: Text, header: FileHeader, found: Entries) -> int:
         i, j = (int(x) + 1 for x in pairs[:, order[both[0]]])
         more = f" and {both.size - 1:,} more such" if both.size > 1 else ""
         what = f"both halves of a {header.symmetry} matrix are stored: ({j}, {i}) and ({i}, {j}){more}"
-        text.faults.add(what, "write `general` in the header, or drop one half", header.line, header.text)
+        remedy = "write `general` in the header, or drop one half"
+        text.faults.add(what, remedy, header.line, header.text, code="inconsistent-values")
     return count
 
 

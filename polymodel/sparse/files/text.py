@@ -48,14 +48,16 @@ class FileFaults:
     stopped: int = 0
     lines: int = 0
 
-    def add(self, message: str, remedy: str = "", line: int = 0, text: bytes = b"", column: int = 1) -> None:
+    def add(
+        self, message: str, remedy: str = "", line: int = 0, text: bytes = b"", column: int = 1, *, code: str
+    ) -> None:
         """`line` and `column` count from 1; 0 lines: the file as a whole."""
         if len(self.told) >= _SHOWN:
             self.more += 1
             return
         shown = text[:_LONGEST].decode("utf-8", errors="replace").rstrip()
         place = Place(self.file, line, column if line and shown else 0, shown)
-        self.told.append(Diagnostic(message, remedy, place=place))
+        self.told.append(Diagnostic(message, remedy, place=place, code=code))
 
     @property
     def enough(self) -> bool:
@@ -72,7 +74,9 @@ class FileFaults:
         rest = []
         if self.more or self.stopped:
             until = f" up to line {self.stopped:,}, where reading stopped" if self.stopped else ""
-            rest = [Diagnostic(f"{self.more:,} more faults{until}", place=Place(self.file))]
+            rest = [
+                Diagnostic(f"{self.more:,} more faults{until}", place=Place(self.file), code="more-faults")
+            ]
         raise SpecError([*self.told, *rest])
 
 
@@ -121,22 +125,25 @@ class Text:
             # To open a pipe would wait for whoever writes to it, and a device has no end.
             if not stat.S_ISREG(os.stat(self.path).st_mode):
                 what = "a folder" if self.path.is_dir() else "a pipe or a device"
-                self.faults.add(f"{what}, not a file", "save the text in a file, and name that")
+                message = f"{what}, not a file"
+                self.faults.add(message, "save the text in a file, and name that", code="unreadable-file")
                 self.faults.check()
             reading(self.path)
             self._raw = self.path.open("rb")
             start = self._raw.read(2)
         except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
             reason = getattr(error, "strerror", "") or error
-            self.faults.add(f"cannot read the file: {reason}", "name a file that exists")
+            message = f"cannot read the file: {reason}"
+            self.faults.add(message, "name a file that exists", code="unreadable-file")
             self.faults.check()
         self._raw.seek(0)
         self.packed = start == _PACKED
         self._file = gzip.GzipFile(fileobj=self._raw) if self.packed else self._raw
         if self.path.suffix == ".gz" and not self.packed:
-            self._break("the file is not packed with gzip", "take .gz off its name, or pack it again")
+            message = "the file is not packed with gzip"
+            self._break(message, "take .gz off its name, or pack it again", code="unknown-format")
         elif start in (b"\xff\xfe", b"\xfe\xff"):
-            self._break("the text is UTF-16, not UTF-8", "save it as UTF-8")
+            self._break("the text is UTF-16, not UTF-8", "save it as UTF-8", code="unreadable-file")
         self._fill()
         if self._buffer.startswith(b"\xef\xbb\xbf"):
             self._at = 3
@@ -167,10 +174,9 @@ class Text:
         self._idle_bytes += size
         if self.limit is None and (self._idle > MOST_IDLE or self._idle_bytes > _IDLE_BYTES):
             amount = f"{MOST_IDLE:,} lines" if self._idle > MOST_IDLE else f"{_IDLE_BYTES:,} bytes"
-            self._break(
-                f"the file has more than {amount} of comments and empty lines",
-                "take most of them out, or give a `limit` in bytes if the file is to be trusted",
-            )
+            message = f"the file has more than {amount} of comments and empty lines"
+            remedy = "take most of them out, or give a `limit` in bytes if the file is to be trusted"
+            self._break(message, remedy, code="too-large")
             self._buffer, self._at = b"", 0
 
     def blocks(self) -> Iterator[LineBlock]:
@@ -208,7 +214,7 @@ class Text:
             return False
         shown = self._buffer[self._at : self._at + 60]
         message = f"the line has more than {_LONGEST:,} characters"
-        self.faults.add(message, "a line holds one entry", self.line, shown)
+        self.faults.add(message, "a line holds one entry", self.line, shown, code="too-large")
         self.broken = self._end = True
         return True
 
@@ -233,24 +239,23 @@ class Text:
         self._buffer, self._at = b"".join(pieces), 0
         if reason[0]:
             whole = self.line - 1 + self._buffer.count(b"\n")
-            self._break(f"{reason[0]}, after line {whole:,}", reason[1])
+            self._break(f"{reason[0]}, after line {whole:,}", reason[1], code="damaged-file")
 
-    def _break(self, message: str, remedy: str) -> None:
-        self.faults.add(message, remedy)
+    def _break(self, message: str, remedy: str, *, code: str) -> None:
+        self.faults.add(message, remedy, code=code)
         self.broken = self._end = True
 
     def _bound(self) -> None:
         """Refuse what grows beyond the limit: a small file can be packed to unfold to any size."""
         allowed = LIMIT if self.limit is None else self.limit
         if self._total > allowed:
-            self._break(
-                f"the text has more than {allowed:,} bytes", "raise `limit` if the file is to be trusted"
-            )
+            message = f"the text has more than {allowed:,} bytes"
+            self._break(message, "raise `limit` if the file is to be trusted", code="too-large")
         elif self.packed and self.limit is None and self._total > max(_SMALL, _RATIO * self._raw.tell()):
             grown = f"{self._raw.tell():,} packed bytes unfold to more than {self._total:,}"
-            self._break(
-                f"{grown}: no list of numbers", "give a `limit` in bytes if the file is to be trusted"
-            )
+            message = f"{grown}: no list of numbers"
+            remedy = "give a `limit` in bytes if the file is to be trusted"
+            self._break(message, remedy, code="unknown-format")
 
 
 # Lines of numbers as arrays: whole blocks at a time where they are clean, line by line where they are not.
@@ -420,7 +425,9 @@ def one_by_one(block: LineBlock, rule: Rule, faults: FileFaults) -> Entries:
         if isinstance(found, list):
             faults.lines += 1
             for wrong in found:
-                faults.add(wrong.message, wrong.remedy, number, line, _column(line, wrong.token))
+                faults.add(
+                    wrong.message, wrong.remedy, number, line, _column(line, wrong.token), code="syntax-error"
+                )
             if faults.enough:
                 faults.stopped = number
                 break

@@ -42,15 +42,17 @@ def write_tensor(
     kind = (file.with_suffix("") if packed else file).suffix.lower()
     faults = []
     if kind not in (".mtx", ".tns"):
-        faults.append(Diagnostic(f"{file}: the ending tells no format of tensors", "write .mtx or .tns"))
+        message = f"{file}: the ending tells no format of tensors"
+        faults.append(Diagnostic(message, "write .mtx or .tns", code="unknown-format"))
     if kind == ".mtx" and len(tensor.ranks) != 2:
-        faults.append(
-            Diagnostic(f"{tensor.name} has {len(tensor.ranks)} ranks: no matrix", "write it as .tns")
-        )
+        message = f"{tensor.name} has {len(tensor.ranks)} ranks: no matrix"
+        faults.append(Diagnostic(message, "write it as .tns", code="wrong-count"))
     if kind == ".tns" and not tensor.ranks:
-        faults.append(Diagnostic(f"{tensor.name} has no ranks", "a .tns file needs coordinates"))
+        message = f"{tensor.name} has no ranks"
+        faults.append(Diagnostic(message, "a .tns file needs coordinates", code="wrong-count"))
     if kind == ".tns" and tensor.values.dtype.kind == "c":
-        faults.append(Diagnostic(f"{tensor.name} is complex: .tns has one value per entry", "write .mtx"))
+        message = f"{tensor.name} is complex: .tns has one value per entry"
+        faults.append(Diagnostic(message, "write .mtx", code="wrong-type"))
     if faults:
         raise SpecError(faults)
     said = comment.splitlines()

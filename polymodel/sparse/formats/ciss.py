@@ -114,9 +114,9 @@ def decode(encoded: Encoded) -> SparseTensor:
     latest = np.maximum.accumulate(np.where(head, slot, -1), axis=1)
     if (latest[filled] < 0).any():
         lane = int(np.flatnonzero((filled & (latest < 0)).any(axis=1))[0])
-        raise SpecError(
-            [Diagnostic(f"lane {lane} starts with a nonzero", "a header with its slice comes first")]
-        )
+        message = f"lane {lane} starts with a nonzero"
+        remedy = "a header with its slice comes first"
+        raise SpecError([Diagnostic(message, remedy, code="inconsistent-values")])
     lane_of, slot_of = np.nonzero(filled)
     top = points[0][lane_of, latest[lane_of, slot_of]]
     coords = np.stack([top, *(rank[filled] for rank in points)])

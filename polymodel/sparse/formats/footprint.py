@@ -52,13 +52,14 @@ def footprint(source: Source, format: Format | object, tile: ArrayLike | None = 
     if isinstance(source, DensityModel):
         return format.bits(expected_levels(source, tile, format.order(source.ranks)))
     if tile is not None:
-        raise SpecError([Diagnostic("a tile of actual data", "use tile_footprints: tiles differ")])
+        message = "a tile of actual data"
+        raise SpecError([Diagnostic(message, "use tile_footprints: tiles differ", code="missing-argument")])
     order = format.order(source.ranks)
     if isinstance(source, SparseTensor):
         return format.bits(levels_of(source, order))
     if order != source.ranks:
         what = f"{format.name} stores ranks {list(order)}, the levels are {list(source.ranks)}"
-        raise SpecError([Diagnostic(what, "swizzle the tensor first")])
+        raise SpecError([Diagnostic(what, "swizzle the tensor first", code="shape-mismatch")])
     return format.bits(levels_of_tree(source) if isinstance(source, Fibertree) else source)
 
 
@@ -73,7 +74,7 @@ def _mean_tile(model: DensityModel, data: SparseTensor, format: Format, tile: Ar
     sizes = model.tiles(tile)
     if sizes.ndim != 1:
         what = f"tile shapes {sizes.shape[:-1]} of actual data"
-        raise SpecError([Diagnostic(what, "give one at a time")])
+        raise SpecError([Diagnostic(what, "give one at a time", code="wrong-count")])
     result = tile_footprints(data, format, sizes.tolist())[1]
     number = float(model.number_of_tiles(sizes))
 

@@ -109,9 +109,8 @@ def tile_levels(tensor: SparseTensor, tile: Sequence[int]) -> TileLevels:
     """Exact counts of every nonempty tile of the tiling by boxes of this shape; edge tiles may be smaller."""
     sizes = tile_shapes(tile, tensor.ranks, tensor.shape)
     if sizes.ndim != 1:
-        raise SpecError(
-            [Diagnostic(f"one tile shape is expected, there are {sizes.shape[:-1]}", "one at a time")]
-        )
+        message = f"one tile shape is expected, there are {sizes.shape[:-1]}"
+        raise SpecError([Diagnostic(message, "one at a time", code="wrong-count")])
     number = tensor.coords // sizes[:, None]
     order = sorting([*number, *tensor.coords])
     coords = tensor.coords if order is None else tensor.coords.take(order, axis=1)
@@ -236,7 +235,8 @@ def scattered_levels(ranks: Sequence[str], shape: Sequence[int], nonzeros: int) 
 
 def _axes(ranks: tuple[str, ...], order: Sequence[str]) -> list[int]:
     if order and sorted(order) != sorted(ranks):
-        raise SpecError([Diagnostic(f"{list(order)} is not an order of the ranks {list(ranks)}")])
+        message = f"{list(order)} is not an order of the ranks {list(ranks)}"
+        raise SpecError([Diagnostic(message, code="shape-mismatch")])
     return [ranks.index(r) for r in (order or ranks)]
 
 
@@ -263,7 +263,8 @@ def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
         above = boxes[..., axes[:depth]].astype(np.float64).prod(axis=-1)
         largest = int(boxes[..., axis].max(initial=0))
         if largest // span > 10**5:
-            raise Refused(f"runs of {span} zeros in {largest:,} coordinates", "give more bits to a run")
+            message = f"runs of {span} zeros in {largest:,} coordinates"
+            raise Refused(message, "give more bits to a run", code="unsupported-format")
         inner = boxes.copy()
         inner[..., axes[:depth]] = 1
         for run in range(span, largest, span):
@@ -287,10 +288,9 @@ def expected_tiling(
     if not model.placeless:
         if all(s % t == 0 for s, t in zip(model.shape, model.tiles(tile).tolist(), strict=True)):
             return [(float(model.number_of_tiles(tile)), expected_levels(model, tile, order))]
-        raise Refused(
-            f"edge tiles of {list(tile)} in {list(model.shape)}: the model does not tell them apart",
-            "choose sizes that divide the shape, or use the tensor itself",
-        )
+        message = f"edge tiles of {list(tile)} in {list(model.shape)}: the model does not tell them apart"
+        remedy = "choose sizes that divide the shape, or use the tensor itself"
+        raise Refused(message, remedy, code="unsupported-density")
     sizes, counts = edge_classes(model.tiles(tile), model.shape)
     return [(float(c), expected_levels(model, s, order)) for s, c in zip(sizes, counts, strict=True) if c]
 

@@ -59,15 +59,15 @@ class _Reader:
     place: Place
     faults: list[Diagnostic] = field(default_factory=list)
 
-    def add(self, message: str, remedy: str, *inside: str) -> None:
+    def add(self, message: str, remedy: str, *inside: str, code: str) -> None:
         path = ".".join(part for part in (self.path, *inside) if part)
-        self.faults.append(Diagnostic(message, remedy, path, self.place))
+        self.faults.append(Diagnostic(message, remedy, path, self.place, code=code))
 
     def unknown(self, what: str, given: object, known: Sequence[str], *inside: str) -> None:
         near = get_close_matches(str(given).upper(), [k.upper() for k in known], 1)
         meant = next((k for k in known if near and k.upper() == near[0]), "")
         remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(known)}"
-        self.add(f"{what} {given!r} is not known", remedy, *inside)
+        self.add(f"{what} {given!r} is not known", remedy, *inside, code="unknown-choice")
 
 
 def parse_format(
@@ -92,7 +92,7 @@ def parse_format(
             result.order(ranks)
         except SpecError as error:
             for fault in error.diagnostics:
-                reader.add(fault.message, fault.remedy)
+                reader.add(fault.message, fault.remedy, code=fault.code)
     if reader.faults or result is None:
         raise SpecError(reader.faults)
     return result
@@ -109,6 +109,7 @@ def teaal_format(written: TensorFormat) -> PerRank:
             f"{written.tensor}: rank {rank} has no format",
             "give one to each rank",
             f"format.{written.tensor}",
+            code="missing-key",
         )
         for rank in order
         if rank not in by_name
@@ -140,7 +141,8 @@ def _format(written: object, ranks: tuple[str, ...], widths: Widths, reader: _Re
         return _by_rank(written, ranks, widths, reader)
     if isinstance(written, Sequence):
         return _listed(list(written), ranks, widths, reader)
-    reader.add(f"{written!r} is not a format", "a name such as CSR, or one format per rank")
+    message = f"{written!r} is not a format"
+    reader.add(message, "a name such as CSR, or one format per rank", code="wrong-type")
     return None
 
 
@@ -151,7 +153,8 @@ def _text(text: str, ranks: tuple[str, ...], widths: Widths, reader: _Reader) ->
         for part in filter(None, (p.strip() for p in call[2].split(","))):
             key, equals, value = (p.strip() for p in part.partition("="))
             if not equals:
-                reader.add(f"{part!r} in {text!r} has no name", "write CSR(data=8, index=16)")
+                message = f"{part!r} in {text!r} has no name"
+                reader.add(message, "write CSR(data=8, index=16)", code="missing-key")
                 return None
             given[key] = int(value) if re.fullmatch(r"[+-]?\d+", value) else value
         return _whole(given, ranks, widths, reader)
@@ -183,7 +186,9 @@ def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader
     found = {key: _bits(given[key], reader, key) for key in _WIDTHS if key in given}
     parts = given.get("parts")
     if kind == "CISS" and (not isinstance(parts, int) or isinstance(parts, bool) or parts < 1):
-        reader.add(f"CISS: parts is {parts!r}", "the number of lanes, at least 1: CISS(parts=8)", "parts")
+        message = f"CISS: parts is {parts!r}"
+        remedy = "the number of lanes, at least 1: CISS(parts=8)"
+        reader.add(message, remedy, "parts", code="not-positive-integer")
     if given.get("assign", "data") not in ("data", "nnz"):
         reader.unknown("CISS: assign", given["assign"], ("data", "nnz"), "assign")
     if len(reader.faults) > before:
@@ -202,16 +207,16 @@ def _by_rank(
     order = written.pop(_ORDER, ranks)
     if not isinstance(order, Sequence) or isinstance(order, str) or sorted(map(str, order)) != sorted(ranks):
         what = f"{order!r} is not an order of the ranks {', '.join(ranks)}"
-        reader.add(what, "name each of them once", _ORDER)
+        reader.add(what, "name each of them once", _ORDER, code="shape-mismatch")
         order = ranks
     for rank in written:
         if rank not in ranks:
             near = get_close_matches(str(rank), ranks, 1, 0.1)
             remedy = f"did you mean {near[0]}?" if near else f"the tensor has {', '.join(ranks)}"
-            reader.add(f"rank {rank!r} is not known", remedy, str(rank))
+            reader.add(f"rank {rank!r} is not known", remedy, str(rank), code="unknown-choice")
     for rank in ranks:
         if rank not in written:
-            reader.add(f"rank {rank} has no format", "give one to every rank")
+            reader.add(f"rank {rank} has no format", "give one to every rank", code="missing-key")
     if any(rank not in written for rank in ranks):
         for rank, rule in written.items():
             _rule(rule, False, False, widths, reader, str(rank))
@@ -222,7 +227,7 @@ def _by_rank(
 def _listed(written: list[object], ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
     if len(written) != len(ranks):
         what = f"{len(written)} formats for {len(ranks)} ranks {', '.join(ranks)}"
-        reader.add(what, "one per rank, outermost first")
+        reader.add(what, "one per rank, outermost first", code="wrong-count")
         return None
     rules = []
     for k, (rank, rule) in enumerate(zip(ranks, written, strict=True)):
@@ -263,9 +268,8 @@ def _rule(
         elif key in _KEYS[kind]:
             result[key] = value if key in _WORDS else _bits(value, reader, rank, key)
     if kind == "UOP" and last:
-        reader.add(
-            "UOP holds offsets into the rank below, the last rank has none", "use U, CP, B or RLE", rank
-        )
+        message = "UOP holds offsets into the rank below, the last rank has none"
+        reader.add(message, "use U, CP, B or RLE", rank, code="unsupported-format")
     if len(reader.faults) > before:
         return None
     return _RULES[kind](**result)
@@ -274,5 +278,6 @@ def _rule(
 def _bits(value: object, reader: _Reader, *inside: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
-    reader.add(f"{value!r} is not a width", "a whole number of bits, at least 0", *inside)
+    message = f"{value!r} is not a width"
+    reader.add(message, "a whole number of bits, at least 0", *inside, code="not-an-integer")
     return 0

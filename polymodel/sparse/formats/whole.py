@@ -47,7 +47,11 @@ class RankRule(ABC):
 
     def __post_init__(self) -> None:
         wrong = [
-            Diagnostic(f"{type(self).__name__}: {key} is {value}", "a whole number of bits, at least 0")
+            Diagnostic(
+                f"{type(self).__name__}: {key} is {value}",
+                "a whole number of bits, at least 0",
+                code="out-of-range",
+            )
             for key, value in vars(self).items()
             if isinstance(value, int | float)
             and not isinstance(value, bool)
@@ -145,25 +149,21 @@ class RLE(RankRule):
         """Runs that are there only because another one is too long."""
         span = 2**rbits if self.overlong != "escape" else 2**rbits - 1
         if not span:
-            raise SpecError(
-                [Diagnostic("RLE with an escape needs runs of at least 1 bit", "rbits: 1 or more")]
-            )
+            message = "RLE with an escape needs runs of at least 1 bit"
+            raise SpecError([Diagnostic(message, "rbits: 1 or more", code="out-of-range")])
         size = levels.shape[depth]
         if bool((size <= span) if isinstance(size, int | float) else (size <= span).all()):
             return 0
         if levels.runs is None:
-            raise Refused(
-                f"how long the runs of {levels.ranks[depth]} are is not known",
-                "give a run the bits that the size of the rank needs, or use the tensor itself",
-            )
+            message = f"how long the runs of {levels.ranks[depth]} are is not known"
+            remedy = "give a run the bits that the size of the rank needs, or use the tensor itself"
+            raise Refused(message, remedy, code="unsupported-format")
         result = levels.runs(depth, span)
         if self.overlong == "refuse" and bool(
             (result > 0) if isinstance(result, int | float) else result.any()
         ):
-            raise Refused(
-                f"runs of {levels.ranks[depth]} are longer than {span - 1}",
-                "give more rbits, or say what to do",
-            )
+            what = f"runs of {levels.ranks[depth]} are longer than {span - 1}"
+            raise Refused(what, "give more rbits, or say what to do", code="unsupported-format")
         return result
 
 
@@ -194,7 +194,7 @@ class Widths:
 
     def __post_init__(self) -> None:
         wrong = [
-            Diagnostic(f"{key} width is {value}", "a whole number of bits, at least 0")
+            Diagnostic(f"{key} width is {value}", "a whole number of bits, at least 0", code="out-of-range")
             for key, value in vars(self).items()
             if value is not None and (value < 0 or value != int(value))
         ]
@@ -283,18 +283,26 @@ class PerRank(Format):
     def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
         wanted = self.ranks or tuple(ranks)
         faults = [
-            Diagnostic(f"{self.name}: rank {rank} is none of {list(ranks)}", "name the ranks of the tensor")
+            Diagnostic(
+                f"{self.name}: rank {rank} is none of {list(ranks)}",
+                "name the ranks of the tensor",
+                code="unknown-name",
+            )
             for rank in wanted
             if rank not in ranks
         ]
         faults += [
-            Diagnostic(f"{self.name}: rank {rank} has no format", "give one to every rank of the tensor")
+            Diagnostic(
+                f"{self.name}: rank {rank} has no format",
+                "give one to every rank of the tensor",
+                code="missing-key",
+            )
             for rank in ranks
             if rank not in wanted
         ]
         if len(self.rules) != len(wanted):
             what = f"{self.name}: {len(self.rules)} formats for {len(wanted)} ranks {list(wanted)}"
-            faults.append(Diagnostic(what, "one per rank"))
+            faults.append(Diagnostic(what, "one per rank", code="wrong-count"))
         if faults:
             raise SpecError(faults)
         return wanted
@@ -322,9 +330,10 @@ class NamedFormat(Format):
         if self.kind in ("CSR", "CSC", "DCSR") and len(ranks) != 2:
             if len(ranks) == 1:
                 what = f"{self.kind} holds matrices, {ranks[0]} is the only rank here"
-                raise SpecError([Diagnostic(what, "use COO, or one format for the rank, such as [B]")])
+                remedy = "use COO, or one format for the rank, such as [B]"
+                raise SpecError([Diagnostic(what, remedy, code="wrong-count")])
             what = f"{self.kind} holds matrices, there are {len(ranks)} ranks {list(ranks)}"
-            raise SpecError([Diagnostic(what, "use CSF for tensors")])
+            raise SpecError([Diagnostic(what, "use CSF for tensors", code="wrong-count")])
         return tuple(reversed(ranks)) if self.kind == "CSC" else tuple(ranks)
 
     def bits(self, levels: RankLevels) -> Footprint:
@@ -376,7 +385,8 @@ class CISS(Format):
 
     def __post_init__(self) -> None:
         if self.parts < 1:
-            raise SpecError([Diagnostic(f"CISS with {self.parts} lanes", "at least 1")])
+            message = f"CISS with {self.parts} lanes"
+            raise SpecError([Diagnostic(message, "at least 1", code="not-positive-integer")])
 
     @property
     def name(self) -> str:
@@ -385,7 +395,7 @@ class CISS(Format):
     def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
         if len(ranks) < 2:
             what = f"CISS stores slices of tensors, there are {len(ranks)} ranks"
-            raise SpecError([Diagnostic(what, "use COO for vectors")])
+            raise SpecError([Diagnostic(what, "use COO for vectors", code="wrong-count")])
         return tuple(ranks)
 
     def slot(self, levels: RankLevels) -> Count:
@@ -416,7 +426,8 @@ class CISS(Format):
             lanes = least_loaded(loads if self.assign == "data" else levels.slices, self.parts)
             return int(part_loads(loads, lanes, self.parts).max(initial=0)), levels.label
         if levels.label == "exact":
-            raise Refused("the nonzeros of single slices are not known", "give the tensor itself")
+            message = "the nonzeros of single slices are not known"
+            raise Refused(message, "give the tensor itself", code="unsupported-density")
         if levels.lanes is not None:
             try:
                 return levels.lanes(self.parts) + max(

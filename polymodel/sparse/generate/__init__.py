@@ -133,20 +133,22 @@ def generate_tensor(
     read.name("name", name)
     start = as_whole(seed)
     if start is None or start < 0:
-        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on")
+        read.add("seed", f"{shown(seed)} is not a seed", "give a whole number from 0 on", code="wrong-type")
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is None:
         near = suggestion(str(kind), KINDS, f"one of {', '.join(KINDS)}")
-        read.add("kind", f"there is no kind {shown(kind)} of matrices", near)
+        read.add("kind", f"there is no kind {shown(kind)} of matrices", near, code="unknown-choice")
         read.raise_if_any()
         raise AssertionError("a fault was told")
     given = _options(read, kind, known, options)
     sizes = _shape(read, kind, shape)
     if given.get("symmetric") and len(set(sizes)) + len(sizes) != 3:
-        read.add("shape", f"{list(sizes)} is not a square matrix", "a symmetric one is, e.g. [400, 400]")
+        message = f"{list(sizes)} is not a square matrix"
+        read.add("shape", message, "a symmetric one is, e.g. [400, 400]", code="shape-mismatch")
     read.raise_if_any()
     if known.places(given) > MOST_PLACES:
-        raise Refused(f"{known.places(given):.3g} places for a {kind} matrix", "ask for a smaller one")
+        message = f"{known.places(given):.3g} places for a {kind} matrix"
+        raise Refused(message, "ask for a smaller one", code="too-large")
     sizes, coords, values = _made(kind, known, given, sizes, start or 0)
     names = read.names("ranks", ranks) if ranks is not None else default_ranks(len(sizes))
     read.raise_if_any()
@@ -173,13 +175,14 @@ def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, obje
     for name in options:
         if name not in known.options:
             near = suggestion(name, known.options, f"it takes {', '.join(known.options)}")
-            read.add(name, f"a {kind} matrix has no option {name}", near)
+            read.add(name, f"a {kind} matrix has no option {name}", near, code="unknown-key")
     result = {}
     for name, option in known.options.items():
         if name in options:
             result[name] = read.whole(name, options[name], option.low, option.high)
         elif option.default is None:
-            read.add(name, f"a {kind} matrix needs {name}", f"write {name}=..., from {option.low} on")
+            message = f"a {kind} matrix needs {name}"
+            read.add(name, message, f"write {name}=..., from {option.low} on", code="missing-argument")
             result[name] = option.low
         else:
             result[name] = option.default
@@ -189,7 +192,7 @@ def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, obje
         result["window"] = result["window"] or result["columns"]
     for right, argument, told, remedy in _CHECKS.get(kind, ()):
         if not read.faults and not right(result):
-            read.add(argument, told.format(**result), remedy)
+            read.add(argument, told.format(**result), remedy, code="out-of-range")
     return result
 
 
@@ -239,10 +242,12 @@ def _shape(read: Arguments, kind: str, shape: Iterable[int] | None) -> tuple[int
     """Sizes of a power law's ranks; other kinds have none."""
     if kind != "power-law":
         if shape is not None:
-            read.add("shape", f"a {kind} matrix takes no shape", f"it takes {', '.join(KINDS[kind].options)}")
+            message = f"a {kind} matrix takes no shape"
+            remedy = f"it takes {', '.join(KINDS[kind].options)}"
+            read.add("shape", message, remedy, code="ineffective-argument")
         return ()
     if shape is None:
-        read.add("shape", f"a {kind} tensor needs a shape", "write e.g. [400, 300]")
+        read.add("shape", f"a {kind} tensor needs a shape", "write e.g. [400, 300]", code="missing-argument")
         return ()
     return read.ranks(default_ranks(len(tuple(shape))) if read.several("shape", shape) else (), shape)[1]
 

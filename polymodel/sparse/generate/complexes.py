@@ -49,10 +49,8 @@ def simplex(points: int, dimension: int) -> Entries:
 
 def _check_size(simplices: int) -> None:
     if simplices > MOST_SIMPLICES:
-        raise Refused(
-            f"up to {simplices:,} simplices; at most {MOST_SIMPLICES:,} are listed",
-            "ask for a smaller complex, or for a lower dimension",
-        )
+        message = f"up to {simplices:,} simplices; at most {MOST_SIMPLICES:,} are listed"
+        raise Refused(message, "ask for a smaller complex, or for a lower dimension", code="too-large")
 
 
 def _apart(a: Pair, b: Pair) -> bool:

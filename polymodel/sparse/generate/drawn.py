@@ -54,7 +54,7 @@ def power_law(draw: Draw, shape: Sequence[int], entries: int, skew: int, symmetr
     room = shape[0] * (shape[0] - 1) // 2 if symmetric else points
     if entries > room or points >= 2**62:
         remedy = "ask for fewer entries" if entries > room else "ask for a smaller shape"
-        raise Refused(f"{entries:,} entries in {points:,} points", remedy)
+        raise Refused(f"{entries:,} entries in {points:,} points", remedy, code="too-large")
     found = np.zeros(0, dtype=np.int64)
     for _ in range(_ROUNDS):
         found = np.concatenate(
@@ -67,6 +67,7 @@ def power_law(draw: Draw, shape: Sequence[int], entries: int, skew: int, symmetr
         raise Refused(
             f"{entries:,} entries with a skew of {skew}: the heavy places are full before they are drawn",
             "ask for fewer entries or for less skew",
+            code="too-large",
         )
     coords = np.array(np.unravel_index(found, shape), dtype=np.int64)
     orders = [

@@ -75,7 +75,8 @@ def kernel_of(name: str) -> TensorKernel:
     for known, names in _NAMES.items():
         if str(name).lower() in (n.lower() for n in names):
             return KERNELS[known]
-    raise SpecError([Diagnostic(f"no kernel {name}", f"one of {', '.join(KERNELS)}", "kernel")])
+    message = f"no kernel {name}"
+    raise SpecError([Diagnostic(message, f"one of {', '.join(KERNELS)}", "kernel", code="unknown-choice")])
 
 
 # The machine of the Tensaurus paper, and the widths that the paper leaves open.
@@ -124,9 +125,10 @@ class Machine:
                 or not 0 < value < math.inf
             ):
                 wanted = "a finite number above 0" if rate else "a whole number of at least 1"
-                bad.append(Diagnostic(f"{f.name} of the machine is {value!r}", wanted))
+                bad.append(Diagnostic(f"{f.name} of the machine is {value!r}", wanted, code="not-a-number"))
             elif f.name in ("rows", "columns", "vlen", "olen") and value > _MOST:
-                bad.append(Diagnostic(f"{f.name} of the machine is {value}", f"at most {_MOST}"))
+                message = f"{f.name} of the machine is {value}"
+                bad.append(Diagnostic(message, f"at most {_MOST}", code="out-of-range"))
         if bad:
             raise SpecError(bad)
 
@@ -262,14 +264,13 @@ def nest(
     """The loops over tiles. SpecError tells of tiles that do not fit the buffers, and of unknown loops."""
     sizes = dict(zip(("i", "j", "k"), (*shape, 1), strict=False)) | {"across": across, "kept": kept}
     faults = [
-        Diagnostic(f"tile {name} is {value}", f"1 to {sizes[name]}")
+        Diagnostic(f"tile {name} is {value}", f"1 to {sizes[name]}", code="not-positive-integer")
         for name in LOOPS
         if (value := getattr(tiles, name)) is not None and not 1 <= value <= sizes[name]
     ]
     if sorted(tiles.order) != sorted(LOOPS):
-        faults.append(
-            Diagnostic(f"no order of tile loops: {list(tiles.order)}", f"each of {list(LOOPS)} once")
-        )
+        message = f"no order of tile loops: {list(tiles.order)}"
+        faults.append(Diagnostic(message, f"each of {list(LOOPS)} once", code="unknown-choice"))
     if faults:
         raise SpecError(faults)
     chosen = chosen_tiles(kernel, sizes, machine, tiles)
@@ -331,12 +332,15 @@ def _too_large(kernel: TensorKernel, found: TileLoops, machine: Machine) -> list
     have = {"MSU": machine.msu_bytes, "SPM": _scratchpad(kernel, machine)}
     faults = [
         Diagnostic(
-            f"tiles take {need[n]:.0f} bytes of a side of the {n}, which has {have[n]}", "smaller tiles"
+            f"tiles take {need[n]:.0f} bytes of a side of the {n}, which has {have[n]}",
+            "smaller tiles",
+            code="over-capacity",
         )
         for n in need
         if need[n] > have[n]
     ]
     for loop, most, what in (("across", machine.width, "columns times VLEN"), ("kept", machine.olen, "OLEN")):
         if found.tiles[loop] > most:
-            faults.append(Diagnostic(f"tile {loop} is {found.tiles[loop]}", f"at most {what}, {most}"))
+            message = f"tile {loop} is {found.tiles[loop]}"
+            faults.append(Diagnostic(message, f"at most {what}, {most}", code="out-of-range"))
     return faults

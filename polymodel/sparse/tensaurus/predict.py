@@ -90,19 +90,25 @@ def _dense_sizes(kernel: TensorKernel, across: int, kept: int) -> dict[str, int]
 
 
 def _check(kernel: TensorKernel, shape: tuple[int, ...], given: Mapping[str, object], slices: str) -> None:
-    faults = [] if slices in ("own", "kept") else [Diagnostic(f"slices={slices!r}", "own or kept")]
+    faults = (
+        []
+        if slices in ("own", "kept")
+        else [Diagnostic(f"slices={slices!r}", "own or kept", code="not-positive-integer")]
+    )
     if len(shape) != kernel.order:
         takes = f"{kernel.name} takes a tensor of {kernel.order} ranks ({', '.join(kernel.ranks)})"
         what = f"{takes}, this has {len(shape)}"
-        faults.append(Diagnostic(what, "choose another kernel, or flatten ranks", "tensor"))
+        remedy = "choose another kernel, or flatten ranks"
+        faults.append(Diagnostic(what, remedy, "tensor", code="wrong-count"))
     for name, value in given.items():
         if value is None:
             continue
         if name not in kernel.dense:
             has = f"it has {', '.join(kernel.dense)}" if kernel.dense else "it has no dense fibers"
-            faults.append(Diagnostic(f"{kernel.name} has no dense rank {name}", has))
+            faults.append(Diagnostic(f"{kernel.name} has no dense rank {name}", has, code="unknown-name"))
         elif not isinstance(value, (int, np.integer)) or value < 1:
-            faults.append(Diagnostic(f"{name} is {value!r}", "a whole number of at least 1"))
+            message = f"{name} is {value!r}"
+            faults.append(Diagnostic(message, "a whole number of at least 1", code="not-positive-integer"))
     if faults:
         raise SpecError(faults)
 
@@ -123,6 +129,7 @@ def _check_indices(loops: TileLoops, machine: Machine) -> None:
         Diagnostic(
             f"tile {name} of {loops.tiles[name]} needs more than {machine.index_bits} index bits",
             f"tiles=Tiles({name}={most}) at most, or more bits: Machine(index_bits=...)",
+            code="number-too-large",
         )
         for name in "ijk"
         if loops.tiles[name] > most

@@ -72,9 +72,14 @@ def bandwidth(
     `widths`: 32-bit values and pointers and 16-bit coordinates by default. Exact for data, expected for a
     model.
     """
-    faults = [Diagnostic(f"{n} processing elements", "at least 1") for n in elements if n < 1]
+    faults = [
+        Diagnostic(f"{n} processing elements", "at least 1", code="not-positive-integer")
+        for n in elements
+        if n < 1
+    ]
     if not 2 <= len(a.ranks) <= 3:
-        faults.append(Diagnostic(f"a tensor of {len(a.ranks)} ranks", "Tensaurus takes two or three"))
+        message = f"a tensor of {len(a.ranks)} ranks"
+        faults.append(Diagnostic(message, "Tensaurus takes two or three", code="wrong-count"))
     if faults:
         raise SpecError(faults)
     chosen = widths or Widths(index=16)

@@ -32,7 +32,8 @@ def ceil_div(n: Ints, d: int) -> Ints:
 def pairs(first: Ints, second: Ints, span: int) -> Ints:
     """(first, second < span) as one number each, which orders like the pair."""
     if first.size and (int(first.max()) + 1) * span > 2**62:
-        raise Refused("windows x lines are more than 64 bits number", "evict less often")
+        message = "windows x lines are more than 64 bits number"
+        raise Refused(message, "evict less often", code="number-too-large")
     return first * span + second
 
 

@@ -229,7 +229,7 @@ class CountedEinsum:
                 raise self.overflowing(component)
             if any(h.root for h in mine):
                 what = f"{self._overflow(component)}, whole subtrees among them"
-                raise Refused(what, "use a Buffet for these")
+                raise Refused(what, "use a Buffet for these", code="unsupported-memory")
             lines = capacity_lines(component)
             accesses, visits, keys = self.used(mine, None)
             self.moved.update(zip(keys, lines_moved(accesses, lines, self.replacement, visits), strict=True))
@@ -240,7 +240,8 @@ class CountedEinsum:
 
     def overflowing(self, component: HardwareComponent) -> Refused:
         """That a cache does not hold all and nobody says what it drops."""
-        return Refused(f"{self._overflow(component)}: which of them it drops is not said", _SAY_WHICH)
+        message = f"{self._overflow(component)}: which of them it drops is not said"
+        return Refused(message, _SAY_WHICH, code="unsupported-memory")
 
     def _overflows(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> bool:
         """Whether more lines pass through a cache than it holds."""
@@ -292,7 +293,7 @@ class CountedEinsum:
         if self.replacement is None and most > lines:
             what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
             what += ", and more pass through one of them: which of them it drops is not said"
-            raise Refused(what, _SAY_WHICH)
+            raise Refused(what, _SAY_WHICH, code="unsupported-memory")
         # Where all that passes through them fits, every policy does the same.
         found = lines_moved(accesses, lines, self.replacement or LRU, visits)
         self.moved.update(zip(keys, found, strict=True))
@@ -377,7 +378,7 @@ class CountedEinsum:
         ranks = [level.rank for level in tree.levels]
         if rank not in ranks:
             what = f"{self.name} has no rank {rank} in these loops"
-            raise SpecError([Diagnostic(what, f"it has {', '.join(ranks)}")])
+            raise SpecError([Diagnostic(what, f"it has {', '.join(ranks)}", code="unknown-name")])
         return tree.levels[tree.depth(rank)]
 
     # ----------------------------------------------------------------------------------------- units
@@ -404,14 +405,16 @@ class CountedEinsum:
     def _loop(self, binding: Binding) -> int:
         if binding.rank not in self.nest.names:
             what = f"{self.name}: {binding.component} is bound to {binding.rank}, which is not a loop"
-            raise SpecError([Diagnostic(what, f"the loops are {', '.join(self.nest.names)}")])
+            remedy = f"the loops are {', '.join(self.nest.names)}"
+            raise SpecError([Diagnostic(what, remedy, code="unknown-name")])
         return self.nest.names.index(binding.rank)
 
     def _merges(self, component: HardwareComponent, binding: Binding) -> int:
         tensor = self.tensors.get(binding.tensor)
         if tensor is None or set(binding.init_ranks) != set(tensor.ranks):
             what = f"{self.name}: {component.name} merges {binding.tensor} {', '.join(binding.init_ranks)}"
-            raise Refused(f"{what}, which are not its declared ranks", "merge tensors before they are split")
+            message = f"{what}, which are not its declared ranks"
+            raise Refused(message, "merge tensors before they are split", code="unsupported-binding")
         radix = component.number("comparator_radix") or float("inf")
         inputs = component.number("inputs")
         pipelined = inputs is not None and inputs != float("inf")

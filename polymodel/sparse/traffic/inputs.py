@@ -119,12 +119,12 @@ def _spread(
     form = spec.format_of(binding.tensor, binding.format)
     if form is None:
         what = f"{where}: the tensor has no format {binding.format or '(none named)'}"
-        faults.append(Diagnostic(what, "name a configuration of `format:`"))
+        faults.append(Diagnostic(what, "name a configuration of `format:`", code="unknown-name"))
         return
     ranks = {r.rank: r for r in form.ranks}
     if binding.rank not in ranks:
         what = f"{where}: the format {binding.format} has no rank {binding.rank}"
-        faults.append(Diagnostic(what, f"it has {', '.join(ranks)}"))
+        faults.append(Diagnostic(what, f"it has {', '.join(ranks)}", code="unknown-name"))
         return
     if binding.style == "eager":
         order = _order(form)
@@ -157,12 +157,14 @@ def _kinds(rank: RankFormat) -> tuple[str, ...]:
 
 def _fault(held: BufferedRank, where: str) -> Diagnostic | None:
     if not held.width:
-        return Diagnostic(f"{where}: {held.buffer.name} has no width", "give the bits of a line as `width`")
+        message = f"{where}: {held.buffer.name} has no width"
+        return Diagnostic(message, "give the bits of a line as `width`", code="missing-value")
     if held.bits > held.width:
         what = f"{where}: each {held.kind} of {held.rank} has {held.bits} bits, a line {held.width}"
-        return Diagnostic(what, "make the lines at least as wide as an element")
+        return Diagnostic(what, "make the lines at least as wide as an element", code="inconsistent-values")
     if not held.cached and not held.binding.evict_on:
-        return Diagnostic(f"{where}: {held.rank} says no evict-on", "name a loop rank or root")
+        message = f"{where}: {held.rank} says no evict-on"
+        return Diagnostic(message, "name a loop rank or root", code="missing-key")
     return None
 
 
@@ -174,12 +176,14 @@ def evict_loops(held: BufferedRank, names: Sequence[str], last: int) -> int:
     evict = held.binding.evict_on
     if evict not in names:
         what = f"{held.tensor} on {held.buffer.name} is evicted on {evict}, which is not a loop"
-        raise SpecError([Diagnostic(what, f"the loops are {', '.join(names)}")])
+        raise SpecError([Diagnostic(what, f"the loops are {', '.join(names)}", code="unknown-name")])
     at = names.index(evict) + 1
     deepest = last if held.root else last + 1
     if at > deepest:
         what = f"{held.tensor} {held.rank} on {held.buffer.name} is evicted on {evict}, inside the loop"
-        raise Refused(f"{what} that brings it in", f"evict on {names[last]} or a loop around it, or on root")
+        message = f"{what} that brings it in"
+        remedy = f"evict on {names[last]} or a loop around it, or on root"
+        raise Refused(message, remedy, code="unsupported-binding")
     return at
 
 
@@ -329,15 +333,15 @@ def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBindin
     einsum, tensor = nest.plan.einsum, held.tensor
     if tensor not in nest.slot:
         what = f"{einsum} binds {tensor} to {held.buffer.name} and does not use it"
-        raise SpecError([Diagnostic(what, "bind tensors of the Einsum")])
+        raise SpecError([Diagnostic(what, "bind tensors of the Einsum", code="unknown-name")])
     if tensor in nest.twice:
         what = f"{einsum} reads {tensor} twice: which of them is bound is not told apart"
-        raise Refused(what, "give it two names")
+        raise Refused(what, "give it two names", code="unsupported-binding")
     places = nest.places(tensor)
     for rank in (held.rank, held.root or held.rank):
         if rank not in places:
             what = f"{einsum}: {tensor} has no rank {rank} in these loops"
-            raise SpecError([Diagnostic(what, f"it has {', '.join(places)}")])
+            raise SpecError([Diagnostic(what, f"it has {', '.join(places)}", code="unknown-name")])
     return places
 
 
@@ -353,6 +357,6 @@ def use_of(nest: WalkedEinsum, held: BufferedRank, leader: str) -> InputRank:
         return InputRank(nest, tensor, place, held.per_line, "payload", turn, stored, held.kind != "payload")
     if not read:
         what = f"{nest.plan.einsum}: coordinates of {tensor} {held.rank} are looked up, not read in order"
-        raise Refused(what, "bind the payloads, or bind it eagerly")
+        raise Refused(what, "bind the payloads, or bind it eagerly", code="unsupported-binding")
     how: Literal["leader", "coordinate"] = "leader" if leader == tensor else "coordinate"
     return InputRank(nest, tensor, place, held.per_line, how, slot)

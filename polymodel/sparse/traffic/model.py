@@ -98,10 +98,11 @@ def traffic(
     spec = with_strides(spec, symbols or {})
     if strides := strides_of(spec):
         remedy = f"give symbols={{{strides[0]!r}: ...}}, or --set {strides[0]}=..."
-        raise SpecError([Diagnostic(f"scalar {strides[0]} has no value", remedy)])
+        raise SpecError([Diagnostic(f"scalar {strides[0]} has no value", remedy, code="missing-value")])
     constants = [e.name for e in spec.expressions if not e.operands]
     if constants:
-        raise Refused(f"Einsum {constants[0]} reads no tensor", "put its scalars where it is read")
+        message = f"Einsum {constants[0]} reads no tensor"
+        raise Refused(message, "put its scalars where it is read", code="unsupported-einsum")
     sizes = _checked(spec, tensors, walked, replacement)
     known = dict(tensors)
     # No count depends on the value of a scalar.
@@ -153,17 +154,18 @@ def _checked(
     """The size of every rank, from the tensors; all that is wrong with what was given, at once."""
     faults: list[Diagnostic] = []
     if not any(b.bindings for b in spec.einsum_bindings):
-        faults.append(Diagnostic("the spec binds nothing", "add `architecture:` and `bindings:`"))
+        message = "the spec binds nothing"
+        faults.append(Diagnostic(message, "add `architecture:` and `bindings:`", code="missing-section"))
     if replacement not in (None, *_POLICIES):
-        faults.append(Diagnostic(f"replacement is {replacement!r}", 'give "lru", "optimal" or nothing'))
+        message = f"replacement is {replacement!r}"
+        faults.append(Diagnostic(message, 'give "lru", "optimal" or nothing', code="unknown-choice"))
     for name, ranks in (walked or {}).items():
         known = spec.declaration.get(name, ()) if name in spec.inputs else ()
         strange = ", ".join(r for r in ranks if r not in known)
         if name not in spec.inputs or strange:
             what = f"walked names {strange or 'ranks'} of {name}"
-            faults.append(
-                Diagnostic(what, f"the inputs are {', '.join(spec.inputs)}; give ranks they declare")
-            )
+            remedy = f"the inputs are {', '.join(spec.inputs)}; give ranks they declare"
+            faults.append(Diagnostic(what, remedy, code="unknown-name"))
     sizes = _sizes(spec, tensors, faults)
     if faults:
         raise SpecError(faults)
@@ -176,20 +178,22 @@ def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor], faults: list[Di
     owner: dict[str, str] = {}
     for name in spec.inputs:
         if name not in tensors:
-            faults.append(Diagnostic(f"there is no tensor {name}", "give one for every input of the cascade"))
+            message = f"there is no tensor {name}"
+            faults.append(Diagnostic(message, "give one for every input of the cascade", code="unknown-name"))
             continue
         given = tensors[name]
         ranks = spec.declaration[name]
         if tuple(given.ranks) != tuple(ranks):
             what = f"{name} has the ranks {', '.join(given.ranks)}, the spec declares {', '.join(ranks)}"
-            faults.append(Diagnostic(what, "use swizzled() or renamed()"))
+            faults.append(Diagnostic(what, "use swizzled() or renamed()", code="shape-mismatch"))
             continue
         operand = next(o for e in spec.expressions for o in e.operands if o.tensor == name)
         for index, size in zip(operand.indices, given.shape, strict=True):
             rank = index.variable.upper() if index.variable else None
             if rank is not None and sizes.setdefault(rank, size) != size:
                 what = f"rank {rank} has size {sizes[rank]} in {owner[rank]} and {size} in {name}"
-                faults.append(Diagnostic(what, "tensors that share a rank agree on its size"))
+                remedy = "tensors that share a rank agree on its size"
+                faults.append(Diagnostic(what, remedy, code="inconsistent-values"))
             if rank is not None:
                 owner.setdefault(rank, name)
     return sizes

@@ -53,7 +53,7 @@ def expanded(plan: Plan, walked: Mapping[str, Sequence[str]]) -> ExpandedPlan:
     stored count as elements with empty fibers below."""
     if len(plan.terms) > 1:
         what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
-        raise Refused(what, "give each term an Einsum of its own")
+        raise Refused(what, "give each term an Einsum of its own", code="unsupported-operation")
     stored: dict[tuple[str, int], StoredElements] = {}
     slots = tuple(_expanded(s, walked.get(s.tensor, ()), stored) for s in plan.slots)
     return ExpandedPlan(replace(plan, slots=slots), stored)
@@ -67,7 +67,8 @@ def _expanded(
     for rank in sorted(ranks, key=lambda r: tree.ranks.index(r) if r in tree.ranks else -1):
         if rank not in tree.ranks:
             what = f"{slot.tensor} has no rank {rank} to be walked over its whole shape in these loops"
-            raise Refused(f"{what}; it has {', '.join(tree.ranks)}", "walk ranks that are not split")
+            message = f"{what}; it has {', '.join(tree.ranks)}"
+            raise Refused(message, "walk ranks that are not split", code="unsupported-loop")
         depth = tree.ranks.index(rank)
         tree, stored[slot.tensor, depth] = _whole(tree, depth)
     return replace(slot, tree=tree)
@@ -107,7 +108,7 @@ class WalkedEinsum:
                 if step.kind in ("cut", "project", "residue"):
                     why = "parts of another tensor's fibers" if step.kind == "cut" else "index math"
                     what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
-                    raise Refused(what, f"leave {tensor} without bindings")
+                    raise Refused(what, f"leave {tensor} without bindings", code="unsupported-operation")
                 result[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
         return dict(result[depth] for depth in sorted(result))
 
@@ -228,9 +229,11 @@ def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, StoredElements]:
     size = level.rank.size
     if depth == len(tree.levels) - 1:
         what = f"{tree.name}: rank {level.rank.name} holds values"
-        raise Refused(f"{what}, it is not walked over its whole shape", "give the zeros as values")
+        message = f"{what}, it is not walked over its whole shape"
+        raise Refused(message, "give the zeros as values", code="unsupported-loop")
     if level.fibers * size > _WALKED:
-        raise Refused(f"{tree.name}: {level.fibers:,} fibers of {size:,} coordinates are too many to walk")
+        message = f"{tree.name}: {level.fibers:,} fibers of {size:,} coordinates are too many to walk"
+        raise Refused(message, code="too-large")
     at = level.fiber * size + level.coords
     below = tree.levels[depth + 1]
     counts = np.zeros(level.fibers * size, dtype=np.int64)
@@ -295,7 +298,8 @@ class OutTree:
         populate = nest.plan.populate
         if any(loop not in populate for _, loop, _ in nest.plan.output):
             what = f"{nest.plan.einsum}: a flattened rank holds a rank of the output"
-            raise Refused(f"{what}, whose traffic is not worked out", "leave the output without bindings")
+            message = f"{what}, whose traffic is not worked out"
+            raise Refused(message, "leave the output without bindings", code="unsupported-operation")
         self.levels: list[OutLevel] = []
         for loop in populate[:-1] if nest.merged is not None else populate:
             self.levels.append(self._level(loop))
@@ -310,7 +314,8 @@ class OutTree:
         alive = np.flatnonzero(nest.alive[loop])
         span = int(walked.coords.max(initial=0)) + 1
         if parents * span > 2**62:
-            raise Refused(f"{nest.plan.einsum}: the output has too many fibers for 64 bits")
+            message = f"{nest.plan.einsum}: the output has too many fibers for 64 bits"
+            raise Refused(message, code="number-too-large")
         keys = parent * span + walked.coords
         known, first = np.unique(keys[alive], return_index=True)
         node = np.searchsorted(known, keys)

@@ -27,16 +27,16 @@ def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") ->
     name = nest.names[loop]
     if kind == "leader-follower":
         if leader not in tensors:
-            raise Refused(
-                f"{nest.plan.einsum}: the leader {leader} has no rank {name} to lead", "name another"
-            )
+            message = f"{nest.plan.einsum}: the leader {leader} has no rank {name} to lead"
+            raise Refused(message, "name another", code="unsupported-binding")
         return int(_fiber_lengths(nest, leader, loop).sum())
     if kind not in ("two-finger", "skip-ahead"):
         what = f"{nest.plan.einsum}: an intersector of {name} of type {kind or '(none)'}"
-        raise Refused(what, "give it the type two-finger, skip-ahead or leader-follower")
+        remedy = "give it the type two-finger, skip-ahead or leader-follower"
+        raise Refused(what, remedy, code="unsupported-binding")
     if len(tensors) != 2:
         what = f"{nest.plan.einsum}: a {kind} intersector of {len(tensors)} tensors at {name}"
-        raise Refused(what, "bind it where two tensors meet")
+        raise Refused(what, "bind it where two tensors meet", code="unsupported-binding")
     visit, side = _comparisons(nest, tensors, loop)
     if kind == "two-finger":
         return int(side.size)
@@ -110,7 +110,7 @@ def merge_steps(
     swapped = (*before[:depth], before[depth + 1], before[depth], *before[depth + 2 :])
     if tuple(after) != swapped:
         what = f"{tensor.name}: from {', '.join(before)} to {', '.join(after)} is more than one swap"
-        raise Refused(f"{what} of neighbours", "bind one merger per swap")
+        raise Refused(f"{what} of neighbours", "bind one merger per swap", code="unsupported-binding")
     order = [tensor.ranks.index(r) for r in before]
     ranks = [LoopRank(r, (r,), (tensor.shape[i],)) for r, i in zip(before, order, strict=True)]
     tree = build(tensor.name, ranks, [tensor.coords[i] for i in order], tensor.values)

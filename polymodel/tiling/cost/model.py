@@ -53,19 +53,24 @@ class Launch:
         for f in fields(self):
             object.__setattr__(self, f.name, plainly(getattr(self, f.name)))
         faults = [
-            Diagnostic(f"{name} {value!r} is not a whole number of cycles up to 10^9", "write e.g. 824, or 0")
+            Diagnostic(
+                f"{name} {value!r} is not a whole number of cycles up to 10^9",
+                "write e.g. 824, or 0",
+                code="not-an-integer",
+            )
             for name in ("config_add", "config_multiply", "ramp", "empty")
             if isinstance(value := getattr(self, name), bool)
             or not isinstance(value, int)
             or not 0 <= value <= _MOST_CYCLES
         ]
         if self.run not in ("nonempty", "all"):
-            faults.append(Diagnostic(f"run {self.run!r} is unknown", "write nonempty or all"))
+            message = f"run {self.run!r} is unknown"
+            faults.append(Diagnostic(message, "write nonempty or all", code="unknown-choice"))
         clock = self.clock_mhz
         real = isinstance(clock, int | float) and not isinstance(clock, bool)
         if not real or not 1 / _MOST_MHZ <= clock <= _MOST_MHZ:
             what = f"clock_mhz {clock!r} is not a number between 1e-9 and 1e9"
-            faults.append(Diagnostic(what, "write e.g. 1000"))
+            faults.append(Diagnostic(what, "write e.g. 1000", code="out-of-range"))
         if faults:
             raise SpecError(faults)
 
@@ -285,7 +290,7 @@ def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
         return 0
     if fit.capacity < _SMALLEST:
         fault = f"no entry fits {fit.capacity} words"
-        raise SpecError([Diagnostic(fault, f"give at least {_SMALLEST} words")])
+        raise SpecError([Diagnostic(fault, f"give at least {_SMALLEST} words", code="over-capacity")])
     begun = 1 + int(np.count_nonzero(rows[1:] != rows[:-1]))
     return -(-(2 * rows.size + 2 * begun) // (fit.capacity - _HEADER))
 

@@ -56,7 +56,8 @@ def checked(
         far = isinstance(source.fit, Words)
         if far and found.tiler == "simple":
             # One size for all tiles: where rows decide between two, the formula may be off by half.
-            raise Refused(_UNKNOWN, "ask for another tiler, or for a fit in elements")
+            message = "ask for another tiler, or for a fit in elements"
+            raise Refused(_UNKNOWN, message, code="unsupported-density")
         return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
     told = _figures(found)
     off = ~_exact(found, source) & (np.abs(told - seen.mean) > _AGREED * seen.mean + 3 * seen.error)

@@ -97,7 +97,8 @@ def tree(source: OperandPair, binary: bool) -> Sums:
         if not rects.size:
             return Sums(total.tiles, total.nonempty, total.useful, total.tokens, source.method)
         if (rects[:, 2] * rects[:, 3] == 1).any():
-            raise Refused(f"{source.fit.capacity} {source.fit.unit} do not hold a single entry", "give more")
+            message = f"{source.fit.capacity} {source.fit.unit} do not hold a single entry"
+            raise Refused(message, "give more", code="over-capacity")
         children, parent = halved(rects, binary)
         parents = laws.taken(own[parent])
         laws, place = source.distinct(children)
@@ -105,7 +106,8 @@ def tree(source: OperandPair, binary: bool) -> Sums:
         total.add(source, laws.taken(place), mass)
         rects, count = _grouped(source, children, count[parent])
         if rects.shape[0] > _MOST:
-            raise Refused(f"more than {_MOST} kinds of tiles", "estimate with a model that knows less")
+            message = f"more than {_MOST} kinds of tiles"
+            raise Refused(message, "estimate with a model that knows less", code="too-large")
         laws, place = source.distinct(rects)
 
 

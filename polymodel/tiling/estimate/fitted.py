@@ -29,7 +29,8 @@ def fitted(
     """
     if len(tensor.ranks) != 2:
         fault = f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices"
-        raise Refused(fault, "cut the data itself: pm.tile (no --estimate) takes two ranks of any tensor")
+        remedy = "cut the data itself: pm.tile (no --estimate) takes two ranks of any tensor"
+        raise Refused(fault, remedy, code="unsupported-shape")
     if isinstance(models, Mapping) and models:
         return _checked_models(tensor, models)
     models = () if models == {} else models
@@ -39,19 +40,29 @@ def fitted(
     else:
         wanted = tuple(str(m) for m in listed("models", models, "['uniform']"))
     if not wanted:
-        raise SpecError([Diagnostic("no model is named", f"leave models out for {', '.join(FITTED)}")])
+        raise SpecError(
+            [
+                Diagnostic(
+                    "no model is named", f"leave models out for {', '.join(FITTED)}", code="missing-argument"
+                )
+            ]
+        )
     unknown = [name for name in wanted if name not in FITTED]
     if unknown:
-        raise SpecError([Diagnostic(f"there is no model {n!r}", suggestion(n, FITTED)) for n in unknown])
+        raise SpecError(
+            [
+                Diagnostic(f"there is no model {n!r}", suggestion(n, FITTED), code="unknown-choice")
+                for n in unknown
+            ]
+        )
     result: dict[str, DensityModel] = {}
     for name in wanted:
         if name == "uniform":
             result[name] = Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz)
         elif name == "rows":
             if tensor.shape[0] > _MOST_ROWS:
-                raise Refused(
-                    f"{tensor.name} has {tensor.shape[0]:,} rows, too many to count", "take uniform"
-                )
+                message = f"{tensor.name} has {tensor.shape[0]:,} rows, too many to count"
+                raise Refused(message, "take uniform", code="too-large")
             result[name] = RankNnz.from_tensor(tensor)
         else:
             width = int(np.abs(tensor.coords[0] - tensor.coords[1]).max(initial=0))
@@ -66,11 +77,12 @@ def _checked_models(tensor: SparseTensor, models: Mapping[str, object]) -> dict[
     for name, model in models.items():
         if not isinstance(model, DensityModel):
             remedy = "pass e.g. pm.Uniform.of(['I', 'J'], [100, 100], density=0.1)"
-            faults.append(Diagnostic(f"models: {name}: {model!r} is not a density model", remedy))
+            message = f"models: {name}: {model!r} is not a density model"
+            faults.append(Diagnostic(message, remedy, code="wrong-type"))
         elif model.shape != tensor.shape:
             mine, theirs = (" x ".join(map(str, x.shape)) for x in (model, tensor))
             what = f"models: {name}: the model is {mine}, {tensor.name} {theirs}"
-            faults.append(Diagnostic(what, "give a model of the same shape"))
+            faults.append(Diagnostic(what, "give a model of the same shape", code="shape-mismatch"))
         else:
             result[name] = model
     if faults:

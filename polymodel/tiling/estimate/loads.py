@@ -133,10 +133,8 @@ def most_entries(
     if isinstance(fit, Elements):
         return np.full(np.shape(height), fit.capacity, dtype=np.int64)
     if not isinstance(fit, Words):
-        raise Refused(
-            f"how many {fit.unit} in a format tiles take is not estimated from a model",
-            "ask for elements(C) or words(M)",
-        )
+        message = f"how many {fit.unit} in a format tiles take is not estimated from a model"
+        raise Refused(message, "ask for elements(C) or words(M)", code="unsupported-format")
     budget = (fit.capacity - 3) / 2
     top = 2 * places if op == "add" else places
     low, high = np.zeros(np.shape(height)), np.minimum(top, max(1.0, budget + 1)).astype(np.float64)

@@ -64,17 +64,14 @@ def estimate(
 def _check(model: DensityModel, second: Second) -> None:
     faults = []
     if len(model.shape) != 2:
-        faults.append(
-            Diagnostic(
-                f"shape {list(model.shape)}: tilings are estimated of matrices",
-                "give two sizes, rows and columns",
-            )
-        )
+        message = f"shape {list(model.shape)}: tilings are estimated of matrices"
+        faults.append(Diagnostic(message, "give two sizes, rows and columns", code="shape-mismatch"))
     if isinstance(second, DensityModel | SparseTensor) and second.shape != model.shape:
         what = f"B has the shape {list(second.shape)}, A {list(model.shape)}"
-        faults.append(Diagnostic(what, "element-wise operands have one shape"))
+        faults.append(Diagnostic(what, "element-wise operands have one shape", code="shape-mismatch"))
     if isinstance(second, Transposed) and len(set(model.shape)) > 1:
-        faults.append(Diagnostic(f"a matrix of {list(model.shape)} is not transposed", "it is not square"))
+        message = f"a matrix of {list(model.shape)} is not transposed"
+        faults.append(Diagnostic(message, "it is not square", code="shape-mismatch"))
     if faults:
         raise SpecError(faults)
 
@@ -139,7 +136,7 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     if size > _MOST and model.data is None:
         what = f"{tiler} of {size:.3g} entries: it is estimated by tiling data drawn from the model"
         of_more = f"{', '.join(FORMULAS)} of uniform data, qtree and btree of all models"
-        raise Refused(what, f"ask for at most {_MOST} entries, or for {of_more}")
+        raise Refused(what, f"ask for at most {_MOST} entries, or for {of_more}", code="too-large")
     draws = 1 if known else int(np.clip(_IN_ALL // max(size, 1.0), 2, _DRAWS))
     rows = []
     for seed in range(draws):

@@ -39,12 +39,11 @@ class Fit(ABC):
             or not isinstance(self.capacity, int | np.integer)
             or self.capacity < 1
         ):
-            raise SpecError(
-                [Diagnostic(f"capacity {self.capacity!r} is not a positive integer", "write e.g. 128")]
-            )
+            message = f"capacity {self.capacity!r} is not a positive integer"
+            raise SpecError([Diagnostic(message, "write e.g. 128", code="not-positive-integer")])
         if self.capacity > MOST_CAPACITY:
             what = f"capacity {self.capacity!r} is more than 2^62"
-            raise SpecError([Diagnostic(what, "write at most 4611686018427387904")])
+            raise SpecError([Diagnostic(what, "write at most 4611686018427387904", code="number-too-large")])
         object.__setattr__(self, "capacity", int(self.capacity))
 
     @property
@@ -132,7 +131,8 @@ def check_empty(pattern: Pattern, op: Op, fit: Fit) -> None:
     load = int(fit.loads(TileCounts(none, np.zeros(0, dtype=np.int32), 1), single, op)[0])
     if load > fit.capacity:
         fault = f"even an empty tile needs {load} {fit.unit}; the capacity is {fit.capacity}"
-        raise SpecError([Diagnostic(fault, f"give a capacity of {load} {fit.unit} or more")])
+        remedy = f"give a capacity of {load} {fit.unit} or more"
+        raise SpecError([Diagnostic(fault, remedy, code="over-capacity")])
 
 
 def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
@@ -156,9 +156,11 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
         place = f"{pattern.ranks[0]} {int(row[at])}, {pattern.ranks[1]} {int(col[at])}"
         who = "the entry alone needs" if pattern.depth == 1 else "its entries alone need"
         needs = f"{who} {int(loads[at])} {fit.unit}; the capacity is {fit.capacity}"
-        faults.append(Diagnostic(f"{pattern.name}, row and column ({place}): {needs}", remedy))
+        message = f"{pattern.name}, row and column ({place}): {needs}"
+        faults.append(Diagnostic(message, remedy, code="over-capacity"))
     if full.size > _NAMED:
-        faults.append(Diagnostic(f"{full.size - _NAMED} further places do not fit either", remedy))
+        message = f"{full.size - _NAMED} further places do not fit either"
+        faults.append(Diagnostic(message, remedy, code="over-capacity"))
     raise SpecError(faults)
 
 
@@ -189,7 +191,7 @@ class Stored(Fit):
             faults += error.diagnostics
         if not isinstance(self.format, Format | str | Mapping | Sequence):
             what = f"{self.format!r} is not a format"
-            faults.append(Diagnostic(what, "a name such as CSR, or one format per rank"))
+            faults.append(Diagnostic(what, "a name such as CSR, or one format per rank", code="wrong-type"))
         if faults:
             raise SpecError(faults)
 
@@ -206,14 +208,14 @@ class Stored(Fit):
         result = parse_format(self.format, own_ranks(pattern))
         if isinstance(result, CISS) and result.assign == "nnz":
             what = "in CISS with slices dealt by nonzeros a larger tile may take fewer bits"
-            raise Refused(f"{what}: tilers cannot go by it", "deal by data: CISS(assign=data)")
+            message = f"{what}: tilers cannot go by it"
+            raise Refused(message, "deal by data: CISS(assign=data)", code="unsupported-format")
         if isinstance(result, PerRank) and any(
             isinstance(r, RLE) and r.overlong == "refuse" for r in result.rules
         ):
-            raise Refused(
-                "run lengths that refuse long runs say nothing of how many bits a tile would take",
-                "say what becomes of long runs: {format: RLE, overlong: zero}",
-            )
+            message = "run lengths that refuse long runs say nothing of how many bits a tile would take"
+            remedy = "say what becomes of long runs: {format: RLE, overlong: zero}"
+            raise Refused(message, remedy, code="unsupported-format")
         return result
 
     def entry_bits(self, pattern: Pattern) -> int:

@@ -55,7 +55,7 @@ def _check_format(written: Any, ranks: tuple[str, ...], path: Path, faults: Faul
         parse_format(written, ranks)
     except SpecError as error:
         for fault in error.diagnostics:
-            faults.add(path, fault.message, fault.remedy)
+            faults.add(path, fault.message, fault.remedy, code=fault.code)
 
 
 def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
@@ -65,14 +65,15 @@ def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
         cut(pattern_of(none), "add", Elements(1), tiler)
     except SpecError as error:
         for fault in error.diagnostics:
-            faults.add(path, fault.message.removeprefix("tiler: "), fault.remedy)
+            faults.add(path, fault.message.removeprefix("tiler: "), fault.remedy, code=fault.code)
 
 
 def _check_ranks(named: tuple[str, ...], cascade: Cascade, path: Path, faults: Faults) -> None:
     known = tuple(dict.fromkeys(r for e in cascade for a in e.accesses for r in a.ranks))
     for at, rank in enumerate(named):
         if rank not in known:
-            faults.add((*path, at), f"no tensor has a rank {rank}", suggestion(rank, known, "ranks"))
+            message = f"no tensor has a rank {rank}"
+            faults.add((*path, at), message, suggestion(rank, known, "ranks"), code="unknown-name")
 
 
 def _check_capacity(component: Component, widest: int | None, path: Path, faults: Faults) -> None:
@@ -83,4 +84,4 @@ def _check_capacity(component: Component, widest: int | None, path: Path, faults
         unit = "bit" if rules.fit == "stored" else f"word of {width} bits"
         size = f"{component.size_bits:g} bits"
         what = f"{component.name} has {size}: equal buffers for A, B and the output hold no {unit}"
-        faults.add(path, what, "give a larger size:, or capacity:", key=True)
+        faults.add(path, what, "give a larger size:, or capacity:", key=True, code="over-capacity")

@@ -242,7 +242,8 @@ def _planes(einsum: Einsum, out: TensorAccess, rules: TileRules, memory: str) ->
     unknown = [r for r in rules.ranks if r not in variable]
     if unknown:
         fault = f"{einsum.name} at {memory}: {out.tensor} has no rank {' or '.join(unknown)} to cut"
-        raise Refused(fault, f"name two of {', '.join(out.ranks)} in ranks:, or map this Einsum past it")
+        remedy = f"name two of {', '.join(out.ranks)} in ranks:, or map this Einsum past it"
+        raise Refused(fault, remedy, code="unsupported-einsum")
     return tuple(variable[r] for r in rules.ranks)
 
 
@@ -253,17 +254,20 @@ def elementwise(
     what = f"{einsum.name} at {memory}"
     remedy = "take data_tiles: from the memory, or map this Einsum past it"
     if len(einsum.inputs) != 2 or len(einsum.outputs) != 1:
-        raise Refused(f"{what}: tiles are cut for two operands and one output", remedy)
+        message = f"{what}: tiles are cut for two operands and one output"
+        raise Refused(message, remedy, code="unsupported-einsum")
     out, variables = einsum.outputs[0], set(einsum.rank_variables)
     for access in einsum.accesses:
         if not plain(access) or sorted(access.variables) != sorted(variables):
             fault = f"{what}: {access.tensor} is not read entry by entry with the others, so tiles have reuse"
-            raise Refused(fault, remedy)
+            raise Refused(fault, remedy, code="unsupported-einsum")
     if not whole(cascade, einsum):
-        raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
+        message = f"{what}: it touches a part of its tensors only"
+        raise Refused(message, "give ranks the sizes that are used", code="unsupported-window")
     operation = dict(einsum.operations).get("map")
     if operation not in _ADD and operation not in MULTIPLY:
-        raise Refused(f"{what}: {operation} is neither add nor multiply", "use add or mul for its map")
+        message = f"{what}: {operation} is neither add nor multiply"
+        raise Refused(message, "use add or mul for its map", code="unsupported-operation")
     a, b = einsum.inputs
     return "add" if operation in _ADD else "multiply", (a, b), out
 
@@ -275,7 +279,8 @@ def _model(
     if len(shape) != 2 or access.variables != order:
         what = f"{einsum.name}: {access.tensor} is not a matrix with the ranks of the output in their order"
         remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"
-        raise Refused(f"{what}; only such tilings are estimated from densities", remedy)
+        message = f"{what}; only such tilings are estimated from densities"
+        raise Refused(message, remedy, code="unsupported-density")
     if known.model is not None:
         return known.model
     return Uniform.of(order, shape, nnz=shape[0] * shape[1])

@@ -54,7 +54,8 @@ def operand_of(
         return known.actual.renamed(access.tensor, names)
     size = int(np.prod([float(s) for s in shape]))
     if size > _WHOLE:
-        raise Refused(f"{einsum.name}: {access.tensor} has no zeros and {size:,} entries: too many to cut")
+        message = f"{einsum.name}: {access.tensor} has no zeros and {size:,} entries: too many to cut"
+        raise Refused(message, code="too-large")
     return SparseTensor.from_dense(access.tensor, names, np.ones(shape, dtype=np.int8))
 
 
@@ -187,9 +188,12 @@ def product_roles(cascade: Cascade, einsum: Einsum, memory: str) -> OperandRoles
     named = operations.get("map"), operations.get("reduce")
     if named[0] not in MULTIPLY or named[1] not in _ADD:
         wrong = f"map {named[0] or 'mul'} and reduce {named[1] or 'add'} make no product of matrices"
-        raise Refused(f"{what}: {wrong}", "use mul and add, or take data_tiles: from the memory")
+        message = f"{what}: {wrong}"
+        remedy = "use mul and add, or take data_tiles: from the memory"
+        raise Refused(message, remedy, code="unsupported-einsum")
     if not whole(cascade, einsum):
-        raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
+        fault = f"{what}: it touches a part of its tensors only"
+        raise Refused(fault, "give ranks the sizes that are used", code="unsupported-einsum")
     i, j = out.variables
     a, b = (first, second) if i in first.variables else (second, first)
     return OperandRoles(a, b, out, (i, shared[0], j))
@@ -214,7 +218,8 @@ def product_level(
         known = data[access.tensor]
         if known.actual is None and not known.dense:
             fault = f"{what}: of {access.tensor} only a density is known; tiles of products need its entries"
-            raise Refused(fault, f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}")
+            remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"
+            raise Refused(fault, remedy, code="unsupported-density")
         shape = tensor_shape(cascade, access.tensor)
         operands.append(operand_of(einsum, access, known, shape).swizzled(order))
     widest = max(x.bits_per_value for x in einsum.accesses)
@@ -223,7 +228,7 @@ def product_level(
         product = product_of(operands[0], operands[1])
         result = _candidates(product, rules, asked)
     except Refused as error:
-        raise Refused(f"{what}: {error.message}", error.remedy) from error
+        raise Refused(f"{what}: {error.message}", error.remedy, code=error.code) from error
     return ProductLevel(
         einsum.name,
         component,
@@ -246,7 +251,8 @@ def _search_request(what: str, rules: TileRules, component: Component, widest: i
     if room is None or room < LEAST:
         few = f"has {room} words an operand, and a tile with one entry takes {LEAST}"
         reason = few if room is not None else "does not say how many words an operand's buffer has"
-        raise Refused(f"{what}: {component.name} {reason}", "write data_tiles: {product: {capacity: WORDS}}")
+        message = f"{what}: {component.name} {reason}"
+        raise Refused(message, "write data_tiles: {product: {capacity: WORDS}}", code="unsupported-memory")
     return TilingSearch(
         (room, room, room),
         MatmulMachine(wanted.pes, wanted.bandwidth, launch_of(rules, component.clock)),
@@ -268,12 +274,13 @@ def _candidates(product: PatternProduct, rules: TileRules, asked: TilingSearch) 
         mine = tuple(c for c in result.candidates if c.traffic.order == wanted.order)
         if not mine or not mine[0].fits:
             fault = f"no {wanted.strategy} tiles of order {wanted.order} fit"
-            raise Refused(fault, "leave out order:, or give another strategy:")
+            raise Refused(fault, "leave out order:, or give another strategy:", code="over-capacity")
         return TilingCandidates(mine, result.notes)
     best = tiles_of_shape(product, wanted.tile, asked, wanted.strategy == "overbooked")
     if not best.fits:
         over, room = "/".join(map(str, best.over)), asked.buffers[0]
         fault = f"{over} of the {best.tile} tiles of A/B/Z exceed buffers of {room} words"
         most = max(best.largest)
-        raise Refused(fault, f"give smaller tiles, strategy: overbooked or search, or {most} words")
+        remedy = f"give smaller tiles, strategy: overbooked or search, or {most} words"
+        raise Refused(fault, remedy, code="over-capacity")
     return TilingCandidates((best,), ())

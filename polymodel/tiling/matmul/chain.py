@@ -86,7 +86,7 @@ def chain_of(
 
 def _check_sizes(*factors: SparseTensor) -> None:
     faults = [
-        Diagnostic(f"{x.name} has {len(x.shape)} ranks", "three matrices are multiplied")
+        Diagnostic(f"{x.name} has {len(x.shape)} ranks", "three matrices are multiplied", code="wrong-count")
         for x in factors
         if len(x.shape) != 2
     ]
@@ -95,6 +95,7 @@ def _check_sizes(*factors: SparseTensor) -> None:
             Diagnostic(
                 f"{x.name} has {x.shape[1]} columns, {y.name} {y.shape[0]} rows",
                 "give each factor as many rows as the one before it has columns",
+                code="shape-mismatch",
             )
             for x, y in pairwise(factors)
             if x.shape[1] != y.shape[0]
@@ -119,7 +120,7 @@ def _check_fit(found: ChainPanels, buffers: Buffers) -> None:
         if words > room
     ]
     if over:
-        raise Refused(f"panels do not fit: {', '.join(over)}", "give larger capacities")
+        raise Refused(f"panels do not fit: {', '.join(over)}", "give larger capacities", code="over-capacity")
 
 
 def _transposed(x: SparseTensor) -> SparseTensor:

@@ -25,12 +25,12 @@ class MatmulMachine:
         for name in ("pes", "bandwidth"):
             object.__setattr__(self, name, plainly(getattr(self, name)))
         if isinstance(self.pes, bool) or not isinstance(self.pes, int) or self.pes < 1:
-            faults.append(Diagnostic(f"pes {self.pes!r} is not a positive integer", "write e.g. 16"))
+            message = f"pes {self.pes!r} is not a positive integer"
+            faults.append(Diagnostic(message, "write e.g. 16", code="not-positive-integer"))
         rate = self.bandwidth
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not isfinite(rate) or rate <= 0:
-            faults.append(
-                Diagnostic(f"bandwidth {rate!r} is not a number above 0", "write words a cycle, e.g. 4")
-            )
+            message = f"bandwidth {rate!r} is not a number above 0"
+            faults.append(Diagnostic(message, "write words a cycle, e.g. 4", code="out-of-range"))
         if faults:
             raise SpecError(faults)
 

@@ -324,7 +324,9 @@ def dynamic(
         raise SpecError(
             [
                 Diagnostic(
-                    f"the buffer of {n} holds {m} words, a tile with one entry takes {LEAST}", "enlarge it"
+                    f"the buffer of {n} holds {m} words, a tile with one entry takes {LEAST}",
+                    "enlarge it",
+                    code="over-capacity",
                 )
                 for n, m in small
             ]

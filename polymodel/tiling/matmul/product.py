@@ -134,31 +134,27 @@ def product_of(
         Diagnostic(
             f"{t.name} has {len(t.shape)} ranks",
             "two matrices are multiplied; pm.tile (--op add, multiply) cuts tensors element by element",
+            code="wrong-count",
         )
         for t in ((a, b) if isinstance(second, SparseTensor) else (a,))
         if len(t.shape) != 2
     ]
     if not faults and a.shape[1] != b.shape[0]:
         sizes = f"{a.name} has {a.shape[1]} columns, {how} {b.shape[0]} rows"
-        faults.append(
-            Diagnostic(
-                sizes,
-                "give b as many rows as a has columns, or pass pm.Transposed() (--with transposed)",
-            )
-        )
+        message = "give b as many rows as a has columns, or pass pm.Transposed() (--with transposed)"
+        faults.append(Diagnostic(sizes, message, code="shape-mismatch"))
     if faults:
         raise SpecError(faults)
     longest = max(*a.shape, *b.shape)
     if longest > EXTENT:
         fault = f"{a.name} times {how}: a rank has {longest:,} coordinates, more than {EXTENT:,}"
-        raise Refused(fault, "leave out rows and columns without entries: number those that have some")
+        remedy = "leave out rows and columns without entries: number those that have some"
+        raise Refused(fault, remedy, code="too-large")
     ours, theirs = _places(a.coords, a.shape), _places(b.coords, b.shape)
     multiplies = int(ours.transposed.row_nnz @ theirs.row_nnz)
     if multiplies > MULTIPLIES:
-        raise Refused(
-            f"{a.name} times {how} takes {multiplies:.3g} multiplies, more than {MULTIPLIES:.0e}",
-            "take a part of the rows of a, or of the columns of b",
-        )
+        message = f"{a.name} times {how} takes {multiplies:.3g} multiplies, more than {MULTIPLIES:.0e}"
+        raise Refused(message, "take a part of the rows of a, or of the columns of b", code="too-large")
     z, first_k = _multiplied(ours, theirs, progress)
     return PatternProduct(a.name, how, ours, theirs, z, first_k, multiplies)
 
@@ -195,7 +191,7 @@ def _multiplied(
         held += row.size
         if held > OUTPUTS:
             remedy = "take a part of the rows of a, or of the columns of b"
-            raise Refused(f"the product has more than {OUTPUTS:.0e} entries", remedy)
+            raise Refused(f"the product has more than {OUTPUTS:.0e} entries", remedy, code="too-large")
         if progress is not None:
             progress(f"product: {int(rows[-1][-1]) + 1:,} of {a.shape[0]:,} rows, {held:,} entries")
     shape = (a.shape[0], b.shape[1])
@@ -251,7 +247,8 @@ def _row_pieces(a: EntryCoordinates, b: EntryCoordinates, each: Ints) -> Iterato
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     most_rows = 1 << max(0, 62 - k_bits - j_bits)
     if k_bits + j_bits > 62:
-        raise Refused("the ranks k and j together have more places than 62 bits can number", "renumber them")
+        message = "the ranks k and j together have more places than 62 bits can number"
+        raise Refused(message, "renumber them", code="number-too-large")
     before = np.concatenate([[0], np.cumsum(each)])
     at_rows = before[a.starts]
     row, rows = 0, a.shape[0]

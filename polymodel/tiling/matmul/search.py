@@ -98,6 +98,7 @@ def search(
             "give larger capacities, or other strategies"
             if len(strategies) < 4
             else "give larger capacities",
+            code="over-capacity",
         )
     return TilingCandidates(tuple(result), tuple(told.notes))
 

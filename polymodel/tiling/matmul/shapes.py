@@ -218,7 +218,7 @@ def _cuts(
 def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, beat: float) -> Shaped | None:
     """The shape under its best order; None if the true number of pairs shows that none betters `beat`."""
     if waiting.pairs > PAIRS:
-        raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles")
+        raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles", code="too-large")
     uniform, machine = UniformTiles(product, waiting.tile), asked.machine
     over = waiting.cuts[0].over, waiting.cuts[1].over, waiting.cuts[2].over
     largest = waiting.cuts[0].largest, waiting.cuts[1].largest, waiting.cuts[2].largest

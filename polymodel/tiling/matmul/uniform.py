@@ -70,7 +70,8 @@ def grid_of(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int]:
     """Tiles down and across; those at the edges may be smaller."""
     down, across = (-(-extent // t) for extent, t in zip(shape, tile, strict=True))
     if down * across > NUMBERED:
-        raise Refused(f"{down} x {across} tiles are more than 62 bits can number", "take larger tiles")
+        message = f"{down} x {across} tiles are more than 62 bits can number"
+        raise Refused(message, "take larger tiles", code="number-too-large")
     return down, across
 
 
@@ -144,7 +145,11 @@ class UniformTiles:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", plainly(self.tile))
         faults = [
-            Diagnostic(f"tile size {t!r} of rank {rank} is not a positive integer", "write e.g. 64,64,64")
+            Diagnostic(
+                f"tile size {t!r} of rank {rank} is not a positive integer",
+                "write e.g. 64,64,64",
+                code="not-positive-integer",
+            )
             for rank, t in zip("ikj", self.tile, strict=True)
             if isinstance(t, bool) or not isinstance(t, int) or t < 1
         ]
@@ -197,7 +202,8 @@ class UniformTiles:
         """The effectual pairs, those with a k coordinate that both tiles hold, as (i, j, k) in one number."""
         i, k, j = self.grid
         if i * k * j > NUMBERED:
-            raise Refused(f"{i} x {k} x {j} pairs are more than 62 bits can number", "take larger tiles")
+            message = f"{i} x {k} x {j} pairs are more than 62 bits can number"
+            raise Refused(message, "take larger tiles", code="number-too-large")
         p, (ti, tk, tj) = self.product, self.tile
         a_k, a_i = p.once(("columns of a", ti, 0), lambda: _touched(p.a.transposed, ti))
         b_k, b_j = p.once(("rows of b", tj, 0), lambda: _touched(p.b, tj))
@@ -216,7 +222,8 @@ class UniformTiles:
             keys.sort()
             result = keys[changes(keys)]
             if result.size > PAIRS:
-                raise Refused(f"more than {PAIRS:.0e} pairs of tiles {self.tile}", "take larger tiles")
+                message = f"more than {PAIRS:.0e} pairs of tiles {self.tile}"
+                raise Refused(message, "take larger tiles", code="too-large")
             start = stop
         return result
 

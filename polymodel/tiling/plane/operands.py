@@ -34,7 +34,7 @@ class Rolled:
     def __post_init__(self) -> None:
         if isinstance(self.rows, bool) or not isinstance(self.rows, int | np.integer):
             what = f"Rolled: {self.rows!r} is not a number of rows"
-            raise SpecError([Diagnostic(what, "a whole number, e.g. 5", "rows")])
+            raise SpecError([Diagnostic(what, "a whole number, e.g. 5", "rows", code="not-an-integer")])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ def pattern_of(a: SparseTensor, second: Second | None = None, ranks: Sequence[st
 def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic], tuple[str, ...]]:
     """The ranks that are cut: two, of a vector one."""
     if not a.ranks:
-        return [Diagnostic(f"{a.name} has no ranks", "give a tensor with one or more ranks")], ()
+        return [
+            Diagnostic(f"{a.name} has no ranks", "give a tensor with one or more ranks", code="wrong-count")
+        ], ()
     wanted = min(2, len(a.ranks))
     if ranks is None:
         return [], a.ranks[:wanted]
@@ -90,24 +92,35 @@ def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic]
         or not all(isinstance(r, str) for r in ranks)
     ):
         example = ", ".join(map(repr, a.ranks[:wanted]))
-        return [Diagnostic(f"ranks: {ranks!r} is not a list of names", f"write e.g. [{example}]")], ()
+        return [
+            Diagnostic(
+                f"ranks: {ranks!r} is not a list of names", f"write e.g. [{example}]", code="wrong-type"
+            )
+        ], ()
     faults = [
         Diagnostic(
             f"rank {rank!r} is not among the ranks of {a.name}",
             suggestion(rank, a.ranks, "its ranks are"),
             "ranks",
+            code="unknown-name",
         )
         for rank in dict.fromkeys(ranks)
         if rank not in a.ranks
     ]
     faults += [
-        Diagnostic(f"rank {rank} is named {ranks.count(rank)} times", "name two different ranks", "ranks")
+        Diagnostic(
+            f"rank {rank} is named {ranks.count(rank)} times",
+            "name two different ranks",
+            "ranks",
+            code="duplicate-name",
+        )
         for rank in dict.fromkeys(ranks)
         if ranks.count(rank) > 1
     ]
     if len(ranks) != wanted:
         many = "one rank is" if wanted == 1 else "two ranks are"
-        faults.append(Diagnostic(f"{len(ranks)} ranks are named", f"{many} cut of {a.name}", "ranks"))
+        message = f"{len(ranks)} ranks are named"
+        faults.append(Diagnostic(message, f"{many} cut of {a.name}", "ranks", code="wrong-count"))
     return faults, () if faults else tuple(ranks)
 
 
@@ -116,25 +129,41 @@ def _unlike(a: SparseTensor, given: Second, cut: tuple[str, ...]) -> list[Diagno
     if isinstance(given, SparseTensor):
         return _different(a, given)
     if isinstance(given, Transposed) and len(a.ranks) == 1:
-        return [Diagnostic(f"{a.name} has one rank: it has no transpose", "roll it: Rolled(5)")]
+        return [
+            Diagnostic(
+                f"{a.name} has one rank: it has no transpose", "roll it: Rolled(5)", code="wrong-count"
+            )
+        ]
     if isinstance(given, Transposed) and cut:
         rows, cols = (a.shape[a.ranks.index(rank)] for rank in cut)
         if rows != cols:
             what = f"{a.name} is {rows} x {cols} in {cut[0]} and {cut[1]}: its transpose is {cols} x {rows}"
-            return [Diagnostic(what, "only a square plane lies on its transpose: roll it, or give B")]
+            return [
+                Diagnostic(
+                    what,
+                    "only a square plane lies on its transpose: roll it, or give B",
+                    code="shape-mismatch",
+                )
+            ]
     return []
 
 
 def _different(a: SparseTensor, b: SparseTensor) -> list[Diagnostic]:
     if sorted(b.ranks) != sorted(a.ranks):
         what = f"{b.name} has the ranks {', '.join(b.ranks)}, {a.name} {', '.join(a.ranks)}"
-        return [Diagnostic(what, "element-wise operands have the same ranks: rename them, `renamed`")]
+        return [
+            Diagnostic(
+                what,
+                "element-wise operands have the same ranks: rename them, `renamed`",
+                code="shape-mismatch",
+            )
+        ]
     sizes = dict(zip(b.ranks, b.shape, strict=True))
     if all(sizes[rank] == size for rank, size in zip(a.ranks, a.shape, strict=True)):
         return []
     mine, theirs = (", ".join(f"{r}={t.shape[t.ranks.index(r)]}" for r in a.ranks) for t in (a, b))
     what = f"{b.name} has the shape {theirs}, {a.name} {mine}"
-    return [Diagnostic(what, "element-wise operands have one shape")]
+    return [Diagnostic(what, "element-wise operands have one shape", code="shape-mismatch")]
 
 
 def _made(a: SparseTensor, given: Second, own: tuple[str, ...], shape: tuple[int, ...]) -> tuple[Made, str]:

@@ -53,7 +53,8 @@ def _whole(name: str, given: object, least: int, kind: str, faults: list[Diagnos
     value = plainly(given)
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    faults.append(Diagnostic(f"{name}={value!r} is not a {kind}", f"write e.g. {name}={max(least, 200)}"))
+    message = f"{name}={value!r} is not a {kind}"
+    faults.append(Diagnostic(message, f"write e.g. {name}={max(least, 200)}", code="not-positive-integer"))
     return least
 
 
@@ -62,7 +63,8 @@ def of_cut(costs: CutCosts, most: object, seed: object) -> tuple[SimulatedLaunch
     pattern, rects = costs.pattern, costs.cut.rects
     if pattern.levels != 2:
         what = f"{pattern.name} has {pattern.levels} rank{'s' if pattern.levels > 1 else ''}"
-        raise Refused(f"{what}: the simulated dataflows are of matrices", "give matrices")
+        message = f"{what}: the simulated dataflows are of matrices"
+        raise Refused(message, "give matrices", code="unsupported-shape")
     order = np.argsort(costs.cut.ids, kind="stable")
     ends = np.cumsum(np.bincount(costs.cut.ids, minlength=costs.tiles))
 
@@ -100,7 +102,7 @@ def _run(kind: Kind, tiles: list[int], operands: Operands, launch: Launch) -> It
     cycles = sum(terms.cycles for terms in ruled)
     if cycles > CYCLES:
         what = f"{len(tiles):,} tiles take {cycles:,} cycles, more than {CYCLES:,} that are simulated at once"
-        raise Refused(what, "simulate fewer tiles (most=), or smaller ones")
+        raise Refused(what, "simulate fewer tiles (most=), or smaller ones", code="too-large")
     for (tile, a, b), terms in zip(made, ruled, strict=True):
         simulated = measured(simulate(kind, a, b))
         yield SimulatedLaunch(

@@ -163,7 +163,7 @@ NOTES = (
 def _named(tiler: str) -> Make:
     if tiler not in _AS_BUILT:
         fault = f"tiler-swift has no tiler {tiler!r}"
-        raise SpecError([Diagnostic(fault, f"take one of {', '.join(_AS_BUILT)}")])
+        raise SpecError([Diagnostic(fault, f"take one of {', '.join(_AS_BUILT)}", code="unknown-choice")])
     return _AS_BUILT[tiler]
 
 
@@ -267,9 +267,9 @@ def tiler_swift_comparison(
     `capacity` (elements of a memory) are those of the original.
     """
     if not patterns:
-        raise SpecError(
-            [Diagnostic("there is no matrix to compare", "give at least one pattern", "patterns")]
-        )
+        message = "there is no matrix to compare"
+        remedy = "give at least one pattern"
+        raise SpecError([Diagnostic(message, remedy, "patterns", code="missing-argument")])
     fit, chosen = Elements(capacity), launch or Launch()
     ops: tuple[Op, ...] = ("add", "multiply")
     bars = tuple(_bar(p, op, fit, tiler, chosen) for op in ops for p in patterns for tiler in CHARTED)

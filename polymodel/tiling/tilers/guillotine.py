@@ -111,10 +111,15 @@ def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
     if grid is None:
         if pattern.points > DEFAULT_POINTS:
             what = f"guillotine looks at every cut of a grid; {pattern.name} has {pattern.points:,} places"
-            raise Refused(f"{what}, more than {DEFAULT_POINTS:,}", "pass grid=(rows, columns), e.g. (64, 64)")
+            message = f"{what}, more than {DEFAULT_POINTS:,}"
+            raise Refused(message, "pass grid=(rows, columns), e.g. (64, 64)", code="too-large")
         grid = (DEFAULT_LINES, DEFAULT_LINES)
     faults = [
-        Diagnostic(f"grid: {cells!r} is not a number of cells", "write a pair of whole numbers above 0")
+        Diagnostic(
+            f"grid: {cells!r} is not a number of cells",
+            "write a pair of whole numbers above 0",
+            code="not-positive-integer",
+        )
         for cells in (grid if isinstance(grid, tuple | list) and len(grid) == 2 else (grid,))
         if isinstance(cells, bool) or not isinstance(cells, int | np.integer) or cells < 1
     ]
@@ -122,9 +127,8 @@ def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
         raise SpecError(faults)
     cells = tuple(min(int(g), size) for g, size in zip(grid, pattern.shape, strict=True))
     if ((cells[0] + 1) * (cells[1] + 1)) ** 2 > MOST_RECTANGLES:
-        raise Refused(
-            f"a grid of {cells[0]} x {cells[1]} cells has too many rectangles", "pass a coarser grid"
-        )
+        message = f"a grid of {cells[0]} x {cells[1]} cells has too many rectangles"
+        raise Refused(message, "pass a coarser grid", code="too-large")
     rows, cols = (
         np.rint(np.linspace(0, size, g + 1)).astype(np.int64)
         for g, size in zip(cells, pattern.shape, strict=True)
@@ -143,7 +147,8 @@ def _check_cells(pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints], f
         what = f"{len(over)} of {(rows.size - 1) * (cols.size - 1)} cells of the grid do not fit"
         remedy = "pass a finer grid, e.g. "
         finer = tuple(min(2 * (x.size - 1), size) for x, size in zip(lines, pattern.shape, strict=True))
-        raise Refused(f"{what}, the first is {cell}", f"{remedy}grid={finer}, or take another tiler")
+        message = f"{what}, the first is {cell}"
+        raise Refused(message, f"{remedy}grid={finer}, or take another tiler", code="over-capacity")
 
 
 # Points of all rectangles together, for fits that must be asked about each.
@@ -244,9 +249,8 @@ class RectangleFits:
         points = int(((r + 1) * (rows - r) * (c + 1) * (cols - c)).sum())
         if points > most:
             what = f"the {rows} x {cols} cells' rectangles hold {points:,} points together"
-            raise Refused(
-                f"{what}; this fit is asked about up to {most:,}", "pass a coarser grid, or few points"
-            )
+            message = f"{what}; this fit is asked about up to {most:,}"
+            raise Refused(message, "pass a coarser grid, or few points", code="too-large")
 
     def _loads_of_height(self, height: int) -> Ints:
         """Loads of all rectangles of a height: of each, the points are listed."""

@@ -344,13 +344,14 @@ def tiler_parts(tiler: str, objective: str) -> tuple[str, str]:
     faults = []
     name, plus, merging = tiler.partition("+") if isinstance(tiler, str) else ("", "", "")
     if name not in NAMES:
-        faults.append(Diagnostic(f"tiler: {tiler!r} is unknown", suggestion(name, NAMES, "tilers")))
+        message = f"tiler: {tiler!r} is unknown"
+        faults.append(Diagnostic(message, suggestion(name, NAMES, "tilers"), code="unknown-choice"))
     elif plus and merging not in _MERGING:
         remedy = suggestion(merging, _MERGING, f"after {name}+")
-        faults.append(Diagnostic(f"tiler: {tiler!r} merges in no known way", remedy))
+        faults.append(Diagnostic(f"tiler: {tiler!r} merges in no known way", remedy, code="unknown-choice"))
     if objective not in _OBJECTIVES:
         remedy = suggestion(str(objective), _OBJECTIVES, "objectives")
-        faults.append(Diagnostic(f"objective: {objective!r} is unknown", remedy))
+        faults.append(Diagnostic(f"objective: {objective!r} is unknown", remedy, code="unknown-choice"))
     if faults:
         raise SpecError(faults)
     return name, merging

@@ -206,7 +206,7 @@ def _numbered(pattern: Pattern, panels: int, size: int) -> None:
     """Refused where lines of so many panels have no numbers."""
     if panels * size > _NUMBERS:
         fault = f"{pattern.name}: {panels} panels of {size} lines are more than 62 bits can number"
-        raise Refused(fault, "take btree")
+        raise Refused(fault, "take btree", code="number-too-large")
 
 
 def _gaps(fit: Fit, lines: int, points: int) -> str:
@@ -240,7 +240,7 @@ def in_panels(panels: StripPanels, op: Op, fit: Fit, tiler: str) -> Cut:
             fault = (
                 f"{panels.pattern.name}: a part without entries is too large for {fit.capacity} {fit.unit}"
             )
-            raise Refused(f"{fault}, and too many such parts are to be cut", "take btree")
+            raise Refused(f"{fault}, and too many such parts are to be cut", "take btree", code="too-large")
         _number(across, begin, np.arange(begin.size) + rects[0].shape[0], ids)
         rects.append(across.rects(begin, end).table())
     return ordered(Rects.of(np.concatenate(rects)), ids, tiler)

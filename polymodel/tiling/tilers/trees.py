@@ -228,7 +228,8 @@ class _Tree:
         )
         self.splits += rects.tiles
         if self.splits > MOST_TILES:
-            raise Refused(f"{self.pattern.name}: more than {MOST_TILES} tiles", "give a larger capacity")
+            message = f"{self.pattern.name}: more than {MOST_TILES} tiles"
+            raise Refused(message, "give a larger capacity", code="too-large")
         numbers = np.where(real, np.cumsum(real) - 1, -1).astype(np.int32)
         return _Split(
             quarters, numbers, row.astype(self.pattern.rows.dtype), col.astype(self.pattern.cols.dtype)

@@ -225,6 +225,7 @@ def simple(pattern: Pattern, op: Op, fit: Fit, sizes: Sizes | None = None) -> Cu
             f"{pattern.name}: tiles of {height} x {width} are {down} x {across} = {down * across} tiles,"
             f" more than {MOST_TILES}",
             "give a larger capacity, or take a tiler that leaves what is empty whole: qtree, btree or strips",
+            code="too-large",
         )
     row, col = np.arange(down, dtype=np.int64) * height, np.arange(across, dtype=np.int64) * width
     rects = Rects(

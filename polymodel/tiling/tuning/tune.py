@@ -129,12 +129,13 @@ class Ending:
         for name in ("patience", "budget", "runs"):
             object.__setattr__(self, name, plainly(getattr(self, name)))
         if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
-            faults.append(Diagnostic(f"patience {self.patience!r} is not a positive integer", "write e.g. 8"))
+            message = f"patience {self.patience!r} is not a positive integer"
+            faults.append(Diagnostic(message, "write e.g. 8", code="not-positive-integer"))
         for name, value, example in (("budget", self.budget, "0.5"), ("runs", self.runs, "1000")):
             real = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and (not real or math.isnan(value) or value <= 0):
                 fault = f"{name} {value!r} is not a number above 0"
-                faults.append(Diagnostic(fault, f"write e.g. {example}"))
+                faults.append(Diagnostic(fault, f"write e.g. {example}", code="out-of-range"))
         if faults:
             raise SpecError(faults)
 
@@ -232,7 +233,11 @@ class _Loop:
         clock: Callable[[], float],
     ) -> None:
         if objective not in OBJECTIVES:
-            fault = Diagnostic(f"objective {objective!r} is unknown", f"write one of {', '.join(OBJECTIVES)}")
+            fault = Diagnostic(
+                f"objective {objective!r} is unknown",
+                f"write one of {', '.join(OBJECTIVES)}",
+                code="unknown-choice",
+            )
             raise SpecError([fault])
         self.pattern, self.op, self.fit, self.objective, self.launch = pattern, op, fit, objective, launch
         self.ending, self.clock = ending, clock
