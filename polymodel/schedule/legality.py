@@ -44,8 +44,6 @@ from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # May instances add up what they sum: outputs spread over fanout dimensions that do not index them.
 
-UNREDUCED = "unreduced-output"
-
 
 def unreduced(
     cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[ExecutedPart, ...]]
@@ -74,7 +72,7 @@ def unreduced(
                     f"add {output.tensor} to may_reuse of {loop.component}.{loop.dim}, or unroll another "
                     "rank variable there",
                     path="mapping",
-                    code=UNREDUCED,
+                    code="unreduced-output",
                 )
 
 

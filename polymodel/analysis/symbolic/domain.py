@@ -280,7 +280,9 @@ class Domain:
         given = ", ".join(f"{n} = {values[n]}" for n in self.analysis.symbols if n in names)
         few = "is" if len(names) == 1 else "are"
         return Diagnostic(
-            f"{given} {few} outside the domain of these closed forms: {asked}", f"stay within {self}"
+            f"{given} {few} outside the domain of these closed forms: {asked}",
+            f"stay within {self}",
+            code="out-of-range",
         )
 
     def _same(self) -> Iterator[DomainCondition]:
