@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import isinf
 from typing import TYPE_CHECKING
 
@@ -136,7 +137,10 @@ def _cases(
             where = open_.settled if yes else number(1) - open_.settled
             yield from _cases(problem, reuse, ranks, live, {**single, open_.node: yes}, world * where, points)
     else:
-        yield world, _analysis(layout, live)
+        yield (
+            world,
+            _analysis(layout, live, cache(lambda: lay_out(problem, reuse, ranks, single, points=True))),
+        )
 
 
 def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
@@ -149,8 +153,11 @@ def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
     return any(not path.groups and (path.inferred or any(a.spatial for a in path.axes)) for path in result)
 
 
-def _analysis(layout: SymbolicLayout, live: bool) -> SymbolicAnalysis:
-    peaks, lives = _lives(layout, live)
+def _analysis(
+    layout: SymbolicLayout, live: bool, listed: Callable[[], SymbolicLayout]
+) -> SymbolicAnalysis:
+    """`listed`: the layout in which what executes is listed."""
+    peaks, lives = _lives(layout, live, listed)
     ledger = flows(layout)
     whole = _whole(layout, ledger)
     return SymbolicAnalysis(
@@ -189,14 +196,14 @@ def _in_order(layout: SymbolicLayout, rows: tuple[WorkingSetForm, ...]) -> tuple
 
 
 def _lives(
-    layout: SymbolicLayout, every: bool
+    layout: SymbolicLayout, every: bool, listed: Callable[[], SymbolicLayout]
 ) -> tuple[tuple[WorkingSetForm, ...], tuple[tuple[int, str, PeakForm], ...]]:
     """Joint peaks of live elements, of memories that allocate them or of all, and those of each buffet."""
     if not every and all(c.allocation != "live" for c in layout.problem.hierarchy.components):
         return (), ()
     from polymodel.analysis.symbolic.lifetimes import live_elements, live_sets
 
-    return live_sets(layout, every), live_elements(layout) if every else ()
+    return live_sets(layout, every, listed), live_elements(layout, listed) if every else ()
 
 
 def _whole(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:

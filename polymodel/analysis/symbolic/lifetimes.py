@@ -15,7 +15,7 @@ from the second iteration to the last but one; these, the first and the last are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Literal
@@ -33,6 +33,7 @@ from polymodel.analysis.symbolic.forms import (
     number,
     product,
 )
+from polymodel.analysis.symbolic.inferred import Undecided
 from polymodel.analysis.symbolic.layout import (
     SymbolicBuffet,
     SymbolicLayout,
@@ -109,26 +110,56 @@ class Life:
         return self.space.axes[axis].spatial and axis < self.node.depth
 
 
-def live_sets(layout: SymbolicLayout, every: bool) -> tuple[WorkingSetForm, ...]:
-    """The joint peak of live elements during every Einsum, of all memories or of those that allocate them."""
+def live_sets(
+    layout: SymbolicLayout, every: bool, listed: Callable[[], SymbolicLayout]
+) -> tuple[WorkingSetForm, ...]:
+    """The joint peak of live elements during every Einsum, of all memories or of those that allocate them.
+
+    `listed`: the layout in which what executes is listed, which is looked at where there are no formulas.
+    """
     rows = []
     stores = [c for c in layout.problem.hierarchy.components if c.stores]
     for component in [c.name for c in stores if every or c.allocation == "live"]:
         items = [item_of(layout, n) for n in layout.nodes.values() if n.component == component]
         for einsum in layout.problem.tree.einsums:
-            peak = PeakForm(leading(list(_phases(layout, einsum, component, items))))
+            peak = PeakForm(_peak(layout, einsum, component, items, listed))
             rows.append(WorkingSetForm(component, einsum, "live", peak))
     return tuple(r for r in rows if r.peak.phases)
 
 
-def live_elements(layout: SymbolicLayout) -> tuple[tuple[int, str, PeakForm], ...]:
+def live_elements(
+    layout: SymbolicLayout, listed: Callable[[], SymbolicLayout]
+) -> tuple[tuple[int, str, PeakForm], ...]:
     """Node, tensor, and the most elements of each buffet that are live at a time, as if they had one bit."""
     result = []
     for node in layout.nodes.values():
         alone = [OccupancyItem(node, HeldBuffet(node.id, node.tensor, ONE, 1))]
-        phases = (_phases(layout, e, node.component, alone) for e in layout.problem.tree.einsums)
-        result.append((node.id, node.tensor, PeakForm(leading([p for each in phases for p in each]))))
+        each = (_peak(layout, e, node.component, alone, listed) for e in layout.problem.tree.einsums)
+        phases = leading([(ONE, phase) for some in each for phase in some])
+        result.append((node.id, node.tensor, PeakForm(phases)))
     return tuple(result)
+
+
+def _peak(
+    layout: SymbolicLayout,
+    einsum: str,
+    component: str,
+    items: Sequence[OccupancyItem],
+    listed: Callable[[], SymbolicLayout],
+) -> tuple[tuple[HeldBuffet, ...], ...]:
+    """The phases that may be the peak; of those that no formula tells, the one that is."""
+    try:
+        return leading(list(_phases(layout, einsum, component, items)))
+    except NotSeparable as refusal:
+        from polymodel.analysis.symbolic.listed_lifetimes import listed_lives
+
+        try:
+            other = listed()
+            there = [replace(i, node=other.nodes[i.node.id, i.node.tensor]) for i in items]
+            phase = listed_lives(other, einsum, component, there)
+        except (NotSeparable, Undecided):
+            raise refusal from None
+    return (phase,) if phase else ()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from polymodel.errors import NotSeparable
 
 Ints = Any
 MOST_ROWS = 2**20
+FEW = 2**17  # combinations of values of which what executes is kept for many sizes of tiles
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,26 @@ def _with_own_loops(region: NeededRegion, tiles: Sequence[Tiles], order: Sequenc
     return Rows(counters, np.concatenate([result.values, more], axis=1))
 
 
-@lru_cache(maxsize=64)
 def executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
     """What executes: counters of the loops that decide, and values of the Einsum's own variables.
 
     `outer`: the tiles of the consumer's variables that these loops are over.
     """
+    # A sweep asks for the same chains at some sizes of tiles again and again.
+    return (_executed_of_few if _product(region.extents) <= FEW else _executed_of_many)(region, outer)
+
+
+@lru_cache(maxsize=1024)
+def _executed_of_few(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
+    return _executed(region, outer)
+
+
+@lru_cache(maxsize=64)
+def _executed_of_many(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
+    return _executed(region, outer)
+
+
+def _executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
     import numpy as np
 
     tiles = dict(zip(region.over, outer, strict=True))

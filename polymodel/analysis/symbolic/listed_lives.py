@@ -1,0 +1,392 @@
+"""Peaks of live elements where what executes is listed: first and last uses, factor by factor.
+
+An element is live from its first to its last use, and so at a phase if its first use is not after it and its
+last one not before it. Along independent variables (a class) first and last uses are independent too, and the
+first use of an element is the first along each class. So the elements whose first use comes before a phase
+are those that agree with it down to some loop and are earlier there: a product of one number for each class.
+
+For each class the phases are a tree, loop by loop; trees that look alike are one, whichever tile sizes they
+are of. What is live is then a sum of what each loop adds, and the peak is found from the innermost loop
+outwards, at each combination of trees of the classes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from polymodel.analysis.symbolic.atoms import ChainLevel, Value
+from polymodel.analysis.symbolic.needed_sets import (
+    MOST_ROWS,
+    coded,
+    distinct,
+    innermost,
+    rows_of,
+    too_many,
+)
+from polymodel.analysis.symbolic.pair_atoms import Tabled
+from polymodel.analysis.symbolic.regions import NeededRegion, Region, Tiles, numbered, repeated
+from polymodel.errors import NotSeparable
+from polymodel.reuse import Reuse
+
+Ints = Any
+EXACT = "use engine exact, or allocation: tile"
+MOST_STATES = 2**21
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """Some variables of an Einsum: `loops` of each by their place among all, `spread`: whether one of these
+    is in space, and the smallest value of each."""
+
+    region: Region
+    loops: tuple[tuple[int, ...], ...]
+    spread: tuple[bool, ...]
+    lows: tuple[int, ...]
+
+    def points(self, tiles: Tiles) -> tuple[dict[int, Ints], Ints, Ints]:
+        """Of all points the counters of the loops, and values and offsets of the variables."""
+        own = tuple(tuple(tiles[p] for p in mine) for mine in self.loops)
+        counters, values, offsets = _points(self, own)
+        return dict(zip(self.places, counters.T, strict=True)), values, offsets
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return tuple(sorted(p for mine in self.loops for p in mine))
+
+
+@lru_cache(maxsize=512)
+def _points(group: ListedGroup, own: tuple[Tiles, ...]) -> tuple[Ints, Ints, Ints]:
+    import numpy as np
+
+    order = {p: k for k, mine in enumerate(group.loops) for p in mine}
+    rows = rows_of(group.region, own, [order[p] for p in group.places], [True] * len(own))
+    offsets = rows.values.copy()
+    for k, (mine, spread) in enumerate(zip(group.loops, group.spread, strict=True)):
+        if spread:  # instances count from the first values of their tiles
+            needed = isinstance(group.region, NeededRegion)
+            if needed:
+                outer = [i for i, p in enumerate(group.places) if order[p] >= group.region.own]
+                _, stamp = np.unique(coded(rows.counters[:, outer]), return_inverse=True)
+                low = np.full(int(stamp.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+                np.minimum.at(low, stamp.reshape(-1), rows.values[:, k])
+                offsets[:, k] -= low[stamp.reshape(-1)]
+            for (first, tile), place in zip(own[k], mine, strict=True):
+                counter = rows.counters[:, group.places.index(place)]
+                offsets[:, k] -= np.where(counter > 0, first + (counter - 1) * tile, 0)
+    return rows.counters, rows.values + np.array(group.lows, np.int64), offsets
+
+
+@dataclass(frozen=True)
+class ListedUse:
+    """The uses of a buffet by an Einsum along a class.
+
+    `times`, then `offsets` (group and variable): what tells their order; `visits`: the loops above the
+    buffet; `ranks`: of each rank the terms (group, variable, factor), and a constant.
+    """
+
+    groups: tuple[ListedGroup, ...]
+    times: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...] = ()
+    visits: tuple[int, ...] = ()
+    ranks: tuple[tuple[tuple[tuple[int, int, int], ...], int], ...] = ()
+
+    def table(self, tiles: Tiles) -> tuple[Ints, Ints, Ints]:
+        """Different rows of what tells the order, of visits, and of elements."""
+        import numpy as np
+
+        every = [group.points(tiles) for group in self.groups]
+        sizes = [len(values) for _, values, _ in every]
+        count = 1
+        for size in sizes:
+            count *= size
+        if count > MOST_ROWS:
+            raise too_many()
+        rows = np.indices(sizes).reshape(len(sizes), count)
+        counters: dict[int, Ints] = {}
+        for (told, _, _), at in zip(every, rows, strict=True):
+            counters |= {p: column[at] for p, column in told.items()}
+
+        def stacked(columns: list[Ints]) -> Ints:
+            return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
+
+        order = [counters[p] for p in self.times] + [every[g][2][rows[g], k] for g, k in self.offsets]
+        ranks = [
+            sum((c * every[g][1][rows[g], k] for g, k, c in terms), np.full(count, constant))
+            for terms, constant in self.ranks
+        ]
+        return stacked(order), stacked([counters[p] for p in self.visits]), stacked(ranks)
+
+
+@dataclass(frozen=True)
+class ListedLife:
+    """The first and the last user of a buffet along a class, None if this is the same one."""
+
+    first: ListedUse
+    last: ListedUse | None
+    reuse: Reuse
+
+    def ends(self, tiles: Tiles) -> tuple[Ints, Ints]:
+        """Of each element, in each run of visits in which it stays, when it is used first and last."""
+        import numpy as np
+
+        tables = [use.table(tiles) for use in (self.first, self.last) if use is not None]
+        lengths = [len(order) for order, _, _ in tables]
+        visits = np.concatenate([visits for _, visits, _ in tables])
+        elements = np.concatenate([elements for _, _, elements in tables])
+        low = elements.min(axis=0, initial=0)
+        item = self._runs(visits, elements - low)
+        items = np.split(item, [lengths[0]]) if len(tables) > 1 else [item]
+        if len(tables) > 1 and not np.array_equal(*(np.unique(i) for i in items)):
+            raise NotSeparable("not all that is made is read, or the other way round", EXACT)
+        first = _extreme(tables[0][0], items[0], first=True)
+        return first, _extreme(tables[-1][0], items[-1], first=False)
+
+    def _runs(self, visits: Ints, elements: Ints) -> Ints:
+        """A number for the element and run of each use."""
+        import numpy as np
+
+        if not self.reuse.carries or not visits.shape[1]:
+            return coded(np.concatenate([visits, elements], axis=1))
+        every, visit = np.unique(visits, axis=0, return_inverse=True)
+        visit, element = visit.reshape(-1), coded(elements)
+        depth = visits.shape[1]
+        last = innermost(visits, element) if self.reuse.by_tile else -1
+        stays = np.array([self.reuse.stays(axis, last) for axis in range(depth)])
+        opened = np.zeros(len(every), bool)
+        opened[1:] = stays[(every[1:] != every[:-1]).argmax(axis=1)]
+        pairs = distinct(np.stack([element, visit], axis=1))
+        joined = (np.diff(pairs[:, 0]) == 0) & (np.diff(pairs[:, 1]) == 1) & opened[pairs[1:, 1]]
+        run = np.cumsum(np.concatenate([[1], ~joined]))
+        both = coded(pairs, np.stack([element, visit], axis=1))
+        return run[both[: len(pairs)].searchsorted(both[len(pairs) :])]
+
+
+def _extreme(order: Ints, item: Ints, *, first: bool) -> Ints:
+    """Of each item its first or last row."""
+    import numpy as np
+
+    rows = np.lexsort([*order.T[::-1], item])
+    changes = np.diff(item[rows]) != 0
+    edge = np.concatenate([[True], changes] if first else [changes, [True]])
+    return order[rows[edge]]
+
+
+@dataclass(frozen=True)
+class LiveClass:
+    """Variables and loops that have nothing to do with those of other classes: the phases of the Einsum that
+    runs, and how long buffets live; None of those to which the class is no matter."""
+
+    phases: ListedUse
+    lives: tuple[ListedLife | None, ...]
+
+
+@dataclass(frozen=True)
+class LivePeak(Tabled):
+    """The live elements of buffet number `item` at the phase of an Einsum at which all have most bits.
+
+    `every`: all loops. `order`: the class of each loop and offset that tells phases, outermost first. `ends`:
+    of each buffet whether it has begun, and ended, where the Einsum shares all with its first, or last, user.
+    `weights`: bits of an element.
+    """
+
+    every: tuple[ChainLevel, ...]
+    classes: tuple[LiveClass, ...]
+    order: tuple[int, ...]
+    ends: tuple[tuple[bool, bool], ...]
+    weights: tuple[int, ...]
+    item: int
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
+        return (self.every,)
+
+    @property
+    def named(self) -> str:
+        return "live"
+
+    def without_sizes(self) -> LivePeak:
+        return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
+
+    def number(self, *tiles: Tiles) -> int:
+        return int(self._of_each((tiles[0],))[0])
+
+    def of(self, *sizes: Value) -> Value:
+        """All choices of tile sizes are looked at together."""
+        import numpy as np
+
+        arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
+        if not sizes or not arrays[0].ndim:
+            return self.at(*(int(s) for s in sizes))
+        table = np.stack(arrays, axis=-1).reshape(-1, len(sizes))
+        rows, which = np.unique(table, axis=0, return_inverse=True)
+        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist())
+        return self._of_each(points)[which.reshape(-1)].reshape(arrays[0].shape)
+
+    def _of_each(self, points: tuple[Tiles, ...]) -> Ints:
+        return _peaks(replace(self, every=(), item=0), points)[:, self.item]
+
+
+@lru_cache(maxsize=512)
+def _peaks(asked: LivePeak, points: tuple[Tiles, ...]) -> Ints:
+    import numpy as np
+
+    try:
+        return _Search(asked).peaks(points)
+    except NotSeparable:
+        if len(points) < 2:
+            raise
+    half = len(points) // 2
+    return np.concatenate([_peaks(asked, points[:half]), _peaks(asked, points[half:])])
+
+
+class _Trees:
+    """The trees of phases of one class. At each depth a tree has a number.
+
+    `equal`: how many elements agree with the phase so far, of each end of each buffet; `fewer`: of each
+    branch how many elements agree up to the one before and are earlier there, and the tree below it.
+    """
+
+    def __init__(self, asked: LiveClass, depth: int) -> None:
+        self.asked, self.depth = asked, depth
+        self.known: list[dict[bytes, int]] = [{} for _ in range(depth + 1)]
+        self.equals: list[list[Ints]] = [[] for _ in range(depth + 1)]
+        self.branches: list[list[Ints]] = [[] for _ in range(depth + 1)]
+        self.roots: dict[tuple[tuple[int, int], ...], int] = {}
+        uses = [asked.phases, *(u for life in asked.lives if life for u in (life.first, life.last) if u)]
+        self.places = sorted({p for use in uses for group in use.groups for p in group.places})
+
+    def root(self, tiles: Tiles) -> int:
+        """The tree of all phases for some tile sizes."""
+        own = tuple(tiles[p] for p in self.places)
+        if own not in self.roots:
+            self.roots[own] = self._grown(tiles)
+        return self.roots[own]
+
+    def _grown(self, tiles: Tiles) -> int:
+        import numpy as np
+
+        phases = distinct(self.asked.phases.table(tiles)[0])
+        none = np.zeros((1, 0), np.int64)
+        ends = [life.ends(tiles) if life is not None else (none, none) for life in self.asked.lives]
+        below: Ints = np.zeros((0, 0), np.int64)
+        parents: Ints = np.zeros(0, np.int64)
+        for depth in reversed(range(self.depth + 1)):
+            prefixes = distinct(phases[:, :depth]) if depth else phases[:1, :0]
+            counts = [_counted(prefixes, end, depth) for both in ends for end in both]
+            equal, fewer = (np.stack([c[k] for c in counts], axis=1) for k in (0, 1))
+            numbers = [
+                self._number(depth, equal[i], below[parents == i] if depth < self.depth else below)
+                for i in range(len(prefixes))
+            ]
+            below = np.concatenate([np.array(numbers, np.int64)[:, None], fewer], axis=1)
+            if depth:
+                outer = distinct(prefixes[:, : depth - 1]) if depth > 1 else prefixes[:1, :0]
+                both = coded(outer, prefixes[:, : depth - 1])
+                parents = both[: len(outer)].searchsorted(both[len(outer) :])
+        return int(below[0, 0])
+
+    def _number(self, depth: int, equal: Ints, below: Ints) -> int:
+        import numpy as np
+
+        below = np.unique(below, axis=0) if len(below) else below
+        key = equal.tobytes() + below.tobytes()
+        known = self.known[depth]
+        if key not in known:
+            known[key] = len(known)
+            self.equals[depth].append(equal)
+            self.branches[depth].append(below)
+        return known[key]
+
+    def equal(self, depth: int, numbers: Ints) -> Ints:
+        import numpy as np
+
+        return np.stack(self.equals[depth])[numbers]
+
+    def below(self, depth: int, numbers: Ints) -> tuple[Ints, Ints]:
+        """How many branches trees have, and these: the tree of each, and how many elements are earlier."""
+        import numpy as np
+
+        count = np.array([len(b) for b in self.branches[depth]])
+        every = np.concatenate(self.branches[depth])
+        begin = np.cumsum(count) - count
+        if int(count[numbers].sum()) > MOST_STATES:
+            raise too_many()
+        return count[numbers], every[np.repeat(begin[numbers], count[numbers]) + numbered(count[numbers])]
+
+
+def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
+    """At each prefix of phases how many ends agree with it, and how many do so up to the last loop and are
+    earlier there; ends may be told by fewer loops."""
+    import numpy as np
+
+    told = min(depth, ends.shape[1])
+    first = prefixes[:, :told].copy()
+    if told:
+        first[:, -1] = 0
+    both = coded(ends[:, :told], np.concatenate([prefixes[:, :told], first]))
+    code = np.sort(both[: len(ends)])
+    here, begin = both[len(ends) : len(ends) + len(prefixes)], both[len(ends) + len(prefixes) :]
+    left = code.searchsorted(here, side="left")
+    equal = code.searchsorted(here, side="right") - left
+    fewer = left - code.searchsorted(begin, side="left") if told == depth and depth else np.zeros_like(equal)
+    return equal, fewer
+
+
+class _Search:
+    """The peak over all phases, for several choices of tile sizes."""
+
+    def __init__(self, asked: LivePeak) -> None:
+        import numpy as np
+
+        self.asked = asked
+        depths = [asked.order.count(g) for g in range(len(asked.classes))]
+        self.trees = [_Trees(c, depth) for c, depth in zip(asked.classes, depths, strict=True)]
+        self.sign = np.array([1, -1] * len(asked.weights), np.int64)
+        self.weights = np.repeat(np.array(asked.weights, np.int64), 2) * self.sign
+
+    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
+        """At each point what each buffet has at the peak."""
+        import numpy as np
+
+        roots = np.array([[trees.root(tiles) for trees in self.trees] for tiles in points])
+        states, at = np.unique(roots, axis=0, return_inverse=True)
+        at, depths, steps = at.reshape(-1), [0] * len(self.trees), []
+        for g in self.asked.order:
+            others = self._product(states, depths, without=g)
+            count, below = self.trees[g].below(depths[g], states[:, g])
+            parent = repeated(count)
+            added = others[parent] * below[:, 1:]
+            depths[g] += 1
+            states = states[parent]
+            states[:, g] = below[:, 0]
+            states, following = np.unique(states, axis=0, return_inverse=True)
+            steps.append((count, added, following.reshape(-1)))
+        ends = np.array([int(end) for both in self.asked.ends for end in both])
+        last = self._product(states, depths) * ends
+        best, chosen = last @ self.weights, []
+        for count, added, following in reversed(steps):
+            total = added @ self.weights + best[following]
+            order = np.lexsort((-total, repeated(count)))
+            chosen.append(order[np.cumsum(count) - count])
+            best = total[chosen[-1]]
+        result = np.zeros((len(points), len(self.weights)), np.int64)
+        for (_, added, following), rows in zip(steps, reversed(chosen), strict=True):
+            result += added[rows[at]]
+            at = following[rows[at]]
+        result = (result + last[at]) * self.sign
+        return result.reshape(len(points), -1, 2).sum(axis=2)
+
+    def _product(self, states: Ints, depths: Sequence[int], without: int = -1) -> Ints:
+        """How many elements agree with the phase so far along all classes."""
+        import numpy as np
+
+        result = np.ones((len(states), len(self.weights)), np.int64)
+        for g, trees in enumerate(self.trees):
+            if g != without:
+                result *= trees.equal(depths[g], states[:, g])
+        return result
