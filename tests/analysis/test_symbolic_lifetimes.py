@@ -113,5 +113,11 @@ def test_what_is_not_counted_is_named() -> None:
         "einsums": ["O[p] = I[W=p + r] * F[r]"],
     }  # fmt: skip
     nodes = (storage("DRAM", "I", "F", "O"), loop("p", "TP"), storage("GLB", "I", "F", "O"), leaf("O"))
+    spec = spec_of(window, *nodes, TP=3)  # windows are listed
+    found = [pm.evaluate(spec, engine=e).analysis for e in ("symbolic", "enumerate")]
+    assert lived(found[0]) == lived(found[1])
+    window["einsums"] = ["O[p] = I[W=p + r] * F[r]", "U[p] = I[W=p + r] * F[r]"]  # two Einsums read them
+    both = split([leaf("O")], [leaf("U")])
+    nodes = (storage("DRAM", "I", "F", "O", "U"), storage("GLB", "I", "F"), loop("p", "TP"), both)
     with pytest.raises(NotSeparable, match="allocation: live, and ranks of I have several rank variables"):
         pm.closed_forms(spec_of(window, *nodes, TP=2))

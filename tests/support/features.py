@@ -302,6 +302,14 @@ FEATURES: tuple[Feature, ...] = (
         constraints={"halos": ["retained"]},
     ),
     Feature(
+        "fused halos, retained, allocation: live",
+        convolutions(),
+        (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 60, allocation="live"), unit()),
+        halo_tree("slide"),
+        outside="the search fuses loops over what both Einsums index alike",
+        constraints={"halos": ["retained"]},
+    ),
+    Feature(
         "pipelines",
         chain(),
         STAGES,

@@ -40,9 +40,7 @@ def listed_lives(
     classes, order = uses.classes()
     ends = tuple(uses.ends(i.node) for i in moving)
     weights = tuple(i.held.bits * i.held.numerator * i.held.count for i in moving)
-    peaks = (
-        LivePeak(Region((), ()), every, classes, order, ends, weights, k) for k in range(len(moving))
-    )
+    peaks = (LivePeak(Region((), ()), every, k, classes, order, ends, weights) for k in range(len(moving)))
     return (*lasting, *(i.held.of(of_atom(peak)) for i, peak in zip(moving, peaks, strict=True)))
 
 
@@ -97,10 +95,9 @@ class _Uses:
 
     @cached_property
     def axes(self) -> dict[int, LoopAxis]:
-        """All loops by node id."""
-        result = {a.node: a for e in self.einsums for a in self.layout.paths[e]}
-        further = (a for e in self.einsums for g in self.groups[e] for a in (*g.deciding, *g.further))
-        return dict(sorted({**{a.node: a for a in further}, **result}.items()))
+        """All loops that matter, by node id."""
+        every = (a for e in self.einsums for g in self.groups[e] for a in self.loops(e, g))
+        return dict(sorted({a.node: a for a in every}.items()))
 
     @cached_property
     def places(self) -> dict[int, int]:
@@ -110,9 +107,17 @@ class _Uses:
         return next(k for k, g in enumerate(self.groups[name]) if variable in g.variables)
 
     def loops(self, name: str, group: TiedGroup) -> list[LoopAxis]:
-        """The loops over a group's variables, with those that decide further in what executes."""
+        """The loops over a group's variables, with those that decide further in what executes; of others than
+        the Einsum that runs those that both share, or that tell visits, and those that decide."""
         path = self.layout.paths[name]
-        return [a for a in (*path, *group.beyond(path)) if a.variable in group.variables]
+        until = len(path)
+        if name != self.einsum:
+            depths = [node.depth for node in self.nodes if name in node.users]
+            deciding = {a.node for a in group.deciding}
+            last = max((i + 1 for i, a in enumerate(path) if a.node in deciding), default=0)
+            until = max(shared_loops(self.layout, self.einsum, name) or 0, last, *depths)
+        above = path[:until]
+        return [a for a in (*above, *group.beyond(path)) if a.variable in group.variables]
 
     @cached_property
     def joined(self) -> dict[Key, int]:

@@ -13,11 +13,11 @@ outwards, at each combination of trees of the classes once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from polymodel.analysis.symbolic.atoms import ChainLevel, Value
+from polymodel.analysis.symbolic.listed_peaks import PeakTable
 from polymodel.analysis.symbolic.needed_sets import (
     MOST_ROWS,
     coded,
@@ -152,12 +152,11 @@ class ListedLife:
             return coded(np.concatenate([visits, elements], axis=1))
         every, visit = np.unique(visits, axis=0, return_inverse=True)
         visit, element = visit.reshape(-1), coded(elements)
-        depth = visits.shape[1]
-        last = innermost(visits, element) if self.reuse.by_tile else -1
-        stays = np.array([self.reuse.stays(axis, last) for axis in range(depth)])
+        pairs = distinct(np.stack([element, visit], axis=1))
+        last = innermost(every[pairs[:, 1]], pairs[:, 0]) if self.reuse.by_tile else -1
+        stays = np.array([self.reuse.stays(axis, last) for axis in range(visits.shape[1])])
         opened = np.zeros(len(every), bool)
         opened[1:] = stays[(every[1:] != every[:-1]).argmax(axis=1)]
-        pairs = distinct(np.stack([element, visit], axis=1))
         joined = (np.diff(pairs[:, 0]) == 0) & (np.diff(pairs[:, 1]) == 1) & opened[pairs[1:, 1]]
         run = np.cumsum(np.concatenate([[1], ~joined]))
         both = coded(pairs, np.stack([element, visit], axis=1))
@@ -184,78 +183,95 @@ class LiveClass:
 
 
 @dataclass(frozen=True)
-class LivePeak(Tabled):
-    """The live elements of buffet number `item` at the phase of an Einsum at which all have most bits.
+class LivePeak(PeakTable):
+    """The live elements of buffets at the phase of an Einsum at which all have most bits.
 
-    `every`: all loops. `order`: the class of each loop and offset that tells phases, outermost first. `ends`:
-    of each buffet whether it has begun, and ended, where the Einsum shares all with its first, or last, user.
+    `order`: the class of each loop and offset that tells phases, outermost first. `ends`: of each buffet
+    whether it has begun, and ended, where the Einsum shares all loops with its first, or last, user.
     `weights`: bits of an element.
     """
 
-    every: tuple[ChainLevel, ...]
     classes: tuple[LiveClass, ...]
     order: tuple[int, ...]
     ends: tuple[tuple[bool, bool], ...]
     weights: tuple[int, ...]
-    item: int
 
     __hash__ = Tabled.__hash__
-
-    @property
-    def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
-        return (self.every,)
 
     @property
     def named(self) -> str:
         return "live"
 
-    def without_sizes(self) -> LivePeak:
-        return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
+    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
+        return _Search(self).peaks(points)
 
-    def number(self, *tiles: Tiles) -> int:
-        return int(self._of_each((tiles[0],))[0])
 
-    def of(self, *sizes: Value) -> Value:
-        """All choices of tile sizes are looked at together."""
+class _Rows:
+    """Different rows of numbers, each with a number of its own."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, int] = {}
+        self.rows: list[Ints] = []
+
+    def numbers(self, rows: Ints) -> Ints:
         import numpy as np
 
-        arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
-        if not sizes or not arrays[0].ndim:
-            return self.at(*(int(s) for s in sizes))
-        table = np.stack(arrays, axis=-1).reshape(-1, len(sizes))
-        rows, which = np.unique(table, axis=0, return_inverse=True)
-        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist())
-        return self._of_each(points)[which.reshape(-1)].reshape(arrays[0].shape)
+        different, which = np.unique(rows, axis=0, return_inverse=True)
+        result = []
+        for row in different:
+            number = self.known.setdefault(row.tobytes(), len(self.rows))
+            if number == len(self.rows):
+                self.rows.append(row)
+            result.append(number)
+        return np.array(result, np.int64)[which.reshape(-1)]
 
-    def _of_each(self, points: tuple[Tiles, ...]) -> Ints:
-        return _peaks(replace(self, every=(), item=0), points)[:, self.item]
+    def of(self, numbers: Ints) -> Ints:
+        import numpy as np
+
+        return np.stack(self.rows)[numbers]
 
 
-@lru_cache(maxsize=512)
-def _peaks(asked: LivePeak, points: tuple[Tiles, ...]) -> Ints:
-    import numpy as np
+class _Depth:
+    """The trees of phases from one loop of a class on, each with a number.
 
-    try:
-        return _Search(asked).peaks(points)
-    except NotSeparable:
-        if len(points) < 2:
-            raise
-    half = len(points) // 2
-    return np.concatenate([_peaks(asked, points[:half]), _peaks(asked, points[half:])])
+    A tree tells how many elements agree with the phase so far, of each end of each buffet, and its branches:
+    the tree below each, and how many elements agree with the phase so far and are earlier there.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.equals, self.branches = _Rows(), _Rows()
+
+    def numbers(self, equal: Ints, below: Sequence[Ints]) -> Ints:
+        import numpy as np
+
+        keys = zip(self.equals.numbers(equal).tolist(), below, strict=True)
+        found = ((one, tuple(sorted(set(rows.tolist())))) for one, rows in keys)
+        return np.array([self.known.setdefault(key, len(self.known)) for key in found], np.int64)
+
+    def equal(self, trees: Ints) -> Ints:
+        import numpy as np
+
+        return self.equals.of(np.array([one for one, _ in self.known])[trees])
+
+    def below(self, trees: Ints) -> tuple[Ints, Ints]:
+        """How many branches each tree has, and these."""
+        import numpy as np
+
+        count = np.array([len(rows) for _, rows in self.known])
+        every = np.array([row for _, rows in self.known for row in rows], np.int64)
+        begin = np.cumsum(count) - count
+        if int(count[trees].sum()) > MOST_STATES:
+            raise too_many()
+        rows = np.repeat(begin[trees], count[trees]) + numbered(count[trees])
+        return count[trees], self.branches.of(every[rows])
 
 
 class _Trees:
-    """The trees of phases of one class. At each depth a tree has a number.
-
-    `equal`: how many elements agree with the phase so far, of each end of each buffet; `fewer`: of each
-    branch how many elements agree up to the one before and are earlier there, and the tree below it.
-    """
+    """The trees of phases of one class, for any sizes of tiles."""
 
     def __init__(self, asked: LiveClass, depth: int) -> None:
-        self.asked, self.depth = asked, depth
-        self.known: list[dict[bytes, int]] = [{} for _ in range(depth + 1)]
-        self.equals: list[list[Ints]] = [[] for _ in range(depth + 1)]
-        self.branches: list[list[Ints]] = [[] for _ in range(depth + 1)]
+        self.asked, self.depths = asked, [_Depth() for _ in range(depth + 1)]
         self.roots: dict[tuple[tuple[int, int], ...], int] = {}
         uses = [asked.phases, *(u for life in asked.lives if life for u in (life.first, life.last) if u)]
         self.places = sorted({p for use in uses for group in use.groups for p in group.places})
@@ -273,50 +289,18 @@ class _Trees:
         phases = distinct(self.asked.phases.table(tiles)[0])
         none = np.zeros((1, 0), np.int64)
         ends = [life.ends(tiles) if life is not None else (none, none) for life in self.asked.lives]
-        below: Ints = np.zeros((0, 0), np.int64)
-        parents: Ints = np.zeros(0, np.int64)
-        for depth in reversed(range(self.depth + 1)):
+        below: Sequence[Ints] = [none[0]] * len(phases)
+        for depth in reversed(range(len(self.depths))):
             prefixes = distinct(phases[:, :depth]) if depth else phases[:1, :0]
             counts = [_counted(prefixes, end, depth) for both in ends for end in both]
             equal, fewer = (np.stack([c[k] for c in counts], axis=1) for k in (0, 1))
-            numbers = [
-                self._number(depth, equal[i], below[parents == i] if depth < self.depth else below)
-                for i in range(len(prefixes))
-            ]
-            below = np.concatenate([np.array(numbers, np.int64)[:, None], fewer], axis=1)
+            trees = self.depths[depth].numbers(equal, below)
             if depth:
-                outer = distinct(prefixes[:, : depth - 1]) if depth > 1 else prefixes[:1, :0]
-                both = coded(outer, prefixes[:, : depth - 1])
-                parents = both[: len(outer)].searchsorted(both[len(outer) :])
-        return int(below[0, 0])
-
-    def _number(self, depth: int, equal: Ints, below: Ints) -> int:
-        import numpy as np
-
-        below = np.unique(below, axis=0) if len(below) else below
-        key = equal.tobytes() + below.tobytes()
-        known = self.known[depth]
-        if key not in known:
-            known[key] = len(known)
-            self.equals[depth].append(equal)
-            self.branches[depth].append(below)
-        return known[key]
-
-    def equal(self, depth: int, numbers: Ints) -> Ints:
-        import numpy as np
-
-        return np.stack(self.equals[depth])[numbers]
-
-    def below(self, depth: int, numbers: Ints) -> tuple[Ints, Ints]:
-        """How many branches trees have, and these: the tree of each, and how many elements are earlier."""
-        import numpy as np
-
-        count = np.array([len(b) for b in self.branches[depth]])
-        every = np.concatenate(self.branches[depth])
-        begin = np.cumsum(count) - count
-        if int(count[numbers].sum()) > MOST_STATES:
-            raise too_many()
-        return count[numbers], every[np.repeat(begin[numbers], count[numbers]) + numbered(count[numbers])]
+                branches = np.concatenate([trees[:, None], fewer], axis=1)
+                rows = self.depths[depth - 1].branches.numbers(branches)
+                changes = np.diff(coded(prefixes[:, : depth - 1])) != 0
+                below = np.split(rows, 1 + np.flatnonzero(changes))
+        return int(trees[0])
 
 
 def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
@@ -358,7 +342,7 @@ class _Search:
         at, depths, steps = at.reshape(-1), [0] * len(self.trees), []
         for g in self.asked.order:
             others = self._product(states, depths, without=g)
-            count, below = self.trees[g].below(depths[g], states[:, g])
+            count, below = self.trees[g].depths[depths[g]].below(states[:, g])
             parent = repeated(count)
             added = others[parent] * below[:, 1:]
             depths[g] += 1
@@ -388,5 +372,5 @@ class _Search:
         result = np.ones((len(states), len(self.weights)), np.int64)
         for g, trees in enumerate(self.trees):
             if g != without:
-                result *= trees.equal(depths[g], states[:, g])
+                result *= trees.depths[depths[g]].equal(states[:, g])
         return result

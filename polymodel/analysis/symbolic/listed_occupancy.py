@@ -65,7 +65,7 @@ def listed_phases(
     along, dimensions = tuple(zip(places, digits, strict=True)), len(listing.dimensions)
     here = list(residents.lasting)
     for k, (_, buffet, _) in enumerate(residents.buffets):
-        asked = JointPeak(Region((), ()), every, stamps, own, along, dimensions, tuple(held), k)
+        asked = JointPeak(Region((), ()), every, k, stamps, own, along, dimensions, tuple(held))
         peak = of_atom(asked)
         here.append(buffet.of(peak * rests[k]))
     phase = tuple(h for h in here if h.elements != Form())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from polymodel.analysis.symbolic.atoms import ChainLevel, Size, Value
+from polymodel.analysis.symbolic.atoms import ChainLevel, Size
 from polymodel.analysis.symbolic.forms import ChainSize, names_in, size_in
 from polymodel.analysis.symbolic.needed_sets import (
     MOST_ROWS,
@@ -194,66 +194,70 @@ class ListedBuffet:
 
 
 @dataclass(frozen=True)
-class JointPeak(Tabled):
-    """The size of the tile number `item` of those `held` at the stamp at which all have most bits together.
+class PeakTable(Tabled):
+    """What buffet number `item` has at the stamp at which all have most bits, for the sizes of all loops.
 
-    `every`: all loops; `stamps`: those of the Einsum that runs; `own`: its loops in time; `along`: those in
-    space that tell instances, with what they add to their coordinates along so many `dimensions`.
+    Many choices of tile sizes are looked at together.
     """
 
     every: tuple[ChainLevel, ...]
-    stamps: tuple[ListedTiles, ...]
-    own: tuple[int, ...]
-    along: tuple[tuple[int, CoordinateDigit], ...]
-    dimensions: int
-    held: tuple[ListedBuffet, ...]
     item: int
-
-    __hash__ = Tabled.__hash__
 
     @property
     def chains(self) -> tuple[tuple[ChainLevel, ...], ...]:
         return (self.every,)
 
-    @property
-    def named(self) -> str:
-        return "peak"
-
-    def without_sizes(self) -> JointPeak:
+    def without_sizes(self) -> Self:
         return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
 
     def number(self, *tiles: Tiles) -> int:
-        return int(self._of_each((tiles[0],))[0])
+        return int(_of_all(replace(self, every=(), item=0), tiles)[0, self.item])
 
-    def of(self, *sizes: Value) -> Value:
-        """All choices of tile sizes are looked at together."""
-        import numpy as np
+    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
+        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows)
+        return [int(n) for n in _of_all(replace(self, every=(), item=0), points)[:, self.item]]
 
-        arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
-        if not sizes or not arrays[0].ndim:
-            return self.at(*(int(s) for s in sizes))
-        table = np.stack(arrays, axis=-1).reshape(-1, len(sizes))
-        rows, which = np.unique(table, axis=0, return_inverse=True)
-        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist())
-        return self._of_each(points)[which.reshape(-1)].reshape(arrays[0].shape)
-
-    def _of_each(self, points: tuple[Tiles, ...]) -> Ints:
-        return _peaks(replace(self, every=(), item=0), points)[:, self.item]
+    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
+        """What each buffet has at the peak, for several choices of tile sizes. NotSeparable if these are too
+        many at a time."""
+        raise NotImplementedError
 
 
 @lru_cache(maxsize=512)
-def _peaks(asked: JointPeak, points: tuple[Tiles, ...]) -> Ints:
-    """At each choice of tile sizes the sizes of several tiles at the stamp at which they have most bits
-    together."""
+def _of_all(asked: PeakTable, points: tuple[Tiles, ...]) -> Ints:
     import numpy as np
 
     try:
-        return _Stamps(asked, points).peaks()
+        return asked.peaks(points)
     except NotSeparable:
         if len(points) < 2:
             raise
     half = len(points) // 2
-    return np.concatenate([_peaks(asked, points[:half]), _peaks(asked, points[half:])])
+    return np.concatenate([_of_all(asked, points[:half]), _of_all(asked, points[half:])])
+
+
+@dataclass(frozen=True)
+class JointPeak(PeakTable):
+    """The sizes of tiles at the stamp at which all `held` have most bits together.
+
+    `stamps`: those of the Einsum that runs; `own`: its loops in time; `along`: those in space that tell
+    instances, with what they add to their coordinates along so many `dimensions`.
+    """
+
+    stamps: tuple[ListedTiles, ...]
+    own: tuple[int, ...]
+    along: tuple[tuple[int, CoordinateDigit], ...]
+    dimensions: int
+    held: tuple[ListedBuffet, ...]
+
+    __hash__ = Tabled.__hash__
+
+    @property
+    def named(self) -> str:
+        return "peak"
+
+    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
+        return _Stamps(self, points).peaks()
 
 
 class _Factor:

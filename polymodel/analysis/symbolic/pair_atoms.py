@@ -278,8 +278,12 @@ class Tabled:
         rows, which = np.unique(
             np.stack(arrays, axis=-1).reshape(-1, len(sizes)), axis=0, return_inverse=True
         )
-        result = [self.at(*row) for row in rows.tolist()]
+        result = self.each(rows.tolist())
         return np.array(result, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
+
+    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
+        """The numbers for several choices of the sizes of all tiles."""
+        return [self.at(*row) for row in rows]
 
 
 @dataclass(frozen=True)
