@@ -99,8 +99,7 @@ CASES = [(True, 8, "live"), (True, 20, "tile"), (False, 20, "live"), (False, 8, 
 def test_the_front_of_vgg_is_swept_by_closed_forms(
     retained: bool, size: int, allocation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its padded windows, what is live of them, and its verdicts ask for no point by itself: tips of all sizes,
-    uneven ones too."""
+    """Neither its padded windows, nor what is live of them, nor verdicts ask for a point by itself."""
     spec, tiles = front(size, 1, retained=retained, allocation=allocation)
     tiles |= {name: sizes[-1:] for name, sizes in tiles.items() if name[:4] in ("MADE", "READ")}
     with monkeypatch.context() as patch:

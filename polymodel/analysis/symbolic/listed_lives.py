@@ -66,8 +66,7 @@ def _points(group: ListedGroup, own: tuple[Tiles, ...]) -> tuple[Ints, Ints, Int
     offsets = rows.values.copy()
     for k, (mine, spread) in enumerate(zip(group.loops, group.spread, strict=True)):
         if spread:  # instances count from the first values of their tiles
-            needed = isinstance(group.region, NeededRegion)
-            if needed:
+            if isinstance(group.region, NeededRegion):
                 outer = [i for i, p in enumerate(group.places) if order[p] >= group.region.own]
                 _, stamp = np.unique(coded(rows.counters[:, outer]), return_inverse=True)
                 low = np.full(int(stamp.max(initial=-1)) + 1, np.iinfo(np.int64).max)
@@ -139,7 +138,7 @@ class ListedLife:
         low = elements.min(axis=0, initial=0)
         item = self._runs(visits, elements - low)
         items = np.split(item, [lengths[0]]) if len(tables) > 1 else [item]
-        if len(tables) > 1 and not np.array_equal(*(np.unique(i) for i in items)):
+        if not np.array_equal(np.unique(items[0]), np.unique(items[-1])):
             raise NotSeparable("not all that is made is read, or the other way round", EXACT)
         first = _extreme(tables[0][0], items[0], first=True)
         return first, _extreme(tables[-1][0], items[-1], first=False)
