@@ -16,15 +16,15 @@ from tests.seeds import seeds
 NETWORKS = sorted(n for n, m in models().items() if m.workload == "convnet")
 # One layer of each kind, on maps of five or six values.
 TABLE = [
-    ["A", "conv", "Image", 3, 4, 6, 3, 1, 1, 1, 1],
+    ["A", "conv", "Image", 2, 4, 6, 3, 1, 1, 1, 1],
     ["B", "depthwise", "A", 4, 4, 3, 3, 2, 1, 4, 2],
-    ["C", "conv", "B", 4, 6, 3, 1, 1, 0, 2, 2],
-    ["D", "conv", "C", 6, 6, 3, 3, 1, 1, 1, 1],
-    ["E", "add", ["D", "C"], 6, 6, 3, 1, 1, 0, 1, 1],
-    ["F", "max", "E", 6, 6, 2, 3, 2, 1, 1, 1],
-    ["G", "mean", "F", 6, 6, 1, 2, 1, 0, 1, 1],
-    ["H", "conv", "G", 6, 5, 1, 1, 1, 0, 1, 1],
-    ["I", "up", "D", 6, 4, 6, 2, 2, 0, 1, 1],
+    ["C", "conv", "B", 4, 4, 3, 1, 1, 0, 2, 2],
+    ["D", "conv", "C", 4, 4, 3, 3, 1, 1, 1, 1],
+    ["E", "add", ["D", "C"], 4, 4, 3, 1, 1, 0, 1, 1],
+    ["F", "max", "E", 4, 4, 2, 3, 2, 1, 1, 1],
+    ["G", "mean", "F", 4, 4, 1, 2, 1, 0, 1, 1],
+    ["H", "conv", "G", 4, 3, 1, 1, 1, 0, 1, 1],
+    ["I", "up", "D", 4, 3, 6, 2, 2, 0, 1, 1],
 ]
 
 

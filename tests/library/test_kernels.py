@@ -136,8 +136,8 @@ SMALL: dict[str, dict[str, int | float]] = {
     "cp_als": {"I": 5, "J": 4, "K": 6, "RANK": 3},
     "routed_experts": {"TOKENS": 3, "EXPERTS": 3, "ACTIVE": 1, "WIDTH": 5, "HIDDEN": 4},
     "sddmm": {"I": 7, "J": 5, "K": 3},
-    "mamba_2": {"LAYERS": 2, "WIDTH": 6, "HEADS": 3, "HEAD_WIDTH": 4, "STATE": 3, "TAPS": 2, "VOCABULARY": 7,
-                "TOKENS": 5},
+    "mamba_2": {"LAYERS": 2, "WIDTH": 6, "HEADS": 3, "HEAD_WIDTH": 4, "STATE": 3, "TAPS": 2, "VOCABULARY": 4,
+                "TOKENS": 3},
 }  # fmt: skip
 
 

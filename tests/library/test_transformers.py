@@ -96,7 +96,7 @@ SMALL = {"LAYERS": 2, "WIDTH": 8, "HEADS": 4, "KV_HEADS": 2, "HEAD_WIDTH": 4, "H
 EXPERTS = {"EXPERTS": 4, "ACTIVE": 2, "QK_NORM": 1}
 PLAIN = {"ROTARY": 0, "GATED": 0, "KV_HEADS": 4}
 RUNS: dict[str, dict[str, int | str]] = {
-    "dense": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4},
+    "dense": {"TOKENS": 3, "QUERIES": 2, "ROWS": 2},
     "dense_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
     "experts": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
     "experts_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
