@@ -74,10 +74,10 @@ def data_dependent(spec: TeaalSpec) -> str:
     result = []
     for mapping in spec.mappings:
         for partition in mapping.partitioning:
-            kinds = [d.kind for d in partition.directives if d.kind in (*DATA_DEPENDENT, "flatten")]
-            if kinds:
-                ranks = ", ".join(partition.ranks)
-                result.append(f"{kinds[0]} of {ranks} in Einsum {mapping.einsum}")
+            found = [d for d in partition.directives if d.kind in (*DATA_DEPENDENT, "flatten")]
+            if found:
+                word, ranks = found[0].partitioner or found[0].kind, ", ".join(partition.ranks)
+                result.append(f"{word} of {ranks} in Einsum {mapping.einsum}")
     return "; ".join(result)
 
 

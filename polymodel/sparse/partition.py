@@ -23,6 +23,7 @@ from polymodel.spec.faults import shown
 from polymodel.spec.teaal.records import Directive, Partition
 
 Flags = NDArray[np.bool_]
+MOST_LISTED = 8  # coordinates in a message
 
 
 @dataclass
@@ -173,6 +174,13 @@ def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
     return begins
 
 
+def _some(values: NDArray[Any]) -> str:
+    """The first of them: `[0, 3, 5, ...]`."""
+    listed = np.atleast_1d(values).ravel()
+    more = ", ..." if listed.size > MOST_LISTED else ""
+    return f"[{', '.join(shown(v) for v in listed[:MOST_LISTED].tolist())}{more}]"
+
+
 def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int) -> Flags:
     """Which rows begin a part: where a function of the user's cuts the fibers, which begin at `heads`."""
     begins = np.zeros(coords.size, dtype=bool)
@@ -183,7 +191,7 @@ def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int)
         given = np.asarray(cut(fiber.copy(), count))
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
         if not whole or not given.size or given[0] != fiber[0] or not (np.diff(given) > 0).all():
-            what = f"a partitioner cuts the coordinates {shown(fiber.tolist())} at {shown(given.tolist())}"
+            what = f"a partitioner cuts the coordinates {_some(fiber)} at {_some(given)}"
             remedy = "answer the first coordinate of each part, ascending, the first one among them"
             raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
         if not np.isin(given, fiber).all():

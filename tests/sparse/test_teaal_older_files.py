@@ -171,7 +171,7 @@ def test_a_partitioner_of_the_users_cuts_the_leader() -> None:
 @pytest.mark.parametrize(
     ("cut", "why"),
     [
-        (lambda c, n: [], "a partitioner cuts the coordinates"),
+        (lambda c, n: [], r"cuts the coordinates \[\d[\d, .]*\] at \[\]"),
         (lambda c, n: c[1:], "a partitioner cuts the coordinates"),
         (lambda c, n: c[::-1], "a partitioner cuts the coordinates"),
         (lambda c, n: [float(c[0])], "a partitioner cuts the coordinates"),
