@@ -24,6 +24,7 @@ from polymodel.report.plots_machines import machine_axes
 from polymodel.report.provenance import spec_text
 from polymodel.spec.arch_schema import EnergyModel
 from polymodel.spec.section_schemas import CodesignSection, ExploreSection
+from tests.faults import faults
 from tests.hardware.small import front_of, small
 from tests.mapper.brute_evaluated import Listed
 from tests.seeds import seeds
@@ -234,7 +235,7 @@ def test_layer_by_layer_constraints_name_what_is_in_any_layer() -> None:
         for s in (128, 256)
     ]
     assert list(found.machines["least energy"]) == pytest.approx(expected, rel=1e-12, abs=0)
-    with pytest.raises(pm.SpecError, match="nothing is fused where each Einsum is a layer"):
+    with faults("ineffective-argument", at="constraints.fuse"):
         pm.codesign(spec, {"S": [128]}, layer_by_layer=True, constraints={"fuse": "T"})
 
 
@@ -410,7 +411,7 @@ def test_with_eps_every_machine_is_searched_and_limits_are_refused() -> None:
     assert (found.searches, exact.searches) == (3, 1)
     for p in exact.points:
         assert any(all(q.figures[o] <= 1.05 * p.figures[o] for o in found.objectives) for q in found.points)
-    with pytest.raises(pm.SpecError, match="leave out eps, or the limits"):
+    with faults("conflicting-arguments", at="eps"):
         pm.codesign(small(), hardware, eps=0.05, limits=["latency <= 1"])
 
 

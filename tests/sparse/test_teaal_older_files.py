@@ -9,6 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
+from tests.faults import faults
 
 PRODUCT = {"declaration": {"A": ["K", "M"], "B": ["K", "N"], "Z": ["M", "N"]}}
 
@@ -52,7 +53,7 @@ def test_a_stride_may_be_a_scalar(written: str) -> None:
         bound = spec.bind(g=g, R=3, X=4)
         assert f"{g}*x" in str(bound.workload["O"])
         assert bound.bind(g=1).workload["O"] != bound.workload["O"]
-    with pytest.raises(SpecError, match="is not a whole number"):
+    with faults("not-positive-integer", at="teaal.einsum.expressions"):
         pm.execute(spec, data, symbols={"g": 0.5}, rank_sizes={"X": 4})
 
 
@@ -85,7 +86,7 @@ def test_older_words() -> None:
     assert [d.size for d in second.partitioning[0].directives] == [4, 2]
     data = {**operands(), "C": pm.random_tensor(["M", "N"], [5, 4], 0.5, seed=3)}
     assert all(c.agrees for c in pm.execute(spec, data).check())
-    with pytest.raises(SpecError, match="rank M is summed up, and the output has it"):
+    with faults("invalid-einsum", at="einsum.expressions[0]"):
         loaded(["Z[m, n] = sum(M).(A[k, m] * B[k, n])"], PRODUCT["declaration"])
 
 
@@ -97,9 +98,9 @@ def test_lists_of_texts_in_the_mapping() -> None:
     assert [m.loop_order for m in teaal.mappings] == [("K", "M"), ("M", "K")]
     assert teaal.rank_order["B"] == ("M", "K")
     for wrong in (["K, M"], ["K, M", "M, K", "M"]):
-        with pytest.raises(SpecError, match="a list is not a mapping"):
+        with faults("wrong-type", at="mapping.loop-order"):
             loaded(made, declared, **{"loop-order": wrong})
-    with pytest.raises(SpecError, match="tensor B is declared twice"):
+    with faults("duplicate-name", at="mapping.rank-order[1]"):
         loaded(made, declared, **{"rank-order": ["B[M, K]", "B[K, M]"]})
 
 
@@ -133,7 +134,7 @@ def test_an_output_that_is_made_again_is_another_tensor() -> None:
     ran = pm.execute(spec, {"A": a, "B": b, "Z_1": c})
     assert ran.results["Z"].to_dense().tolist() == (c - (a + b) * b).tolist()
     assert all(x.agrees for x in ran.check())
-    with pytest.raises(SpecError, match="Z is read by the expression that makes it"):
+    with faults("cyclic-cascade", at="einsum.expressions[0]"):
         loaded(["Z[m] = Z[m] * B[m]"], declared)
 
 
@@ -217,5 +218,5 @@ def test_dynamic_parts_grow_until_they_are_full(most: int) -> None:
 
 def test_a_misspelt_operation_is_no_partitioner() -> None:
     for operation in ("uniform_ocupancy(A.3)", "drt(3)", "drt()"):
-        with pytest.raises(SpecError, match="unknown operation"):
+        with faults("unknown-choice", at="mapping.partitioning.Z.K[0]"):
             product(operation)
