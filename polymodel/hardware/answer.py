@@ -276,7 +276,7 @@ class Codesign(Answer):
         names = list(self.request.figures)
         columns = [Column("symbol"), Column("value")]
         for n in names:
-            columns += [Column(f"least {n}", unit_of(n)), Column(f"{n} above the least")]
+            columns += [Column(f"least {n}", unit_of(n)), Column(f"{n} above the least", "1")]
         best = {n: self._least(n, self.rows) for n in names}
         rows: list[tuple[Cell, ...]] = []
         for symbol in self._symbols:
