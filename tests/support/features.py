@@ -114,7 +114,10 @@ FAST_WITH_PE = (
     fanout(),
     unit(),
 )
-REFILLS = "storage nodes of the search refill, or slide where `reuse` says that they may"
+REFILLS = (
+    "storage nodes of the search refill, or slide along the loop right above them where `reuse` says so; "
+    "what a tile has in common with one of an earlier iteration further out is fetched again"
+)
 
 FEATURES: tuple[Feature, ...] = (
     Feature("a product on two memories", slopes="ski"),
@@ -248,7 +251,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "initial tiles",
         tree=replaced(PRODUCT_TREE, loop("m", 2), loop("m", 2, initial_tile_shape=1)),
-        outside="first tiles are like the others",
+        outside="a loop of the search has one tile size, which its first iteration has as well",
         better_in="",
     ),
     Feature(
@@ -320,7 +323,8 @@ FEATURES: tuple[Feature, ...] = (
             split([leaf("T", "MAC0")], [leaf("Z", "MAC1")], kind="Pipeline"),
         ),
         better_in="latency",
-        outside="branches of a split run one after the other",
+        outside="Einsums of the search run one after the other, so that their latencies add up; "
+        "slots of a pipeline take the longest",
     ),
     Feature(
         "copies",
