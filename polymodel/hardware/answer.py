@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import fsum
+from math import fsum, inf, isinf
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
 from polymodel.mapper.confirm import compared
-from polymodel.mapper.records import Candidate
+from polymodel.mapper.records import Candidate, gap_of, gap_texts
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import canonical, of_network, unit_of
 from polymodel.report import tables
@@ -138,13 +138,24 @@ def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell
 @dataclass(frozen=True, eq=False)
 class MachineRow:
     """One machine: the least of each figure over its own front, how many points that has, whether its
-    searches were complete, and why it has none."""
+    searches were complete, why it has none, and what all its mappings have at least of each figure, where
+    its searches were not complete."""
 
     machine: DesignPoint
     least: Mapping[str, float | None]
     points: int
     complete: bool
     reason: str
+    bounds: Mapping[str, float]
+
+
+def _gap(row: MachineRow) -> float | None:
+    """By how much the least figures of a machine may be above the least there are; None if not known."""
+    if row.complete:
+        return 0.0
+    known = ((row.least[n], bound) for n, bound in row.bounds.items())
+    gaps = [inf if least is None else gap_of(least, bound) for least, bound in known]
+    return None if isinf(max(gaps)) else max(gaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +194,31 @@ class Codesign(Answer):
     def complete(self) -> bool:
         """False if a search ended before it had looked at every mapping."""
         return all(r.complete for r in self.rows)
+
+    @cached_property
+    def bounds(self) -> dict[str, float]:
+        """What every machine and mapping has at least, per objective: exact of machines that were searched to
+        the end. Infinite if none of them has a mapping."""
+        return {o: min(self._bounds(o), default=inf) for o in self.objectives}
+
+    def _bounds(self, objective: str) -> Iterator[float]:
+        for row in self.rows:
+            least = row.least[objective] if row.complete else row.bounds[objective]
+            if least is not None:
+                yield least
+
+    @cached_property
+    def gaps(self) -> dict[str, float]:
+        """Per objective by how much the least here may be above the least there is, as a share of that; 0 is
+        exact, infinite not known. What `eps` allows comes on top of it."""
+        if not self.points:
+            return dict.fromkeys(self.objectives, 0.0 if self.complete else inf)
+        return {o: gap_of(self.best(o).figures[o], bound) for o, bound in self.bounds.items()}
+
+    @property
+    def gap(self) -> float:
+        """The largest of the gaps."""
+        return max(self.gaps.values())
 
     def __len__(self) -> int:
         return len(self.points)
@@ -252,18 +288,21 @@ class Codesign(Answer):
     @declared(title="Every machine")
     def machines(self) -> Table:
         """One row per machine: symbols, area where components have one, the least of each figure on it,
-        whether it is on the front, and why it has no mapping."""
+        whether it is on the front, and why it has no mapping. Where a search was cut short, by how much the
+        figures may be above the least on the machine (a share, the largest; none where that is not known)."""
         large = any(r.machine.area for r in self.rows)
         symbols = list(self._symbols)
         names = [n for n in self.request.figures if n != "area"]
         on_front = {p.machine.number for p in self.points}
         columns = [*(Column(n, given=True) for n in symbols), *([Column("area", "m^2")] if large else [])]
         columns += [Column(f"least {n}", unit_of(n)) for n in names]
-        columns += [Column("points"), Column("on the front"), Column("complete"), Column("reason")]
+        columns += [Column("points"), Column("on the front"), Column("complete")]
+        columns += [*([] if self.complete else [Column("gap", "1")]), Column("reason")]
         rows: list[tuple[Cell, ...]] = [
             (
                 *(r.machine.symbols[n] for n in symbols), *([r.machine.area] if large else []),
-                *(r.least[n] for n in names), r.points, r.machine.number in on_front, r.complete, r.reason,
+                *(r.least[n] for n in names), r.points, r.machine.number in on_front, r.complete,
+                *([] if self.complete else [_gap(r)]), r.reason,
             )
             for r in self.rows
         ]  # fmt: skip
@@ -390,6 +429,7 @@ class Codesign(Answer):
         if cut:
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
             result.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
+            result += gap_texts(self)
         elif self.points:
             above = f" by more than a factor of {1 + self.eps:g} (its square for edp)" if self.eps else ""
             result.append(

@@ -15,9 +15,15 @@ import numpy as np
 from polymodel.errors import Diagnostic
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
-from polymodel.hardware.layers import Figures
+from polymodel.hardware.layers import Combined, Figures
 from polymodel.hardware.machines import DesignPoint, Family, alone, families, fits, machines
-from polymodel.hardware.networks import NetworkLayers, Networks, PlainFigures, read_networks, together
+from polymodel.hardware.networks import (
+    NetworkLayers,
+    Networks,
+    PlainFigures,
+    read_networks,
+    together,
+)
 from polymodel.hardware.request import COSTS, CodesignArguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks
@@ -162,12 +168,14 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class Answered:
-    """The front of one search: figures, mappings, whether all was searched, and why there is none."""
+    """The front of one search: figures, mappings, whether all was searched, why there is none, and what each
+    mapping has at least of what was minimised."""
 
     figures: Mapping[str, Array]
     mappings: tuple[Candidate, ...]
     complete: bool
     reason: str
+    bounds: Mapping[str, float]
 
 
 def _orders(
@@ -238,7 +246,8 @@ def _searched(order: SearchTask, seconds: float) -> Answered:
         raise KeyboardInterrupt
     names = dict.fromkeys([*order.figures, *COSTS])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
-    return Answered(figures, tuple(p.candidate for p in front), front.complete, front.reason)
+    mappings = tuple(p.candidate for p in front)
+    return Answered(figures, mappings, front.complete, front.reason, front.bounds)
 
 
 def _joint(
@@ -254,7 +263,8 @@ def _joint(
             here, reason = _on(machine, group, found, asked, work)
             complete = all(a.complete for a in found)
             least = {n: min((p.figures[n] for p in here), default=None) for n in asked.figures}
-            rows.append(MachineRow(machine, least, len(here), complete, reason))
+            bounds = {} if complete else _bounds(machine, group, found, asked, work)
+            rows.append(MachineRow(machine, least, len(here), complete, reason, bounds))
             points += here
     values = np.array([[p.figures[o] for o in asked.objectives] for p in points], float).T
     kept = undominated_but_for_rounding(values) if points else np.zeros(0, np.int64)
@@ -285,12 +295,7 @@ def _on(
     joined = together(work.networks, parts, asked)
     if isinstance(joined, str):
         return [], joined
-    figures = PlainFigures(joined.figures, machine.area)
-    own = [of_network(n, network) for network in asked.networks for n in asked.figures_of(network)]
-    values = {
-        n: joined.figures[n] if whose(n)[1] else np.broadcast_to(value(n, figures), (len(joined),))
-        for n in (*asked.figures, *COSTS, "area", *own)
-    }
+    values = _values(machine, joined, asked)
     good = np.ones(len(joined), bool)
     for limit in asked.limits_of(""):
         good &= limit.limit.admits(values[limit.name])
@@ -311,6 +316,39 @@ def _on(
             )
         )
     return mine, ""
+
+
+def _values(machine: DesignPoint, joined: Combined, asked: CodesignRequest) -> dict[str, Array]:
+    """What combinations of mappings cost on a machine, in all and each network by itself."""
+    figures = PlainFigures(joined.figures, machine.area)
+    own = [of_network(n, network) for network in asked.networks for n in asked.figures_of(network)]
+    return {
+        n: joined.figures[n] if whose(n)[1] else np.broadcast_to(value(n, figures), (len(joined),))
+        for n in (*asked.figures, *COSTS, "area", *own)
+    }
+
+
+def _bounds(
+    machine: DesignPoint,
+    group: Family,
+    found: Sequence[Answered],
+    asked: CodesignRequest,
+    work: NetworkLayers,
+) -> dict[str, float]:
+    """What all mappings have at least on a machine whose searches did not end, also those that keep no limit.
+
+    No figure of a machine falls where one of those that its family was searched for rises, and none of a
+    network where one of a layer does: bounds of searches are combined as their mappings are.
+    """
+    parts: list[tuple[Figures, int]] = []
+    for answer, n in zip(found, work.times, strict=True):
+        names = dict.fromkeys([*asked.searched, *group.figures, *COSTS])
+        here = group.on(machine, {f: np.array([answer.bounds.get(f, 0.0)]) for f in names})
+        parts.append(({f: here[f] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
+    joined = together(work.networks, parts, replace(asked, limits=()))
+    assert not isinstance(joined, str)
+    values = _values(machine, joined, asked)
+    return {n: float(values[n][0]) for n in asked.figures}
 
 
 def evaluate_front(points: Sequence[CodesignPoint], end: float) -> None:

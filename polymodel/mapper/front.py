@@ -20,7 +20,16 @@ from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
 from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, Point, below, meant
-from polymodel.mapper.records import Diagnosis, Limits, Quality, Request, SearchResult, gap_of
+from polymodel.mapper.records import (
+    Diagnosis,
+    Limits,
+    Quality,
+    Request,
+    SearchResult,
+    gap_of,
+    gap_texts,
+    share_text,
+)
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
@@ -449,28 +458,6 @@ def _sparse(front: Front) -> Iterator[str]:
         )
 
 
-def _gap(front: Front) -> Iterator[str]:
-    """How good a front is that was cut short."""
-    if not front.points:
-        return
-    known = [o for o in front.objectives if not isinf(front.gaps[o])]
-    each = (
-        f"{o} by {share_text(front.gaps[o])} (at least {engineering(front.bounds[o], unit_of(o))})"
-        for o in known
-    )
-    if known:
-        yield f"the least here may be above the least there is: {', '.join(each)}"
-    rest = [o for o in front.objectives if o not in known]
-    if rest:
-        yield f"how near to the least {', '.join(rest)} is not known"
-
-
-def share_text(share: float) -> str:
-    """A share in percent, rounded upwards."""
-    digits = 2 if share < 0.1 else 1
-    return f"{ceil(share * 100 * 10**digits - CLOSE) / 10**digits:.{digits}f} %"
-
-
 def _notes(front: Front) -> Iterator[str]:
     result, request = front.found, front.request
     yield from _unbounded(front)
@@ -490,7 +477,7 @@ def _notes(front: Front) -> Iterator[str]:
         if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
         rest = "; ".join(result.unsearched) or "a part of the space"
-        yield from _gap(front)
+        yield from gap_texts(front)
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     if result.halos is not None:
         many = next(s.points for s in result.stages if s.of == "halos")

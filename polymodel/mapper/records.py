@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
-from typing import TYPE_CHECKING, Literal
+from math import ceil, inf, isinf
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import LOOP_RULES, LoopRule
-from polymodel.objectives import FigureLimit, canonical, objective_of
-from polymodel.quantities import data_amount, data_unit
+from polymodel.objectives import FigureLimit, canonical, objective_of, unit_of
+from polymodel.quantities import data_amount, data_unit, engineering
 
 if TYPE_CHECKING:
     from polymodel.mapper.budget import Finished
@@ -316,6 +316,40 @@ def gap_of(best: float, bound: float) -> float:
     if best <= bound:
         return 0.0
     return best / bound - 1 if bound > 0 else inf
+
+
+class Bounded(Protocol):
+    """A front, and what every solution has at least in each of its objectives."""
+
+    @property
+    def objectives(self) -> tuple[str, ...]: ...
+    @property
+    def bounds(self) -> Mapping[str, float]: ...
+    @property
+    def gaps(self) -> Mapping[str, float]: ...
+    def __len__(self) -> int: ...
+
+
+def gap_texts(front: Bounded) -> Iterator[str]:
+    """How good a front is that was cut short."""
+    if not len(front):
+        return
+    known = [o for o in front.objectives if not isinf(front.gaps[o])]
+    each = (
+        f"{o} by {share_text(front.gaps[o])} (at least {engineering(front.bounds[o], unit_of(o))})"
+        for o in known
+    )
+    if known:
+        yield f"the least here may be above the least there is: {', '.join(each)}"
+    rest = [o for o in front.objectives if o not in known]
+    if rest:
+        yield f"how near to the least {', '.join(rest)} is not known"
+
+
+def share_text(share: float) -> str:
+    """A share in percent, rounded upwards."""
+    digits = 2 if share < 0.1 else 1
+    return f"{ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
 
 
 Toll = tuple[float, float]

@@ -1,0 +1,52 @@
+"""Co-design searches that are cut short: how far from the least their figures may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.hardware import search
+from polymodel.mapper.front import Front
+from tests.hardware.small import small
+from tests.hardware.test_codesign import CHAIN
+
+
+@pytest.mark.parametrize("objectives", [("energy", "latency"), ("edp", "area")], ids=str)
+def test_a_search_that_is_cut_short_has_bounds(
+    objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every machine and of all: no more than the least there is, which a search to the end finds."""
+    spec, hardware = small(CHAIN, {"M": 8, "N": 8, "K": 8, "L": 8}), {"S": [512, 4096], "F": [4, 16]}
+    exact = pm.codesign(spec, hardware, objectives=objectives)
+    assert exact.gap == 0
+    assert exact.bounds == {o: exact.best(o).figures[o] for o in objectives}
+    searched = search.explored
+    asked = [0]
+
+    def cut(*args: Any) -> Front:
+        """Each second search knows of half of its mappings, as if its time had been over."""
+        front = searched(*args)
+        asked[0] += 1
+        if asked[0] % 2:
+            return front
+        short = replace(front.found, complete=False, bounds=tuple(b / 2 for b in front.found.bounds))
+        return replace(front, found=short, points=front.points[1:] or front.points)
+
+    monkeypatch.setattr(search, "explored", cut)
+    found = pm.codesign(spec, hardware, objectives=objectives)
+    assert not found.complete
+    for one, other in zip(found.rows, exact.rows, strict=True):
+        for name, bound in one.bounds.items():
+            least = other.least[name]
+            assert least is None or bound <= least * (1 + 1e-9)
+    for o in objectives:
+        least = exact.best(o).figures[o]
+        assert found.bounds[o] <= least * (1 + 1e-9)
+        assert found.best(o).figures[o] <= least * (1 + found.gaps[o]) * (1 + 1e-9)
+    assert any("may be above the least" in n for n in found.notes)
+    gaps = found.machines["gap"].tolist()
+    assert 0.0 in gaps
+    assert any(gap > 0 for gap in gaps)
