@@ -108,7 +108,7 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--padding",
         choices=("skipped", "stored"),
         default="skipped",
-        help="zeros around are left out, or are elements of a tensor, as explore needs it (default: skipped)",
+        help="zeros around are left out, or are elements of a tensor (default: skipped; explore takes both)",
     )
     parser.add_argument("--strict", action="store_true", help="what would be left out is a fault (code 2)")
     add_out(parser)

@@ -45,7 +45,7 @@ def _passes(workload: Cascade) -> str:
     shown = sorted(several.items(), key=lambda item: -item[0][0])
     lines = [
         f"at least {count} passes over {', '.join(walked[:4])}{' and others' if len(walked) > 4 else ''}: "
-        f"begun by {', '.join(begun)}\n"
+        f"one begins in each of {', '.join(begun)}\n"
         for (count, begun), walked in shown[:PASSES]
     ]
     return "".join(lines)
