@@ -100,7 +100,9 @@ def working_sets(report: Report, ax: Axes) -> Axes:
     sizes = [s for n in shown for s in (float(n.bits), n.capacity_bits) if _finite(s)]
     if sizes:
         ax.set_xscale("log")
-        ax.set_xlim(min(sizes) / 16, max(sizes) * 64)
+        # The axis begins at a whole bit or byte, unless a working set is smaller than two of them.
+        least = min(1 / in_units("bit")[1], min(sizes) / 2)
+        ax.set_xlim(max(min(sizes) / 16, least), max(sizes) * 64)
     prefixed(ax, "bit", "x")
     ax.set_xlabel(f"peak working set of the busiest instance ({data_unit()}, logarithmic)")
     ax.set_title("Working sets against capacity", fontsize=10)
