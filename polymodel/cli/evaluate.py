@@ -6,7 +6,7 @@ import argparse
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_engine, add_format, add_sources
-from polymodel.cli.output import check_html, formatted, saved_text, with_saved_files
+from polymodel.cli.output import check_html, formatted, one_table, saved_text, tell, with_saved_files
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import Diagnostic, SpecError
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
     from polymodel.report.export import check_table
-    from polymodel.report.sparse_pointers import verdict
+    from polymodel.report.sparse_pointers import deciding_violations, verdict
 
     if options.table is not None:
         check_table(options.table)
@@ -58,4 +58,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             )
             told.append(saved_text(files))
     text = with_saved_files(text, told, options.format == "table")
-    return text, FINE if verdict(report)[0] else INFEASIBLE
+    if verdict(report)[0]:
+        return text, FINE
+    if one_table(options):
+        tell("".join(f"! {v}\n" for v in deciding_violations(report)))
+    return text, INFEASIBLE

@@ -69,9 +69,14 @@ def with_saved_files(text: str, told: Sequence[str], below: bool) -> str:
     return text
 
 
+def one_table(options: argparse.Namespace) -> bool:
+    """Whether a table is printed alone, without what the whole report says at its top."""
+    return options.table is not None or options.format == "csv"
+
+
 def formatted(report: Report, options: argparse.Namespace) -> str:
     """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
-    if options.table is not None or options.format == "csv":
+    if one_table(options):
         return _table(report.table(options.table or "summary", live=options.live), options.format)
     if options.format == "json":
         return report.to_json(live=options.live)

@@ -9,6 +9,7 @@ from polymodel.quantities import engineering
 from polymodel.report.tables import says_sparse, says_tiles
 
 if TYPE_CHECKING:
+    from polymodel.cost.records import CapacityViolation
     from polymodel.report.report import Report
 
 
@@ -37,12 +38,22 @@ def sparse_figures(report: Report) -> list[tuple[str, str]]:
 def verdict(report: Report) -> tuple[bool, str]:
     """Whether it fits, and in words; what a spec says of zeros decides, as in sweeps of sparse objectives."""
     words = {True: "yes", False: "NO"}
-    if not says_sparse(report.problem) or report.sparse.feasible == report.feasible:
+    if not _zeros_decide(report):
         return report.feasible, words[report.feasible]
     sparse = report.sparse
-    wrong = "; ".join(str(v) for v in sparse.result.violations)
+    wrong = "; ".join(str(v) for v in deciding_violations(report))
     result = f"{words[sparse.feasible]} on sparse data ({sparse.label}{': ' + wrong if wrong else ''})"
     return sparse.feasible, f"{result}; {words[report.feasible]} with every zero stored"
+
+
+def deciding_violations(report: Report) -> tuple[CapacityViolation, ...]:
+    """Which memories are too small, where `verdict` says that it does not fit."""
+    return report.sparse.result.violations if _zeros_decide(report) else report.violations
+
+
+def _zeros_decide(report: Report) -> bool:
+    """Whether what is kept of sparse data fits and all of it does not, or the other way round."""
+    return says_sparse(report.problem) and report.sparse.feasible != report.feasible
 
 
 def _tiled(report: Report) -> str:

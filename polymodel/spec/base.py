@@ -151,15 +151,24 @@ def _literal(path: Path, expected: str, given: object, faults: Faults) -> None:
 
 
 def keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
-    """Field names of the model that the unknown key `loc[-1]` was given to."""
+    """Field names of the model that the unknown key `loc[-1]` was given to.
+
+    Those of its own class come first: they say more of it than inherited ones, and long lists are cut.
+    """
     here: list[Any] = [model]
     for part in loc[:-1]:
         here = [found for h in here for found in _within(h, part)]
     result: list[str] = []
     for h in here:
         for m in _models(h):
-            result.extend(n for n in m.model_fields if n not in result)
+            result.extend(n for n in _own_first(m) if n not in result)
     return [f for f in result if f != "type"]
+
+
+def _own_first(model: type[BaseModel]) -> list[str]:
+    """Field names, from the class itself up to its most distant base."""
+    classes = [c for c in model.__mro__ if issubclass(c, BaseModel)]
+    return sorted(model.model_fields, key=lambda name: sum(name in c.model_fields for c in classes))
 
 
 def _within(annotation: Any, part: str | int) -> list[Any]:

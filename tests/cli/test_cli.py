@@ -117,6 +117,10 @@ def test_infeasible_is_exit_code_one_and_still_a_report(capsys: Captured, tmp_pa
     code, out, err = run(capsys, "evaluate", str(path), "--engine", "enumerate")
     assert (code, err) == (INFEASIBLE, "")
     assert "! GLB is too small during T1" in out
+    code, out, err = run(capsys, "evaluate", str(path), "--engine", "enumerate", "--table", "summary")
+    assert code == INFEASIBLE
+    assert "too small" not in out
+    assert err.startswith("! GLB is too small during T1: ")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,17 @@ def test_a_key_like_none_of_ours_is_told_alone(tmp_path: Path) -> None:
     assert told == ["6: unknown key `xyz`", "8: unknown key `troughput`"]
 
 
+def test_the_keys_of_the_component_itself_are_listed_first(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(ARCH.replace("leek_power: 3", "entries: 3"), encoding="utf-8")
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(path)
+    (remedy,) = [d.remedy for d in caught.value.diagnostics if "`entries`" in d.message]
+    assert remedy.startswith("known keys: size, allocation, ")
+    assert ", tensors, " in remedy
+    assert ", actions, " in remedy
+
+
 def test_two_keys_for_one_are_no_slip(tmp_path: Path) -> None:
     told = faults(tmp_path, ARCH.replace("leek_power: 3", "leek_power: 3\n    leak_power: 2"))
     assert told == ["6: unknown key `leek_power`", "9: unknown key `troughput`"]
