@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polymodel.api.evaluation import closed_forms, evaluate
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import tick
 from polymodel.integers import TOLD_APART, frame_column, largest
 from polymodel.loading import Spec
@@ -266,11 +266,16 @@ class Compiled:
         plan = self._plan(held, tuple(tiles))
         if isinstance(plan, SpecError):
             found.reason[places] = plan.diagnostics[0].message
-        elif isinstance(plan, Refused):
-            self._notes[f"{plan.message}: points evaluated one by one"] = None
+            return
+        refusal = plan if isinstance(plan, Refused) else None
+        if not isinstance(plan, Refused):
+            try:
+                self._from_forms(plan, tiles, places, found)
+            except NotSeparable as fault:
+                refusal = fault
+        if refusal is not None:
+            self._notes[f"{refusal.message}: points evaluated one by one"] = None
             self._one_by_one(held, tiles, places, found)
-        else:
-            self._from_forms(plan, tiles, places, found)
 
     def _from_forms(self, plan: _Plan, tiles: Mapping[str, Array], places: Array, found: _Columns) -> None:
         base, count = plan.base, len(places)

@@ -87,22 +87,13 @@ def illegal(
     if not all(axis.size for axis in axes):
         return None
     kinds = [_kinds(axis, forms, fixed) for axis in axes]
-    tied = shares_tied_loops(problem)
-    # Where all that is read is made at all, what is inferred is made for those that need it at any sizes.
-    every = not tied or bool(unmade(problem.cascade))
-    if tied:  # what boxes keep, their parts do
-        problem = replace(problem, cascade=boxed(problem.cascade))
+    problem, tied, every = _in_classes(problem)
     judge = _Judge(problem, axes, varying, kinds, every)
     broken = next((f for f in map(judge, product(*(k.finest for k in kinds))) if f), None)
     if broken is None:
         return None
     if tied:
-        raise NotSeparable(
-            "Einsums share loops over rank variables that a bound ties together, and whether dependences are "
-            "kept depends on tile sizes",
-            "use engine exact",
-            code="unsupported-space",
-        )
+        raise _depends_on_sizes()
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
     result = _decided(judge, kinds, broken[0])
@@ -110,6 +101,27 @@ def illegal(
     apart = {a.names: m[k.of] for a, k, m in zip(axes, kinds, result.merged, strict=True) if m.any()}
     return Illegal(
         apart, result.verdicts.reshape([n for n in result.verdicts.shape if n > 1]), result.reasons
+    )
+
+
+def _in_classes(problem: Problem) -> tuple[Problem, bool, bool]:
+    """A problem whose verdicts are those of classes, whether it has boxes in place of spaces that bounds tie,
+    and whether what is kept at all tile sizes, if it is at any, has to be looked at.
+
+    What boxes keep, their parts do; what boxes break, their parts may keep at some tile sizes of a class.
+    """
+    tied = shares_tied_loops(problem)
+    # Where all that is read is made at all, what is inferred is made for those that need it at any sizes.
+    every = not tied or bool(unmade(problem.cascade))
+    return replace(problem, cascade=boxed(problem.cascade)) if tied else problem, tied, every
+
+
+def _depends_on_sizes() -> NotSeparable:
+    return NotSeparable(
+        "Einsums share loops over rank variables that a bound ties together, and whether dependences are "
+        "kept depends on tile sizes",
+        "use engine exact",
+        code="unsupported-space",
     )
 
 
@@ -215,8 +227,14 @@ class Verdicts:
     fixed: Mapping[str, Any]
     known: dict[bytes, str] = field(default_factory=dict)
 
+    @cached_property
+    def _classed(self) -> tuple[Problem, bool, bool]:
+        return _in_classes(self.problem)
+
     def reasons(self, axis: SymbolAxis) -> tuple[Array, tuple[str, ...]]:
-        """For each choice 0 if it breaks no dependence, else k for `reasons[k - 1]`."""
+        """For each choice 0 if it breaks no dependence, else k for `reasons[k - 1]`. Raises NotSeparable
+        where a class has no verdict of its own."""
+        problem, tied, every = self._classed
         once = _once(axis, self.forms, self.fixed)
         first, of = _first_of_each(once)
         said: dict[str, int] = {"": 0}
@@ -225,7 +243,9 @@ class Verdicts:
             key = once[at].tobytes()
             if key not in self.known:
                 look("which points break a dependence")
-                broken = _broken(self.problem, _choice(axis, at, self.varying))
+                broken = _broken(problem, _choice(axis, at, self.varying), every)
+                if broken and tied:
+                    raise _depends_on_sizes()
                 self.known[key] = shared(broken[0].message) if broken else ""
             codes.append(said.setdefault(self.known[key], len(said)))
         return np.asarray(codes, np.int64)[of], tuple(said)[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import comb, prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 import polymodel as pm
 from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
 from polymodel.sweeps import legal, pointwise, run, work_units
+from tests.analysis.test_symbolic_tied import access
 from tests.seeds import seeds
+from tests.support.small_specs import leaf, loop, memory, split, storage, unit
 from tests.sweep.small import same, written
 
 # Sums over k, by A in time and by B in space; C has no storage above the instances that sum it up.
@@ -266,3 +269,49 @@ def same_rows(a: Any, b: Any, *leave_out: str) -> None:
 def test_a_grid_in_which_all_points_are_broken_is_an_error() -> None:
     with pytest.raises(SpecError, match="sums C up in several instances"):
         _swept({"A": [4, 8], "B": [1, 2, 3]})
+
+
+def banded(**tiles: int | None) -> pm.Spec:
+    """Sums of a band whose readers share both loops: a tile of columns that cuts a row of it breaks it."""
+    einsums = [
+        {
+            "name": name,
+            "iteration_space_shape": "2*m <= n and n < 2*m + 2",
+            "tensor_accesses": [access(t, list(ranks), t == name) for t, ranks in accesses],
+        }
+        for name, accesses in (
+            ("D", (("P", "mn"), ("D", "m"))),
+            ("O", (("P", "mn"), ("D", "m"), ("O", "mn"))),
+        )
+    ]
+    inner = (loop("m", 1), loop("n", 1))
+    nodes = [storage("DRAM", "P", "D", "O"), loop("m", "TM"), loop("n", "TN"), storage("GLB", "P", "D", "O")]
+    nodes.append(split([*inner, leaf("D")], [*inner, leaf("O")]))
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [memory("DRAM", 1e-10), memory("GLB", 1e-12), unit()]},
+            "workload": {
+                "rank_sizes": {"M": 6, "N": 12},
+                "bits_per_value": {"All": 8},
+                "einsums": einsums,
+            },
+            "mapping": {"nodes": nodes},
+            "symbols": tiles,
+        }
+    )
+
+
+def test_a_verdict_that_depends_on_sizes_is_that_of_each_point() -> None:
+    """Where bounds tie the variables of shared loops, points in which the same loops run once may differ."""
+    points = list(product((1, 2, 6), (2, 3, 4, 12)))
+    columns = dict(zip(("TM", "TN"), map(list, zip(*points, strict=True)), strict=True))
+    found = pm.compile(banded(TM=None, TN=None))(columns)
+    assert found["legal"].tolist() == [tn % 2 == 0 for _, tn in points]
+    assert all("before D has finished it" in r for r in found["reason"][~found["legal"]])
+    swept = pm.sweep(banded(TM=None, TN=None), {"TM": [1, 2, 6], "TN": [2, 3, 4, 12]}, keep="all").frame
+    legal = {(a, b) for a, b, fits in zip(swept["TM"], swept["TN"], swept["feasible"], strict=True) if fits}
+    assert legal == {point for point in points if point[1] % 2 == 0}
+    for (tm, tn), energy, legal_here in zip(points, found["energy"], found["legal"], strict=True):
+        if legal_here:
+            assert energy == pm.evaluate(banded(TM=tm, TN=tn)).total_energy
