@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE
-from polymodel.cli.options import add_search, add_sources, named_values
+from polymodel.cli.options import add_search, add_sources
 from polymodel.cli.output import check_table, check_targets, tell, write_page
-from polymodel.cli.parser import pairs, symbols
+from polymodel.cli.parser import named_values, pairs, symbols
 from polymodel.cli.progress import Searches
 from polymodel.cli.specs import load_spec, variables, with_files
 from polymodel.errors import Diagnostic, SpecError

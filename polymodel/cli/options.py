@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic
 from polymodel.quantities import UNITS
-
-if TYPE_CHECKING:
-    from polymodel.sweeps.values import Choice
 
 REPORTED = ("table", "json", "csv", "html")  # formats of what is printed
 LISTED = ("table", "json", "csv")
@@ -101,26 +95,3 @@ def add_search(parser: argparse.ArgumentParser, workers: str, out: str, page: st
     parser.add_argument("--out", metavar="DIR", help=out)
     add_html(parser, page)
     add_store(parser)
-
-
-def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
-    """The texts NAME=VALUES of an option by name. SpecError for what is none; then those of all are told."""
-    from polymodel.spec.faults import Faults
-    from polymodel.sweeps.choices import FORMS, choices_of
-
-    result: dict[str, Choice] = {}
-    faults = Faults()
-    for text in texts:
-        name, equals, values = text.partition("=")
-        name = name.strip()
-        if not equals or not name.isidentifier() or not values.strip():
-            message = f"{option} {text}: expected NAME=VALUES"
-            faults.note(Diagnostic(message, f"values: {FORMS}", code="wrong-type"))
-        elif name in result:
-            faults.note(Diagnostic(f"{option} {name} is given twice", "give it once", code="duplicate-name"))
-        else:
-            result[name] = values
-    if faults.found:
-        choices_of(result, faults)
-    faults.raise_if_any()
-    return result

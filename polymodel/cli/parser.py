@@ -7,10 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from math import inf
 from types import MappingProxyType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.frozen import dataclass
+
+if TYPE_CHECKING:
+    from polymodel.sweeps.values import Choice
 
 _REQUIRED = re.compile(r"the following arguments are required: (.*)\Z")
 _TOO_MANY = re.compile(r"unrecognized arguments: (.*)\Z", re.DOTALL)
@@ -133,6 +136,17 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
+def no_symbol(option: str, name: str, value: str) -> Diagnostic | None:
+    """The fault of a name such as `GLB.size`, a number of a component; None for any other name."""
+    parts = name.split(".")
+    if len(parts) < 2 or not all(part.isidentifier() for part in parts):
+        return None
+    symbol = "_".join(parts).upper()
+    message = f"{option} {name}={value}: {name} is not the name of a symbol"
+    remedy = f"in a copy of the machine write `{parts[-1]}: {symbol}` and `symbols: {{{symbol}: NUMBER}}`"
+    return Diagnostic(message, f"{remedy}, then give {option} {symbol}={value}", code="unknown-name")
+
+
 def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str, str]:
     """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault.
     Names are identifiers, unless `words` is False."""
@@ -141,7 +155,10 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
     faults = []
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name or (words and not name.isidentifier()) or not value:
+        named = no_symbol(option, name, value) if option == "--set" and value else None
+        if named is not None:
+            faults.append(named)
+        elif not equals or not name or (words and not name.isidentifier()) or not value:
             message = f"{lead}{text}: expected NAME=VALUE"
             faults.append(Diagnostic(message, f"write e.g. {example}", code="wrong-type"))
         elif name in result:
@@ -149,6 +166,32 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
         result[name] = value
     if faults:
         raise SpecError(faults)
+    return result
+
+
+def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
+    """The texts NAME=VALUES of an option by name. SpecError for what is none; then those of all are told."""
+    from polymodel.spec.faults import Faults
+    from polymodel.sweeps.choices import FORMS, choices_of
+
+    result: dict[str, Choice] = {}
+    faults = Faults()
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        named = no_symbol(option, name, values) if values.strip() else None
+        if named is not None:
+            faults.note(named)
+        elif not equals or not name.isidentifier() or not values.strip():
+            message = f"{option} {text}: expected NAME=VALUES"
+            faults.note(Diagnostic(message, f"values: {FORMS}", code="wrong-type"))
+        elif name in result:
+            faults.note(Diagnostic(f"{option} {name} is given twice", "give it once", code="duplicate-name"))
+        else:
+            result[name] = values
+    if faults.found:
+        choices_of(result, faults)
+    faults.raise_if_any()
     return result
 
 

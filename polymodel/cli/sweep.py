@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
-from polymodel.cli.options import add_search, add_sources, named_values
+from polymodel.cli.options import add_search, add_sources
 from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.parser import named_values
 from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing

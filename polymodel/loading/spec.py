@@ -237,10 +237,12 @@ class Spec:
             remedy = "write a mapping for them, beside a workload of these Einsums"
             return SpecError([Diagnostic(what, remedy, "mapping", code="invalid-structure")])
         workload, arch = self.library
-        remedy = "add `mapping:`, or load one beside it"
+        remedy = "add `mapping:`, load one beside it"
+        search = "or search one: `polymodel explore`, in Python pm.explore"
         if workload and arch and (known := library.variants(workload, arch)):
-            remedy = f"load one of {', '.join(f'{workload}/{v}' for v in known)}, or write your own"
-        return SpecError([Diagnostic("the spec has no mapping", remedy, "mapping", code="missing-section")])
+            remedy = f"load one of {', '.join(f'{workload}/{v}' for v in known)}, write your own"
+        what = "the spec has no mapping"
+        return SpecError([Diagnostic(what, f"{remedy}, {search}", "mapping", code="missing-section")])
 
     @cached_property
     def template(self) -> LoopTree | None:

@@ -162,8 +162,7 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     first = variants[0][2]
     tree = first.template
     if tree is None:
-        message = "the spec has no mapping"
-        raise wrong(message, "add `mapping:`, or load one beside it", code="missing-section")
+        raise first.no_mapping()
     names = unbound_symbols(tree)
     varying = {n for n in names if uses.of(n) & set(roles.tiles)}
     fixed: dict[str, Number | None] = {n: first.symbols.get(n) for n in first.symbols if n not in varying}

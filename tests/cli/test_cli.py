@@ -127,6 +127,7 @@ def test_infeasible_is_exit_code_one_and_still_a_report(capsys: Captured, tmp_pa
     ("arguments", "message"),
     [
         (("--set", "TM"), "--set TM: expected NAME=VALUE"),
+        (("--set", "GLB.size=4096"), "--set GLB.size=4096: GLB.size is not the name of a symbol"),
         (("--set", "TM=x"), "x is not a number"),
         (("--set", "TM=2", "--set", "TM=3"), "--set TM is given twice"),
         (("--set", "TN=2"), "unknown symbol TN"),

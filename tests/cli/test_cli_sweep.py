@@ -95,6 +95,7 @@ def test_options_replace_the_section(capsys: Captured, spec: str) -> None:
     ("arguments", "message"),
     [
         (("--symbol", "TM"), "expected NAME=VALUES"),
+        (("--symbol", "GLB.size=4,8"), "write `size: GLB_SIZE` and `symbols: {GLB_SIZE: NUMBER}`"),
         (("--symbol", "TM=1", "--symbol", "TM=2"), "given twice"),
         (("--symbol", "TM=1,x"), "not a list of numbers"),
         (("--symbol", "TM=1..50"), "write range(1, 51), whose end is left out"),
