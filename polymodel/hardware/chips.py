@@ -13,7 +13,7 @@ from polymodel.hardware.collectives import ChipSplit, CollectiveWords, Exchange,
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec.faults import suggestion
-from polymodel.view.answer import Answer, Block, Line, Section, declared
+from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -250,6 +250,18 @@ class Distribution(Answer):
             )
         points = [(c.name, c.figures) for c in fitting]
         return machine_axes(points, across, up, "Cost against time", ax)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """The cost against the time as a picture, every table, and what it was made from."""
+        from polymodel.report.search_page import Plot, plotted
+
+        pictures = []
+        if plots and any(c.figures["latency"] < inf for c in self.counts):
+            pictures.append(Plot("cost against time", self._drawn))
+        return [*plotted(pictures), *super().parts(live, plots, command)]
+
+    def _drawn(self, ax: Axes) -> None:
+        self.plot(ax=ax)
 
     def content(self, live: bool = True) -> list[Block]:
         """Chips and exchanges."""

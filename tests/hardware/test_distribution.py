@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +154,13 @@ def test_efficiency_is_that_of_whole_searches() -> None:
     assert last[-1] == pytest.approx(found[0].computing / found[1].computing / 2)
     cut = replace(found[1], pieces=tuple(replace(p, complete=False) for p in found[1].pieces))
     assert replace(found, counts=(found[0], cut)).table("chips").rows[1][-1] is None
+
+
+def test_the_page_draws_cost_against_time(tmp_path: Path) -> None:
+    found = pm.distribute(small(), [1, 2], split=["m"])
+    found.to_html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Plot: cost against time" in text
+    assert "<svg" in text
+    found.to_html(tmp_path / "plain.html", plots=False)
+    assert "Plot:" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
