@@ -29,6 +29,9 @@ page = report.to_html()
 assert "plots are left out" in page and "polymodel[plots]" in page
 from polymodel.cli import main
 assert main(["validate", "matmul", "simple_two_level", "--memory", "1GB"]) == 0
+assert main(["evaluate", "simple_two_level", "matmul/output_stationary", "--html", "page.html"]) == 0
+small = ["--var", "M=4", "--var", "N=4", "--var", "K=4", "--objective", "energy"]
+assert main(["explore", "matmul", "simple_two_level", *small, "--html", "front.html"]) == 0
 front = pm.explore(pm.load("matmul", "simple_two_level", M=4, N=4, K=4), objectives="energy")
 assert not any(f.suffix == ".parquet" for f in front.save("saved"))
 asked = {
@@ -90,6 +93,8 @@ def test_the_core_works_and_tells_what_is_missing(site: Path, tmp_path: Path) ->
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    told_plots = 'note: plots are left out: pip install "polymodel[plots]" brings them'
+    assert done.stderr.splitlines().count(told_plots) == 2  # one of each page
     told = dict(line.split(" | ", 1) for line in done.stdout.splitlines() if " | " in line)
     assert told.pop("user") == "ModuleNotFoundError"
     assert told.keys() == EXTRAS.keys()

@@ -6,7 +6,15 @@ import argparse
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_engine, add_format, add_sources
-from polymodel.cli.output import check_html, formatted, one_table, saved_text, tell, with_saved_files
+from polymodel.cli.output import (
+    check_html,
+    formatted,
+    one_table,
+    saved_text,
+    tell,
+    tell_plots_left_out,
+    with_saved_files,
+)
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import Diagnostic, SpecError
@@ -58,6 +66,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             )
             told.append(saved_text(files))
     text = with_saved_files(text, told, options.format == "table")
+    if options.html or options.out or (options.format == "html" and options.table is None):
+        tell_plots_left_out()
     if verdict(report)[0]:
         return text, FINE
     if one_table(options):

@@ -118,6 +118,15 @@ def write_page(found: Answer, options: argparse.Namespace) -> None:
     if options.html:
         found.to_html(options.html, command=options.command)
         tell(f"saved {options.html}\n")
+        tell_plots_left_out()
+
+
+def tell_plots_left_out() -> None:
+    """Say what a page says that was just made without plots: nobody may look at its head."""
+    from polymodel.view.answer import plots_left_out
+
+    if told := plots_left_out():
+        tell(f"note: {told}\n")
 
 
 def saved_files(files: Sequence[Path], style: str) -> str:

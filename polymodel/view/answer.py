@@ -431,9 +431,10 @@ class Answer:
         from polymodel.view.html import page
 
         with self.keeping():
-            head, drawn = self.head(live), plots and installed("matplotlib")
-            if plots and not drawn:
-                head = [*head, Line(f"plots are left out: {command_for('matplotlib')} brings them")]
+            left_out = plots_left_out() if plots else ""
+            head, drawn = self.head(live), plots and not left_out
+            if left_out:
+                head = [*head, Line(left_out)]
             return saved_text(page(self.title, head, self.parts(live, drawn, command)), file)
 
     def save(
@@ -462,6 +463,11 @@ class Answer:
         from polymodel.view.html import fragment
 
         return fragment(self.content())
+
+
+def plots_left_out() -> str:
+    """Why pages have no plots here, and what brings them; "" where they can be drawn."""
+    return "" if installed("matplotlib") else f"plots are left out: {command_for('matplotlib')} brings them"
 
 
 # Writes several tables as one text, one JSON object or one page, as commands print them.
