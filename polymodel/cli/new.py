@@ -1,4 +1,4 @@
-"""The command `polymodel new`: a commented starter spec."""
+"""The command `polymodel new`: a commented starter spec, or a packaged file to change."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ import argparse
 
 from polymodel.cli.codes import FINE
 
-NAME, ABOUT = "new", "Print a commented starter spec, or write it to a new file."
+NAME, ABOUT = "new", "Print a commented starter spec or a packaged file, or write it to a new file."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What to write, and where."""
     parser.add_argument("file", nargs="?", help="a new file; or a folder (DIR/), for one file for each part")
     parts = ("spec", "arch", "workload", "mapping", "teaal")
-    parser.add_argument("--kind", choices=parts, default="spec", help="what to write (default: a whole spec)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--kind", choices=parts, default="spec", help="what to write (default: a whole spec)")
+    what.add_argument(
+        "--from", dest="packaged", metavar="NAME", help="a packaged architecture, workload or mapping instead"
+    )
     parser.add_argument("--schema", action="store_true", help="also write its schema beside it")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """A starter spec that evaluates as it stands."""
-    from polymodel.report.starter import STARTERS, next_command, write_starter
+    """A starter spec that evaluates as it stands, or a packaged file as it stands."""
+    from polymodel.report.starter import STARTERS, next_command, packaged_file, write_copy, write_starter
 
-    if options.file is None:
+    if options.packaged is not None:
+        packaged = packaged_file(options.packaged)
+        if options.file is None:
+            return packaged.text, FINE
+        written = write_copy(options.file, packaged, options.schema)
+        following = f"polymodel {packaged.uses} {options.file}"
+    elif options.file is None:
         return STARTERS[options.kind], FINE
-    written = write_starter(options.file, options.kind, options.schema)
-    files = [str(path) for path in written if path.suffix == ".yaml"] or [options.file]
-    return f"wrote {', '.join(map(str, written))}; try: {next_command(options.kind, files)}\n", FINE
+    else:
+        written = write_starter(options.file, options.kind, options.schema)
+        specs = [str(path) for path in written if path.suffix == ".yaml"] or [options.file]
+        following = next_command(options.kind, specs)
+    return f"wrote {', '.join(map(str, written))}; try: {following}\n", FINE

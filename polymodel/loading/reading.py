@@ -185,11 +185,8 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
     found = files.find(text)
     if found is None:
         document.unread = True
-        known = (*files.names(), *files.specs())
-        near = close_to(text, files.specs()) if "/" in text else ""
-        near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")
         message = f"{text!r} is neither a file nor a library name"
-        document.faults.note(Diagnostic(message, near, code="unknown-name"))
+        document.faults.note(Diagnostic(message, near_name(text), code="unknown-name"))
         return
     if found.kind == "arch":
         pair.arch = found.name
@@ -199,6 +196,14 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
             return
         pair.workload = found.name
     read_file(found.path, document, variables)
+
+
+def near_name(text: str) -> str:
+    """A remedy for a name that the library does not have."""
+    near = close_to(text, files.specs()) if "/" in text else ""
+    if near:
+        return f"did you mean {near}?"
+    return suggestion(text.partition("/")[0], (*files.names(), *files.specs()), "library names")
 
 
 def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:

@@ -1,12 +1,14 @@
-"""The files that `polymodel new` writes: small, complete, and commented."""
+"""The files that `polymodel new` writes: small, complete and commented ones, and copies of packaged files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError, writing
-from polymodel.spec.files import write_text
+from polymodel.frozen import dataclass
+from polymodel.spec import files
+from polymodel.spec.faults import suggestion
 
 _HEAD = """\
 # A polymodel spec: an architecture, a workload and a mapping. Units: bits, joules, seconds.
@@ -111,17 +113,18 @@ PARTS = {
 }
 STARTERS = {"spec": STARTER, **PARTS, "teaal": _TEAAL}
 SCHEMA_FILE = "polymodel.schema.json"
+_MODELINE = "# yaml-language-server: $schema="
 
 
 def modeline(schema: str) -> str:
     """The line that tells an editor which schema a file has."""
-    return f"# yaml-language-server: $schema={schema}\n"
+    return f"{_MODELINE}{schema}\n"
 
 
-def next_command(kind: str, files: Sequence[str]) -> str:
+def next_command(kind: str, written: Sequence[str]) -> str:
     """A command that works on what was written; a mapping alone is shown, since it means nothing yet."""
     command = {"spec": "evaluate", "mapping": "show"}.get(kind, "validate")
-    return f"polymodel {command} {' '.join(files)}"
+    return f"polymodel {command} {' '.join(written)}"
 
 
 def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
@@ -131,48 +134,111 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     keys on every computer that the folder is copied to. SpecError for files that exist already, unless it is
     this very schema, and for a folder for one part alone.
     """
-    from polymodel.spec.schemas import schema_text
-
     path = Path(target)
-    if target.endswith(("/", "\\")) or path.is_dir():
+    if _is_folder(target):
         if kind != "spec":
             what = f"--kind {kind}: {target} is a folder, which gets every part of a spec, not one alone"
-            raise SpecError(
-                [
-                    Diagnostic(
-                        what, f"name a file, e.g. {path / kind}.yaml, or leave --kind out", code="wrong-type"
-                    )
-                ]
-            )
+            remedy = f"name a file, e.g. {path / kind}.yaml, or leave --kind out"
+            raise SpecError([Diagnostic(what, remedy, code="wrong-type")])
         texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
     else:
         texts = {path: STARTERS[kind]}
+    return _write(texts, {}, kind, with_schema)
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A packaged file to begin with. `data`: the files that it names, by their paths beside it; `uses`:
+    what goes before the name of a copy in a command that works on it."""
+
+    kind: str
+    text: str
+    data: Mapping[str, bytes]
+    uses: str
+
+
+def packaged_file(name: str) -> Packaged:
+    """The packaged architecture, workload, mapping or TeAAL spec called `name`: its text as it stands, but
+    for the modeline, which would lead nowhere from another folder. SpecError for an unknown name, and for
+    that of mappings for several architectures. A published model is the template of its workload, with the
+    values of the model in front."""
+    from polymodel.loading.reading import near_name
+
+    found = files.packaged(name)
+    entry = files.find(name)
+    if not found or entry is None:
+        remedy = near_name(name)
+        if entry is not None:
+            known = [f"{entry.name}/{v}" for v in files.variants(entry.name, None)]
+            remedy = suggestion(name, known, f"mappings of {entry.name}")
+        raise SpecError([Diagnostic(f"--from: {name!r} is not a library name", remedy, code="unknown-name")])
+    if len(found) > 1:
+        message = f"--from: {name!r} is a mapping for each of {len(found)} architectures"
+        raise SpecError([Diagnostic(message, f"name one: {', '.join(found)}", code="unknown-name")])
+    ((called, path),) = found.items()
+    text = path.read_text(encoding="utf-8")
+    text = text.partition("\n")[2] if text.startswith(_MODELINE) else text
+    data = {f"data/{f.name}": f for f in sorted((path.parent / "data").glob("*"))}
+    named = {beside: f.read_bytes() for beside, f in data.items() if f'"{beside}"' in text}
+    if entry.variant:
+        workload, arch, _ = called.split("/")
+        return Packaged("mapping", text, named, f"evaluate {workload} {arch}")
+    if name in files.specs():
+        return Packaged("teaal", text, named, "validate")
+    values = "".join(f"{{% set {v} = {v} | default({x!r}) %}}\n" for v, x in entry.variables.items())
+    return Packaged(entry.kind, values + text, named, "show")
+
+
+def write_copy(target: str, packaged: Packaged, with_schema: bool) -> list[Path]:
+    """Write a packaged file to a new one, the data that it names beside it; what was written.
+
+    SpecError for a folder, and for files that exist already and are others.
+    """
+    if _is_folder(target):
+        remedy = f"name a file, e.g. {Path(target) / packaged.kind}.yaml"
+        raise SpecError([Diagnostic(f"--from: {target} is a folder", remedy, code="wrong-type")])
+    path = Path(target)
+    data = {path.parent / beside: content for beside, content in packaged.data.items()}
+    return _write({path: packaged.text}, data, packaged.kind, with_schema)
+
+
+def _is_folder(target: str) -> bool:
+    return target.endswith(("/", "\\")) or Path(target).is_dir()
+
+
+def _write(texts: Mapping[Path, str], data: Mapping[Path, bytes], kind: str, with_schema: bool) -> list[Path]:
+    """Write new texts, and what belongs beside them where it is not there already; what was written."""
+    from polymodel.spec.schemas import schema_text
+
     name = f"teaal.{SCHEMA_FILE}" if kind == "teaal" else SCHEMA_FILE
-    schemas = [next(iter(texts)).parent / name] if with_schema else []
-    schema = schema_text("teaal" if kind == "teaal" else "spec") if with_schema else ""
+    schema = next(iter(texts)).parent / name
+    beside = dict(data)
+    if with_schema:
+        beside[schema] = schema_text("teaal" if kind == "teaal" else "spec").encode()
     taken = [(p, "name a new file") for p in texts if p.exists()]
-    taken += [(p, "move it away, or leave --schema out") for p in schemas if _is_other(p, schema)]
+    taken += [
+        (p, "move it away, or leave --schema out" if p == schema else "move it away, or name another folder")
+        for p, content in beside.items()
+        if _is_other(p, content)
+    ]
     if taken:
         faults = [
             Diagnostic("exists already", remedy, "", Place(str(p)), code="file-exists") for p, remedy in taken
         ]
         raise SpecError(faults)
-    schemas = [p for p in schemas if not p.exists()]
     line = modeline(f"./{name}") if with_schema else ""
-    for file, text in texts.items():
+    contents = {p: (line + text).encode() for p, text in texts.items()}
+    contents |= {p: content for p, content in beside.items() if not p.exists()}
+    for file, content in contents.items():
         with writing(file):
-            if len(texts) > 1:
+            if len(texts) > 1 or file in data:
                 file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, line + text)
-    for file in schemas:
-        with writing(file):
-            write_text(file, schema)
-    return [*texts, *schemas]
+            with files.whole(file) as fresh:
+                fresh.write_bytes(content)
+    return list(contents)
 
 
-def _is_other(file: Path, text: str) -> bool:
-    """Whether there is something of that name which is not a file with this text."""
+def _is_other(file: Path, content: bytes) -> bool:
+    """Whether there is something of that name which is not a file with this content."""
     with writing(file):
-        return file.exists() and not (
-            file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text
-        )
+        return file.exists() and not (file.is_file() and file.read_bytes() == content)

@@ -393,6 +393,17 @@ def find(name: str) -> LibraryEntry | None:
     return None
 
 
+def packaged(name: str) -> Mapping[str, Path]:
+    """The files that `name` may mean, by their whole names: an architecture, a workload or a TeAAL spec, or
+    the mappings `NAME/VARIANT` of a workload for each architecture that has one of this name."""
+    found = find(name)
+    if found is None or not found.variant:
+        return {} if found is None else {name: found.path}
+    arch, _, variant = found.variant.rpartition("/")
+    paths = {a: mapping_path(found.name, a, variant) for a in ([arch] if arch else architectures())}
+    return {f"{found.name}/{a}/{variant}": path for a, path in paths.items() if path is not None}
+
+
 def mapping_path(workload: str, arch: str, variant: str) -> Path | None:
     """The mapping `variant` of the pair, None if there is none."""
     root = _root()

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, REFUSED, main
 from polymodel.report.starter import STARTER
+from polymodel.spec import files
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = STARTER.replace("M: 128, N0: 64, N1: 96, N2: 80", "M: 16, N0: 8, N1: 12, N2: 10").replace(
@@ -262,6 +264,24 @@ def test_new_spec_is_valid_and_never_overwrites(capsys: Captured, tmp_path: Path
     assert "exists already" in err
     assert path.read_text(encoding="utf-8") == "mine"
     assert run(capsys, "new")[1] == STARTER
+
+
+@pytest.mark.parametrize("name", "eyeriss_like gram matmul/output_stationary teaal/gamma bert_base".split())
+def test_a_packaged_file_is_copied_as_it_stands(capsys: Captured, tmp_path: Path, name: str) -> None:
+    """A copy is the file but for its modeline, works in the command that is named, and stays. That of a
+    published model has its values in front."""
+    path = tmp_path / "mine.yaml"
+    code, out, _ = run(capsys, "new", str(path), "--from", name)
+    assert code == FINE
+    ((_, source),) = files.packaged(name).items()
+    copy = path.read_text(encoding="utf-8")
+    text = source.read_text(encoding="utf-8").split("\n", 1)[1]
+    assert copy.endswith(text) if name == "bert_base" else copy == text
+    assert run(capsys, "new", "--from", name)[1] == copy
+    assert run(capsys, *shlex.split(out.partition("; try: polymodel ")[2]))[0] == FINE
+    assert run(capsys, "new", str(path), "--from", name)[0] == BAD_INPUT
+    other = str(tmp_path / "other.yaml")  # the data that it names are there already, and the same
+    assert run(capsys, "new", other, "--from", name)[0] == FINE
 
 
 def test_usage_errors_are_exit_code_two(capsys: Captured) -> None:

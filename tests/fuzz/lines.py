@@ -72,6 +72,7 @@ _SEEDS = (
     "export timeloop s.yaml --einsum Z --allow reuse",
     "schema arch",
     "new n.yaml",
+    "new f.yaml --from matmul/output_stationary",
 )
 _FLAGS = (
     "--set", "--var", "--symbol", "--where", "--objective", "--out", "--format", "--engine", "--table",

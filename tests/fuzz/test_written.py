@@ -74,6 +74,7 @@ EVERY = (
     "traffic teaal/gamma_traffic A=a.mtx B=a.mtx --html saved/page.html",
     "schema --out saved",
     "new saved/new.yaml --schema",
+    "new saved/new.yaml --from gram",
     "export accelforge s.yaml --set TM=4 --out saved",
     "import timeloop t.yaml --out saved/new.yaml",
     "import onnx a.onnx --out saved/new.yaml",
