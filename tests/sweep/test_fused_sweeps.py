@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 import polymodel as pm
 from benchmarks.tied import flash
@@ -106,3 +107,46 @@ def test_six_stamps_of_fused_causal_attention_may_be_the_peak() -> None:
         one = spec.bind(TM=point[0], TN=point[1], TH=1, TE=2, TF=3)
         report = pm.evaluate(one, engine="exact")
         assert (bits, fits) == (report.value("working_set:GLB"), report.feasible)
+
+
+def test_loops_of_a_reader_in_its_own_branch_leave_windows_as_wide() -> None:
+    """What T1 makes is decided by loops above both T2 and T3; T3's own loop over p3 has no part in it."""
+    temporal = "{type: Temporal, rank_variable: "
+    nodes = f"""
+    - {{type: Storage, component: DRAM, tensors: [T0, W1, W2, W3, T3]}}
+    - {temporal}p3, tile_shape: 2}}
+    - {{type: Storage, component: GLB, tensors: [T2]}}
+    - type: Sequential
+      nodes:
+      - type: Nested
+        nodes:
+        - {temporal}p2, tile_shape: X2}}
+        - {{type: Storage, component: GLB, tensors: [T1]}}
+        - type: Sequential
+          nodes:
+          - type: Nested
+            nodes: [{temporal}p1, tile_shape: X3}}, {{type: Compute, einsum: T1, component: MAC}}]
+          - type: Nested
+            nodes: [{temporal}p2, tile_shape: 1}}, {{type: Compute, einsum: T2, component: MAC}}]
+      - type: Nested
+        nodes: [{temporal}p3, tile_shape: 1}}, {{type: Compute, einsum: T3, component: MAC}}]
+    """
+    workload = """
+    rank_sizes: {P3: 2, R3: 1, P2: 4, R2: 3, P1: 8, R1: 1, P0: 8}
+    bits_per_value: {All: 8}
+    einsums:
+    - T1[p1] = T0[P0=p1+2*r1] * W1[r1]
+    - T2[p2] = T1[P1=p2+2*r2] * W2[r2]
+    - T3[p3] = T2[P2=3*p3+r3] * W3[r3]
+    """
+    given = {
+        "schema_version": 1,
+        "workload": yaml.safe_load(workload),
+        "mapping": {"nodes": yaml.safe_load(nodes)},
+        "symbols": {"X2": None, "X3": None},
+    }
+    spec = pm.load("simple_two_level", given)
+    found = pm.sweep(spec, {"X2": [4], "X3": [1, 5, 8]}, objectives=("energy",), keep="all").frame
+    assert found["X3"].tolist() == [1, 5, 8]
+    for x3, energy in zip(found["X3"], found["energy"], strict=True):
+        assert energy == pm.evaluate(spec.bind(X2=4, X3=int(x3))).total_energy

@@ -204,7 +204,10 @@ def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSi
         readers = [e for e in cascade.consumers(output.tensor) if e.name in tree.paths and e.name != name]
         if len(readers) != 1:
             continue
-        theirs = widest_windows(problem, readers[0].name, depth)
+        above = {i for i, _ in loops}  # of which loops further in do not bind the reader
+        theirs = widest_windows(
+            problem, readers[0].name, sum(i in above for i, _ in tree.loops(readers[0].name))
+        )
         access = readers[0].access_of(output.tensor)
         for rank, expr in zip(output.projection, access.projection, strict=True):
             low, high = einsum.bound(rank.variables[0]) if rank.variables else (0, 0)
