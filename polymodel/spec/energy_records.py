@@ -54,8 +54,8 @@ def option_number(
 ) -> float:
     """An option: a number above 0, or of at least `least`."""
     given = options.get(name, default)
-    right = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not right or not (given > 0 if least is None else given >= least):  # type: ignore[operator]  # a number
-        remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
-        raise fault_of(f"{name} is {given!r}", remedy, "not-a-number")
-    return float(given)  # type: ignore[arg-type]  # a number
+    number = float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else math.nan
+    if number > 0 if least is None else number >= least:
+        return number
+    remedy = "write a number above 0" if least is None else f"write a number of at least {least:g}"
+    raise fault_of(f"{name} is {given!r}", remedy, "not-a-number")
