@@ -186,6 +186,21 @@ class Diagnostic:
             lines.append("  remedy: " + self.remedy)
         return masked("\n".join(lines))
 
+    def record(self) -> dict[str, str | int]:
+        """The fault for programs: `code`, `message`, `remedy`, `path`, `file`, `line` and `column`.
+
+        Empty texts and 0 stand for what is unknown; lines and columns count from 1.
+        """
+        return {
+            "code": self.code,
+            "message": self.message,
+            "remedy": self.remedy,
+            "path": self.path,
+            "file": self.place.file,
+            "line": self.place.line,
+            "column": self.place.column,
+        }
+
 
 class PolymodelError(Exception):
     """Base of every error that polymodel raises on purpose."""

@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from polymodel.cli.codes import FINE
+from polymodel.cli.codes import BAD_INPUT, FINE, REFUSED
 from polymodel.cli.options import add_sources
 from polymodel.cli.specs import load_spec
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 
 NAME, ABOUT = "validate", "Check a spec and its mapping's legality; evaluate nothing."
-add_options = add_sources
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Sources and the format of what is printed."""
+    add_sources(parser)
+    explained = "text (default), or JSON with the code and place of every fault, for editors and scripts"
+    parser.add_argument("--format", choices=("table", "json"), default="table", help=explained)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """What the spec has, or every fault of it."""
+    if options.format == "table":
+        parts, notes = _checked(options)
+        return "\n".join([f"fine: {', '.join(parts)}", *(f"note: {note}" for note in notes), ""]), FINE
+    parts, notes = [], []
+    faults: tuple[Diagnostic, ...] = ()
+    code = FINE
+    try:
+        parts, notes = _checked(options)
+    except SpecError as error:
+        faults, code = error.diagnostics, BAD_INPUT
+    except Refused as error:
+        faults, code = (Diagnostic(error.message, error.remedy, code=error.code),), REFUSED
+    found = {"fine": not faults, "parts": parts, "notes": notes, "faults": [f.record() for f in faults]}
+    return json.dumps(found, indent=2) + "\n", code
+
+
+def _checked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """What the spec has, and remarks about it. Raises SpecError listing every fault, or Refused."""
     spec = load_spec(options)
     unbound = [name for name, value in spec.symbols.items() if value is None]
-    parts, notes = [], ""
+    parts: list[str] = []
+    notes: list[str] = []
     if spec.raw_arch is not None and not unbound:
         parts.append(f"architecture with {len(spec.arch.components)} components")
         free = ", ".join(" ".join(pair) for pair in spec.arch.free_actions)
-        notes = f"note: no energy is given for {free}, so they cost none\n" if free else ""
+        notes += [f"no energy is given for {free}, so they cost none"] if free else []
     if spec.teaal is not None:
         parts.append(f"TeAAL spec with {len(spec.teaal.expressions)} Einsums")
     if spec.raw_workload is not None and not unbound:
@@ -35,11 +61,11 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         require_legal(problem)
         pipelines_of(problem)
         parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
-    notes += "".join(f"note: {remark}\n" for remark in spec.remarks)
+    notes += spec.remarks
     if unbound:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
     if not parts:
         nothing = f"{', '.join(options.sources)}: there is no workload, architecture or mapping in it"
         message = "begin a section with `workload:`, `arch:` or `mapping:`"
         raise SpecError([Diagnostic(nothing, message, code="missing-section")])
-    return f"fine: {', '.join(parts)}\n{notes}", FINE
+    return parts, notes

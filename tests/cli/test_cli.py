@@ -206,6 +206,21 @@ def test_validate_and_show(capsys: Captured, spec: str) -> None:
     assert "T1[m, n1] = T0[m, n0] * W0[n0, n1]" in out
 
 
+def test_validate_for_programs(capsys: Captured, tmp_path: Path, spec: str) -> None:
+    """Every fault with its code and place, on stdout and with the same exit code as the text."""
+    code, out, err = run(capsys, "validate", spec, "--format", "json")
+    found = json.loads(out)
+    assert (code, err, found["fine"], found["faults"]) == (FINE, "", True, [])
+    path = tmp_path / "wrong.yaml"
+    path.write_text(SMALL.replace("tile_shape: TM", "tile_shpe: TM", 1), encoding="utf-8")
+    code, out, err = run(capsys, "validate", str(path), "--format", "json")
+    _, _, text = run(capsys, "validate", str(path))
+    faults = json.loads(out)["faults"]
+    assert (code, err) == (BAD_INPUT, "")
+    assert [fault["code"] for fault in faults] == ["unknown-key"]
+    assert all(f"{path}:{f['line']}:{f['column']}: {f['path']}: {f['message']}" in text for f in faults)
+
+
 def test_validate_names_actions_without_an_energy(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "free.yaml"
     text = SMALL.replace("name: read, energy: 0.5e-12,", "name: read,").replace(
