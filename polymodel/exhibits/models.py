@@ -12,7 +12,8 @@ from polymodel.workload.totals import products, weights
 
 @dataclass(frozen=True)
 class Published:
-    """`parameters` and `macs` as they are printed, and where; empty where they were not published.
+    """`parameters` and `macs` as they are printed, and where: a figure, or what a published formula gives for
+    the published configuration.
 
     `variables` is the run that `macs` belong to. `beside` are parameters that are not weights of the
     workload, by what they are.
@@ -20,14 +21,48 @@ class Published:
 
     parameters: str
     parameters_in: str
-    beside: dict[str, int] = field(default_factory=dict)
-    macs: str = ""
-    macs_in: str = ""
+    beside: dict[str, int]
+    macs: str
+    macs_in: str
     variables: dict[str, int | str] = field(default_factory=dict)
 
 
 HUB = "size of the weights, model.safetensors.index.json of the release, two bytes each"
+PROFILER = "README of DeepSpeed's flops profiler, BERT-base of 128 tokens"
 GPT3 = "Brown et al., 2020, table D.1"
+
+
+BUT_VECTORS = "the parameters but the embedding and the vectors of normalisations"
+PALM = "formula of Chowdhery et al., PaLM, 2022, appendix B: N + 2 L H Q T products a token of T"
+
+
+def decoder(products: int, layers: int, heads: int, head_width: int, tokens: int = 2048) -> str:
+    """Multiply-accumulates of a decoder of so many weights of `products` that each token meets."""
+    return f"{tokens * (products + 2 * layers * heads * head_width * tokens):,}"
+
+
+def unet() -> str:
+    """Products of U-Net by the sizes in its figure 1: convolutions of 3 x 3 in pairs, up-convolutions of
+    which each result meets one tap, and the last one of 1 x 1."""
+    down, up = ((570, 568), (282, 280), (138, 136), (66, 64), (30, 28)), (56, 104, 200, 392)
+    found = 388**2 * 64 * 2
+    for level, (first, second) in enumerate(down):
+        width = 64 << level
+        found += 9 * (first**2 * (width // 2 if level else 1) * width + second**2 * width**2)
+    for level, side in zip((3, 2, 1, 0), up, strict=True):
+        width = 64 << level
+        found += side**2 * 2 * width * width
+        found += 9 * ((side - 2) ** 2 * 2 * width * width + (side - 4) ** 2 * width**2)
+    return f"{found:,}"
+
+
+def scan(tokens: int = 2048) -> str:
+    """Products of Mamba-2 2.7B: projections, convolutions over four tokens and those before the first one
+    left out, and what reads the state; the vocabulary."""
+    width, inner, state, heads, layers = 2560, 5120, 128, 80, 64
+    projections = width * (2 * inner + 2 * state + heads) + inner * width
+    taps = (4 * tokens - 6) * (inner + 2 * state)
+    return f"{layers * (tokens * (projections + inner * state) + taps) + tokens * width * 50288:,}"
 
 
 def biases(layers: int, width: int) -> int:
@@ -51,15 +86,24 @@ PUBLISHED: dict[str, Published] = {
     "resnet_18": torchvision("resnet18", "11,689,512", "1.81 G", {NORMS: 2 * 4800 + 1000}),
     "resnet_50": torchvision("resnet50", "25,557,032", "4.09 G", {NORMS: 2 * 26560 + 1000}),
     "resnet_50_v1": Published("25.5 M", SZE, {}, "3.9 G", SZE),
-    "unet": Published("", "", {"biases": 6850}),
+    "unet": Published(
+        "31,030,658",
+        "Keras' summary in the post Model Implementation: Original U-Net in Keras / Tensorflow 2.3, 2020",
+        {"biases": 6850},
+        unet(),
+        "formula of the convolutions in Ronneberger et al., 2015, figure 1",
+    ),
     "vgg_16": torchvision("vgg16", "138,357,544", "15.47 G", {"biases": 13416}),
     "bert_base": Published(
-        "110 M",
-        "Devlin et al., 2019, section 3",
+        "109.48 M",
+        f"{PROFILER}; 110 M in Devlin et al., 2019, section 3",
         {
             "embeddings of words, positions and segments, normalised": (30522 + 512 + 2 + 2) * 768,
             "biases": biases(12, 768) + 768,
         },
+        "11.17 G",
+        PROFILER,
+        {"TOKENS": 128},
     ),
     "deepseek_v3": Published(
         "671 G",
@@ -77,7 +121,13 @@ PUBLISHED: dict[str, Published] = {
         f"{GPT3}: two operations for each parameter and token",
         {"PHASE": "decode", "CONTEXT": 1},
     ),
-    "gpt3_6_7b": Published("6,660 M", GPT3, {"positions": 2048 * 4096, "biases": biases(32, 4096) + 4096}),
+    "gpt3_6_7b": Published(
+        "6,660 M",
+        GPT3,
+        {"positions": 2048 * 4096, "biases": biases(32, 4096) + 4096},
+        decoder(12 * 32 * 4096**2 + 50257 * 4096, 32, 32, 128),
+        f"{PALM}, N = 12 x 32 x 4096 x 4096 and the vocabulary",
+    ),
     "vit_b_16": Published(
         "86,567,656",
         "torchvision, vit_b_16: num_params",
@@ -85,16 +135,42 @@ PUBLISHED: dict[str, Published] = {
         "17.56 G",
         "torchvision, vit_b_16: GFLOPS",
     ),
-    "llama3_8b": Published("8,030,261,248", HUB, {"embedding": 128256 * 4096}),
-    "llama3_70b": Published("70,553,706,496", HUB, {"embedding": 128256 * 8192}),
+    "llama3_8b": Published(
+        "8,030,261,248",
+        HUB,
+        {"embedding": 128256 * 4096},
+        decoder(8_030_261_248 - 128256 * 4096 - 65 * 4096, 32, 32, 128),
+        f"{PALM}, N = {BUT_VECTORS}",
+    ),
+    "llama3_70b": Published(
+        "70,553,706,496",
+        HUB,
+        {"embedding": 128256 * 8192},
+        decoder(70_553_706_496 - 128256 * 8192 - 161 * 8192, 80, 64, 128),
+        f"{PALM}, N = {BUT_VECTORS}",
+    ),
     "mamba2_2_7b": Published(
-        "2.7 G", "name of the release state-spaces/mamba2-2.7b", {"biases of convolutions": 64 * 5376}
+        "2.7 G",
+        "name of the release state-spaces/mamba2-2.7b",
+        {"biases of convolutions": 64 * 5376},
+        scan(),
+        "formula of the recurrence in Dao and Gu, Transformers are SSMs, 2024, sections 2 and 7",
     ),
     "mixtral_8x22b": Published(
-        "141 G", "Mistral AI, Cheaper, Better, Faster, Stronger, 2024", {"embedding": 32000 * 6144}
+        "140,620,634,112",
+        f"{HUB}; 141 G in Mistral AI, Cheaper, Better, Faster, Stronger, 2024",
+        {"embedding": 32000 * 6144},
+        decoder(140_620_634_112 - 32000 * 6144 - 113 * 6144 - 56 * 6 * 3 * 6144 * 16384, 56, 48, 128),
+        f"{PALM}, N = {BUT_VECTORS}, and but the six experts that a token does not meet",
     ),
     "qwen3_30b_a3b": Published(
-        "30.5 G", "model card of the release Qwen/Qwen3-30B-A3B", {"embedding": 151936 * 2048}
+        "30,532,122,624",
+        f"{HUB}; 30.5 G on the model card of the release Qwen/Qwen3-30B-A3B",
+        {"embedding": 151936 * 2048},
+        decoder(
+            30_532_122_624 - 151936 * 2048 - (97 * 2048 + 48 * 256) - 48 * 120 * 3 * 2048 * 768, 48, 32, 128
+        ),
+        f"{PALM}, N = {BUT_VECTORS}, and but the 120 experts that a token does not meet",
     ),
 }
 
@@ -119,10 +195,8 @@ def value(printed: str) -> int | float:
 
 def figures() -> Iterator[PublishedFigure]:
     for model, known in sorted(PUBLISHED.items()):
-        if known.parameters:
-            yield _figure(f"{model}: parameters", known.parameters, parameters(model), known.parameters_in)
-        if known.macs:
-            yield _figure(f"{model}: multiply-accumulates", known.macs, macs(model), known.macs_in)
+        yield _figure(f"{model}: parameters", known.parameters, parameters(model), known.parameters_in)
+        yield _figure(f"{model}: multiply-accumulates", known.macs, macs(model), known.macs_in)
 
 
 def _figure(what: str, printed: str, ours: int, source: str) -> PublishedFigure:

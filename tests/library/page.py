@@ -65,8 +65,7 @@ def published() -> Iterator[tuple[str, ...]]:
         cascade = pm.load(name, **figures.variables).workload
         whole = sum(parameters(pm.load(name).workload).values()) + sum(figures.beside.values())
         run = ", ".join(f"`{k}={v}`" for k, v in figures.variables.items())
-        told = [f"{figures.parameters} ({figures.parameters_in})" if figures.parameters else ""]
-        told.append(f"{figures.macs} ({figures.macs_in})" if figures.macs else "")
+        told = [f"{figures.parameters} ({figures.parameters_in})", f"{figures.macs} ({figures.macs_in})"]
         work = f"{macs(cascade):,}" + (f" with {run}" if run else "")
         shown = f"`{name}`", model.about, f"`{model.workload}`"
         yield (*shown, f"{whole:,}", told[0], work, told[1], model.source)

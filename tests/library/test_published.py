@@ -20,11 +20,11 @@ def test_every_model_has_published_figures() -> None:
 def test_figures_are_those_published(model: str) -> None:
     figures = PUBLISHED[model]
     whole = sum(parameters(pm.load(model).workload).values()) + sum(figures.beside.values())
-    if figures.parameters:
-        assert as_printed(whole, figures.parameters) == figures.parameters
-    if figures.macs:
-        cascade = pm.load(model, **figures.variables).workload
-        assert as_printed(macs(cascade), figures.macs) == figures.macs
+    assert as_printed(whole, figures.parameters) == figures.parameters
+    cascade = pm.load(model, **figures.variables).workload
+    assert as_printed(macs(cascade), figures.macs) == figures.macs
+    assert figures.parameters_in
+    assert figures.macs_in
 
 
 def test_rounding_as_printed() -> None:
