@@ -80,7 +80,8 @@ class KeyedTable:
 
 
 def lifted(node: YamlNode, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> YamlNode:
-    """A mapping of an older file as it is written now: `keys` out of the mappings that used to hold them."""
+    """A mapping of an older file as it is written now: `keys` out of the mappings that held them, some
+    of them with an underscore in front."""
     own = {e.key for e in node.entries or ()}
     inner: list[YamlEntry] = []
     outer: list[YamlEntry] = []
@@ -88,9 +89,9 @@ def lifted(node: YamlNode, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> 
         if entry.key not in wrappers or entry.value.entries is None:
             outer.append(entry)
             continue
-        moved = [e for e in entry.value.entries if e.key in keys and e.key not in own]
+        moved = [e for e in entry.value.entries if e.key.removeprefix("_") in keys and e.key not in own]
         rest = tuple(e for e in entry.value.entries if e not in moved)
-        inner += moved
+        inner += [replace(e, key=e.key.removeprefix("_")) for e in moved]
         if rest:
             outer.append(replace(entry, value=replace(entry.value, entries=rest)))
     return node if not inner else replace(node, entries=(*outer, *inner))

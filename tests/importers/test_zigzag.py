@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 
 HERE = Path(__file__).parent / "zigzag"
 LAYER: dict[str, Any] = {
@@ -145,9 +147,10 @@ def test_an_accelerator_alone_and_packaged_layers(tmp_path: Path) -> None:
     ([{"memories": {"rows": {**MEMORY, "served_dimensions": ["D1"]},
                     "columns": {**MEMORY, "served_dimensions": ["D2"]}}, "operational_array": ARRAY}],
      "they do not form one hierarchy"),
-    ([{"cores": ["a.yaml"]}], "several cores"),
+    ([{"cores": [{"memories": {}}]}], "cores are a list of files"),
+    ([{"cores": []}], "cores are a list of files"),
     ([{"memories": {"m": MEMORY}, "operational_array": {**ARRAY, "sizes": [0, 0]}}], "it has no units"),
-    ([{"memories": {"m": MEMORY}, "operational_array": ARRAY, "utilization": 30}], "`utilization` is not"),
+    ([{"memories": {"m": MEMORY}, "operational_array": ARRAY, "is_imc": True}], "`is_imc` is not"),
     ([{"x": 1}], "it has nothing of ZigZag's"),
     (["nowhere.yaml"], "there is no such file"),
     ([], "nothing to import"),
@@ -217,3 +220,77 @@ def test_of_a_key_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
 def test_a_clock_is_a_frequency() -> None:
     with pytest.raises(pm.SpecError, match="clock=0 is not a frequency"):
         pm.import_zigzag([LAYER], clock=0)
+
+
+def test_memories_along_dimensions_of_their_own_are_allowed_by_name() -> None:
+    """One per row and one per column: the second has a copy in each row, at its share of the price."""
+    held = {"rows": (["D1"], "I1"), "columns": (["D2"], "I2"), "sram": (["D1", "D2"], "O")}
+    memories = {n: {**MEMORY, "served_dimensions": d, "operands": [o]} for n, (d, o) in held.items()}
+    given = {"memories": memories, "operational_array": ARRAY}
+    with faults("no-counterpart", at="memories.rows.served_dimensions"):
+        pm.import_zigzag(given)
+    found = pm.import_zigzag(given, allow=["served_dimensions"])
+    arch = found.spec.arch
+    assert arch.instances("columns") == 4
+    assert arch.instances("rows") == 8  # 2 there, each of which serves 4 units
+    assert arch["columns"].action("read").energy == 1e-12 / 8
+    assert arch["rows"].action("read").energy == 1e-12 / 8 / 4
+    assert [d.changes for d in found.changed if d.key == "served_dimensions"] == ["accesses of that memory"]
+
+
+SYSTEM = """\
+name: quad
+cores: [one.yaml, one.yaml, cores/two.yaml, ./cores/offchip.yaml]
+graph: {type: bus, bandwidth: 32, unit_energy_cost: 2, offchip_core_id: 3}
+"""
+
+
+def system(folder: Path, text: str = SYSTEM) -> Path:
+    one = {"name": "one", "memories": {"sram": MEMORY}, "operational_array": ARRAY, "utilization": 30}
+    two = {"memories": {"rf": MEMORY}, "operational_array": {**ARRAY, "unit_energy": 2}}
+    empty = {"unit_energy": 0, "dimensions": ["D1"], "sizes": [0]}
+    dram = {**MEMORY, "served_dimensions": ["D1"]}
+    (folder / "cores").mkdir(parents=True)
+    texts = {
+        "one": one,
+        "cores/two": two,
+        "cores/offchip": {"memories": {"dram": dram}, "multipliers": empty},
+    }
+    for name, core in texts.items():
+        (folder / f"{name}.yaml").write_text(json.dumps(core))
+    (folder / "system.yaml").write_text(text)
+    return folder / "system.yaml"
+
+
+def test_a_system_of_several_cores(tmp_path: Path) -> None:
+    found = pm.import_zigzag([LAYER], system(tmp_path / "a"), clock=1e9)
+    parts = found.spec.arch.components
+    shown = {c.name: c.branch for c in parts}
+    assert list(shown) == ["offchip_dram", "one", "one_sram", "one_Array_D1_D2", "one_MAC"] + [
+        "two", "two_rf", "two_Array_D1_D2", "two_MAC"
+    ]  # fmt: skip
+    assert {n: b for n, b in shown.items() if b} == dict.fromkeys(list(shown)[1:5], "one")
+    link = parts[1].spatial[0].link
+    assert parts[1].spatial[0].fanout == 2
+    assert link is not None
+    assert (link.topology, link.energy_per_bit_hop, link.throughput) == ("bus", 2e-12, 32e9)
+    assert [d.key for d in found.left_out if d.changes == "latency"] == ["utilization"]
+    units = pm.explore(found.spec, objectives="energy", constraints={"compute": {"layer0": "one_MAC"}})
+    assert "one_MAC" in str(units[0].mapping)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("cores: [../../secret.yaml]", "foreign-file"),
+        ("cores: [/etc/hosts]", "foreign-file"),
+        ("cores: [nowhere.yaml]", "unreadable-file"),
+        ("cores: [./cores/offchip.yaml]", "missing-component"),
+        ("cores: 3", "wrong-type"),
+        ("cores: [one.yaml]\nstrange: 3", "no-counterpart"),
+    ],
+)
+def test_faults_of_systems(text: str, code: str, tmp_path: Path) -> None:
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_zigzag(system(tmp_path / "a", text))
+    assert code in [d.code for d in caught.value.diagnostics]

@@ -6,20 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polymodel.importers.accelforge.components import LARGEST, ActionPrices, WrittenComponent, component_of
+from polymodel.importers.accelforge.components import ActionPrices, WrittenComponent, component_of
 from polymodel.importers.accelforge.einsums import Einsums
+from polymodel.importers.accelforge.latency import LARGEST
+from polymodel.importers.accelforge.older import as_now, own_variables
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.accelforge.values import NoValue, Scope
-from polymodel.importers.tables import KeyedTable, Reading, lifted
+from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.spec.faults import YamlEntry, YamlNode
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")
-# Older files have keys of a component below these.
-_WRAPPERS = ("attributes", "constraints")
-_LIFTED = ("size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale")
 _OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
-_GROUPS = ("Hierarchical", "Fork")
+_GROUPS = ("Hierarchical", "Hierarchy", "Fork")
 # Networks of AccelForge's: how hops of each are counted here.
 _TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "bus"}
 
@@ -66,7 +65,8 @@ def arch_of(
             given = _own_fanout(given)
         together = inner.fanouts.get(f"{given.owner}.get_fanout", 1) if given.owner in found.instances else 1
         said = tuple(sparse.get(given.owner, ()))
-        part = WrittenComponent(given, inner, einsums, kept, tuple(above), together, said)
+        own = inner.inside(own_variables(given.node))
+        part = WrittenComponent(given, own, einsums, kept, tuple(above), together, said)
         for tag, fields in component_of(reading, part, result.explore):
             if pending and "spatial" in fields:
                 network, spatial = pending.pop(), fields["spatial"]
@@ -113,15 +113,25 @@ def raw(node: YamlNode) -> object:
 def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found) -> Iterable[KeyedTable]:
     """The components in order; groups give what they hold, and `found` what is to be known of it."""
     for i, node in enumerate(nodes):
-        table = KeyedTable(reading, lifted(node, _WRAPPERS, _LIFTED), f"{path}[{i}]")
+        table = KeyedTable(reading, as_now(node), f"{path}[{i}]")
         table.owner = _text(table, "name")
         if node.tag in _GROUPS:
             table.take("name")
             inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
-            yield from _fork(reading, table, inner, found) if node.tag == "Fork" else inner
+            if node.tag == "Fork":
+                yield from _fork(reading, table, inner, found)
+                continue
+            if node.entry("spatial") is not None:
+                table.owner = table.owner or "Hierarchy"
+                yield _own_fanout(table)
+            leave_rest(table)
+            yield from inner
         elif node.tag == "Array":
             inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
             yield from _array(reading, table, inner, found)
+        elif node.tag == "Network" and node.entry("nodes") is not None:
+            inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
+            yield from _around(reading, table, inner, found)
         elif node.tag in (*TAGS, *_FANOUT, "Network"):
             yield table
         else:
@@ -160,11 +170,21 @@ def _array(
 ) -> Iterable[KeyedTable]:
     """The memories of an array above its fanout, and the network between: several instances of one at
     different places of the array hold parts of the same tiles, and count as one."""
-    networks = []
+    inner = list(inner)
+    networks = [t for t in inner if t.node.tag == "Network"]
+    yield from _places(reading, array, [t for t in inner if t.node.tag != "Network"], found)
+    if found.instances:
+        found.placed += [n.owner for n in networks]
+    yield from networks
+    entries = tuple(e for e in array.node.entries or () if e.key != "nodes")
+    yield _renamed(array, replace(array.node, tag="Container", entries=entries))
+
+
+def _places(
+    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
+) -> Iterable[KeyedTable]:
+    """The components of an array, those at several places of it as one memory together."""
     for table in inner:
-        if table.node.tag == "Network":
-            networks.append(table)
-            continue
         if table.node.tag in ("Memory", "Toll") and table.node.entry("spatial") is not None:
             found.instances.append(table.owner)
             what = f"the instances of {table.owner} in array {array.owner} are one memory together"
@@ -173,11 +193,21 @@ def _array(
             )
             reading.note(table.node, what, why, table.path)
         yield table
+
+
+def _around(
+    reading: Reading, network: KeyedTable, inner: Sequence[KeyedTable], found: _Found
+) -> Iterable[KeyedTable]:
+    """The components that a network holds, as older files write it: those of the first fanout in it are
+    reached over its links, memories before that stand at its places."""
+    first = next((i for i, t in enumerate(inner) if t.node.tag in (*_FANOUT, "Network")), len(inner))
+    gone = ("nodes",) if first == len(inner) else ("nodes", "spatial")
+    own = replace(network.node, entries=tuple(e for e in network.node.entries or () if e.key not in gone))
+    yield from _places(reading, network, inner[:first], found)
     if found.instances:
-        found.placed += [n.owner for n in networks]
-    yield from networks
-    entries = tuple(e for e in array.node.entries or () if e.key != "nodes")
-    yield _renamed(array, replace(array.node, tag="Container", entries=entries))
+        found.placed.append(network.owner)
+    yield _renamed(network, own)
+    yield from inner[first:]
 
 
 def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
@@ -187,9 +217,13 @@ def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
 
 
 def _own_fanout(network: KeyedTable) -> KeyedTable:
-    """The fanout that a network has itself, as older files write it: a container behind it."""
+    """The fanout that a network or hierarchy has itself, as older files write it: a container behind it."""
     network.seen.add("spatial")
     entries = tuple(e for e in network.node.entries or () if e.key in ("name", "spatial"))
+    if network.node.entry("name") is None:
+        at = network.node
+        name = YamlNode(at.source, at.line, at.column, scalar=network.owner)
+        entries = (*entries, YamlEntry("name", at.line, at.column, at.source, name))
     return _renamed(network, replace(network.node, tag="Container", entries=entries))
 
 

@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from polymodel.architecture.hierarchy import KINDS
 from polymodel.importers.accelforge.einsums import Einsums
 from polymodel.importers.accelforge.fanouts import rule_at, spatial_of
+from polymodel.importers.accelforge.latency import LARGEST, plain_number, total_latency
+from polymodel.importers.accelforge.older import sorted_actions, widths_of
 from polymodel.importers.accelforge.sparse import sparse_of
 from polymodel.importers.accelforge.tolls import directions_of, keep_of, narrowed, tolls_of
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
@@ -24,13 +27,7 @@ from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import Value
 
 Written = tuple[str, dict[str, object]]
-_PER_ACTION = re.compile(
-    r"\s*(?P<how>sum|max)\(\s*(?P<v>\w+)\.n_calls(?P<own>\s*/\s*(?P=v)\.throughput)?"
-    r"\s+for\s+(?P=v)\s+in\s+actions\s*\)"
-    r"(?P<rest>(\s*/\s*[\w.]+)*)\s*\Z"
-)
-LARGEST = 10**30
-_ACTION = ("energy", "latency", "throughput", "bits_per_action")
+_ACTION = ("energy", "latency", "throughput", "bits_per_action", "energy_scale")
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,12 @@ class WrittenComponent:
     @property
     def kind(self) -> str:
         return "Container" if self.table.node.tag == "Fanout" else self.table.node.tag
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions that a component of its kind has here."""
+        rules = next((r for kind, r in KINDS.items() if kind == self.kind.lower()), None)
+        return () if rules is None else (*rules.actions, *rules.sparse)
 
     def number(
         self, reading: Reading, node: YamlNode, what: str, default: Value | None = None
@@ -107,7 +110,8 @@ class WrittenComponent:
         """A set expression: conditions chosen, `Above` spelled out, `.tensors` behind names of memories."""
         texts = []
         for einsum in self.einsums.each():
-            scope = replace(self.scope, view=self.einsums.view(einsum), known={})
+            view = self.einsums.view(einsum, lambda name: self.kept.get(name, ""))
+            scope = replace(self.scope, view=view, known={})
             try:
                 texts.append(scope.chosen(str(node.scalar)))
             except (NoValue, TextFault) as fault:
@@ -155,7 +159,9 @@ _FREE = (
     "leak_power",
     "area",
     "throughput",
+    "throughput_scale",
     "latency",
+    "latency_scale",
     "energy_scale",
     "area_scale",
     "leak_power_scale",
@@ -228,7 +234,7 @@ def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, ob
     keep, tensors = _tensors(reading, part, explore)
     factor = _factor(reading, part, keep)
     if part.kind == "Memory":
-        _size(reading, part, fields, factor)
+        _size(reading, part, fields, factor, keep)
     if part.instances == 1:
         spatial = spatial_of(reading, part, explore)
         if spatial:
@@ -252,9 +258,10 @@ def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, ob
             fields[key] = float(value) * scales[f"{key}_scale"]
     model = table.text("component_class")
     actions = _actions(reading, part, factor, scales, model)
+    widths_of(reading, table)
     latency = table.take("total_latency")
     if latency is not None:
-        _total_latency(reading, part, latency, fields, actions)
+        total_latency(reading, part, latency, fields, actions)
     directions = directions_of(reading, part) if part.kind == "Toll" else []
     _enabled(reading, part, explore)
     for key in ("component_class", "extra_attributes_for_component_model", "n_parallel_instances"):
@@ -377,12 +384,21 @@ def _values(
     return max(result) if result else None
 
 
-def _size(reading: Reading, part: WrittenComponent, fields: dict[str, object], factor: ValueScale) -> None:
+def _size(
+    reading: Reading, part: WrittenComponent, fields: dict[str, object], factor: ValueScale, keep: str
+) -> None:
     node = part.table.take("size")
     if node is None or node.scalar is None:
         return
     value = part.number(reading, node, "size")
     if value is None or value == math.inf:
+        return
+    if value == 0:
+        why, remedy = (
+            "a memory here has a size; without one it is unbounded",
+            "leave it out, or let it keep Nothing",
+        )
+        part.leave(reading, node, "size", why, remedy, "" if keep == "(Nothing)" else "capacity")
         return
     bits = Fraction(str(value)) / factor.bits if value < 10**15 or factor.bits != 1 else Fraction(int(value))
     fields["size"] = int(bits * part.instances)
@@ -427,7 +443,7 @@ def _actions(
     free = model == "Dummy"
     given = part.table.take("bits_per_action")
     moved = part.number(reading, given, "bits_per_action") if given is not None else None
-    for node in part.table.items("actions"):
+    for node in sorted_actions(reading, part.table.items("actions"), part.actions, part.table):
         node = lifted(node, ("arguments", "attributes"), _ACTION)
         table = KeyedTable(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
@@ -484,48 +500,9 @@ def prices_by_action(each: Fraction, prices: ActionPrices, factor: ValueScale) -
     return counted and each.denominator == 1 and each > 1
 
 
-def plain_number(value: float) -> int | float:
-    """Whole numbers without a point."""
-    return int(value) if value < LARGEST and value == int(value) else value
-
-
 def is_amount(value: Value, most: float) -> bool:
     """Whether a number is 0 or more and can be counted; infinity only where there is no limit."""
     return 0 <= value <= LARGEST or value == most
-
-
-def _total_latency(
-    reading: Reading,
-    part: WrittenComponent,
-    node: YamlNode,
-    fields: dict[str, object],
-    actions: dict[str, dict[str, object]],
-) -> None:
-    """The sum of calls over throughputs is how ports are shared, their maximum separate ports."""
-    match = _PER_ACTION.match(str(node.scalar))
-    rates = [r.strip() for r in match["rest"].split("/")[1:]] if match is not None else []
-    if match is None or bool(match["own"]) == bool(rates):
-        why, remedy = "it is not a sum or maximum over actions", "give each action its `throughput:`"
-        part.leave(reading, node, "total_latency", why, remedy, "latency")
-        return
-    if match["how"] == "max" and part.kind in ("Memory", "Toll"):
-        fields["ports"] = "separate"
-    rate = 1.0
-    for text in rates:
-        try:
-            value = part.scope.number(text)
-            why = "" if value > 0 and is_amount(value, LARGEST) else f"{value} is not a rate"
-        except NoValue as lacking:
-            why = f"{lacking.word} has no value here"
-        if why:
-            part.leave(reading, node, "total_latency", why, "give each action its `throughput:`", "latency")
-            return
-        rate *= float(value)
-    names = ("compute",) if part.kind == "Compute" else ("read", "write")
-    for name in names if rates else ():
-        one = actions.setdefault(name, {"name": name})
-        bits = one.get("bits_per_action", 1)
-        one["throughput"] = plain_number(rate * (bits if isinstance(bits, int) else 1))
 
 
 def _enabled(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> None:

@@ -79,8 +79,8 @@ class Einsums:
             einsum.name, tensors, einsum.rank_variables, named, known, variables, renamed, component=component
         )
 
-    def view(self, einsum: Einsum) -> EinsumView:
-        """What expressions may ask of one Einsum."""
+    def view(self, einsum: Einsum, kept: Callable[[str], str] = lambda name: "") -> EinsumView:
+        """What expressions may ask of one Einsum; `kept` says what a component of that name keeps."""
 
         def width(text: str) -> int:
             try:
@@ -92,7 +92,7 @@ class Einsums:
                 raise NoValue(f"{text}.bits_per_value")
             return bits.pop()
 
-        return EinsumView(lambda text: len(self.members(einsum, text)), width)
+        return EinsumView(lambda text: len(self.members(einsum, text, kept)), width)
 
     def each(self) -> Sequence[Einsum]:
         return tuple(self.cascade)

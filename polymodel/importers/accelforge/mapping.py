@@ -39,9 +39,19 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
         if tag in _IMPLIED:
             reading.note(node, f"!{tag} is not written: {_IMPLIED[tag]}", "", table.path)
         elif tag in _BRANCHES:
-            yield tag, {"nodes": list(_nodes(reading, table.items("nodes"), table.below("nodes")))}
+            binding = table.take("binding")
+            if binding is not None:
+                why = "here each branch of a pipeline has units of its own, and others wait for nothing"
+                remedy = "write !Sequential where branches share a unit"
+                reading.leave(binding, "binding", why, remedy, table.path, changes="latency")
+            inner = list(_nodes(reading, table.items("nodes"), table.below("nodes")))
+            leave_rest(table)
+            yield tag, {"nodes": inner}
         elif tag in _KEYS:
             fields: dict[str, object] = {}
+            older = table.take("compute") if tag == "Compute" else None  # the unit, as older files name it
+            if older is not None:
+                fields["component"] = plain(older)
             for key in _KEYS[tag]:
                 value = table.take(key)
                 if value is not None:

@@ -25,8 +25,8 @@ from polymodel.spec.includes import Includes, base_of
 
 TAGS = (
     "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline", "Reservation",
-    "ProcessingStage", "Memory", "Toll", "Container", "Fanout", "Array", "Network", "Hierarchical", "Fork",
-    NO_MERGE,
+    "ProcessingStage", "Memory", "Toll", "Container", "Fanout", "Array", "Network", "Hierarchical",
+    "Hierarchy", "Fork", NO_MERGE,
 )  # fmt: skip
 File = str | Path | Mapping[str, object]
 _READ = ("workload", "renames", "arch", "mapping", "variables", "sparse_optimizations")

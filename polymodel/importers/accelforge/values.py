@@ -141,7 +141,19 @@ class Scope:
         match = _CHOICE.match(text.strip())
         if match is None:
             return text.strip()
-        return self.chosen(match["then"] if self.number(match["test"]) else match["other"])
+        return self.chosen(match["then"] if self._holds(match["test"]) else match["other"])
+
+    def _holds(self, test: str) -> bool:
+        """Whether a condition holds: of a set, whether it has a tensor."""
+        try:
+            return bool(self.number(test))
+        except NoValue:
+            if self.view is None:
+                raise
+            try:
+                return bool(self._view().count(test))
+            except TextFault as fault:
+                raise NoValue(test) from fault
 
 
 def numbers_in(given: object) -> list[float]:

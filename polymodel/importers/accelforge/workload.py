@@ -105,10 +105,33 @@ def _workload(
             einsums.append(one)
             shapes.append(_shape(one))
     result["einsums"] = einsums
+    _assume_widths(reading, table, result, einsums)
     for entry in table.rest:
         why, remedy = "a workload here has no such key", "check that the counts do not need it"
         reading.leave(entry.value, entry.key, why, remedy, table.path, changes="counts", refused=True)
     return result
+
+
+def _assume_widths(
+    reading: Reading, table: KeyedTable, result: dict[str, object], einsums: Sequence[object]
+) -> None:
+    """Bytes where no width is said at all, as in older files, whose memories have widths."""
+    accesses = [a for e in einsums if isinstance(e, dict) for a in e.get("tensor_accesses", ())]
+    if "bits_per_value" in result or not accesses or any("bits_per_value" in a for a in accesses):
+        return
+    result["bits_per_value"] = {"All": 8}
+    why, remedy = (
+        "no tensor has a width: values are of 8 bits here",
+        "write `bits_per_value:` of the workload",
+    )
+    reading.leave(
+        table.node,
+        "bits_per_value",
+        why,
+        remedy,
+        table.path,
+        changes="bits, and energy that is priced by them",
+    )
 
 
 def _sizes(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Value]:
@@ -157,6 +180,9 @@ def _einsum(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object
         value = table.take(key)
         if value is not None and not (value.kind == "scalar" and value.scalar is None):
             result[key] = plain(value)
+    shape = table.take("shape")
+    if shape is not None and "iteration_space_shape" not in result:
+        result["iteration_space_shape"] = [str(n.scalar) for n in flat(shape)]
     words = {what: table.text(f"{what}_op") for what in ("map", "reduce")}
     if any(words.values()) and "operations" not in result:
         result["operations"] = {what: word for what, word in words.items() if word}

@@ -1,10 +1,11 @@
 """`import_timeloop`: Timeloop's files, read together, become one spec.
 
 What is covered: `problem` (projections as sums of products, lists of terms or expressions; coefficients,
-densities), `architecture` of version 0.4 (nodes) and of 0.2 and 0.3 (subtree, local), `mapping` (temporal,
-spatial and datatype directives, imperfect factors, permutations, split), the fused mappings of the LoopTree
-model, `sparse_optimizations`, `variables`, Jinja templates with the files that they include, and ERT and ART
-tables. All else (mapper, constraints on a search, classes of components, networks) is named in `left_out`.
+densities), `architecture` of version 0.4 (nodes), of 0.2 and 0.3 (subtree, local) and of first configurations
+(storage), `mapping` (temporal, spatial and datatype directives, imperfect factors, permutations, split), the
+fused mappings of the LoopTree model, `sparse_optimizations`, `variables`, Jinja templates with the files that
+they include, and ERT and ART tables. All else (mapper, constraints on a search, classes of components,
+networks) is named in `left_out`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from polymodel.importers.timeloop.emit import (
     workload,
 )
 from polymodel.importers.timeloop.energy import ComponentPrices, Energies, energies_of
+from polymodel.importers.timeloop.first_form import as_sections
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import TimeloopNest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
@@ -78,6 +80,7 @@ def import_timeloop(
     roots = _roots(files, variables or {}, document)
     check_variables(variables or {}, document)
     reading = TimeloopReading(Faults(document.faults.locator, list(document.faults.found)))
+    roots = as_sections(reading, roots)
     sections = _sections(reading, roots)
     if not sections.keys() & {"problem", "architecture", "mapping"} and not len(reading.faults):
         names = ", ".join(s for s in _SECTIONS if s not in CONSTRAINTS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import ROLES
@@ -20,19 +21,23 @@ _TYPES = {"read": ("read",), "write": ("write",), "read_write": ("read", "write"
 
 @dataclass(frozen=True)
 class _Memory:
-    """`alone`: dimensions of the array along which there is one for every unit."""
+    """`alone`: dimensions of the array along which there is one for every unit; `copies`: how many stand here
+    for one there."""
 
     name: str
     table: KeyedTable
     operands: tuple[str, ...]
     alone: frozenset[str]
+    copies: int = 1
 
 
-def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
-    """The nodes of `arch:`, outermost first."""
+def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = False) -> list[Written]:
+    """The nodes of `arch:`, outermost first. `shared`: of a core without units, its memories alone."""
     top = KeyedTable(reading, root, "")
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
+    if array is None and shared:
+        return [_memory(reading, m, clock) for m in _memories(reading, top, {})]
     if array is None:
         message = "the accelerator has no `operational_array:`"
         reading.fault(root, message, "add it: dimensions and sizes", code="missing-component")
@@ -43,6 +48,8 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
         what = f"{len(names)} dimensions and {len(sizes)} sizes"
         reading.fault(array.node, what, "give each its size", array.path, code="wrong-count")
         return []
+    if shared:
+        sizes = [1.0] * len(sizes)
     if 0 in sizes:
         what = "it has no units: Stream's cores that only hold data are memories which others share"
         reading.fault(
@@ -52,8 +59,13 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
             array.path,
             code="missing-component",
         )
-    memories = _memories(reading, top, frozenset(names))
+    fanouts = dict(zip(names, sizes, strict=True))
+    memories = _memories(reading, top, fanouts)
     unit = _unit(reading, array, clock)
+    share = top.take("utilization")
+    if share is not None:
+        why, remedy = "here units wait for what limits them", "lower `throughput:` of the compute unit"
+        reading.leave(share, "utilization", why, remedy, changes="latency")
     for key in ("dataflows", "type", "core_type"):
         given = top.take(key)
         if given is not None:
@@ -63,9 +75,10 @@ def machine_of(reading: Reading, root: YamlNode, clock: float) -> list[Written]:
         _left(reading, top, entry.key, entry.value)
     if len(reading.faults):
         return []
+    if shared:
+        return [_memory(reading, m, clock) for m in memories]
     result: list[Written] = []
     below: frozenset[str] = frozenset()
-    fanouts = dict(zip(names, sizes, strict=True))
     for memory in memories:
         result += _containers([d for d in names if d in memory.alone - below], fanouts)
         below |= memory.alone
@@ -81,7 +94,8 @@ def _number(reading: Reading, node: YamlNode, path: str) -> float:
     return 1
 
 
-def _text(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number as a text of ours, whole ones without a point."""
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -92,8 +106,9 @@ def _containers(dims: list[str], fanouts: dict[str, float]) -> list[Written]:
     return [("Container", {"name": f"Array_{'_'.join(dims)}", "spatial": spatial})]
 
 
-def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_Memory]:
+def _memories(reading: Reading, top: KeyedTable, fanouts: dict[str, float]) -> list[_Memory]:
     """Outermost first. The file lists them from the array on; what fewer units share stands further in."""
+    dims = frozenset(fanouts)
     table = top.table("memories")
     result: list[_Memory] = []
     for entry in (table.node.entries or ()) if table is not None else ():
@@ -116,14 +131,32 @@ def _memories(reading: Reading, top: KeyedTable, dims: frozenset[str]) -> list[_
         reading.fault(top.node, message, "add `memories:`", "memories", code="missing-component")
     result.reverse()
     result.sort(key=lambda m: len(m.alone))
-    for outer, inner in pairwise(result):
-        if not outer.alone <= inner.alone:
-            here, there = (", ".join(sorted(m.alone)) for m in (outer, inner))
-            what = f"{outer.name} has an instance along {here}, {inner.name} along {there}"
-            remedy = "one hierarchy has memories along more and more dimensions; write it by hand"
-            what += ": they do not form one hierarchy"
-            reading.fault(inner.table.node, what, remedy, inner.table.path, code="no-counterpart")
-    return result
+    return list(_nested(reading, result, fanouts))
+
+
+def _nested(reading: Reading, memories: Iterable[_Memory], fanouts: dict[str, float]) -> Iterator[_Memory]:
+    """The memories along more and more dimensions: where one serves a dimension along which one outside it
+    has instances, each of them has its own here, and an access of each costs its share."""
+    reach: frozenset[str] = frozenset()
+    outer = ""
+    for memory in memories:
+        shared = sorted(reach - memory.alone)
+        reach |= memory.alone
+        if shared:
+            along = ", ".join(shared)
+            why = (
+                f"one {memory.name} serves {along}, along which {outer} has instances: they do not form one"
+                f" hierarchy, and each of these has its own {memory.name} here"
+            )
+            remedy = "write it by hand, or allow it: energies are those there where the array is full"
+            table = memory.table
+            reading.leave(
+                table.node, "served_dimensions", why, remedy, table.path, owner=memory.name,
+                changes="accesses of that memory", refused=True,
+            )  # fmt: skip
+        copies = math.prod(int(fanouts[d]) for d in shared)
+        yield replace(memory, alone=reach, copies=max(copies, 1))
+        outer = memory.name
 
 
 @dataclass(frozen=True)
@@ -149,8 +182,8 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
             what, remedy = f"{memory.name} has no bandwidth of {name}s", "add `ports:` with `bandwidth_max:`"
             reading.fault(table.node, what, remedy, table.path, code="no-counterpart")
             continue
-        energy = f"{_text(cost)}e-12 / {_text(width)}"
-        throughput = f"{_text(ports.cycle[name])} * {_text(clock)}"
+        energy = f"{number_text(cost)}e-12 / {number_text(width * memory.copies)}"
+        throughput = f"{number_text(ports.cycle[name])} * {number_text(clock)}"
         actions.append({"name": name, "energy": energy, "throughput": throughput})
     given = table.take("auto_cost_extraction")
     if given is not None and given.scalar is True:
@@ -250,7 +283,7 @@ def _unit(reading: Reading, table: KeyedTable, clock: float) -> Written:
     node = next((n for n in given if n is not None), None)
     action: dict[str, object] = {"name": "compute", "throughput": clock}
     if node is not None:
-        action["energy"] = f"{_text(_number(reading, node, f'{table.path}.unit_energy'))}e-12"
+        action["energy"] = f"{number_text(_number(reading, node, f'{table.path}.unit_energy'))}e-12"
     else:
         why = "the cost of a cell is a model of in-memory computing there"
         remedy = "give `unit_energy:`"

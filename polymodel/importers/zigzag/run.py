@@ -10,8 +10,9 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.imported import Imported
 from polymodel.importers.tables import KeyedTable, Reading
+from polymodel.importers.zigzag.cores import system_of
 from polymodel.importers.zigzag.layers import workload_of
-from polymodel.importers.zigzag.machine import machine_of
+from polymodel.importers.zigzag.machine import Written, machine_of
 from polymodel.spec.document import Document, existing
 from polymodel.spec.faults import Source, YamlNode, node_of
 from polymodel.spec.files import text_of
@@ -53,9 +54,30 @@ def import_zigzag(
         if clock is None:
             what, remedy = "no clock is given: one cycle is taken as 1 ns", "give it: clock=2e8, --clock 2e8"
             reading.note(sections.machine, what, remedy)
-        result["arch"] = {"nodes": machine_of(reading, sections.machine, clock or CLOCK)}
+        result["arch"] = {"nodes": _machine(reading, document, sections, clock or CLOCK)}
+        reading.faults.extend(document.faults.found)
     reading.faults.raise_if_any()
     return reading.imported("ZigZag", listed, result, allow)
+
+
+def _machine(reading: Reading, document: Document, sections: _Sections, clock: float) -> list[Written]:
+    assert sections.machine is not None
+    folder = sections.folder
+    if folder is None:
+        return machine_of(reading, sections.machine, clock)
+
+    def core_file(name: str, node: YamlNode) -> YamlNode | None:
+        """The file of a core: in the folder of the system's file, those beside it, and below these."""
+        path = folder / name
+        around = folder.resolve().parent
+        if not path.resolve().is_relative_to(around) or path.suffix not in (".yaml", ".yml"):
+            what = f"{name} is not a YAML file in the folders around this one"
+            reading.fault(node, what, "name a file beside this one", "cores", code="foreign-file")
+            return None
+        near = [path, folder / "cores" / name]
+        return _root(next((p for p in near if p.is_file()), path), document, reading)
+
+    return system_of(reading, sections.machine, core_file, clock)
 
 
 def _each(files: File | Sequence[File]) -> list[File]:
@@ -82,6 +104,7 @@ class _Sections:
 
     layers: YamlNode | None = None
     machine: YamlNode | None = None
+    folder: Path | None = None  # of a system of cores, whose files it names
     links: dict[str, str] = field(default_factory=dict)
 
 
@@ -106,10 +129,9 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
             _once(reading, root, result.machine, "an accelerator")
             result.machine = root
         elif root.entry("cores") is not None:
-            what = "several cores that run layers beside each other, as Stream has them, have no counterpart"
-            entry = root.entry("cores")
-            remedy = "import the file of one core"
-            reading.fault(entry.value if entry else root, what, remedy, "cores", code="no-counterpart")
+            _once(reading, root, result.machine, "an accelerator")
+            result.machine = root
+            result.folder = Path(file).parent if isinstance(file, (str, Path)) else Path()
         else:
             remedy = "a list of layers (`equation:`), an accelerator (`memories:`) or a mapping"
             reading.fault(root, "it has nothing of ZigZag's", remedy, code="foreign-file")

@@ -1,0 +1,107 @@
+"""Components of older AccelForge files as they are written now: keys stand where they stand today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from polymodel.importers.tables import KeyedTable, Reading, lifted
+from polymodel.spec.faults import YamlEntry, YamlNode
+
+_WRAPPERS = ("attributes", "constraints")
+_INNER = ("misc", "dataflow")  # tables in `constraints:`
+_LIFTED = (
+    "size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale",
+    "leak_power_scale", "enabled", "datawidth",
+)  # fmt: skip
+_WITHOUT = ("gated_", "skipped_", "metadata_", "leak")  # actions that not every kind of component has here
+_MODEL = ("attributes", "extra_attributes_for_component_model")
+
+
+def as_now(node: YamlNode) -> YamlNode:
+    """The component as files have it now."""
+    node = lifted(_opened(node), _WRAPPERS, _LIFTED)
+    constraints = node.entry("constraints")
+    bound = constraints.value.entry("spatial") if constraints is not None else None
+    spatial = node.entry("spatial")
+    if constraints is None or bound is None or spatial is None or spatial.value.elements is None:
+        return node
+    rest: list[YamlNode] = []
+    dimensions = list(spatial.value.elements)
+    for one in bound.value.elements or ():
+        place = next((i for i, d in enumerate(dimensions) if _concerns(one, d)), None)
+        if place is None:
+            rest.append(one)
+        else:
+            more = (e for e in one.entries or () if e.key != "name")
+            dimensions[place] = replace(
+                dimensions[place], entries=(*(dimensions[place].entries or ()), *more)
+            )
+    left = [e for e in constraints.value.entries or () if e is not bound]
+    if rest:
+        left.append(replace(bound, value=replace(bound.value, elements=tuple(rest))))
+    entries = [e for e in node.entries or () if e.key not in ("spatial", "constraints")]
+    entries.append(replace(spatial, value=replace(spatial.value, elements=tuple(dimensions))))
+    if left:
+        entries.append(replace(constraints, value=replace(constraints.value, entries=tuple(left))))
+    return replace(node, entries=tuple(entries))
+
+
+def _concerns(bound: YamlNode, dimension: YamlNode) -> bool:
+    """Whether a constraint is of a fanout dimension, and says nothing that the dimension says otherwise."""
+    one, other = bound.entry("name"), dimension.entry("name")
+    if one is None or other is None or one.value.scalar != other.value.scalar:
+        return False
+    own = {e.key.removeprefix("may_") for e in dimension.entries or ()}
+    return not any(e.key.removeprefix("may_") in own and e.key != "name" for e in bound.entries or ())
+
+
+def _opened(node: YamlNode) -> YamlNode:
+    """With what tables in `constraints:` hold one level further out."""
+    entries = []
+    for entry in node.entries or ():
+        if entry.key == "constraints" and entry.value.entries is not None:
+            inner: list[YamlEntry] = []
+            for one in entry.value.entries:
+                inner += one.value.entries or () if one.key in _INNER else [one]
+            entry = replace(entry, value=replace(entry.value, entries=tuple(inner)))
+        entries.append(entry)
+    return node if node.entries is None else replace(node, entries=tuple(entries))
+
+
+def own_variables(node: YamlNode) -> dict[str, object]:
+    """What expressions of a component may name of it: the attributes of its model, and its size."""
+    result: dict[str, object] = {}
+    tables = [node, *(e.value for e in node.entries or () if e.key in _MODEL)]
+    for table in tables:
+        for entry in table.entries or ():
+            text = entry.value.scalar
+            if (table is node and entry.key != "size") or isinstance(text, bool):
+                continue
+            if isinstance(text, (int, float)) or (isinstance(text, str) and entry.key not in text):
+                result[entry.key.removeprefix("_")] = text
+    return result
+
+
+def widths_of(reading: Reading, table: KeyedTable) -> None:
+    """Bits of a value as older files say them: of a component, while their workloads have none."""
+    given = table.take("datawidth")
+    if given is not None:
+        what = f"`datawidth` of {table.owner} is not read: widths are those of the workload"
+        reading.note(given, what, "write `bits_per_value:` of the workload", table.path)
+
+
+def sorted_actions(
+    reading: Reading, nodes: Iterable[YamlNode], known: Iterable[str], table: KeyedTable
+) -> Iterable[YamlNode]:
+    """The actions that a component here has; others are named where they have a price."""
+    for node in nodes:
+        name = node.entry("name")
+        word = "" if name is None else str(name.value.scalar)
+        energy = node.entry("energy")
+        if word in known or not word.startswith(_WITHOUT):
+            yield node
+        elif energy is not None and energy.value.scalar not in (0, 0.0, "0"):
+            why, remedy = f"an action {word} has no price here", "compare the energy of the component"
+            changes = "leakage" if word == "leak" else "energy"
+            reading.leave(node, word, why, remedy, table.path, owner=table.owner, changes=changes)

@@ -1,0 +1,166 @@
+"""Older AccelForge files as they lie: where keys of components stood, times in counts of actions, bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from tests.importers.test_accelforge import files
+
+GPU = """\
+variables: {cycle: 1e-9, word: 64}
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    attributes: {_size: 4 * 1024, width: word * 2, _datawidth: 8}
+    total_latency: (read_actions + write_actions) * width / 8 / 64e9
+    actions:
+    - {name: read, arguments: {_bits_per_action: width, _energy: 2}}
+    - {name: write, arguments: {_bits_per_action: width, _energy: 4}}
+    - {name: leak, arguments: {_energy: 0}}
+    constraints: {tensors: {keep: All}, dataflow: {tensor_order_options: [[Outputs, ~Outputs]]}}
+  - !Memory
+    name: Array
+    spatial: [{name: X, fanout: 4}, {name: Y, fanout: 2, may_reuse: Nothing}]
+    attributes: {_size: 0}
+    constraints:
+      tensors: {keep: Nothing}
+      spatial: [{name: X, reuse: output, min_usage: 1}, {name: Y, reuse: input}]
+  - !Memory
+    name: Buffer
+    size: 2048
+    total_latency: max(read_actions / 8 * 2, write_actions / 8) * cycle
+    constraints: {tensors: {keep: DRAM.tensors if ~DRAM.tensors else Nothing, may_keep: All}}
+    actions:
+    - {name: read, energy: 1}
+    - {name: write, energy: 1}
+    - {name: skipped_read, energy: 0}
+    - {name: skipped_write, energy: 3}
+  - !Compute
+    name: MAC
+    attributes: {_total_latency: compute_actions * cycle}
+    actions: [{name: compute, energy: 1}]
+"""
+
+
+def left(found: Any) -> dict[str, str]:
+    return {d.key: d.changes for d in found.left_out}
+
+
+def test_keys_in_the_tables_that_used_to_hold_them(tmp_path: Path) -> None:
+    found = pm.import_accelforge(files(tmp_path, gpu=GPU))
+    dram, array, buffer, mac = (found.spec.arch[n] for n in ("DRAM", "Array", "Buffer", "MAC"))
+    assert dram.size_bits == 4096
+    read, write = dram.action("read"), dram.action("write")
+    assert (read.bits_per_action, read.energy, write.energy) == (128, 2, 4)
+    assert read.throughput == 128 * 64e9 / 16  # 16 bytes at 64 GB/s
+    assert (dram.ports, buffer.ports) == ("shared", "separate")
+    assert (buffer.action("read").throughput, buffer.action("write").throughput) == (4e9, 8e9)
+    assert mac.action("compute").throughput == 1e9
+    assert [d.name for d in array.spatial] == ["X", "Y"]
+    # What is said of a dimension counts more than a constraint that contradicts it.
+    told = left(found)
+    assert (told["constraints"], told["skipped_write"]) == ("", "energy")
+    assert not {"leak", "skipped_read", "size"} & {k for k, changes in told.items() if changes}
+    assert any("datawidth" in d.message for d in found.notes)
+    assert "keep: Nothing, may_keep: All" in found.text  # DRAM holds all, so that nothing is left for it
+
+
+@pytest.mark.parametrize(
+    ("text", "ports", "read", "write"),
+    [
+        ("(read_actions + 2 * write_actions) / 8", "shared", 8.0, 4.0),
+        ("max(read_actions, write_actions) / 4", "separate", 4.0, 4.0),
+        ("'0'", "shared", float("inf"), float("inf")),
+        ("read_actions * write_actions", "shared", 5.0, 5.0),  # neither: told, and actions keep what they say
+        ("read_actions + 1", "shared", 5.0, 5.0),
+        ("-read_actions", "shared", 5.0, 5.0),
+        ("read_actions / unknown", "shared", 5.0, 5.0),
+    ],
+)
+def test_times_in_counts_of_actions(text: str, ports: str, read: float, write: float) -> None:
+    action = [{"name": n, "energy": 1, "throughput": 5} for n in ("read", "write")]
+    memory = {
+        "type": "Memory", "name": "M", "tensors": {"keep": "All"}, "actions": action,
+        "total_latency": text.strip("'"),
+    }  # fmt: skip
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1}]}
+    found = pm.import_accelforge({"arch": {"nodes": [memory, unit]}})
+    part = found.spec.arch["M"]
+    assert (part.ports, part.action("read").throughput, part.action("write").throughput) == (
+        ports,
+        read,
+        write,
+    )
+    assert ("total_latency" in left(found)) == (read == 5.0)
+
+
+def test_bounds_at_an_einsum_and_values_without_a_width(tmp_path: Path) -> None:
+    text = """\
+workload:
+  shape: {p: 0 <= p < 8}
+  einsums:
+  - name: Conv
+    tensor_accesses:
+    - {name: I, projection: {H: p + r}}
+    - {name: W, projection: [r]}
+    - {name: O, projection: [p], output: True}
+    shape:
+    - 0 <= r < 3
+"""
+    found = pm.import_accelforge(files(tmp_path, conv=text))
+    assert "0 <= r < 3" in found.text
+    assert found.spec.workload["Conv"].access_of("I").bits_per_value == 8
+    assert [d.key for d in found.changed] == ["bits_per_value"]
+
+
+MAPPING = """\
+mapping:
+  nodes:
+  - !Storage {tensors: [A, B], component: DRAM}
+  - !Pipeline
+    binding: [0, 1]
+    nodes:
+    - !Nested {nodes: [!Compute {einsum: First, compute: MAC}]}
+    - !Nested {nodes: [!Compute {einsum: Second, component: Adder}]}
+"""
+
+
+def test_units_of_older_mappings_and_bindings_of_branches(tmp_path: Path) -> None:
+    found = pm.import_accelforge(files(tmp_path, mapping=MAPPING))
+    assert "component: MAC" in found.text
+    assert "component: Adder" in found.text
+    assert left(found) == {"binding": "latency"}
+
+
+NESTED = """\
+arch:
+  nodes:
+  - !Memory {name: DRAM, tensors: {keep: All}}
+  - !Network
+    name: NoC
+    spatial: [{name: X, fanout: 4}]
+    nodes:
+    - !Memory {name: Buffer, tensors: {keep: All}, spatial: [{name: X, fanout: 4}]}
+    - !Hierarchy
+      spatial: [{name: X, fanout: 4}]
+      nodes:
+      - !Memory {name: Scratchpad, tensors: {keep: All}}
+      - !Compute {name: MAC}
+"""
+
+
+def test_a_network_that_holds_its_components(tmp_path: Path) -> None:
+    found = pm.import_accelforge(files(tmp_path, noc=NESTED))
+    assert [c.name for c in found.spec.arch.components] == [
+        "DRAM",
+        "Buffer",
+        "Hierarchy",
+        "Scratchpad",
+        "MAC",
+    ]
+    assert found.spec.arch["Hierarchy"].spatial[0].link is not None  # that of the network
