@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -21,7 +21,7 @@ from polymodel.analysis.result import (
 from polymodel.architecture.hierarchy import Component
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import storage_chain
-from polymodel.sparse.actions.busiest import Instances, operations_by_instance
+from polymodel.sparse.actions.busiest import Instances, operations_by_instance, parts_of_instances
 from polymodel.sparse.actions.capacity import overbooked, resident
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
@@ -231,6 +231,8 @@ class EinsumActions:
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables = Tables()
         self.notes: list[str] = []
+        # Operations that take a turn, and that are executed, once they are counted.
+        self.operations: tuple[Number, Number] | None = None
 
     def compute(self, dense: ComputeCounts) -> ComputeCount:
         """Operations: effectual, executed in vain, gated, skipped."""
@@ -252,6 +254,7 @@ class EinsumActions:
             turns, about = self._remaining(sums, "operations", skips, whole, False)
         label = least_certain((label, about, second))
         effectual, executed, turns = in_order(effectual, executed, turns, whole)
+        self.operations = turns, executed
         busiest, sure = self._busiest(sums, skips.conditions, dense, turns, about)
         return compute_count(dense, effectual, executed, turns, busiest, label, sure)
 
@@ -279,11 +282,22 @@ class EinsumActions:
             return fullest
         even = dense.busiest * dense.instances == dense.operations
         mean, sure = dense.busiest * turns / dense.operations, even and label not in ("bound", "estimate")
+        most = self._greatest_mean(sums, useful) if followed else None
+        if most is not None:
+            # The mean of the greatest is no less than the greatest mean.
+            mean, sure = most, True
+        whose = "the mean" if most is None else "the greatest mean of any"
         self.notes.append(
             f"{self.structure.name}: operations of the busiest instance of {dense.component} are taken as "
-            f"the mean{', the least they can be' if sure else ''}: its time may be longer"
+            f"{whose}{', the least they can be' if sure else ''}: its time may be longer"
         )
         return mean, "lower bound" if sure else "estimate"
+
+    def _greatest_mean(self, sums: LinkSums, useful: tuple[Condition, ...]) -> float | None:
+        """Operations of the instance that is expected to have most; None where places are not known."""
+        spatial = {i for i, loop in self.structure.loops if loop.spatial}
+        parts = {c.variable: parts_of_instances(c, spatial) for c in self.structure.counters}
+        return sums.most_of_an_instance(useful, parts)
 
     def _fullest(self, condition: Condition, dense: ComputeCounts) -> tuple[Number, Certainty] | None:
         """The same where one leader with a density model decides."""
@@ -339,7 +353,17 @@ class EinsumActions:
             for sums, part in zip(every, self._parts(every, kind, dense), strict=True)
         ]
         held, turns, actual = (sum(column) for column in tuple(zip(*result, strict=True))[:3])
-        return self._record(row, kind, dense, held, turns, actual, least_certain(f[3] for f in result))
+        label = least_certain(f[3] for f in result)
+        if label == "bound" and self.operations is not None and self._for_operations(every, kind):
+            turns, actual = (min(x, n) for x, n in zip((turns, actual), self.operations, strict=True))
+        return self._record(row, kind, dense, held, turns, actual, label)
+
+    def _for_operations(self, every: Sequence[LinkSums], kind: str) -> bool:
+        """Whether each element of an output that moves stands for operations of its own that were executed,
+        of which models that know places tell the number: no more move."""
+        placed = any(not d.placeless and d.actual is None for d in self.data.values())
+        own = all(sums.link is not None and sums.link.reached and sums.followed for sums in every)
+        return placed and own and kind != "writes_fill"
 
     def _parts(self, every: list[LinkSums], kind: str, dense: int) -> list[Number]:
         """What of `dense` goes over each of several ways."""
@@ -400,13 +424,14 @@ class EinsumActions:
         """How much of `dense` is left, and what that number is."""
         if not looked and not nonzeros:
             return dense, "bound" if looked.loose else "exact"
-        bounded = self._places(sums, looked.conditions) or looked.loose
+        bounded = looked.loose
         data = [self.data[t] for t in (*looked.leaders, *([sums.tensor] if nonzeros else []))]
         if self.structure.box and sums.followed and sums.total(kind) == dense:
             label: Certainty = "exact" if all(d.label == "exact" for d in data) else "expected"
             result = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
             sure = sums.sure(kind, looked, nonzeros)
+            bounded = (not sure and self._places(sums, looked.conditions)) or bounded
             if own is not None and own.actual is None and looked and not sure:
                 return min(result, sums.total(kind, NOTHING, True)), "bound"
             if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
@@ -417,6 +442,7 @@ class EinsumActions:
                     return touched, label if sums.sure(kind, looked, False) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
             return result, label if sure and not bounded else "bound"
+        bounded = self._places(sums, looked.conditions) or bounded
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
         led = {c: self.structure.led(c.leader).tensor for c in looked.conditions}
         mine = tuple(c for c in looked.conditions if not nonzeros or led[c] != sums.tensor)

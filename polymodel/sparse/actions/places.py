@@ -39,6 +39,8 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
         if known is None or known.placeless or known.dense or known.actual is not None:
             continue
         if len({a.projection for a in einsum.accesses_of(access.tensor)}) > 1:
+            if pairs_met(einsum, access.tensor, known) is not None:
+                continue
             raise Refused(
                 f"{einsum.name} reads {access.tensor} at several elements, and {type(known.model).__name__} "
                 "does not tell how often these are nonzero together",
@@ -60,6 +62,26 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
             )
         result[access.tensor] = replace(known, model=part)
     return result
+
+
+def pairs_met(einsum: Einsum, tensor: str, known: TensorData) -> float | None:
+    """Expected pairs of nonzeros that two accesses of one matrix touch together, which share one rank
+    variable: those of a column and a row of the same number (A x A), of two in one row (A x A^T) or column.
+    None where the model does not tell, or accesses are others."""
+    accesses, model = different(einsum.accesses_of(tensor)), known.model
+    if model is None or len(model.shape) != 2 or len(accesses) != 2 or is_union(einsum):
+        return None
+    if not all(each_once(a) and touched_by(einsum, a) == tuple(map(range, model.shape)) for a in accesses):
+        return None
+    first, second = ([x.terms[0][0] if x.terms else "" for x in a.projection] for a in accesses)
+    shared = [v for v in first if v in second]
+    if len(shared) != 1 or "" in (*first, *second):
+        return None
+    one, other = first.index(shared[0]), second.index(shared[0])
+    if one == other:
+        line = [1 if i == one else s for i, s in enumerate(model.shape)]
+        return float(model.expected_squares(line))
+    return model.square_multiplies() if model.shape[0] == model.shape[1] else None
 
 
 def each_once(access: TensorAccess) -> bool:
@@ -256,12 +278,31 @@ class _Box:
         apart = [a for a in modelled if self._anywhere(a, [o for o in sparse if o is not a])]
         scale, factors, known = self._factors(modelled, apart)
         label: Certainty = "expected" if modelled or several else "exact"
-        if not known or not is_box(self.einsum) or self._differ_where_shared(several, sparse):
+        paired = [a for a in several if not self.data[a.tensor].placeless]
+        others = [a for a in several if a not in paired]
+        tied = any(self._tied(a, sparse) for a in paired)
+        if not known or tied or not is_box(self.einsum) or self._differ_where_shared(others, sparse):
             label = "estimate"
         number: float = self._counted(given, factors)
         of = prod(f.of for f in factors)
-        scale *= all_alike(self.einsum, self.data, several)
+        scale *= all_alike(self.einsum, self.data, others)
+        scale *= self._pairs(paired)
         return Effectual(number * scale if modelled or several else number, self.points * of, label)
+
+    def _pairs(self, paired: Sequence[TensorAccess]) -> float:
+        """At which share of the points two accesses of one tensor, whose model knows places, are nonzero."""
+        result = 1.0
+        for tensor in dict.fromkeys(a.tensor for a in paired):
+            met = pairs_met(self.einsum, tensor, self.data[tensor])
+            assert met is not None, "accesses that are not told were refused"
+            names = {v for a in paired if a.tensor == tensor for v in a.variables}
+            result *= met / prod(self.size[v] for v in names)
+        return result
+
+    def _tied(self, access: TensorAccess, sparse: Sequence[TensorAccess]) -> bool:
+        """Whether another tensor that differs from place to place shares a rank variable."""
+        others = (o for o in sparse if o.tensor != access.tensor and differs(self.data[o.tensor], o))
+        return any(set(access.variables) & set(o.variables) for o in others)
 
     def _differ_where_shared(self, several: Sequence[TensorAccess], sparse: Sequence[TensorAccess]) -> bool:
         """True if accesses of one tensor touch the same element at some points only, and it is not the same

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from math import prod
 from typing import Protocol
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.sparse.actions.by_place import PlacedTiles, class_means, most_of_an_instance
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable
@@ -81,6 +83,14 @@ class ClassTransfers:
             set(self.own.variables) & (self._varying(elsewhere) | self._actual_variables())
         )
 
+    def taken(self, placed: Sequence[PlacedTiles]) -> bool:
+        """True if what is counted differs inside classes along rank variables of these tiles: given nonzeros,
+        or those of the tensor itself."""
+        inside = self._actual_variables()
+        if self.own is not None and differs(self.data[self.own.tensor], self.own):
+            inside |= set(self.own.variables)
+        return any(inside & {*p.along} for p in placed)
+
     def _actual_variables(self) -> set[str]:
         return {v for t in self.given for v in self.tally.structure.led(t).variables}
 
@@ -130,8 +140,9 @@ class Tables:
     meetings: dict[Meeting, GroupTable] = field(default_factory=dict)
 
 
-# The end of a link at which an access is counted.
+# The end of a link at which an access is counted; what brings back the sums that one fetches.
 _SIDES = {"reads_fill": "read", "writes_drain": "read", "writes_fill": "write", "reads_drain": "write"}
+_WRITTEN = {"reads_fill": "writes_drain", "writes_fill": "reads_drain"}
 
 
 class LinkSums:
@@ -189,7 +200,11 @@ class LinkSums:
         place = self.link and (self.link.used.accesses, self.link.level)
         key = (place, side, frozenset(useful), frozenset(looked.meetings), looked.by_value, nonzeros)
         if key not in self._tables.sums:
-            self._tables.sums[key] = self._total(kind, replace(looked, conditions=useful), nonzeros)
+            found = self._total(kind, replace(looked, conditions=useful), nonzeros)
+            if self._partial(kind) and not found[1]:
+                # No more sums are read again than are written.
+                found = min(found[0], self._known(_WRITTEN[kind], looked, nonzeros)[0]), False
+            self._tables.sums[key] = found
         result, sure = self._tables.sums[key]
         return result, sure and not (nonzeros and self.tied(looked.conditions))
 
@@ -226,8 +241,14 @@ class LinkSums:
         scale = own.density if own is not None and not given_own else 1.0
         if tied.own_is_tied(free):
             scale, sure = 1.0, False
-        sure = sure and len(free) == len(modelled)
-        factor = factor * self._factor(tally, free)
+        placed = self._placed(tally, modelled, free)
+        means = class_means(tally, placed) if placed and not tied.taken(placed) else None
+        if means is not None:
+            others = [p.condition for p in placed]
+            factor = factor * means * self._factor(tally, [c for c in modelled if c not in others])
+        else:
+            sure = sure and len(free) == len(modelled) and not any(map(self.uneven, free))
+            factor = factor * self._factor(tally, free)
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
         tables |= {i: self._joint_table(m) for i, m in enumerate(met, len(given))}
         if not tables and not given_own and not scattered:
@@ -236,6 +257,36 @@ class LinkSums:
         mine = self._own_table(by_value, given_own) if given_own or scattered else None
         result = tally.actual(counted, factor, tables, mine)
         return (result if scale == 1 else result * scale), sure
+
+    def _placed(
+        self, tally: LinkTally, modelled: Sequence[Condition], free: Sequence[Condition]
+    ) -> tuple[PlacedTiles, ...]:
+        """Conditions that have to be asked place by place, and all that depend on places beside them; none
+        where the mean over all places serves, or one of them is not known place by place."""
+        if len(free) == len(modelled) and not any(map(self.uneven, free)):
+            return ()
+        result = [PlacedTiles.of(tally, c, self.data[c.leader]) for c in modelled if self._is_placed(c)]
+        known = tuple(p for p in result if p is not None)
+        apart = len({p.condition.leader for p in known}) == len(result)
+        return known if apart else ()
+
+    def _is_placed(self, condition: Condition) -> bool:
+        return not self.data[condition.leader].placeless
+
+    def most_of_an_instance(self, useful: Sequence[Condition], instances: Mapping[str, Ints]) -> float | None:
+        """Operations at which all these conditions hold, of the instance that is expected to have most; None
+        where that does not follow place by place. `instances`: which takes each value of a rank variable."""
+        alike = [c for c in useful if not self._is_placed(c)]
+        tally = LinkTally(self.structure, (), tuple(useful), False)
+        known = [PlacedTiles.of(tally, c, self.data[c.leader]) for c in useful if c not in alike]
+        placed = [p for p in known if p is not None]
+        chances = [self._holds(tally, c) for c in alike]
+        given = any(self.data[c.leader].actual is not None for c in useful)
+        twice = len({self.structure.led(c.leader).tensor for c in useful}) < len(useful)
+        if given or twice or not placed or len(placed) < len(known) or any(np.ptp(c) > 0 for c in chances):
+            return None
+        result = most_of_an_instance(tally, placed, instances)
+        return None if result is None else result * prod(float(c.flat[0]) for c in chances)
 
     def _is_actual(self, meeting: Meeting) -> bool:
         return all(self.data[t].actual is not None for t in meeting.leaders)

@@ -153,6 +153,20 @@ class Banded(Placed):
         apart = np.abs(np.subtract.outer(np.arange(first), np.arange(second)))
         return ByPlace(self._axes, (apart <= self.width).astype(np.int64), 1)
 
+    def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
+        """A tile is empty if all of it is further from the diagonal than the band is wide."""
+        many = tuple(-(-s // t) for s, t in zip(self.shape, tile, strict=True))
+        if prod(many) > MOST_PLACES:
+            return None
+        first, last = [], []
+        for axis in self._axes:
+            start = np.arange(0, self.shape[axis], tile[axis], dtype=np.int64)
+            shape = [-1 if i == axis else 1 for i in range(len(many))]
+            first.append(start.reshape(shape))
+            last.append(np.minimum(start + tile[axis], self.shape[axis]).reshape(shape) - 1)
+        away = np.maximum(first[0] - last[1], first[1] - last[0])
+        return np.broadcast_to(away <= self.width, many).astype(np.float64)
+
     def known_rows(self) -> Ints | None:
         first, second = self._axes
         rows = np.arange(self.shape[0], dtype=np.int64)

@@ -16,6 +16,7 @@ from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
 from polymodel.sparse.density.model import (
+    MOST_PLACES,
     ByPlace,
     DensityModel,
     Floats,
@@ -177,6 +178,30 @@ class RankNnz(Placed):
 
     def by_place(self) -> ByPlace:
         return ByPlace(tuple(self.ranks.index(r) for r in self.along), self.histogram, self._fiber)
+
+    def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
+        """A tile is empty if its part of each fiber is."""
+        many = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
+        if max(prod(many), self.histogram.size) > MOST_PLACES:
+            return None
+        along = [self.ranks.index(r) for r in self.along]
+        others = [i for i in range(len(tile)) if i not in along]
+        points = np.ones([many[i] for i in others], dtype=np.int64)
+        for number, i in enumerate(others):
+            size = np.minimum(tile[i], self.shape[i] - tile[i] * np.arange(many[i]))
+            points = points * size.reshape([-1 if k == number else 1 for k in range(len(others))])
+        widths, kind = np.unique(points, return_inverse=True)
+        nonzeros, fiber = np.unique(self.histogram, return_inverse=True)
+        laws = [Hypergeometric(self._fiber, int(n)) for n in nonzeros]
+        each = []
+        for width in widths:
+            value = np.array([float(law.log_p_empty(np.array(width))) for law in laws])
+            logs = np.maximum(value, -800.0)[fiber].reshape(self.histogram.shape)
+            for axis, i in enumerate(along):
+                logs = np.add.reduceat(logs, np.arange(0, self.shape[i], tile[i]), axis=axis)
+            each.append(-np.expm1(logs))
+        result = np.stack(each, axis=-1)[..., kind.reshape(points.shape)]
+        return np.transpose(result, np.argsort([*along, *others]))
 
     def known_rows(self) -> Ints | None:
         if self.ranks[0] not in self.along or self._inside < self._fiber:

@@ -184,6 +184,21 @@ class DensityModel(ABC):
         """With which probability each point is nonzero; None where the model does not work it out."""
         return None
 
+    def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
+        """P(nonempty) of every tile of a tiling, edge tiles included: one axis per rank. None where the model
+        does not work it out, or there are too many tiles."""
+        place = self.by_place() if all(t == 1 for t in tile) and self.size <= MOST_PLACES else None
+        if place is None:
+            return None
+        shape = [s if i in place.axes else 1 for i, s in enumerate(self.shape)]
+        numbers = np.transpose(place.numbers, np.argsort(place.axes)) if place.axes else place.numbers
+        return np.broadcast_to(numbers.reshape(shape) / place.of, self.shape)
+
+    def expected_in(self, rects: Ints) -> Floats | None:
+        """Expected nonzeros of rectangles (k x row, column, height, width) of a matrix; None where the model
+        does not work them out."""
+        return None
+
     def known_rows(self) -> Ints | None:
         """Nonzeros of every row (fiber of the top rank) where the model knows them, else None."""
         return None

@@ -375,6 +375,12 @@ class Regional(Placed):
         means = self.regions().mean(np.concatenate((at, np.ones_like(at)), axis=1))
         return ByPlace((0, 1), means.reshape(rows, columns), 1)
 
+    def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
+        return nonempty_tiles(self, tile)
+
+    def expected_in(self, rects: Ints) -> Floats:
+        return self.regions().mean(rects)
+
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         box = tile[0], tile[1]
         kinds = self.kinds(box)
@@ -398,6 +404,21 @@ class Regional(Placed):
         ones = np.ones(many.mean.size)
         greatest = OfKinds(Kinds(rects, ones, ones, float(ones.size)), many, False).greatest[0]
         return greatest, "expected" if self.independent and not self.cuts(rects) else "estimate"
+
+
+def nonempty_tiles(model: DensityModel, tile: tuple[int, ...]) -> Floats | None:
+    """P(nonempty) of every tile of a matrix, by what its rectangles hold; None of too many tiles."""
+    starts = [np.arange(0, s, t, dtype=np.int64) for s, t in zip(model.shape, tile, strict=True)]
+    if prod(s.size for s in starts) > MOST_PLACES:
+        return None
+    sizes = [np.minimum(t, n - s) for s, t, n in zip(starts, tile, model.shape, strict=True)]
+    columns = [*np.meshgrid(*starts, indexing="ij"), *np.meshgrid(*sizes, indexing="ij")]
+    rects = np.stack([c.reshape(-1) for c in columns], axis=1)
+    if all(t == 1 for t in tile):
+        result: Floats = model.regions().mean(rects)
+    else:
+        result = -np.expm1(model.regions().log_empty(rects))
+    return result.reshape([s.size for s in starts])
 
 
 def _runs(part: Ints) -> tuple[Ints, Ints, Ints]:

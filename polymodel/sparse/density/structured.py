@@ -24,7 +24,7 @@ from polymodel.sparse.density.model import (
 from polymodel.sparse.density.placed import Placed, TilesOfShape
 from polymodel.sparse.density.random import places_in_lines
 from polymodel.sparse.density.reader import Path, Reader
-from polymodel.sparse.density.regions import OfGroups, Regions
+from polymodel.sparse.density.regions import OfGroups, Regions, nonempty_tiles
 from polymodel.sparse.tensor import SparseTensor
 
 # Part of a group: coordinates of the group, nonzeros in it, coordinates of the part.
@@ -124,6 +124,9 @@ class FixedStructured(Placed):
         if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
             return super().square_multiplies()
         return self.expected_nnz * self.expected_nnz / self.shape[0]
+
+    def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
+        return nonempty_tiles(self, tile) if len(self.shape) == 2 else super().nonempty_by_place(tile)
 
     def regions(self) -> Regions:
         return OfGroups(self.shape, self.n, self.m, self._axis, self._law)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.links import EinsumLinks
-from polymodel.sparse.density import Uniform
+from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.numbers import parse_affine
 from polymodel.workload.einsum import Cascade, TensorAccess
@@ -208,3 +209,49 @@ def test_one_pass_attention_with_two_of_four_keys() -> None:
         row.operations / (2 if row.einsum == "QK" else 1) for row in dense.analysis.compute
     ]
     assert set(counts.accesses.label) == {"exact"}
+
+
+SQUARE = {"A x A": "A[I=m, J=k] * A[I=k, J=n]", "A x A^T": "A[I=m, J=k] * A[I=n, J=k]"}
+ROWS, COLUMNS, BOTH = [7, 1, 0, 2, 4, 1, 1, 0], [6, 2, 2, 1, 1, 3, 1, 0], [4, 1, 0, 2, 3, 1, 2, 2]
+
+
+@pytest.mark.parametrize("product_of_two", SQUARE)
+@pytest.mark.parametrize("kind", ["row_column", "symmetric", "rank_nnz", "diagonals"])
+def test_a_matrix_times_itself(product_of_two: str, kind: str) -> None:
+    """Columns with many nonzeros meet rows with many: of whole rows and columns exactly sum c_k r_k."""
+    lines = {"row_column": (ROWS, COLUMNS), "symmetric": (BOTH, BOTH)}
+    models: dict[str, DensityModel] = {k: pm.RowColumn.of("IJ", (8, 8), *x) for k, x in lines.items()}
+    models["rank_nnz"] = pm.RankNnz.of("IJ", (8, 8), ROWS)
+    models["diagonals"] = pm.Diagonals.of("IJ", (8, 8), [-1, 0, 2], [0.5, 0.9, 0.4], symmetric=False)
+    actions = [{"name": n, "energy": 1, "throughput": 1} for n in ("read", "write")]
+    memory = {"type": "Memory", "name": "DRAM", "size": "inf", "tensors": {"keep": "All"}, "actions": actions}
+    mac = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1, "throughput": 1}],
+           "sparse": {"actions": [{"skip": "compute", "on": "A"}]}}  # fmt: skip
+    loops = [{"type": "Temporal", "rank_variable": v, "tile_shape": 1} for v in "mkn"]
+    spec = pm.load(
+        {
+            "schema_version": 1, "arch": {"nodes": [memory, mac]},
+            "workload": {"rank_sizes": {"M": 8, "N": 8, "I": 8, "J": 8}, "bits_per_value": {"All": 8},
+                         "einsums": [f"Z[m, n] = {SQUARE[product_of_two]}"]},
+            "mapping": {"nodes": [{"type": "Storage", "component": "DRAM", "tensors": ["A", "Z"]}, *loops,
+                                  {"type": "Compute", "einsum": "Z", "component": "MAC"}]},
+        }
+    )  # fmt: skip
+    report, model = pm.evaluate(spec), models[kind]
+    found = pm.sparsify(report, densities={"A": model}).counts
+    (count,) = found.compute
+    if kind in lines and product_of_two == "A x A":
+        wanted = sum(r * c for r, c in zip(*lines[kind], strict=True))
+        assert count.effectual == pytest.approx(wanted, rel=1e-9)
+    walks = [pm.sparsify(report, {"A": model.draw(seed)}).counts for seed in range(60)]
+    seen = np.array([w.compute[0].effectual for w in walks], dtype=np.float64)
+    near = 4 * float(seen.std()) / seen.size**0.5 + 0.02 * float(seen.mean())
+    assert count.effectual == pytest.approx(float(seen.mean()), abs=near)
+    assert (count.executed, count.label) == (count.effectual, "expected")
+    for i, a in enumerate(found.accesses):
+        mean = float(np.mean([w.accesses[i].actual for w in walks]))
+        if a.tensor == "Z":
+            # No more elements of the result move than operations are executed.
+            assert mean - near <= a.actual <= count.executed + 1e-9
+        else:
+            assert a.actual == mean

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polymodel as pm
@@ -113,21 +114,30 @@ def test_transfers_that_fill_whole_actions_are_spared_whole(tmp_path: Path) -> N
     assert actions(report.sparse.result) == pytest.approx(actions(report) * share)
 
 
-@pytest.mark.parametrize(("tile", "noted"), [(3, True), (4, False)])
-def test_edge_tiles_of_models_that_know_places_are_noted(tmp_path: Path, tile: int, noted: bool) -> None:
+@pytest.mark.parametrize(
+    ("tile", "model", "filled"),
+    [(3, "rank_nnz", 128), (4, "rank_nnz", 128), (3, "sampled", 177.6), (4, "sampled", 128)],
+)
+def test_edge_tiles_of_models_that_know_places(tmp_path: Path, tile: int, model: str, filled: int) -> None:
     """DRAM skips B where a tile of A is empty; 8 rows are cut into threes or fours."""
     text = (ROOT / "docs" / "sparse" / "actions.yaml").read_text(encoding="utf-8")
     file = tmp_path / "spec.yaml"
     file.write_text(text.replace("tile_shape: 2}", f"tile_shape: {tile}}}"), encoding="utf-8")
-    rows = {"rank_nnz": {"histogram": [0, 1, 5, 2, 0, 3, 0, 0]}}
-    found = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": rows})
-    assert any("knows places" in note for note in found.notes) is noted
+    histogram = [0, 1, 5, 2, 0, 3, 0, 0]
+    rows = [i for i, n in enumerate(histogram) for _ in range(n)]
+    columns = [k for n in histogram for k in range(n)]
+    data = pm.SparseTensor.from_coo("A", "MK", (8, 8), np.array([rows, columns]), np.ones(len(rows)))
+    known = pm.Sampled.from_tensor(data) if model == "sampled" else pm.RankNnz.of("MK", (8, 8), histogram)
+    found = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": known})
     fill = next(
         a for a in found.counts.accesses if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
     )
-    assert fill.label == ("bound" if noted else "expected")
-    # Rows 0 to 2, 3 to 5 and 6 to 7, the last empty but not known to be; or 0 to 3 and 4 to 7, none empty.
-    assert fill.actual == fill.dense
+    # Rows 0 to 2, 3 to 5 and 6 to 7, the last empty, which samples do not tell; or 0 to 3 and 4 to 7.
+    noted = any("knows places" in note for note in found.notes)
+    assert (noted, fill.label) == (
+        (True, "bound") if (tile, model) == (3, "sampled") else (False, "expected")
+    )
+    assert fill.actual == pytest.approx(filled, rel=1e-3)
     empty = {"rank_nnz": {"histogram": [0, 0, 0, 0, 8, 3, 1, 1]}}
     spared = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": empty})
     left = next(
@@ -135,8 +145,8 @@ def test_edge_tiles_of_models_that_know_places_are_noted(tmp_path: Path, tile: i
         for a in spared.counts.accesses
         if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
     )
-    # Of two full tiles of three rows one is empty, the edge tile is taken to hold something.
-    assert left == pytest.approx(2 / 3 if noted else 1 / 2)
+    # Of two full tiles of three rows one is empty; the edge tile holds two nonzeros.
+    assert left == pytest.approx(2 / 3 if tile == 3 else 1 / 2)
 
 
 def test_a_machine_that_does_nothing_about_zeros_says_so(sparse: pm.SparseReport) -> None:
