@@ -192,7 +192,8 @@ class ChainSlope(Answer):
     @property
     def least_unfused(self) -> int:
         """Traffic if every element of every Einsum's tensors moves once, in the slope's unit."""
-        return sum(self._bench.size(t) for one in self.chain.einsums for t in one.tensors)
+        accesses = (a for one in self.chain.einsums for a in one.accesses)
+        return sum(self._bench.size(a.tensor) * (1 + a.accumulates) for a in accesses)
 
     @property
     def least_fused(self) -> int:

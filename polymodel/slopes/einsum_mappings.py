@@ -32,11 +32,13 @@ BLOCK = 2**20
 
 @dataclass(frozen=True)
 class OperationTensor:
-    """One tensor: rank variables (positions) that index it, and what an element counts."""
+    """One tensor: rank variables (positions) that index it, what an element counts, and whether an output is
+    added to, so that it is read before it is first written."""
 
     indexed: frozenset[int]
     output: bool
     weight: int
+    accumulates: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,10 @@ class EinsumStructure:
         """Size of a tensor, each element counting its weight."""
         o = self.operands[operand]
         return o.weight * prod(self.extents[v] for v in o.indexed)
+
+    def least(self, operand: int) -> int:
+        """What moves of a tensor at least, which is read before where it is added to."""
+        return self.elements(operand) * (1 + self.operands[operand].accumulates)
 
 
 @dataclass(frozen=True)
@@ -303,7 +309,8 @@ class _Pattern:
                 for v in fused:
                     moved = moved * spread(axis.trips[v], c) if v in axis.trips else moved
                 moved = moved * spread(axis.again, c) if c in below else moved
-            accesses = accesses + (2 * moved - one.elements(t) if one.operands[t].output else moved)
+            written_first = 0 if one.operands[t].accumulates else one.elements(t)
+            accesses = accesses + (2 * moved - written_first if one.operands[t].output else moved)
         return footprint, accesses
 
 

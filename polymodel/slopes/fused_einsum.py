@@ -268,7 +268,8 @@ def _figures(template: FusedTemplate, here: Mapping[str, TileChoices]) -> tuple[
         if what != "free":
             volume = one.width[tensor] * prod(one.of[v].extent for v in index)
             moved = volume * _again(template, tensor, what, here)
-            accesses = accesses + (2 * moved - volume if access.output else moved)
+            written_first = 0 if access.accumulates else volume
+            accesses = accesses + (2 * moved - written_first if access.output else moved)
     return additive, maximal, accesses
 
 

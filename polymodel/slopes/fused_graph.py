@@ -11,9 +11,9 @@ from typing import Literal
 
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.einsum_mappings import EinsumStructure, OperationTensor
-from polymodel.slopes.levels import BY_HAND, check_counts, check_einsum, weights_of
+from polymodel.slopes.levels import check_counts, check_einsum, read_once, weights_of
 from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, require_plain
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 # Switches of fusion across a graph, and the ranks that are special: heads and batches.
 
@@ -272,7 +272,7 @@ def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSize
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
     """The Einsums, those that copy a workload input left out; each behind those whose results it needs."""
-    require_plain(cascade, "slopes cover", BY_HAND)
+    einsums = read_once(cascade)
     order = [e.name for e in cascade]
     for one in cascade:
         made = [a.tensor for a in one.inputs if one.is_copy and cascade.producer(a.tensor)]
@@ -284,7 +284,7 @@ def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
             if maker and order.index(maker.name) >= order.index(one.name):
                 what = f"{one.name} needs {a.tensor}, which {maker.name} makes later"
                 raise SpecError([Diagnostic(what, f"list {maker.name} first", code="order-violated")])
-    return tuple(e for e in cascade if not e.is_copy)
+    return tuple(e for e in einsums if not e.is_copy)
 
 
 def check_plain(one: Einsum) -> None:
@@ -303,7 +303,7 @@ def _member(one: Einsum, rules: FusionRules, weights: Mapping[str, int], tiles: 
     sizes = tuple(_sizes(v, extent(one, v), tiles) for v in variables)
     indices = [frozenset(variables.index(v) for v in a.variables if v in variables) for a in one.accesses]
     operands = tuple(
-        OperationTensor(index, a.output, weights[a.tensor])
+        OperationTensor(index, a.output, weights[a.tensor], a.accumulates)
         for index, a in zip(indices, one.accesses, strict=True)
     )
     operation = EinsumStructure(sizes, operands, one.n_instances)

@@ -21,10 +21,10 @@ from polymodel.slopes.fused_einsum import (
     under_fusion,
     undominated_by_key,
 )
-from polymodel.slopes.levels import BY_HAND, check_einsum
+from polymodel.slopes.levels import check_einsum, read_once
 from polymodel.slopes.loop_nests import as_indexed, order_classes
 from polymodel.slopes.tile_sizes import TileSizeChoices, TileSizes, extent, overlapping, sizes_of, tilings
-from polymodel.workload.einsum import Cascade, Einsum, require_plain
+from polymodel.workload.einsum import Cascade, Einsum
 
 # Chains of Einsums: each hands one tensor to the next, and loops over its ranks may be fused.
 
@@ -72,8 +72,7 @@ def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     SpecError for fewer than two, Refused where they are not a chain (branches, residuals,
     copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are not box.
     """
-    require_plain(cascade, "slopes cover", BY_HAND)
-    einsums = tuple(e for e in cascade if names is None or e.name in names)
+    einsums = read_once(cascade, names)
     if len(einsums) < 2:
         what = f"a chain has at least two Einsums, here there is {len(einsums)}"
         raise SpecError([Diagnostic(what, "for a single one call ski_slope", code="invalid-einsum")])

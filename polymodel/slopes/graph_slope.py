@@ -343,14 +343,14 @@ class GraphSlope(Answer):
     def least_unfused(self) -> int:
         """Traffic if every Einsum moves each of its tensors once."""
         operations = (m.operation for m in self.graph.members)
-        return sum(o.times * o.elements(t) for o in operations for t in range(len(o.operands)))
+        return sum(o.times * o.least(t) for o in operations for t in range(len(o.operands)))
 
     @property
     def least_fused(self) -> int:
         """Traffic if workload inputs and results move once and intermediates never."""
         members, shared = self.graph.members, self.graph.shared
         own = sum(
-            m.operation.times * m.operation.elements(i)
+            m.operation.times * m.operation.least(i)
             for m in members
             for i, t in enumerate(m.einsum.tensors)
             if t not in shared

@@ -89,6 +89,22 @@ def carried_along(one: Einsum) -> str:
     return index.variables[0]
 
 
+def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Einsum, ...]:
+    """The Einsums (`only` some) with one access of each tensor: what one operation reads several times is
+    filled once. Refused where one reads several elements, where something is carried forward, and where what
+    is added to is handed on."""
+    require_plain(cascade, "slopes of chains and graphs cover", BY_HAND, products=True)
+    for one in cascade:
+        for made in (a.tensor for a in one.outputs if a.accumulates):
+            for reader in cascade.consumers(made):
+                told = f"{one.name} adds to {made}, which {reader.name} reads"
+                message = f"{told}; slopes of chains and graphs hand on what is made anew"
+                raise Refused(message, BY_HAND, code="unsupported-recurrence")
+    names = None if only is None else set(only)
+    chosen = (e for e in cascade if names is None or e.name in names)
+    return tuple(replace(e, accesses=tuple(dict.fromkeys(e.accesses))) for e in chosen)
+
+
 def weights_of(one: Einsum, unit: str) -> dict[str, int]:
     """What one element of each tensor counts: 1 in words, its width in bits."""
     return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}

@@ -539,7 +539,8 @@ def parse_einsum(text: str) -> EinsumText:
     joined = ""
     while token := cursor.take("*", "+"):
         if joined and token.text != joined:
-            raise TextFault("`*` and `+` are mixed", token.offset, "write one Einsum for each")
+            remedy = "write one Einsum for each, or the long form with e.g. `operations: {map: _0 * _1 + _2}`"
+            raise TextFault("`*` and `+` are mixed", token.offset, remedy)
         joined = token.text
         inputs.append(_access(cursor, text))
     if cursor.now.text in _OPERATIONS:

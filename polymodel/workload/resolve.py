@@ -131,7 +131,10 @@ def _check_write(
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
         same = any(a.projection == access.projection for a in before)
         remedy = "give the result another name"
-        remedy += "; what adds to it has accumulate: True (+=), and does not read it" if same else ""
+        if same:
+            remedy += "; what adds to it has accumulate: True (+=), and does not read it"
+        else:
+            remedy += "; what is carried forward is written ahead of what is read: S[P=p+1] = S[p]"
         faults.add((*path, "name"), message, remedy, code="cyclic-cascade")
     elif access.output and before:
         message = f"Einsum {einsum.name} writes {access.name} twice"

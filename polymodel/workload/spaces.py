@@ -306,6 +306,7 @@ def initial_values(
             near = suggestion(tensor, sorted(generational), "tensors that are carried forward")
             remedy = near if generational else "leave it out"
             message = f"{tensor} is not carried forward, so that nothing is before it"
+            message += ": neither its Einsum nor one before it reads what it made in an earlier iteration"
             faults.add(path, message, remedy, key=True, code="invalid-recurrence")
             continue
         if text == IDENTITY or is_tensor(text, symbols):

@@ -16,7 +16,7 @@ from polymodel.sparse.execute.records import EinsumCounts, Execution
 from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import as_number, by_name, not_a, shown
-from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides
+from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides, without_constants
 from polymodel.spec.teaal.records import EinsumMapping, FactorProduct, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]
@@ -91,6 +91,7 @@ def _check(
     slices: str,
 ) -> None:
     """Raise SpecError with everything that has no value, or another than it may have."""
+    without_constants(teaal)
     faults = [*_unknown_scalars(teaal, numbers), *_without_size(teaal, sizes), *_no_functions(partitioners)]
     if slices not in ("own", "kept"):
         faults.append(Diagnostic(f"slices={slices!r}", "own or kept", code="not-positive-integer"))

@@ -14,7 +14,7 @@ from polymodel.sparse.traffic.inputs import element_bits
 from polymodel.sparse.traffic.parts import counted
 from polymodel.sparse.traffic.records import CascadeTraffic, EinsumTraffic
 from polymodel.sparse.traffic.replacement import LRU, OPTIMAL
-from polymodel.spec.teaal.convert import strides_of, with_strides
+from polymodel.spec.teaal.convert import strides_of, with_strides, without_constants
 from polymodel.spec.teaal.records import (
     Expression,
     IndexedTensor,
@@ -99,6 +99,7 @@ def traffic(
     if strides := strides_of(spec):
         remedy = f"give symbols={{{strides[0]!r}: ...}}, or --set {strides[0]}=..."
         raise SpecError([Diagnostic(f"scalar {strides[0]} has no value", remedy, code="missing-value")])
+    without_constants(spec)
     constants = [e.name for e in spec.expressions if not e.operands]
     if constants:
         message = f"Einsum {constants[0]} reads no tensor"

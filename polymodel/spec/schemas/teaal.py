@@ -22,6 +22,7 @@ TEXTS: dict[str, Said] = {
     ),
     "einsum.rank_sizes": entry("Rank -> size. Left out, the data or a symbol give it.", {"K": 64}),
     "einsum.bits_per_value": entry("Tensor (or All) -> bits of one value.", {"All": 32}),
+    "einsum.init": entry("Tensor -> what is before its first generation: a number, or `identity`.", {"S": 0}),
     "mapping": entry("How each Einsum runs."),
     "mapping.rank-order": entry("Tensor -> ranks in the order in which they are stored.", {"A": ["M", "K"]}),
     "mapping.partitioning": entry(
@@ -106,6 +107,7 @@ def teaal_parts() -> tuple[Json, dict[str, Json]]:
             "declaration": _table(_NAMES),
             "expressions": {"type": ["array", "string"], "items": {"type": "string"}},
             "rank_sizes": _table(_SIZE), "bits_per_value": _table(_SIZE),
+            "init": _table({"type": ["number", "string"]}),
         }, einsum_section.KEYS, ("declaration", "expressions")),
         "mapping": _closed("mapping", {
             "rank-order": _table(_NAMES),

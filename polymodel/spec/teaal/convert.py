@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from polymodel.arithmetic import Affine
+from polymodel.errors import Refused
 from polymodel.spec.arch_schema import Action, Arch, ArchNode, ComputeUnit, Container, Fanout, Memory
 from polymodel.spec.faults import Faults, Path, TextFault
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
@@ -92,12 +93,21 @@ def indices_of(expression: Expression) -> Iterator[Index]:
         yield from operand.indices
 
 
+def without_constants(spec: TeaalSpec) -> None:
+    """Refused where an index has a constant part, which only dense counts know."""
+    for expression in spec.expressions:
+        for operand in (expression.output, *expression.operands):
+            shown = ", ".join(map(str, operand.indices))
+            if any(i.constant for i in operand.indices):
+                message = f"{operand.tensor}[{shown}]: an index with a constant part is not executed"
+                remedy = "of a recurrence write what one generation does, to be run again and again: "
+                raise Refused(message, f"{remedy}carry={{input: output}}", code="unsupported-recurrence")
+
+
 def workload_of(spec: TeaalSpec) -> Workload | str:
     """The workload, or why there is none."""
     for expression in spec.expressions:
-        reason = _not_dense(expression)
-        if not expression.operands:
-            reason = f"Einsum {expression.name} reads no tensor"
+        reason = "" if expression.operands else f"Einsum {expression.name} reads no tensor"
         waiting = next((i for i in indices_of(expression) if i.strides), None)
         if waiting is not None and not reason:
             reason = f"Einsum {expression.name}: {waiting.strides[0][1]} in the index {waiting} has no value"
@@ -107,18 +117,9 @@ def workload_of(spec: TeaalSpec) -> Workload | str:
         einsums=tuple(_einsum(e, spec) for e in spec.expressions),
         rank_sizes=dict(spec.rank_sizes),
         bits_per_value=_bits(spec),
+        init=dict(spec.init),
         name=spec.name,
     )
-
-
-def _not_dense(expression: Expression) -> str:
-    """A tensor that is read at two places of its own cannot be an access of one Einsum."""
-    seen: dict[str, IndexedTensor] = {}
-    for operand in expression.operands:
-        if seen.setdefault(operand.tensor, operand) != operand:
-            where = f"Einsum {expression.name} reads {operand.tensor} at two places"
-            return f"{where}, which a dense count does not know"
-    return ""
 
 
 def _einsum(expression: Expression, spec: TeaalSpec) -> Einsum:
@@ -156,7 +157,7 @@ def _product(term: FactorProduct, operands: tuple[IndexedTensor, ...]) -> str:
 def _access(operand: IndexedTensor, spec: TeaalSpec, *, output: bool) -> TensorAccess:
     ranks = spec.declaration[operand.tensor]
     projection: dict[str, int | str]
-    projection = {r: str(Affine(i.terms)) for r, i in zip(ranks, operand.indices, strict=True)}
+    projection = {r: str(Affine(i.terms, i.constant)) for r, i in zip(ranks, operand.indices, strict=True)}
     return TensorAccess(name=operand.tensor, projection=projection, output=output)
 
 
@@ -244,7 +245,7 @@ class _Fill:
         sizes = {v: self.size(s, path) for v, s in index.strides}
         known = {v: n for v, n in sizes.items() if isinstance(n, int)}
         terms = tuple((v, f * known.get(v, 1)) for v, f in index.terms)
-        return Index(terms, tuple((v, s) for v, s in index.strides if v not in known))
+        return Index(terms, tuple((v, s) for v, s in index.strides if v not in known), index.constant)
 
     def mapping(self, mapping: EinsumMapping) -> EinsumMapping:
         parts = []

@@ -11,11 +11,11 @@ from itertools import count as count_from
 from itertools import islice
 
 from polymodel.spec.faults import Path, suggestion
-from polymodel.spec.teaal.records import Expression
+from polymodel.spec.teaal.records import Expression, IndexedTensor
 from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_declared, parse_expression
 from polymodel.spec.teaal.walk import NAME, TreeWalk
 
-KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value")
+KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value", "init")
 Declaration = Mapping[str, tuple[str, ...]]
 Placed = list[tuple[Path, ParsedExpression]]
 _DECLARED = "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}"
@@ -32,6 +32,7 @@ class EinsumSection:
     expressions: tuple[Expression, ...]
     rank_sizes: Mapping[str, int | str]
     bits_per_value: Mapping[str, int | str]
+    init: Mapping[str, float | str]
     whole: bool = True
     overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -53,7 +54,8 @@ def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
         section.get("bits_per_value"), (*path, "bits_per_value"), "tensor", [*declaration, "All"], walk
     )
     bits |= {one: bits[name] for name, ones in earlier.items() if name in bits for one in ones}
-    return EinsumSection(declaration, expressions, sizes, bits, whole, earlier)
+    init = _init(section.get("init"), (*path, "init"), declaration, walk)
+    return EinsumSection(declaration, expressions, sizes, bits, init, whole, earlier)
 
 
 def _declaration(data: object, path: Path, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
@@ -100,6 +102,23 @@ def _numbers(data: object, path: Path, what: str, known: list[str], walk: TreeWa
         size = walk.size(value, (*path, name))
         if size is not None:
             result[name] = size
+    return result
+
+
+def _init(data: object, path: Path, known: Declaration, walk: TreeWalk) -> dict[str, float | str]:
+    """Tensor -> what its generations before the first one hold: a number, or `identity` of its operator."""
+    result: dict[str, float | str] = {}
+    for name, value in walk.mapping(data, path, "init: {S: 0}").items():
+        try:
+            number = value if value == "identity" else float(value)  # type: ignore[arg-type]  # faulted below
+        except (TypeError, ValueError):
+            message = f"{value!r} is not a number"
+            walk.add((*path, name), message, "give a number, or `identity`", code="wrong-type")
+            continue
+        if name not in known:
+            walk.unknown((*path, name), "tensor", name, list(known))
+            continue
+        result[name] = number
     return result
 
 
@@ -220,6 +239,12 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
         walk.add(path, "there is no tensor on the right", EXAMPLE, code="invalid-einsum")
 
 
+def _behind(read: IndexedTensor, made: IndexedTensor) -> bool:
+    """Whether what is read was made in an earlier iteration of a rank: at a smaller index of it."""
+    pairs = list(zip(read.indices, made.indices, strict=False))
+    return any(r.terms == m.terms and r.constant < m.constant for r, m in pairs)
+
+
 def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
     """One expression for each output, and none that reads what a later one makes."""
     made: dict[str, int] = {}
@@ -232,9 +257,12 @@ def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> Non
             walk.add(path, message, remedy, code="duplicate-producer")
         for tensor in parsed.tensors[1:]:
             used = tensor.operand.tensor
+            maker = next((p for _, p in found if p.expression.name == used), None)
+            if maker is not None and _behind(tensor.operand, maker.expression.output):
+                continue
             if used == name:
                 message = f"{name} is read by the expression that makes it"
-                fault = "give the result another name"
+                fault = f"give the result another name, or write it ahead: {name}[p + 1] from {name}[p]"
                 walk.add(path, message, fault, offset=tensor.offset, code="cyclic-cascade")
             elif used in outputs[i + 1 :] and used not in made:
                 later = outputs.index(used, i + 1) + 1

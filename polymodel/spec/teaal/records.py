@@ -18,7 +18,8 @@ DATA_DEPENDENT = frozenset({"uniform_occupancy", "uniform_slice"})
 
 @dataclass(frozen=True)
 class Index:
-    """One index of a tensor: a sum of integer multiples of rank variables, as (variable, factor) pairs.
+    """One index of a tensor: a sum of integer multiples of rank variables, as (variable, factor) pairs, and a
+    constant.
 
     `strides`: (variable, scalar) for each variable whose multiple is a scalar without a value yet, `g` in
     `g * x + r`; its factor among the terms then counts on top of that.
@@ -26,17 +27,19 @@ class Index:
 
     terms: tuple[tuple[str, int], ...]
     strides: tuple[tuple[str, str], ...] = ()
+    constant: int = 0
 
     @property
     def variable(self) -> str | None:
         """The rank variable, where the index is nothing else."""
-        alone = len(self.terms) == 1 and self.terms[0][1] == 1 and not self.strides
+        alone = len(self.terms) == 1 and self.terms[0][1] == 1 and not self.strides and not self.constant
         return self.terms[0][0] if alone else None
 
     def __str__(self) -> str:
         by = dict(self.strides)
         factors = [(f"{by[v]}*{v}" if v in by else v, f) for v, f in self.terms]
-        return " + ".join(text if f == 1 else f"{f}*{text}" for text, f in factors)
+        text = " + ".join(text if f == 1 else f"{f}*{text}" for text, f in factors)
+        return f"{text} {'-' if self.constant < 0 else '+'} {abs(self.constant)}" if self.constant else text
 
 
 @dataclass(frozen=True)
@@ -281,7 +284,7 @@ class TeaalSpec:
     `rank_sizes`: where the file gives them (TeAAL's own files do not: they come from the data, or from
     symbols named after the ranks). `architecture` and `bindings` are the checked sections as plain data, None
     where absent; `configurations` and `einsum_bindings` are the same as records. `bits_per_value`: tensor ->
-    bits, where the file gives them.
+    bits, where the file gives them; `init`: tensor -> what its generations before the first one hold.
     """
 
     declaration: Mapping[str, tuple[str, ...]]
@@ -296,6 +299,7 @@ class TeaalSpec:
     configurations: tuple[NamedArchitecture, ...] = ()
     einsum_bindings: tuple[EinsumBindings, ...] = ()
     bits_per_value: Mapping[str, int | str] = field(default_factory=dict)
+    init: Mapping[str, float | str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return spec_text(self)

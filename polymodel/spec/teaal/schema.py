@@ -81,6 +81,7 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
         mappings=mapping.mappings,
         rank_sizes=einsums.rank_sizes,
         bits_per_value=einsums.bits_per_value,
+        init=einsums.init,
         formats=formats,
         configurations=configurations,
         einsum_bindings=bindings,

@@ -101,7 +101,7 @@ class _Reader:
         return operand
 
     def index(self) -> Index:
-        """Sums of multiples of rank variables; a constant has no rank to vary over."""
+        """Sums of multiples of rank variables, and a constant beside them."""
         start = self.cursor.now.offset
         tree = arithmetic(self.cursor)
         self.cursor.missing_operator()
@@ -110,14 +110,10 @@ class _Reader:
             raise TextFault("a `]` is missing before this tensor's indices", where, "close the bracket")
         strides: dict[str, str] = {}
         result = affine_of(self.without_strides(tree, strides), {})
-        if result.constant:
-            remedy = "write sums of multiples of rank variables, e.g. 2*p + r; of a recurrence what one "
-            remedy += "generation does, to be run again and again: carry={input: output}, until=..."
-            raise TextFault(f"an index has no constant part, {result} has", start, remedy)
         if not result.terms:
             message = "the index has no rank variable"
             raise TextFault(message, start, "write a rank variable", code="unknown-name")
-        return Index(result.terms, tuple(strides.items()))
+        return Index(result.terms, tuple(strides.items()), result.constant)
 
     def without_strides(self, tree: Tree, strides: dict[str, str]) -> Tree:
         """The index without scalars that multiply a rank variable, which are noted by variable."""
