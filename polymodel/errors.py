@@ -131,6 +131,8 @@ CODES = {
     # Limits and packages
     "time-limit": "the time limit is passed",
     "memory-limit": "more memory is needed than the limit leaves",
+    "no-cluster": "no cluster answers, or it has no workers",
+    "lost-workers": "workers of a cluster have ended before they gave a result",
     "missing-package": "a package is missing, or is another one of that name",
     "more-faults": "stands for further faults, which are not listed",
 }

@@ -12,16 +12,18 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from math import inf
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from polymodel.errors import Diagnostic, LimitReached, MemoryUp, SpecError, TimeUp
+from polymodel.errors import Diagnostic, LimitReached, MemoryUp, Refused, SpecError, TimeUp
 from polymodel.frozen import dataclass
 
 # How processes and threads end: SIGTERM is Ctrl-C, workers end with the process that started them, and
@@ -129,6 +131,77 @@ def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> It
         with warnings.catch_warnings():  # joblib advises on tasks that nobody waits for any more
             warnings.simplefilter("ignore", UserWarning)
             running.close()
+
+
+@dataclass
+class Crew:
+    """Workers of a cluster that share the steps of one piece of work: so many tasks at a time. `held`: what
+    an argument of many tasks is sent as, once for all of them."""
+
+    executor: Executor
+    count: int
+    held: Callable[[Any], Any]
+
+    def each(
+        self, action: Callable[[Any, S], T], common: object, items: Iterable[S], ask: Callable[[], None]
+    ) -> Iterator[T]:
+        """What `action(common, item)` gives for each item, in order. `ask` is called now and then meanwhile:
+        if it raises, what is under way is cancelled."""
+        sent, given = deque[Future[T]](), self.held(common)
+        try:
+            for item in items:
+                sent.append(self.executor.submit(action, given, item))
+                if len(sent) > 2 * self.count:
+                    yield _result_of(sent.popleft(), ask)
+            while sent:
+                yield _result_of(sent.popleft(), ask)
+        finally:
+            for run in sent:
+                run.cancel()
+
+
+def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
+    """What a task gave. Refused where the workers that it was given to have ended, again and again."""
+    try:
+        while not wait([run], LOOK).done:
+            ask()
+    finally:
+        run.cancel()  # of no effect on what is done
+    error = None if run.cancelled() else run.exception()
+    # Dask gives the task of a worker that has ended to another one three times, before it gives it up.
+    ended = isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
+    if not run.cancelled() and not ended:
+        return run.result()
+    what = "it is gone" if error is None else type(error).__name__
+    message = f"workers of the cluster have ended before they gave a result ({what})"
+    remedy = "see why in their logs; if they ran out of memory, give each more, or start fewer of them"
+    raise Refused(message, remedy, code="lost-workers") from error
+
+
+@contextlib.contextmanager
+def crew(count: int) -> Iterator[Crew | None]:
+    """So many workers of the cluster that joblib's current backend stands for, within
+    `joblib.parallel_config("dask")`; None without one: then there are threads here."""
+    if count < 2 or "joblib" not in sys.modules:  # nobody has chosen a backend
+        yield None
+        return
+    from joblib.parallel import get_active_backend
+
+    active, _ = get_active_backend()
+    client = getattr(active, "client", None)
+    if client is None:
+        yield None
+        return
+    executor = client.get_executor(pure=False)
+    try:
+        # A task of its own, so that it is made again where the worker that holds it ends.
+        yield Crew(executor, count, partial(client.submit, _itself, pure=False))
+    finally:
+        executor.shutdown(wait=False)
+
+
+def _itself(given: T) -> T:
+    return given
 
 
 def born(pid: int) -> str:

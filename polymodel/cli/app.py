@@ -32,6 +32,7 @@ from polymodel.cli import (
     traffic,
     validate,
 )
+from polymodel.cli.cluster import on_cluster
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
 from polymodel.cli.options import add_units
@@ -103,7 +104,7 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
     options.command = command
     try:
         shown = units(getattr(options, "units", "bits"))
-        with shown, watching(), governed(options, alone=arguments is None):
+        with shown, watching(), governed(options, alone=arguments is None), on_cluster(options):
             claim_outputs(options)
             text, code = options.run(options)
     except SpecError as error:

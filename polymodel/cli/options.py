@@ -83,8 +83,13 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
-    """`--workers`: how many processes share the work, `what` they do."""
+    """`--workers`: how many processes share the work, `what` they do; `--dask`: those of a cluster."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=f"{what} (default: 1)")
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="scheduler of a Dask cluster, or its file: its workers do this work, as many as there are, or N",
+    )
 
 
 def add_search(parser: argparse.ArgumentParser, workers: str, out: str, page: str) -> None:

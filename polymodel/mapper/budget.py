@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from polymodel.errors import LimitReached, MemoryUp, Refused
-from polymodel.governor import until
+from polymodel.governor import Crew, until
 from polymodel.mapper.aims import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
 from polymodel.spec.files import clear_unfinished, recorded
@@ -202,6 +203,7 @@ def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Fini
 # How much was looked at, and whether to go on: every long step of a search asks, and is broken off where it
 # does not ask in time, or memory runs out.
 
+S = TypeVar("S")
 T = TypeVar("T")
 BEAT = 0.5  # seconds after which the search tells again where it is
 GRACE = 1.0  # seconds, or the share below of the limit, to make a whole mapping when time is over
@@ -220,6 +222,11 @@ def always() -> bool:
     return True
 
 
+def without_end() -> float:
+    """No limit of seconds."""
+    return inf
+
+
 def ignored(error: BaseException) -> None:
     """Nobody is told that a step was broken off."""
 
@@ -227,7 +234,8 @@ def ignored(error: BaseException) -> None:
 @dataclass
 class SearchTally:
     """How much was looked at; `going_on`: whether there is time for more; `ended` is told what broke off a
-    step that goes on with what it has; `finished`: steps done before."""
+    step that goes on with what it has; `finished`: steps done before; `crew`: who shares the steps, each for
+    as long as there is time `left` (s)."""
 
     templates: int = 0
     points: int = 0
@@ -236,6 +244,8 @@ class SearchTally:
     going_on: Callable[[], bool] = field(default=always, repr=False, compare=False)
     ended: Callable[[BaseException], None] = field(default=ignored, repr=False, compare=False)
     finished: Finished | None = field(default=None, repr=False, compare=False)
+    crew: Crew | None = field(default=None, repr=False, compare=False)
+    left: Callable[[], float] = field(default=without_end, repr=False, compare=False)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -309,6 +319,10 @@ class Watch:
             teller.say()
         return not self.late
 
+    def left(self) -> float:
+        """Seconds until the limit."""
+        return inf if self.end is None else max(self.end - time.perf_counter(), 0.0)
+
     def ended(self, error: BaseException) -> None:
         """A step was broken off: the search ends with what there is."""
         self.late = True
@@ -347,8 +361,9 @@ class Watch:
     def tally(self, going_on: Callable[[], bool] | None = None) -> SearchTally:
         """A new tally, which counts to what is told."""
         tally = SearchTally(
-            going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished
-        )
+            going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished,
+            crew=self.request.crew, left=self.left,
+        )  # fmt: skip
         (self.outer or self).tallies.append(tally)
         return tally
 
@@ -393,21 +408,79 @@ def once(
 ) -> T:
     """What `work` gives, from the store if it was done before; `parts`: all that it depends on. Kept if it
     is `whole`: time was not over before."""
-    store = tally.finished
-    if store is None:
+    if tally.finished is None:
         return work()
-    key = fingerprint(*parts())
-    known = store.get(key, space)
-    if known is not None:
-        result, counts = known
-        tally.add(counts)
-        found: T = result
+    step = StoredStep(tally, fingerprint(*parts()))
+    if step.load(space):
+        found: T = step.result
         return found
     before = tally.counts
     found = work()
     if whole(found):
-        store.put(key, (_lean(found), tuple(b - a for a, b in zip(before, tally.counts, strict=True))))
+        step.save(found, [b - a for a, b in zip(before, tally.counts, strict=True)])
     return found
+
+
+@dataclass
+class StoredStep:
+    """A step of a search in the store, if there is one. `load`: whether it was done before, with what
+    `result`."""
+
+    tally: SearchTally
+    key: bytes
+    result: Any = None
+
+    def load(self, space: object) -> bool:
+        store = self.tally.finished
+        known = None if store is None else store.get(self.key, space)
+        if known is None:
+            return False
+        self.result, counts = known
+        self.tally.add(counts)
+        return True
+
+    def save(self, found: object, counts: Sequence[int]) -> None:
+        if self.tally.finished is not None:
+            self.tally.finished.put(self.key, (_lean(found), tuple(counts)))
+
+
+# Parts of a step, one after another here or side by side on a cluster: what each gives is the same.
+
+C = TypeVar("C")
+PARTS = 4  # per worker: parts differ in how long they take
+
+
+def runs_of(count: int, tally: SearchTally) -> list[range]:
+    """The numbers below `count` in as many runs as there is work for side by side."""
+    if tally.crew is None:
+        return [range(count)] if count else []
+    size = max(1, -(-count // (PARTS * tally.crew.count)))
+    return [range(begin, min(begin + size, count)) for begin in range(0, count, size)]
+
+
+def each_part(
+    action: Callable[[C, S, SearchTally], T], common: C, parts: Sequence[S], tally: SearchTally
+) -> Iterator[T]:
+    """What `action(common, part, tally)` gives for each part, in order. Raises Late once time is over."""
+    if tally.crew is None:
+        for part in parts:
+            yield action(common, part, tally)
+        return
+    several = tally.crew.each(_counted, (action, common), ((p, tally.left()) for p in parts), tally.ask)
+    for result, counts in several:
+        tally.add(counts)
+        yield result
+
+
+def _counted(
+    given: tuple[Callable[[C, S, SearchTally], T], C], item: tuple[S, float]
+) -> tuple[T, tuple[int, ...]]:
+    """On a worker: what a part of a step gives within so many seconds, and how much it looked at."""
+    (action, common), (part, seconds) = given, item
+    end = time.monotonic() + seconds
+    tally = SearchTally(going_on=lambda: time.monotonic() <= end)
+    with threadpool_limits(1, "blas"):
+        return action(common, part, tally), tally.counts
 
 
 def _lean(result: Any) -> Any:

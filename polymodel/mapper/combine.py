@@ -176,7 +176,8 @@ class Interest:
 
 @dataclass(frozen=True)
 class CombinedPoints:
-    """Points of one template: see `Pmappings`. `below`: positions in the lower region, if there is one."""
+    """Points of one template (`number`), or of several: see `Pmappings`. `below`: positions in the lower
+    region, if there is one."""
 
     keys: Array
     energy: Array
@@ -184,9 +185,9 @@ class CombinedPoints:
     more: Array
     local: Array
     above: Array
-    number: int
+    number: int | Array
     choice: Array
-    lower: int = -1
+    lower: int | Array = -1
     below: Array | None = None
 
     def figures(self, interest: Interest) -> list[Array]:

@@ -365,12 +365,14 @@ class Deepening:
         return list(result.values())
 
     def _rounds(self) -> Iterator[list[list[int]]]:
-        """Einsums in the order they are looked at, as many shapes at once as there are workers."""
+        """Einsums in the order they are looked at, as many shapes at once as there are threads. Workers of a
+        cluster share what each takes, so that bounds are as tight as those of one process."""
         assert self.paths is not None
         sizes = [sum(map(len, mine)) for mine in self.paths.choices]
         order = self._alike(sorted(range(len(self.spaces)), key=lambda i: sizes[i]))
-        for begin in range(0, len(order), max(1, self.request.workers)):
-            yield order[begin : begin + max(1, self.request.workers)]
+        many = 1 if self.request.crew is not None else max(1, self.request.workers)
+        for begin in range(0, len(order), many):
+            yield order[begin : begin + many]
 
     def _all_done(self, some: Sequence[T], action: Callable[[T], T]) -> None:
         for _ in self._side_by_side(some, action):

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.cost.algebra import NUMBERS
 from polymodel.cost.records import busy_time, port_time
 from polymodel.mapper.aims import Added
-from polymodel.mapper.budget import Late, SearchTally, once
+from polymodel.mapper.budget import Late, SearchTally, each_part, once, runs_of
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.join import Lives
@@ -21,7 +21,7 @@ from polymodel.mapper.pmappings import Explorer, SearchedRegions
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import moved_once
 from polymodel.mapper.space import EinsumSpace, Operand
-from polymodel.mapper.templates import Exchanges, Passing
+from polymodel.mapper.templates import Exchanges, Passing, Template
 from polymodel.mapper.terms import READS, price_of, unit_price
 
 # What an Einsum costs at least, whatever the others do: by the memories its exchanged tensors are in, and by
@@ -106,15 +106,11 @@ def _worked_out(
     explorer = Explorer(space, limits, alone, Passing(), regions)
     result: dict[Exchanges, Array] = {}
     try:
-        for exchanges, points in explorer.lower_bounds(tally, None if before is None else wanted):
-            entry = np.zeros(len(points.energy), np.int64)
-            for x, bits in zip(steps, points.local, strict=True):
-                entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
-            table = result.setdefault(exchanges, np.full((sums, prod(len(x) for x in steps)), np.inf))
-            for row, figure in zip(
-                table, interest.figures(points.energy, points.latency, points.more, ()), strict=True
-            ):
-                np.minimum.at(row, entry, figure)
+        some = explorer.without_fused_loops(None if before is None else wanted, tally)
+        step = FloorsStep(explorer, some, steps, interest, sums)
+        for tables in each_part(_tables, step, runs_of(len(some), tally), tally):
+            for exchanges, table in tables.items():
+                result[exchanges] = np.minimum(result.get(exchanges, np.inf), table)
     except Late:
         return Floors(steps, sums, None)
     shaped = {k: table.reshape(sums, *(len(x) for x in steps)) for k, table in result.items()}
@@ -125,6 +121,32 @@ def _worked_out(
         shape = (sums, *(len(x) if k < table.ndim - 1 else 1 for k, x in enumerate(steps)))
         shaped[exchanges] = np.broadcast_to(table.reshape(shape), (sums, *(len(x) for x in steps)))
     return Floors(steps, sums, shaped)
+
+
+@dataclass(frozen=True)
+class FloorsStep:
+    """What the least sums of an Einsum are worked out from: templates, levels of the ladders, figures."""
+
+    explorer: Explorer
+    templates: tuple[Template, ...]
+    steps: tuple[Array, ...]
+    interest: Interest
+    sums: int
+
+
+def _tables(step: FloorsStep, numbers: range, tally: SearchTally) -> dict[Exchanges, Array]:
+    """Per exchanges the least sums of some of the templates [sums, levels of all ladders], by the least
+    levels that hold them."""
+    result: dict[Exchanges, Array] = {}
+    for exchanges, points in step.explorer.lower_bounds(step.templates, numbers, tally):
+        entry = np.zeros(len(points.energy), np.int64)
+        for x, bits in zip(step.steps, points.local, strict=True):
+            entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
+        table = result.setdefault(exchanges, np.full((step.sums, prod(map(len, step.steps))), np.inf))
+        figures = step.interest.figures(points.energy, points.latency, points.more, ())
+        for row, figure in zip(table, figures, strict=True):
+            np.minimum.at(row, entry, figure)
+    return result
 
 
 # What every mapping costs at least, known at once: each element moves once, each operation is executed.

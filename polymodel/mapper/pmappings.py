@@ -10,27 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from polymodel.mapper.aims import Bound
-from polymodel.mapper.budget import CUT, SearchTally, once
+from polymodel.mapper.budget import CUT, SearchTally, StoredStep, each_part, fingerprint, once, runs_of
 from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.einsum_rules import cuts, cuttable
 from polymodel.mapper.records import Limits
-from polymodel.mapper.regions import (
-    PAIRS,
-    InnerPoints,
-    combined,
-    inner_regions,
-    origins,
-    other_figures,
-    port_times,
-    timed_figures,
-    with_leakage,
-)
+from polymodel.mapper.regions import InnerPoints, inner_regions, origins
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import (
     Exchanges,
@@ -50,11 +41,12 @@ from polymodel.mapper.tile_chains import (
     tile_chains,
     unbundled,
 )
+from polymodel.mapper.upper_points import cheapest, cut_points
 from polymodel.pareto import rows_of, undominated
 
 Array = Any
+Several = tuple[Template, ...]
 Chains = dict[Template, tuple[TileChains, ...]]
-MANY = 2_000_000
 MOST_CHAINS = 4096  # bundles under rules whose chains are kept for other templates
 FEW_CHAINS = 10_000  # chains of a template that are kept for other points of it: less than a megabyte
 
@@ -210,6 +202,19 @@ class SearchedRegions:
     bound: Bound | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[type[SearchedRegions], tuple[object, ...]]:
+        regions = [replace(r, fitting={}, compared=[]) for r in self.regions]
+        return SearchedRegions, (self.numbers, regions, self.bound)
+
+
+def _of_part(
+    explorer: Explorer, part: tuple[Sharing, Several, range, Bound | None], tally: SearchTally
+) -> tuple[Pmappings | None, bool]:
+    """The pmappings of a run of templates of a shape, without what who asks for them knows."""
+    _, some, numbers, bound = part
+    found, late = explorer.worked_out(some, numbers, bound, tally)
+    return None if found is None else replace(found, templates=(), regions=()), late
+
 
 class Explorer:
     """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
@@ -225,8 +230,11 @@ class Explorer:
         self.space, self.limits, self.interest, self.passing = space, limits, interest, passing
         self.cut = cuttable(space, limits)
         self.known = known if known is not None else SearchedRegions()
-        self.regions = self.known.regions
         self.chains: dict[object, TileChains] = {}
+
+    @property
+    def regions(self) -> list[InnerPoints]:
+        return self.known.regions
 
     def with_passing(self, passing: Passing) -> Explorer:
         """The same beside other tensors that pass by."""
@@ -246,40 +254,102 @@ class Explorer:
                 by_shape.setdefault(t.shape, []).append(t)
             for several in by_shape.values():  # those first that are most often best
                 several.sort(key=lambda t: sum(n.slides >= 0 for n in t.nodes))
-            for shape, some in by_shape.items():
-                result, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
+            of_shapes = self._one_by_one if tally.crew is None else self._on_a_cluster
+            for shape, result, late in of_shapes({s: tuple(x) for s, x in by_shape.items()}, wanted, tally):
                 if result is not None or not late:
                     yield shape, result
                 if late:
                     return
 
-    def _of_shape(
-        self, shape: Sharing, some: tuple[Template, ...], bound: Bound | None, tally: SearchTally
-    ) -> tuple[Pmappings | None, bool]:
-        """Those found, and whether time is over."""
-        bounds = bound, self.known.bound
-        return once(
-            tally,
-            lambda: ("pmappings", *(self.space, self.limits, self.interest), shape, some, *bounds),
-            lambda: self._worked_out(shape, some, bound, tally),
-            lambda found: not found[1],
-            self.space,
-        )
+    def _one_by_one(
+        self, shapes: Mapping[Sharing, Several], bounds: Mapping[Sharing, Bound | None], tally: SearchTally
+    ) -> Iterator[tuple[Sharing, Pmappings | None, bool]]:
+        """Those of each shape, and whether time is over."""
+        for shape, some in shapes.items():
+            found, late = once(
+                tally,
+                partial(self._known_by, shape, some, bounds[shape]),
+                partial(self.worked_out, some, range(len(some)), bounds[shape], tally),
+                lambda found: not found[1],
+                self.space,
+            )
+            yield shape, found, late
 
-    def _worked_out(
-        self, shape: Sharing, some: tuple[Template, ...], bound: Bound | None, tally: SearchTally
-    ) -> tuple[Pmappings | None, bool]:
-        parts: list[CombinedPoints] = []
-        late = False
+    def _known_by(self, shape: Sharing, some: Several, bound: Bound | None) -> tuple[object, ...]:
+        """All that the pmappings of a shape depend on."""
+        about = self.space, self.limits, self.interest
+        return "pmappings", *about, shape, some, bound, self.known.bound
+
+    def _on_a_cluster(
+        self, shapes: Mapping[Sharing, Several], bounds: Mapping[Sharing, Bound | None], tally: SearchTally
+    ) -> Iterator[tuple[Sharing, Pmappings | None, bool]]:
+        """The same, where workers share the shapes, and the templates of large ones. Regions come first, so
+        that each is searched once."""
+        stored = tally.finished is not None
+        steps = {
+            s: StoredStep(tally, fingerprint(*self._known_by(s, some, bounds[s])) if stored else b"")
+            for s, some in shapes.items()
+        }
+        parts = []
+        try:
+            for shape, some in shapes.items():
+                if not steps[shape].load(self.space):
+                    for t in (t for t in some if t.bottom):
+                        self._below(t, tally)
+                    parts += [(shape, some, run, bounds[shape]) for run in runs_of(len(some), tally)]
+            arriving = each_part(_of_part, self.with_passing(self.passing), parts, tally)
+            for shape, some in shapes.items():
+                step = steps[shape]
+                if step.result is None:
+                    before = tally.counts
+                    each = [next(arriving) for p in parts if p[0] == shape]
+                    found = self._from_parts(
+                        some, [p for p, _ in each if p is not None], bounds[shape], tally
+                    )
+                    step.result = found, any(late for _, late in each)
+                    if not step.result[1]:
+                        step.save(step.result, [b - a for a, b in zip(before, tally.counts, strict=True)])
+                yield shape, *step.result
+        except CUT as error:
+            tally.ended(error)
+
+    def _from_parts(
+        self, some: Several, found: Sequence[Pmappings], bound: Bound | None, tally: SearchTally
+    ) -> Pmappings | None:
+        """The pmappings of a shape from those of runs of its templates."""
+        tally.kept -= sum(map(len, found))
+        if not found:
+            return None
+        parts = [
+            CombinedPoints(
+                p.keys, p.energy, p.latency, p.more, p.local, p.above, p.template, p.choice, p.lower, p.below
+            )
+            for p in found
+        ]
+        merged = self._merged(some[0].shape, some, parts, self._interest(bound))
+        tally.kept += len(merged)
+        return merged
+
+    def _interest(self, bound: Bound | None) -> Interest:
+        """With what the rest of whole mappings adds at least, where shares of the whole count."""
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
             rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[: bound.known.sums, -1]]
             interest = replace(interest, added=tuple(rest))
-        for number, template in enumerate(some):
+        return interest
+
+    def worked_out(
+        self, some: Several, numbers: range, bound: Bound | None, tally: SearchTally
+    ) -> tuple[Pmappings | None, bool]:
+        """The pmappings of some of the templates of a shape, and whether time is over."""
+        parts: list[CombinedPoints] = []
+        late = False
+        interest = self._interest(bound)
+        for number in numbers:
             try:
                 tally.ask()
                 tally.templates += 1
-                for p in self._points(template, number, interest, bound, tally):
+                for p in self._points(some[number], number, interest, bound, tally):
                     if not len(p.energy):
                         continue
                     parts.append(p)
@@ -292,19 +362,29 @@ class Explorer:
                 break
         if not parts:
             return None, late
-        merged = self._merged(shape, some, parts, interest)
+        merged = self._merged(some[0].shape, some, parts, interest)
         tally.kept += len(merged)
         return merged, late
 
+    def without_fused_loops(self, wanted: Container[Exchanges] | None, tally: SearchTally) -> Several:
+        """Templates without fused loops whose exchanged tensors take no space: of some exchanges (None: all).
+        The regions below are searched first where workers of a cluster are going to ask for them."""
+        each = (t for t in self._templates(0, loose=True) if wanted is None or t.shape.exchanges in wanted)
+        if tally.crew is None:
+            return tuple(each)
+        some = tuple(each)
+        for t in (t for t in some if t.bottom):
+            self._below(t, tally)
+        return some
+
     def lower_bounds(
-        self, tally: SearchTally, wanted: Container[Exchanges] | None = None
+        self, some: Several, numbers: range, tally: SearchTally
     ) -> Iterator[tuple[Exchanges, Cheap]]:
-        """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take
-        no space. `wanted`: some of them (None: all). Raises Late once time is over."""
-        for number, t in enumerate(self._templates(0, loose=True)):
+        """The least figures of some of these mappings, by the memories of exchanged tensors. Raises Late once
+        time is over."""
+        for number in numbers:
+            t = some[number]
             exchanges = t.shape.exchanges
-            if wanted is not None and exchanges not in wanted:
-                continue
             if t.bottom:
                 below = self.regions[self._below(t, tally)]
                 result = cheapest(self.space, t, self.limits, self.interest, below, tally)
@@ -402,7 +482,7 @@ class Explorer:
             return np.concatenate([getattr(p, name) for p in parts], axis=-1)
 
         def repeated(name: str) -> Array:
-            return np.concatenate([np.full(len(p.energy), getattr(p, name)) for p in parts])
+            return np.concatenate([np.broadcast_to(getattr(p, name), len(p.energy)) for p in parts])
 
         below = [np.zeros(len(p.energy), int) if p.below is None else p.below for p in parts]
         whole = Pmappings(
@@ -414,146 +494,6 @@ class Explorer:
             whole.keys, whole.energy, whole.latency, whole.more, whole.local, whole.above, 0, whole.choice
         ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
-
-
-# Templates of memories up to a cut, with what lies below.
-
-
-def cut_points(
-    space: EinsumSpace,
-    template: Template,
-    number: int,
-    limits: Limits,
-    interest: Interest,
-    bound: Bound | None,
-    below: InnerPoints,
-    lower: int,
-    tally: SearchTally,
-) -> Iterator[CombinedPoints]:
-    """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
-    if not len(below.energy):
-        return
-    tighter = bound
-    if bound is not None and (interest.energy or len(below.more)):
-        joules = [float(below.energy.min())] if interest.energy else []
-        seconds = [0.0] if interest.latency else []
-        tighter = bound.plus([*joules, *seconds, *below.more.min(axis=1).tolist()])
-        tighter = replace(tighter, seconds=max(bound.seconds, float(below.rest.min())))
-    upper = combined(space, template, costs(space, template), limits, interest, tighter, tally)
-    if not upper.n:
-        return
-    ports, _ = port_times(upper, upper.costs, space, template.cut)
-    apart = with_leakage(space, interest)
-    energy, ends = upper.energy(), upper.ends()
-    more = other_figures(upper, upper.costs)
-    local, above = upper.slots()
-    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
-    floor, time = least_together(space, energy, ports, gives, below)
-    others = more + below.least_more(gives) + timed_figures(space, time)
-    kept = np.flatnonzero(np.isfinite(floor))
-    if bound is not None:
-        peaks = [local[interest.memories.index(m)] for m in interest.buffers]
-        kept = np.flatnonzero(
-            np.isfinite(floor) & bound.coarser.hopeful(interest.figures(floor, time, others, peaks))
-        )
-    if len(kept) > MANY:
-        figures = [energy] if interest.energy else []
-        figures += [*ports] if apart.latency else []
-        figures += [*more, *local, *(row for slot in above for row in slot), *ends]
-        some = [f[kept] for f in figures]
-        kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
-    if not len(kept):
-        return
-    rows, inside = below.for_tiles(gives[:, kept], apart)
-    taken = kept[rows]
-    points = CombinedPoints(upper.keys, energy, energy, more, local, above, number, upper.choice(), lower)
-    for begin in range(0, len(taken), PAIRS):
-        tally.ask()
-        block = slice(begin, begin + PAIRS)
-        yield _paired(
-            space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
-        )
-
-
-def least_together(
-    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: InnerPoints
-) -> tuple[Array, Array]:
-    """The least energy and latency that upper points can have with what lies below."""
-    joules, rest = below.least(gives)
-    above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
-    time = np.maximum(rest, above.max(axis=0))
-    leaked = space.leak * time if space.leak else 0.0
-    return energy + joules + leaked, time
-
-
-def cheapest(
-    space: EinsumSpace,
-    template: Template,
-    limits: Limits,
-    interest: Interest,
-    below: InnerPoints,
-    tally: SearchTally,
-) -> tuple[Array, Array, Array, Array] | None:
-    """The least energy, latency and other figures that add up that the points of an upper template can have
-    with what lies below, and their space in the memories of interest [memories, n], apart from what is
-    below."""
-    if not len(below.energy):
-        return None
-    upper = combined(space, template, costs(space, template), limits, interest, None, tally)
-    if not upper.n:
-        return None
-    ports, _ = port_times(upper, upper.costs, space, template.cut)
-    ends = upper.ends()
-    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
-    local, _ = upper.slots()
-    joules, _ = below.least(gives)
-    time = np.zeros(upper.n)
-    if with_leakage(space, interest).latency:
-        time = _fastest(space, ports, gives, below.quickest)
-    more = other_figures(upper, upper.costs) + below.least_more(gives) + timed_figures(space, time)
-    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, more, local
-
-
-def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
-    """The least latency of upper points with what lies below; inf where nothing fits."""
-    result = np.full(ports.shape[1], np.inf)
-    fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
-    if len(fits):
-        rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
-        time = _latency(space, ports[:, fits[rows]], below, inside)
-        starts = np.searchsorted(rows, np.arange(len(fits)))
-        result[fits] = np.minimum.reduceat(time, starts)
-    return result
-
-
-def _latency(space: EinsumSpace, ports: Array, below: InnerPoints, inside: Array) -> Array:
-    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
-    both = ports + below.ports[:, inside]
-    result: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
-    return result
-
-
-def _paired(
-    space: EinsumSpace,
-    upper: CombinedPoints,
-    ports: Array,
-    below: InnerPoints,
-    inside: Array,
-    interest: Interest,
-    bound: Bound | None,
-) -> CombinedPoints:
-    """Both regions' costs together."""
-    latency = _latency(space, ports, below, inside)
-    energy = upper.energy + below.energy[inside] + space.leak * latency
-    local = upper.local + below.local[:, inside]
-    more = upper.more + below.more[:, inside] + timed_figures(space, latency)
-    whole = replace(upper, energy=energy, latency=latency, more=more, local=local, below=inside)
-    whole = whole.undominated(interest)
-    if bound is not None:  # after comparing, which takes less time
-        peaks = [whole.local[interest.memories.index(m)] for m in interest.buffers]
-        figures = interest.figures(whole.energy, whole.latency, whole.more, peaks)
-        whole = whole.only(np.flatnonzero(bound.coarser.hopeful(figures)))
-    return whole
 
 
 def equal_shapes(spaces: Sequence[EinsumSpace], keys: Sequence[object]) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from polymodel.objectives import FigureLimit, canonical, objective_of, unit_of
 from polymodel.quantities import data_amount, data_unit, engineering
 
 if TYPE_CHECKING:
+    from polymodel.governor import Crew
     from polymodel.mapper.budget import Finished
     from polymodel.sparse.actions.records import Certainty
 
@@ -419,7 +420,7 @@ class Request:
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
     `room`: bits that memories have besides, as `shares` are a bound of what tiles take.
-    `finished`: steps that were done by earlier runs.
+    `finished`: steps that were done by earlier runs. `crew`: workers of a cluster that share the steps.
     """
 
     objectives: tuple[str, ...] = ("energy", "latency")
@@ -432,6 +433,7 @@ class Request:
     shares: tuple[Shares, ...] | None = None
     room: tuple[tuple[str, float], ...] = ()
     finished: Finished | None = field(default=None, compare=False, repr=False)
+    crew: Crew | None = field(default=None, compare=False, repr=False)
     at_most: tuple[FigureLimit, ...] = ()
     area: float = 0.0
 

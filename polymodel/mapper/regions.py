@@ -9,7 +9,7 @@ loops are (docs/develop/rules.md, Fusion). Where energy alone is asked for, it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.aims import Bound
-from polymodel.mapper.budget import SearchTally
+from polymodel.mapper.budget import SearchTally, each_part, runs_of
 from polymodel.mapper.combine import Combination, Interest
 from polymodel.mapper.einsum_rules import apart_at, cuts
 from polymodel.mapper.records import Limits
@@ -191,16 +191,61 @@ def inner_regions(
     again = cut_again(space, limits, cut, interest)
     if again is not None:
         return _cut_regions(space, limits, interest, origins, (cut, again), tally, bound)
-    objectives, interest = interest, with_leakage(space, interest)
-    outside = [_moved_once(space, parents) for parents in origins]
     some = tuple(inner_templates(space, limits, origins[0], cut))
-    result: list[list[InnerPoints]] = [[] for _ in origins]
-    for number, template in enumerate(some):
+    below = LowerRegion(space, limits, interest, tuple(origins), (cut, cut), bound, some)
+    return _searched(below, _inner_points, tally)
+
+
+@dataclass(frozen=True)
+class LowerRegion:
+    """A region below a cut, what is looked for in it, and its templates. `ends`: the cut, and where it ends:
+    at another cut (the same: with compute), below which are the `lower` regions for parents `deeper`."""
+
+    space: EinsumSpace
+    limits: Limits
+    objectives: Interest
+    origins: tuple[tuple[int, ...], ...]
+    ends: tuple[int, int]
+    bound: Bound | None
+    templates: tuple[Template, ...]
+    lower: tuple[InnerPoints, ...] = ()
+    deeper: tuple[tuple[int, ...], ...] = ()
+
+    @cached_property
+    def interest(self) -> Interest:
+        return with_leakage(self.space, self.objectives)
+
+    @cached_property
+    def outside(self) -> list[float]:
+        """Joules that are spent outside, of each origin."""
+        return [_moved_once(self.space, parents) for parents in self.origins]
+
+
+Found = list[list[InnerPoints]]  # of each origin what templates give, without templates and lower regions
+PartOfRegion = Callable[[LowerRegion, range, SearchTally], Found]
+
+
+def _searched(region: LowerRegion, part: PartOfRegion, tally: SearchTally) -> list[InnerPoints]:
+    """The undominated points of all templates, for each origin."""
+    result: Found = [[] for _ in region.origins]
+    for found in each_part(part, region, runs_of(len(region.templates), tally), tally):
+        for mine, points in zip(result, found, strict=True):
+            mine += (replace(p, templates=region.templates, lower=region.lower) for p in points)
+    space, interest = region.space, region.interest
+    return [_all_of(space, mine, interest) if mine else _nothing(region.templates) for mine in result]
+
+
+def _inner_points(region: LowerRegion, numbers: range, tally: SearchTally) -> Found:
+    """The points of some of the templates of a region with compute."""
+    space, (cut, _), objectives, interest = region.space, region.ends, region.objectives, region.interest
+    result: Found = [[] for _ in region.origins]
+    for number in numbers:
+        template = region.templates[number]
         tally.templates += 1
-        each = [costs(space, replace(template, parents=parents)) for parents in origins]
+        each = [costs(space, replace(template, parents=parents)) for parents in region.origins]
         joint = jointly(each)
-        elsewhere = list(zip(each, outside, strict=True))
-        joined = combined(space, template, joint, limits, objectives, bound, tally, elsewhere)
+        elsewhere = list(zip(each, region.outside, strict=True))
+        joined = combined(space, template, joint, region.limits, objectives, region.bound, tally, elsewhere)
         if not joined.n:
             continue
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
@@ -221,13 +266,13 @@ def inner_regions(
         for k, (energy, ports, rest) in enumerate(priced):
             tally.ask()
             points = InnerPoints(
-                energy, ports, rest, local, needs, some, np.full(joined.n, number), choice, leaked[k],
+                energy, ports, rest, local, needs, (), np.full(joined.n, number), choice, leaked[k],
                 more=other_figures(joined, each[k]),
             )._only(kept)  # fmt: skip
-            hopeful = _hopeful(space, points, objectives, bound, outside[k])
+            hopeful = _hopeful(space, points, objectives, region.bound, region.outside[k])
             if len(hopeful.energy):
                 result[k].append(_best(hopeful, interest))
-    return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
+    return result
 
 
 def _all_of(space: EinsumSpace, found: Sequence[InnerPoints], interest: Interest) -> InnerPoints:
@@ -268,25 +313,38 @@ def _cut_regions(
     """The same where the region is cut in two: memories from the one end, without it, to the other, and those
     inside that."""
     cut, again = ends
-    deeper = origins(space, again)
+    deeper = tuple(origins(space, again))
     lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally, bound))
     some = tuple(inner_templates(space, limits, several[0], cut, again))
-    interest = with_leakage(space, objectives)
-    outside = [_moved_once(space, parents) for parents in several]
-    result: list[list[InnerPoints]] = [[] for _ in several]
-    for number, template in enumerate(some):
-        each = [costs(space, replace(template, parents=parents)) for parents in several]
+    between = LowerRegion(space, limits, objectives, tuple(several), ends, bound, some, lower, deeper)
+    result = _searched(between, _points_between, tally)
+    for region in lower:
+        region.fitting.clear()
+    return result
+
+
+def _points_between(region: LowerRegion, numbers: range, tally: SearchTally) -> Found:
+    """The points of some of the templates between two cuts, with what lies below."""
+    space, objectives, lower, outside = region.space, region.objectives, region.lower, region.outside
+    result: Found = [[] for _ in region.origins]
+    for number in numbers:
+        template = region.templates[number]
+        each = [costs(space, replace(template, parents=parents)) for parents in region.origins]
         held = {n.operand: n.memory for n in template.nodes}
-        below = [deeper.index(tuple(held.get(i, m) for i, m in enumerate(parents))) for parents in several]
+        below = [
+            region.deeper.index(tuple(held.get(i, m) for i, m in enumerate(parents)))
+            for parents in region.origins
+        ]
         inside = [float(lower[at].energy.min(initial=np.inf)) for at in below]
         elsewhere = list(zip(each, np.add(outside, inside).tolist(), strict=True))
-        joined = combined(space, template, jointly(each), limits, objectives, bound, tally, elsewhere)
+        joint, bound = jointly(each), region.bound
+        joined = combined(space, template, joint, region.limits, objectives, bound, tally, elsewhere)
         tally.templates += 1
         if not joined.n:
             continue
         for mine, c, at, joules in zip(result, each, below, outside, strict=True):
             tally.ask()
-            for points in _stacked(space, joined, c, objectives, ends, (lower, at), (some, number)):
+            for points in _stacked(space, joined, c, objectives, region.ends, (lower, at), number):
                 hopeful = _hopeful(space, points, objectives, bound, joules)
                 if not len(hopeful.energy):
                     continue
@@ -294,10 +352,8 @@ def _cut_regions(
                     assert hopeful.leaked is not None
                     worth = _worth(hopeful.energy, hopeful.leaked, hopeful.needs)
                     hopeful = hopeful._only(np.flatnonzero(worth))
-                mine.append(_best(hopeful, interest))
-    for region in lower:
-        region.fitting.clear()
-    return [_all_of(space, mine, interest) if mine else _nothing(some) for mine in result]
+                mine.append(_best(hopeful, region.interest))
+    return result
 
 
 def _stacked(
@@ -307,11 +363,11 @@ def _stacked(
     objectives: Interest,
     ends: tuple[int, int],
     deeper: tuple[tuple[InnerPoints, ...], int],
-    among: tuple[tuple[Template, ...], int],
+    number: int,
 ) -> Iterator[InnerPoints]:
-    """Points between two cuts with those below. `found`: what they cost for some parents; `deeper`: all
-    regions below, and the number of the one; `among`: all templates, and the number of the one."""
-    (cut, again), (lower, at), (some, number) = ends, deeper, among
+    """Points of a template between two cuts with those below. `found`: what they cost for some parents;
+    `deeper`: all regions below, and the number of the one."""
+    (cut, again), (lower, at) = ends, deeper
     below = lower[at]
     if not len(below.energy):
         return
@@ -333,8 +389,8 @@ def _stacked(
         rest = np.maximum(below.rest[under], np.where(times > 0, times + fixed[:, None], 0).max(axis=0))
         yield InnerPoints(
             energy[pick] + below.energy[under], above, rest, local[:, pick] + below.local[:, under],
-            needs[:, pick], some, np.full(len(pick), number), choice[pick], _leaked(space, above, rest),
-            np.zeros((0, len(pick))), lower, np.full(len(pick), at), under,
+            needs[:, pick], (), np.full(len(pick), number), choice[pick], _leaked(space, above, rest),
+            np.zeros((0, len(pick))), (), np.full(len(pick), at), under,
         )  # fmt: skip
 
 

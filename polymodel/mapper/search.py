@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Refused
-from polymodel.governor import spare, terminable
+from polymodel.governor import crew, spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
 from polymodel.mapper.aims import CLOSE, WORKING_SET, Aims, nothing_known
@@ -84,8 +84,8 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
 def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings."""
     # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
-    with threadpool_limits(1, "blas"):
-        return _search(cascade, hierarchy, request)
+    with threadpool_limits(1, "blas"), crew(request.workers) as workers:
+        return _search(cascade, hierarchy, replace(request, crew=workers))
 
 
 def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
