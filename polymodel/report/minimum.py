@@ -2,19 +2,19 @@
 
 Forms whose tiles divide are sums of products of powers. A tile size of which more costs nothing and saves
 nothing is taken at an end of its range; those that are left are found where the gradients of the form and of
-the capacity point the same way (Lagrange), for up to two of them.
+the capacity point the same way (Lagrange): one by one while a size is a multiple of another one, for up to
+two at the end. A size that is the root of a polynomial of the third degree or more stays as that polynomial.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-
-if TYPE_CHECKING:
-    pass
+from polymodel.report.growth import leading_of, root_growth, solved
 
 Expression = Any  # of SymPy
 Ends = Mapping[
@@ -30,33 +30,86 @@ class Minimum:
 
     `value`: an expression in the capacity and the extents; `at`: tile size -> where it is taken. It holds
     where every tile size of `at` lies within its range, that is for capacities that are neither tiny nor so
-    large that a whole operand fits.
+    large that a whole operand fits. `roots`: tile size -> a polynomial in it that is 0 there, of sizes that
+    no radicals tell; `value` and `at` then have that size as a symbol (`numbers` has their values).
     """
 
     value: Expression
     at: Mapping[str, Expression]
+    roots: Mapping[str, Expression] = field(default_factory=dict)
 
     def leading(self, symbol: Any) -> Expression:
         """The value for large values of a symbol: the terms without it, and of those with it what falls most
-        slowly, as 2*K*M*N/sqrt(S) + M*N of a matmul."""
+        slowly, as 2*K*M*N/sqrt(S) + M*N of a matmul. Refused where no radicals tell the growth of a root."""
         import sympy
 
-        small, apart = sympy.Symbol("_small", positive=True), sympy.Integer(0)
         symbol = sympy.Symbol(symbol, positive=True) if isinstance(symbol, str) else symbol
-        by_power: dict[Any, Any] = {}
-        for term in sympy.Add.make_args(self.value):
-            turned = sympy.simplify(term.subs(symbol, small**-2))
-            if not turned.has(small):
-                apart += turned
-                continue
-            first = turned.as_leading_term(small)
-            power = first.as_coeff_exponent(small)[1]
-            by_power[power] = by_power.get(power, 0) + first
-        for _, terms in sorted(by_power.items()):
-            whole = sympy.simplify(terms.subs(small, 1 / sympy.sqrt(symbol)))
-            if whole != 0:
-                return apart + sympy.powdenest(whole, force=True)
-        return apart
+        known = {}
+        for name, polynomial in self.roots.items():
+            size = sympy.Symbol(name, positive=True)
+
+            def there(trial: Mapping[Any, Any], name: str = name) -> Expression:
+                return self._there(trial)[1][name]
+
+            known[size] = root_growth(polynomial, size, symbol, there)
+        terms = sympy.Add.make_args(self.value)
+        moving = [t for t in terms if t.has(symbol, *known)]
+        apart = sympy.Add(*(t for t in terms if t not in moving))
+        return apart + leading_of(sympy.Add(*moving), symbol, known) if moving else apart
+
+    def numbers(self, **values: float) -> Minimum:
+        """The same with a number for every symbol. SpecError for unknown names and if one is left out."""
+        import sympy
+
+        sizes = set(self.roots)
+        every = [self.value, *self.at.values(), *self.roots.values()]
+        names = {s.name: s for e in every for s in sympy.sympify(e).free_symbols if s.name not in sizes}
+        remedy = f"give a number each for {', '.join(sorted(names))}"
+        faults = [
+            Diagnostic(f"{n} {why}", remedy, n, code="unknown-name")
+            for n, why in (
+                *((n, "is no symbol of this formula") for n in values if n not in names),
+                *((n, "has no number") for n in names if n not in values),
+            )
+        ]
+        if faults:
+            raise SpecError(faults)
+        value, at = self._there({names[n]: sympy.nsimplify(v) for n, v in values.items()})
+        return Minimum(value, at)
+
+    def _there(self, trial: Mapping[Any, Any]) -> tuple[Expression, dict[str, Expression]]:
+        """The least value, and the tile sizes, at numbers of all symbols."""
+        import sympy
+
+        if not self.roots:
+            at = {n: sympy.N(sympy.sympify(v).subs(trial), _DIGITS) for n, v in self.at.items()}
+            return sympy.N(self.value.subs(trial), _DIGITS), at
+        (name, polynomial), *_ = self.roots.items()
+        size = sympy.Symbol(name, positive=True)
+        found = []
+        for root in _real_roots(polynomial.subs(trial), size):
+            there = {**trial, size: root}
+            at = {n: sympy.N(sympy.sympify(v).subs(there), _DIGITS) for n, v in self.at.items()}
+            value = sympy.N(self.value.subs(there), _DIGITS)
+            if value.is_real and all(v.is_real and v > 0 for v in at.values()):
+                found.append((value, at))
+        if not found:
+            message = f"no size of {name} is above 0 there"
+            raise Refused(message, "give a larger capacity", code="unsupported-symbol")
+        return min(found, key=lambda pair: pair[0])
+
+
+def _real_roots(polynomial: Expression, x: Any) -> list[Expression]:
+    """The roots above 0 of a polynomial with numbers."""
+    import sympy
+
+    one = sympy.Poly(polynomial, x)
+    numbers = sympy.Poly([sympy.nsimplify(c) for c in one.all_coeffs()], x)
+    try:
+        roots = sympy.real_roots(numbers)
+    except NotImplementedError:  # numbers that are no fractions
+        roots = numbers.nroots(n=_DIGITS, maxsteps=500)
+    return [r for r in (sympy.N(r, _DIGITS) for r in roots) if r.is_real and r > 0]
 
 
 def minimum(objective: Expression, held: Expression, capacity: Expression, ends: Ends) -> Minimum:
@@ -67,7 +120,7 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
     """
     import sympy
 
-    objective, held = sympy.sympify(objective), sympy.sympify(held)
+    objective, held = (_without_less(sympy.sympify(form)) for form in (objective, held))
     for form in (objective, held):
         rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
         if rough:
@@ -89,11 +142,37 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         free.remove(x)
         objective, held = objective.subs(x, end), held.subs(x, end)
         chosen = {y: v.subs(x, end) for y, v in chosen.items()} | {x: end}
-    inside = _inside(objective, held, capacity, free) if free else {}
+    inside, roots = _inside(objective, held, capacity, free) if free else ({}, {})
     # Term by term: what does not depend on the capacity stays apart.
     value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(objective)))
-    at = {x: sympy.simplify(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
-    return Minimum(value, {x.name: at[x] for x in ends})
+    at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
+    return Minimum(value, {x.name: at[x] for x in ends}, {x.name: p for x, p in roots.items()})
+
+
+def _short(form: Expression) -> Expression:
+    """Simplified, unless it is long."""
+    import sympy
+
+    return sympy.simplify(form) if form.count_ops() < 200 else form
+
+
+def _without_less(form: Expression) -> Expression:
+    """Without those arguments of maxima that are never above another one, where every symbol is 1 or more."""
+    import sympy
+
+    def no_less(more: Expression, less: Expression) -> bool:
+        difference = more - less
+        shifted = sympy.expand(difference.subs({s: 1 + s for s in difference.free_symbols}))
+        return all(t.is_nonnegative for t in sympy.Add.make_args(shifted))
+
+    def largest(*arguments: Expression) -> Expression:
+        kept: list[Expression] = []
+        for one in arguments:
+            if not any(no_less(other, one) for other in kept):
+                kept = [*(other for other in kept if not no_less(one, other)), one]
+        return sympy.Max(*kept)
+
+    return form.replace(sympy.Max, largest)
 
 
 def _end(
@@ -121,83 +200,175 @@ def _direction(form: Expression, x: Any) -> int | None:
     return -1 if all(t.is_negative for t in terms) else None
 
 
+@dataclass(frozen=True)
+class _Point:
+    """Sizes at which no exchange of two pays; `root`: a polynomial in one of them that is 0, or None."""
+
+    sizes: Mapping[Any, Expression]
+    root: tuple[Any, Expression] | None = None
+
+
 def _inside(
     objective: Expression, held: Expression, capacity: Expression, free: Sequence[Any]
-) -> dict[Any, Any]:
-    """Values of the symbols that are left, at which the capacity is used up and no exchange of two pays."""
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Values of the symbols that are left, at which the capacity is used up and no exchange of two pays; and
+    polynomials of those that are roots."""
     import sympy
 
-    if len(free) > 2:
-        names = ", ".join(x.name for x in free)
-        message = f"{names} depend on each other: no formula for more than two"
-        raise Refused(message, NUMERIC, code="unsupported-symbol")
     # Positive reals: positive integers would hide roots.
     real = {x: sympy.Symbol(x.name, positive=True) for x in {*free, *sympy.sympify(capacity).free_symbols}}
     f, g, most = (sympy.sympify(e).subs(real) for e in (objective, held, capacity))
-    symbols = [real[x] for x in free]
-    equations = [sympy.together(g - most)]
-    if len(free) == 2:
-        x, y = symbols
-        balance = sympy.diff(f, x) * sympy.diff(g, y) - sympy.diff(f, y) * sympy.diff(g, x)
-        equations.append(sympy.numer(sympy.together(balance)))
-    found = []
-    for solution in _solutions(equations, symbols):
-        value = f.subs(solution)
-        if value.has(sympy.zoo, sympy.nan) or any(v.free_symbols & set(symbols) for v in solution.values()):
-            continue
-        found.append((solution, value))
-    if not found:
-        message = f"{', '.join(x.name for x in free)}: no formula was found"
+    multiples = _multiples(f, g, [real[x] for x in free])
+    f, g = f.subs(multiples), g.subs(multiples)
+    symbols = [real[x] for x in free if real[x] not in multiples]
+    if len(symbols) > 2:
+        names = ", ".join(x.name for x in symbols)
+        message = f"{names} depend on each other: no formula for more than two that are no multiples"
         raise Refused(message, NUMERIC, code="unsupported-symbol")
+    found = _solutions(f, g, most, symbols)
+    names = ", ".join(x.name for x in free)
+    if not found:
+        raise Refused(f"{names}: no formula was found", NUMERIC, code="unsupported-symbol")
     best = _best(found, f, g, {real[x] for x in sympy.sympify(capacity).free_symbols})
     if best is None:
-        names = ", ".join(x.name for x in free)
         message = f"{names}: no formula was found whose tile sizes are above 0"
         raise Refused(message, NUMERIC, code="unsupported-symbol")
-    back = {new: old for old, new in real.items()}
-    return {x: best[real[x]].subs(back) for x in free}
+    sizes = {**best.sizes, **{x: v.subs(best.sizes) for x, v in multiples.items()}}
+    back = {real[x]: x for x in real if best.root is None or real[x] != best.root[0]}
+    roots = {best.root[0]: best.root[1].subs(back)} if best.root else {}
+    return {x: sizes[real[x]].subs(back) for x in free}, roots
 
 
-def _best(
-    found: Sequence[tuple[dict[Any, Any], Expression]], f: Expression, g: Expression, capacity: set[Any]
-) -> dict[Any, Any] | None:
+def _multiples(f: Expression, g: Expression, symbols: Sequence[Any]) -> dict[Any, Expression]:
+    """Of three symbols or more those that are a product of another one at every point at which no exchange of
+    the two pays."""
+    import sympy
+
+    result: dict[Any, Expression] = {}
+    left = list(symbols)
+    while len(left) > 2:
+        for x, y in permutations(left, 2):
+            factors = [p for p in _balance(f, g, x, y) if not _one_sign(p, left)]
+            if len(factors) == 1 and sympy.degree(factors[0], y) == 1:
+                ratio = sympy.solve(factors[0], y)[0]
+                if ratio.free_symbols & set(left) == {x} and _one_sign(sympy.numer(ratio), [x]):
+                    break
+        else:
+            return result
+        left.remove(y)
+        f, g = f.subs(y, ratio), g.subs(y, ratio)
+        result = {z: v.subs(y, ratio) for z, v in result.items()} | {y: ratio}
+    return result
+
+
+def _balance(f: Expression, g: Expression, x: Any, y: Any) -> list[Expression]:
+    """Polynomials one of which is 0 where no exchange of x and y pays."""
+    import sympy
+
+    difference = sympy.diff(f, x) * sympy.diff(g, y) - sympy.diff(f, y) * sympy.diff(g, x)
+    numerator = sympy.numer(sympy.together(difference))
+    return [p for p, _ in sympy.factor_list(numerator)[1] if p.has(x) or p.has(y)]
+
+
+def _one_sign(polynomial: Expression, symbols: Sequence[Any]) -> bool:
+    """Whether it is not 0 wherever its symbols are above 0."""
+    import sympy
+
+    terms = sympy.Add.make_args(sympy.expand(polynomial))
+    return all(t.is_positive for t in terms) or all(t.is_negative for t in terms)
+
+
+def _best(found: Sequence[_Point], f: Expression, g: Expression, capacity: set[Any]) -> _Point | None:
     """Of several points the one that is best for a large capacity, of those whose tile sizes are above 0 and
     where more room saves something; None if there is none such. Roots are told apart at numbers: extents of
     any size, or if the capacity is a number too small for them, of little more than 1."""
     import sympy
 
-    others = sorted({t for _, v in found for t in v.free_symbols} - capacity, key=str)
+    sizes = {x for point in found for x in point.sizes}
+    others = sorted({t for e in (f, g) for t in e.free_symbols} - capacity - sizes, key=str)
     for extents in (
         [sympy.Integer(sympy.prime(4 + i)) for i in range(len(others))],
         [1 + sympy.Rational(1, sympy.prime(4 + i)) for i in range(len(others))],
     ):
         trial = dict(zip(others, extents, strict=True)) | {s: sympy.Integer(10) ** 30 for s in capacity}
         valued = []
-        for point, value in found:
-            there = {x: sympy.N(v.subs(trial), _DIGITS) for x, v in point.items()}
-            if not all(v.is_real and v > 0 for v in there.values()):
-                continue
-            x = next(iter(there))
-            saved, taken = (sympy.N(e.diff(x).subs(trial).subs(there), _DIGITS) for e in (f, g))
-            if saved * taken <= 0:
-                valued.append((sympy.N(value.subs(trial), _DIGITS), point))
+        for point in found:
+            for there in _numbers(point, trial):
+                x = next(iter(there))
+                saved, taken = (sympy.N(e.diff(x).subs(trial).subs(there), _DIGITS) for e in (f, g))
+                if saved * taken <= 0:
+                    valued.append((sympy.N(f.subs(trial).subs(there), _DIGITS), point))
         if valued:
             return min(valued, key=lambda pair: pair[0])[1]
     return None
 
 
-def _solutions(equations: Sequence[Expression], symbols: Sequence[Any]) -> list[dict[Any, Any]]:
-    """Positive solutions of one equation in one symbol, or of two in two."""
+def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    """Tile sizes above 0 of a point, at numbers of all else."""
     import sympy
 
-    if len(symbols) == 1:
-        return [{symbols[0]: v} for v in sympy.solve(equations[0], symbols[0])]
-    x, y = symbols
-    result: list[dict[Any, Any]] = []
-    for factor, _ in sympy.factor_list(equations[1])[1]:
-        if not factor.has(x) or not factor.has(y):
-            continue
-        for ratio in sympy.solve(factor, y):
-            for v in sympy.solve(sympy.numer(sympy.together(equations[0].subs(y, ratio))), x):
-                result.append({x: v, y: sympy.simplify(ratio.subs(x, v))})
+    several = [dict(trial)]
+    if point.root:
+        x, polynomial = point.root
+        several = [{**trial, x: root} for root in _real_roots(polynomial.subs(trial), x)]
+    result = []
+    for values in several:
+        there = {x: sympy.N(v.subs(values), _DIGITS) for x, v in point.sizes.items()}
+        if all(v.is_real and v > 0 for v in there.values()):
+            result.append(there)
     return result
+
+
+def _solutions(f: Expression, g: Expression, most: Expression, symbols: Sequence[Any]) -> list[_Point]:
+    """Where one symbol uses up the capacity, or two do and no exchange of them pays."""
+    import sympy
+
+    def of_one(equation: Expression, x: Any, others: Mapping[Any, Expression]) -> list[_Point]:
+        """The points told by an equation in one symbol, of which the others are expressions."""
+        numerator = sympy.numer(sympy.together(equation))
+        result = []
+        for polynomial, _ in sympy.factor_list(numerator)[1]:
+            if not polynomial.has(x):
+                continue
+            roots = solved(polynomial, x)
+            if roots is None:
+                result.append(_Point({x: x, **others}, (x, sympy.collect(sympy.expand(polynomial), x))))
+            for v in roots or ():
+                result.append(_Point({x: v, **{y: _short(e.subs(x, v)) for y, e in others.items()}}))
+        return [p for p in result if not any(v.has(sympy.zoo, sympy.nan) for v in p.sizes.values())]
+
+    if len(symbols) == 1:
+        return of_one(g - most, symbols[0], {})
+    result: list[_Point] = []
+    for factor in _balance(f, g, *symbols):
+        if _one_sign(factor, symbols):
+            continue
+        for x, y in permutations(symbols):
+            ratios = solved(factor, y) if factor.has(x) and factor.has(y) else None
+            if ratios is not None:
+                for ratio in ratios:
+                    if not ratio.has(sympy.Pow) or ratio.is_rational_function(x):
+                        result += of_one((g - most).subs(y, ratio), x, {y: ratio})
+                    else:
+                        result += _with_roots((g - most).subs(y, ratio), x, y, ratio)
+                break
+            room = sympy.numer(sympy.together(g - most))
+            if sympy.degree(room, y) == 1:
+                rest = sympy.solve(room, y)[0]
+                result += of_one(factor.subs(y, rest), x, {y: rest})
+                break
+    return result
+
+
+def _with_roots(equation: Expression, x: Any, y: Any, ratio: Expression) -> list[_Point]:
+    """The points of an equation with radicals of its symbol, if these are plain powers."""
+    import sympy
+
+    numerator = sympy.numer(sympy.together(sympy.powdenest(sympy.expand(equation), force=True)))
+    root = sympy.Symbol("_root", positive=True)
+    turned = sympy.expand(sympy.powdenest(numerator.subs(x, root**2), force=True))
+    if not turned.is_polynomial(root):
+        return []
+    values = solved(turned, root)
+    points = [{x: v**2, y: _short(ratio.subs(x, v**2))} for v in values or ()]
+    return [_Point(p) for p in points]

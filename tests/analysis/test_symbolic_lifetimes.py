@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ import polymodel as pm
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.listed_lives import may_be_most
 from polymodel.errors import NotSeparable, Refused
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.test_symbolic import EITHER, named
@@ -54,6 +56,27 @@ def test_live_peaks_agree_with_the_referee() -> None:
 @pytest.mark.slow
 def test_live_peaks_agree_with_the_referee_at_length() -> None:
     assert run_many(4_000)["closed"] > 800
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_branches_that_are_left_out_never_have_most(seed: int) -> None:
+    """Of those with the same tree below, under any sum with factors that are not negative."""
+    pick = np.random.default_rng(seed)
+    parts, parents, trees = [], [], []
+    for parent in range(4):
+        steps = pick.integers(0, 3, (12, 4)) * (pick.random((12, 4)) < 0.5)
+        parts.append(np.repeat(steps, pick.integers(1, 4, 12), axis=0).cumsum(axis=0))  # in order of time
+        parents.append(np.full(len(parts[-1]), parent))
+        trees.append(pick.integers(0, 2, len(parts[-1])))
+    fewer, parent, tree = (np.concatenate(one) for one in (parts, parents, trees))
+    rows, count = may_be_most(parent, tree, fewer)
+    assert count.tolist() == np.bincount(parent[rows], minlength=4).tolist()
+    assert len(rows) < len(fewer)
+    for _ in range(100):
+        total = fewer @ (pick.integers(0, 5, 4) * [1, -1, 1, -1])
+        for own in {*zip(parent.tolist(), tree.tolist(), strict=True)}:
+            mine = (parent == own[0]) & (tree == own[1])
+            assert total[rows[mine[rows]]].max() == total[mine].max()
 
 
 def spec_of(workload: object, *nodes: object, **symbols: int) -> pm.Spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import sympy
 
 import polymodel as pm
 from polymodel.report.formula import factored
-from polymodel.report.minimum import minimum
+from polymodel.report.minimum import Minimum, minimum
+from tests.faults import faults
 
 ARCH = {
     "nodes": [
@@ -157,11 +159,92 @@ def test_a_chain_whose_sizes_have_no_number_loads() -> None:
     assert "unbounded" not in str(caught.value)
 
 
+CUBE = matmul(loop("m", "TM"), loop("n", "TN"), loop("k", "TK"), storage("GLB", "A", "B", "Z"))
+
+
+def no_others_are_less(
+    least: Minimum, objective: sympy.Expr, held: sympy.Expr, numbers: dict[str, int], capacity: str
+) -> None:
+    """The sizes use up the capacity, and of other sizes that do so none have less."""
+    found = least.numbers(**numbers)
+    sizes, room = sorted(found.at), numbers[capacity]
+    values = {s: numbers[s.name] for e in (objective, held) for s in e.free_symbols if s.name in numbers}
+    names = {s.name: s for s in held.free_symbols}
+    traffic, taken = (sympy.lambdify([names[n] for n in sizes], e.subs(values)) for e in (objective, held))
+    best = [float(found.at[n]) for n in sizes]
+    assert taken(*best) == pytest.approx(room)
+    assert traffic(*best) == pytest.approx(float(found.value))
+    pick, tried = Random(1), 0
+    while tried < 200:
+        first = [size * pick.uniform(0.5, 2) for size in best[1:]]
+        empty, one = taken(0, *first), taken(1, *first)  # what is held is a straight line in each size
+        other = (room - empty) / (one - empty)
+        tried += other > 0
+        assert other <= 0 or traffic(other, *first) >= traffic(*best) * (1 - 1e-12)
+
+
+def test_three_sizes_that_are_multiples_of_one_another() -> None:
+    """All loops of a matmul are tiled: results that are not whole leave and come back."""
+    forms = pm.closed_forms(CUBE, ranks=True, assume="divides")
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    assert sympy.simplify(least.at["TM"] / least.at["TN"]) == 1
+    assert sympy.simplify(least.at["TK"] / least.at["TM"] - (1 + sympy.sqrt(5)) / 2) == 0
+    asked = [forms.value(n) for n in ("accesses:DRAM", "working_set:GLB")]
+    no_others_are_less(least, *asked, {"M": 900, "N": 800, "K": 700, "S": 5000}, "S")
+
+
+def test_a_size_that_is_the_root_of_a_polynomial() -> None:
+    """A convolution tiled along channels, rows and columns: 2 sqrt(RS) of each operation over sqrt(Z)."""
+    sizes = dict.fromkeys("MPQC") | {"R": 3, "S": 3}
+    nodes = [storage("DRAM", "I", "F", "O"), loop("m", "TM"), loop("p", "TP"), loop("q", "TQ")]
+    nodes += [storage("GLB", "O"), {**loop("c", "1"), "tile_shape": 1}, storage("GLB", "I", "F")]
+    spec = pm.load(
+        {
+            "arch": ARCH,
+            "symbols": sizes,
+            "workload": {
+                "rank_sizes": {n: n for n in sizes},
+                "bits_per_value": {"All": 1},
+                "einsums": ["O[m, p, q] = I[c, H=p+r, W=q+s] * F[m, c, r, s]"],
+            },
+            "mapping": {"nodes": [*nodes, {"type": "Compute", "einsum": "O", "component": "MAC"}]},
+        }
+    )
+    forms = pm.closed_forms(spec, ranks=True, assume="divides").at(R=3, S=3)
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "Z")
+    m, p, q, c, z = (*(forms.symbols[n] for n in "MPQC"), sympy.Symbol("Z", positive=True))
+    assert list(least.roots) == ["TP"]
+    assert sympy.simplify(least.leading("Z") - (6 * c * m * p * q / sympy.sqrt(z) + m * p * q)) == 0
+    asked = [forms.value(n) for n in ("accesses:DRAM", "working_set:GLB")]
+    no_others_are_less(least, *asked, {"M": 512, "P": 300, "Q": 300, "C": 64, "Z": 50_000}, "Z")
+    with faults("unknown-name", at="Z"):
+        least.numbers(M=512, P=300, Q=300, C=64)
+
+
+def test_how_roots_grow_with_the_capacity() -> None:
+    a, x, s = sympy.symbols("a x S", positive=True)
+    least = minimum(a / x, x**3 + x, s, {x: (sympy.Integer(1), sympy.oo)})
+    assert least.leading("S") == a / sympy.cbrt(s)
+    assert float(least.numbers(a=6, S=10).value) == pytest.approx(3)
+    exact = minimum(6 / x, x**3 + x, sympy.Integer(10), {x: (sympy.Integer(1), sympy.oo)})
+    assert (exact.value, exact.roots) == (3, {})
+
+
+def test_maxima_are_those_of_their_largest_argument() -> None:
+    x, s = sympy.symbols("x S", positive=True)
+    held = sympy.Max(x + 2, 3 * x, 2 * x + 3)  # the last one up to 3, then the one before it
+    with pytest.raises(pm.Refused, match="has no derivative"):
+        minimum(1 / x, held, s, {x: (sympy.Integer(1), sympy.oo)})
+    least = minimum(1 / x, sympy.Max(x + 2, 3 * x), s, {x: (sympy.Integer(1), sympy.oo)})
+    assert least.value == 3 / s
+
+
 def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
-    cube = matmul(loop("m", "TM"), loop("n", "TN"), loop("k", "TK"), storage("GLB", "A", "B", "Z"))
-    forms = pm.closed_forms(cube, ranks=True)
+    forms = pm.closed_forms(CUBE, ranks=True)
+    a, b, c, x, y, z, s = sympy.symbols("a b c x y z S", positive=True)
+    ends = dict.fromkeys((x, y, z), (sympy.Integer(1), sympy.oo))
     with pytest.raises(pm.Refused, match=r"no formula for more than two(.|\n)*pm.compile"):
-        forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+        minimum(a / x + b / y + c / z, x * y + y * z + x * z, s, ends)
     with pytest.raises(pm.SpecError, match="TX is not a tile size to choose"):
         forms.minimize("accesses:DRAM", "working_set:GLB", "S", over=["TX"])
     with pytest.raises(pm.SpecError, match="nothing to choose"):

@@ -11,6 +11,7 @@ import pytest
 
 import polymodel as pm
 from benchmarks.bench import grids
+from benchmarks.fused import SWEPT, front
 from benchmarks.tied import spaces
 from polymodel.cost.costs import CostFigures
 from polymodel.sweeps.grid import make_grid, roles
@@ -113,3 +114,17 @@ def test_a_thousand_points_of_spaces_that_are_no_boxes_equal_the_exact_engine(na
         *SPACES[name], 1000, seed=random.Random(name).randrange(2**30), peaks="Flash" not in name
     )
     assert {"energy", "latency", "reads:DRAM", "writes:DRAM"} <= compared
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("allocation", ["tile", "live"])
+@pytest.mark.parametrize("retained", [True, False])
+def test_points_of_the_front_of_vgg_equal_the_exact_engine(retained: bool, allocation: str) -> None:
+    """250 each of the four fronts, of maps of 224 x 224: tips, and tiles of the channels of three layers."""
+    spec, tiles = front(224, 64, retained=retained, allocation=allocation)
+    tiles |= {n: sizes[-1:] for n, sizes in tiles.items() if n[:4] != "TIP_" and n[5:] not in SWEPT}
+    if allocation == "live":  # what is live of all tips is worked out at once for each choice of channels
+        tiles |= {n: sizes[-2:] for n, sizes in tiles.items() if n[5:] in SWEPT}
+        tiles |= {n: sizes[::5] for n, sizes in tiles.items() if n[:4] == "TIP_"}
+    compared = check(spec, tiles, 250, seed=int(retained))
+    assert {"energy", "latency", "need:FeatureBuffer", "reads:DRAM", "writes:DRAM"} <= compared

@@ -201,8 +201,8 @@ class LivePeak(PeakTable):
     def named(self) -> str:
         return "live"
 
-    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
-        return _Search(self).peaks(points)
+    def peaks(self, points: Ints) -> Ints:
+        return _search(self).peaks(points)
 
 
 class _Rows:
@@ -245,7 +245,7 @@ class _Depth:
         import numpy as np
 
         keys = zip(self.equals.numbers(equal).tolist(), below, strict=True)
-        found = ((one, tuple(sorted(set(rows.tolist())))) for one, rows in keys)
+        found = ((one, tuple(rows.tolist())) for one, rows in keys)
         return np.array([self.known.setdefault(key, len(self.known)) for key in found], np.int64)
 
     def equal(self, trees: Ints) -> Ints:
@@ -266,21 +266,63 @@ class _Depth:
         return count[trees], self.branches.of(every[rows])
 
 
+def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
+    """Of the branches of some trees those at which most may be live: their rows, and how many of each parent.
+
+    What branches with the same tree below add is the same sum, with factors that are not negative, of what
+    is earlier there: more that begins, less that ends. So of two of which one has no less that has begun, and
+    no more that has ended, only that one counts; and of several on a straight line only both ends.
+    """
+    import numpy as np
+
+    rows = np.lexsort([*fewer.T[::-1], trees, parent])  # in each group in order of time: numbers only grow
+    begun, ended = fewer[:, ::2], fewer[:, 1::2]
+
+    def steps() -> tuple[Ints, Ints, Ints]:
+        """Whether each row has the parent and tree of the one before it, and what begins and ends between."""
+        same = (np.diff(parent[rows]) == 0) & (np.diff(trees[rows]) == 0)
+        return same, np.diff(begun[rows], axis=0), np.diff(ended[rows], axis=0)
+
+    same, begin, end = steps()
+    kept = np.ones(len(rows), bool)
+    kept[:-1] &= ~(same & ~end.any(axis=1))  # the next one has more that begins, and no more that ends
+    kept[1:] &= ~(same & end.any(axis=1) & ~begin.any(axis=1))
+    rows = rows[kept]
+    same, begin, end = steps()
+    step = np.concatenate([begin, end], axis=1)
+    size = step.sum(axis=1, keepdims=True)
+    on_line = (step[1:] * size[:-1] == step[:-1] * size[1:]).all(axis=1) & same[1:] & same[:-1]
+    kept = np.ones(len(rows), bool)
+    kept[1:-1] = ~on_line
+    rows = rows[kept]
+    return rows, np.bincount(parent[rows], minlength=int(parent.max(initial=-1)) + 1)
+
+
 class _Trees:
     """The trees of phases of one class, for any sizes of tiles."""
 
     def __init__(self, asked: LiveClass, depth: int) -> None:
         self.asked, self.depths = asked, [_Depth() for _ in range(depth + 1)]
-        self.roots: dict[tuple[tuple[int, int], ...], int] = {}
+        self.known: dict[Tiles, int] = {}
         uses = [asked.phases, *(u for life in asked.lives if life for u in (life.first, life.last) if u)]
         self.places = sorted({p for use in uses for group in use.groups for p in group.places})
 
-    def root(self, tiles: Tiles) -> int:
-        """The tree of all phases for some tile sizes."""
-        own = tuple(tiles[p] for p in self.places)
-        if own not in self.roots:
-            self.roots[own] = self._grown(tiles)
-        return self.roots[own]
+    def roots(self, points: Ints) -> Ints:
+        """The tree of all phases at each choice of tile sizes."""
+        import numpy as np
+
+        own = points[:, self.places]
+        different, which = _different(own.reshape(len(own), -1))
+        result = []
+        for sizes in different.reshape(len(different), len(self.places), 2).tolist():
+            tiles = tuple((first, tile) for first, tile in sizes)
+            if tiles not in self.known:
+                by_place = dict(zip(self.places, tiles, strict=True))
+                self.known[tiles] = self._grown(
+                    tuple(by_place.get(p, (1, 1)) for p in range(points.shape[1]))
+                )
+            result.append(self.known[tiles])
+        return np.array(result, np.int64)[which]
 
     def _grown(self, tiles: Tiles) -> int:
         import numpy as np
@@ -295,11 +337,21 @@ class _Trees:
             equal, fewer = (np.stack([c[k] for c in counts], axis=1) for k in (0, 1))
             trees = self.depths[depth].numbers(equal, below)
             if depth:
-                branches = np.concatenate([trees[:, None], fewer], axis=1)
-                rows = self.depths[depth - 1].branches.numbers(branches)
                 changes = np.diff(coded(prefixes[:, : depth - 1])) != 0
-                below = np.split(rows, 1 + np.flatnonzero(changes))
+                parent = np.cumsum(np.concatenate([[0], changes]))
+                rows, count = may_be_most(parent, trees, fewer)
+                branches = np.concatenate([trees[rows, None], fewer[rows]], axis=1)
+                numbers = self.depths[depth - 1].branches.numbers(branches)
+                below = np.split(numbers, np.cumsum(count)[:-1])
         return int(trees[0])
+
+
+def _different(rows: Ints) -> tuple[Ints, Ints]:
+    """The different rows of a table, and which of them each row is."""
+    import numpy as np
+
+    _, first, which = np.unique(coded(rows), return_index=True, return_inverse=True)
+    return rows[first], which.reshape(-1)
 
 
 def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
@@ -320,6 +372,11 @@ def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
     return equal, fewer
 
 
+@lru_cache(maxsize=64)
+def _search(asked: LivePeak) -> _Search:
+    return _Search(asked)
+
+
 class _Search:
     """The peak over all phases, for several choices of tile sizes."""
 
@@ -332,13 +389,13 @@ class _Search:
         self.sign = np.array([1, -1] * len(asked.weights), np.int64)
         self.weights = np.repeat(np.array(asked.weights, np.int64), 2) * self.sign
 
-    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
+    def peaks(self, points: Ints) -> Ints:
         """At each point what each buffet has at the peak."""
         import numpy as np
 
-        roots = np.array([[trees.root(tiles) for trees in self.trees] for tiles in points])
-        states, at = np.unique(roots, axis=0, return_inverse=True)
-        at, depths, steps = at.reshape(-1), [0] * len(self.trees), []
+        roots = np.stack([trees.roots(points) for trees in self.trees], axis=1)
+        states, at = _different(roots)
+        depths, steps = [0] * len(self.trees), []
         for g in self.asked.order:
             others = self._product(states, depths, without=g)
             count, below = self.trees[g].depths[depths[g]].below(states[:, g])
@@ -347,8 +404,8 @@ class _Search:
             depths[g] += 1
             states = states[parent]
             states[:, g] = below[:, 0]
-            states, following = np.unique(states, axis=0, return_inverse=True)
-            steps.append((count, added, following.reshape(-1)))
+            states, following = _different(states)
+            steps.append((count, added, following))
         ends = np.array([int(end) for both in self.asked.ends for end in both])
         last = self._product(states, depths) * ends
         best, chosen = last @ self.weights, []

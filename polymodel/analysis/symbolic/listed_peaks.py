@@ -211,20 +211,29 @@ class PeakTable(Tabled):
         return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
 
     def number(self, *tiles: Tiles) -> int:
-        return int(_of_all(replace(self, every=(), item=0), tiles)[0, self.item])
+        return int(self.each([[size for pair in tiles[0] for size in pair]])[0])
 
     def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
-        points = tuple(tuple(zip(row[::2], row[1::2], strict=True)) for row in rows)
-        return [int(n) for n in _of_all(replace(self, every=(), item=0), points)[:, self.item]]
+        import numpy as np
 
-    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
-        """What each buffet has at the peak, for several choices of tile sizes. NotSeparable if these are too
-        many at a time."""
+        table = np.array(rows, np.int64)
+        found = _of_all(replace(self, every=(), item=0), table.tobytes(), len(table))
+        return [int(n) for n in found[:, self.item]]
+
+    def peaks(self, points: Ints) -> Ints:
+        """What each buffet has at the peak, for several choices of tile sizes: at each point of each loop the
+        first size and the others. NotSeparable if these are too many at a time."""
         raise NotImplementedError
 
 
-@lru_cache(maxsize=512)
-def _of_all(asked: PeakTable, points: tuple[Tiles, ...]) -> Ints:
+@lru_cache(maxsize=16)  # buffets of one peak are asked for one after another, each for the same points
+def _of_all(asked: PeakTable, sizes: bytes, count: int) -> Ints:
+    import numpy as np
+
+    return _in_parts(asked, np.frombuffer(sizes, np.int64).reshape(count, -1, 2))
+
+
+def _in_parts(asked: PeakTable, points: Ints) -> Ints:
     import numpy as np
 
     try:
@@ -233,7 +242,7 @@ def _of_all(asked: PeakTable, points: tuple[Tiles, ...]) -> Ints:
         if len(points) < 2:
             raise
     half = len(points) // 2
-    return np.concatenate([_of_all(asked, points[:half]), _of_all(asked, points[half:])])
+    return np.concatenate([_in_parts(asked, points[:half]), _in_parts(asked, points[half:])])
 
 
 @dataclass(frozen=True)
@@ -256,8 +265,9 @@ class JointPeak(PeakTable):
     def named(self) -> str:
         return "peak"
 
-    def peaks(self, points: tuple[Tiles, ...]) -> Ints:
-        return _Stamps(self, points).peaks()
+    def peaks(self, points: Ints) -> Ints:
+        choices = tuple(tuple((first, tile) for first, tile in point) for point in points.tolist())
+        return _Stamps(self, choices).peaks()
 
 
 class _Factor:

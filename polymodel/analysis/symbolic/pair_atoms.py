@@ -209,6 +209,25 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
 # They stand where an atom stands for a single variable. Their values come from the region itself (`regions`),
 # once for each different choice of tile sizes.
 
+
+def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
+    """Of rows that are given by their columns the first of each kind, and of which kind each row is.
+
+    Each column is one more digit of a number, which is numbered anew before it is too large.
+    """
+    import numpy as np
+
+    code, size = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        values, digit = np.unique(column, return_inverse=True)
+        if size * len(values) > 2**62:
+            numbers, code = np.unique(code, return_inverse=True)
+            code, size = code.reshape(-1), len(numbers)
+        code, size = code * len(values) + digit.reshape(-1), size * len(values)
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which.reshape(-1)
+
+
 _NAMES = {"none": "tiles", "u": "elements", "v": "elements", "both": "points", "rank": "elements"}
 
 
@@ -275,11 +294,10 @@ class Tabled:
         arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
         if not sizes or not arrays[0].ndim:
             return self.at(*(int(s) for s in sizes))
-        rows, which = np.unique(
-            np.stack(arrays, axis=-1).reshape(-1, len(sizes)), axis=0, return_inverse=True
-        )
-        result = self.each(rows.tolist())
-        return np.array(result, np.int64)[which.reshape(-1)].reshape(arrays[0].shape)
+        columns = [a.reshape(-1) for a in arrays]
+        first, which = _apart(columns)
+        result = self.each(np.stack([c[first] for c in columns], axis=1).tolist())
+        return np.array(result, np.int64)[which].reshape(arrays[0].shape)
 
     def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
         """The numbers for several choices of the sizes of all tiles."""

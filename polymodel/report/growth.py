@@ -1,0 +1,125 @@
+"""How formulas grow for large values of a symbol, and roots of polynomials that radicals tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polymodel.errors import Refused
+
+Expression = Any  # of SymPy
+Growth = tuple[Expression, Expression]  # a coefficient and a power: for large S it is coefficient * S**power
+_DIGITS = 60
+NUMERIC = "take its value at numbers: the minimum's numbers(...)"
+
+
+def solved(polynomial: Expression, x: Any) -> list[Expression] | None:
+    """The roots of a polynomial that are not 0, by square roots, or by a root of one power; None where these
+    do not tell them. Exact roots of polynomials that have numbers only."""
+    import sympy
+
+    try:
+        one = sympy.Poly(polynomial, x)
+    except sympy.PolynomialError:
+        return None
+    terms = one.terms()
+    if len(terms) == 1:
+        return []
+    if one.degree() <= 2:
+        found: list[Expression] = sympy.solve(one.as_expr(), x)
+        return [r for r in found if r != 0]
+    if len(terms) == 2:
+        ((more,), high), ((less,), low) = terms
+        ratio = sympy.factor(-low / high)
+        root = sympy.powdenest(ratio ** sympy.Rational(1, more - less), force=True)
+        return [root] if (more - less) % 2 else [root, -root]
+    if not one.free_symbols_in_domain and all(c.is_rational for c in one.all_coeffs()):
+        return [r for r in sympy.real_roots(one) if r != 0]
+    return None
+
+
+def grown(form: Expression, symbol: Any, known: Mapping[Any, Growth]) -> Growth:
+    """The leading term of a formula for large values of a symbol; `known`: that of other symbols."""
+    import sympy
+
+    if not form.has(symbol, *known):
+        return form, sympy.Integer(0)
+    if form == symbol:
+        return sympy.Integer(1), sympy.Integer(1)
+    if form in known:
+        return known[form]
+    parts = [grown(a, symbol, known) for a in form.args]
+    if form.is_Mul:
+        return sympy.Mul(*(c for c, _ in parts)), sympy.Add(*(p for _, p in parts))
+    if form.is_Pow and parts[1][1] == 0 and form.exp.is_number:
+        base, power = parts[0]
+        return sympy.powdenest(base**form.exp, force=True), power * form.exp
+    if form.is_Add:
+        most = max(p for _, p in parts)
+        coefficient = sympy.Add(*(c for c, p in parts if p == most))
+        if not _is_zero(coefficient):
+            return coefficient, most
+        if not form.has(*known):
+            return _by_series(form, symbol)
+    what = f"how {form} grows with {symbol} is not known"
+    raise Refused(what, NUMERIC, code="unsupported-symbol")
+
+
+def leading_of(form: Expression, symbol: Any, known: Mapping[Any, Growth]) -> Expression:
+    """The leading term for large values of a symbol."""
+    import sympy
+
+    coefficient, power = grown(form, symbol, known)
+    return sympy.powdenest(_plain(coefficient) * symbol**power, force=True)
+
+
+def _plain(coefficient: Expression) -> Expression:
+    import sympy
+
+    return sympy.simplify(coefficient) if coefficient.count_ops() < 200 else coefficient
+
+
+def _is_zero(form: Expression) -> bool:
+    """Whether it is 0: at numbers first, as most are not."""
+    import sympy
+
+    names = sorted(form.free_symbols, key=str)
+    values = {s: sympy.Integer(sympy.prime(9 + i)) for i, s in enumerate(names)}
+    if abs(sympy.N(form.subs(values), _DIGITS)) > sympy.Float(10) ** -40:
+        return False
+    return bool(sympy.simplify(form) == 0)
+
+
+def _by_series(form: Expression, symbol: Any) -> Growth:
+    """The leading term of a sum whose largest terms cancel."""
+    import sympy
+
+    small = sympy.Symbol("_small", positive=True)
+    first = sympy.simplify(form.subs(symbol, small**-2)).as_leading_term(small)
+    coefficient, power = first.as_coeff_exponent(small)
+    return coefficient, -power / 2
+
+
+def root_growth(
+    polynomial: Expression, x: Any, symbol: Any, at: Callable[[Mapping[Any, Any]], Expression]
+) -> Growth:
+    """How a root of a polynomial grows with a symbol (Newton's polygon); `at`: the root at numbers of all
+    symbols, which tells which one is meant."""
+    import sympy
+
+    one = sympy.Poly(polynomial, x)
+    terms = {k: grown(sympy.factor(c), symbol, {}) for (k,), c in one.terms()}
+    names = sorted(one.free_symbols_in_domain - {symbol}, key=str)
+    values = {s: sympy.Integer(sympy.prime(4 + i)) for i, s in enumerate(names)}
+    near, far = (at({**values, symbol: sympy.Integer(10) ** n}) for n in (30, 60))
+    rate = sympy.log(far / near, 10) / 30
+    powers = {(terms[i][1] - terms[j][1]) / (j - i) for i in terms for j in terms if i < j}
+    power = min(powers, key=lambda q: abs(sympy.N(rate - q)))
+    most = max(p + k * power for k, (_, p) in terms.items())
+    edge = sum(c * x**k for k, (c, p) in terms.items() if p + k * power == most)
+    roots = solved(edge, x)
+    if not roots:
+        what = f"how {x} grows with {symbol} is a root that no radicals tell"
+        raise Refused(what, NUMERIC, code="unsupported-symbol")
+    meant = far / sympy.Integer(10) ** (60 * power)
+    return min(roots, key=lambda r: abs(sympy.N(r.subs(values) - meant, _DIGITS))), power
