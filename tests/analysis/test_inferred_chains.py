@@ -135,3 +135,44 @@ def test_closed_forms_of_drawn_chains_agree_with_the_referee(block: range) -> No
             continue
         assert not differences(found, REFEREE.analyse(problem, live=True)), seed
     assert refused <= len(block) / 50
+
+
+@pytest.mark.parametrize("tile", [1, 2])
+def test_what_only_the_first_iteration_makes_is_needed_no_longer(tile: int) -> None:
+    """T3 has one element, made in the first iteration of the padded loop from T2, which none needs later."""
+    nodes = [
+        _stored("DRAM", ["T1", "W3", "W4", "T4"]),
+        _stored("GLB", ["T2"], "keep_previous"),
+        _split(
+            [_compute("T2")],
+            [_loop("p4", tile), _stored("GLB", ["T3"], "slide"), _split([_compute("T3")], [_compute("T4")])],
+        ),
+    ]
+    memories = [{"type": "Memory", "name": name} for name in ("DRAM", "GLB")]
+    einsums = [
+        "T2[P2=p2] = T1[P2=p2]",
+        "T3[p3] = T2[P2=2*p3 + r3 - 1] * W3[r3]",
+        "T4[p4] = T3[P3=p4 + r4 - 1] * W4[r4]",
+    ]
+    spec = pm.load(
+        {
+            "arch": {"nodes": [*memories, {"type": "Compute", "name": "MAC"}]},
+            "workload": {
+                "rank_sizes": {"P4": 3, "R4": 2, "P3": 1, "R3": 3, "P2": 1},
+                "bits_per_value": {"All": 1},
+                "einsums": einsums,
+            },
+            "mapping": {"nodes": nodes},
+        }
+    )
+    assert spec.mapping is not None
+    problem = Problem(spec.workload, spec.arch, spec.mapping)
+    assert not differences(CLOSED.analyse(problem), REFEREE.analyse(problem))
+
+
+def _split(*branches: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "Sequential", "nodes": [{"type": "Nested", "nodes": nodes} for nodes in branches]}
+
+
+def _compute(einsum: str) -> dict[str, Any]:
+    return {"type": "Compute", "einsum": einsum, "component": "MAC"}

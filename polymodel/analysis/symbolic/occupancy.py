@@ -316,7 +316,7 @@ def _peak(
         once, runs = made_once_before(layout, bare, b)
         times = joined_steps(bare, b, once)
         uneven = b if once or runs else uneven
-        gap = _gap(bare, b, times is None)
+        gap = _gap(bare, b, once, times is None)
         if times is None and uneven is not None:
             raise stays_unevenly(uneven)
         if times is None:
@@ -334,7 +334,9 @@ def _peak(
     return _phases(bare, items)
 
 
-def _gap(bare: Space, stay: Stay, unknown: bool) -> tuple[TiedGroup, Gap] | None:
+def _gap(
+    bare: Space, stay: Stay, once: frozenset[int], unknown: bool
+) -> tuple[TiedGroup, Gap] | None:
     """When a buffet is there over steps of loops over tied variables; refused if others are `unknown`."""
     if not bare.tied | stay.node.space.tied:
         return None
@@ -342,7 +344,7 @@ def _gap(bare: Space, stay: Stay, unknown: bool) -> tuple[TiedGroup, Gap] | None
 
     if unknown:
         raise unknown_gap(bare, stay)
-    return gap_of(bare, stay)
+    return gap_of(bare, stay, once)
 
 
 def _stay(known: _Known, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:

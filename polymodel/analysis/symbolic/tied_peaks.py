@@ -36,10 +36,14 @@ class TiedBuffet:
     absent: Form
 
 
-def gap_of(bare: Space, stay: Stay) -> tuple[TiedGroup, Gap] | None:
-    """When a buffet that an Einsum does not use is there over steps of tied loops; None if never."""
+def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Gap] | None:
+    """When a buffet that an Einsum does not use is there over steps of tied loops; None if never.
+
+    `once`: loops in whose first iteration alone its users execute: it is there over none of their steps.
+    """
     node = stay.node
-    steps = [i for i in temporal(bare) if i < stay.shared and settled(bare, i).constant != 1]
+    every = [i for i in temporal(bare) if i < stay.shared and settled(bare, i).constant != 1]
+    steps = [i for i in every if i not in once]
     differs = [i for i in steps if i < node.depth and not _alike(bare, node.space, i)]
     tied = [i for i in steps if i in differs or bare.axes[i].variable in bare.tied]
     within = [i for i in tied if stay.on_path and i >= node.depth]
@@ -47,7 +51,7 @@ def gap_of(bare: Space, stay: Stay) -> tuple[TiedGroup, Gap] | None:
     kept = [i for i in kept if i not in differs or not leaves_nothing(node.space, i)]
     if not within and not kept:
         return None
-    if differs:
+    if differs or any(bare.axes[i].variable in bare.tied for i in every if i in once):
         raise unknown_gap(bare, stay)
     names = {bare.axes[i].variable for i in within + kept}
     group, *others = (g for g in bare.groups if names & set(g.variables))
