@@ -185,6 +185,18 @@ def test_a_partitioner_that_cuts_nothing_is_told(cut: Any, why: str) -> None:
         pm.execute(product("drt(A.3)"), operands(), partitioners={"drt": cut})
 
 
+def test_a_partitioner_that_no_rank_is_split_by_is_a_fault() -> None:
+    for spec, remedy in (
+        (product("drt(A.3)"), "did you mean drt?"),
+        (product("uniform_occupancy(A.3)"), "there are no"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            pm.execute(spec, operands(), partitioners={"drtt": lambda c, n: c})
+        (fault,) = caught.value.diagnostics
+        assert (fault.code, fault.message) == ("unknown-name", "no rank is split by drtt")
+        assert remedy in fault.remedy
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
 def test_dynamic_parts_grow_until_they_are_full(most: int) -> None:
     """Coordinate by coordinate, with all nonzeros below it; what is too heavy is a part by itself."""

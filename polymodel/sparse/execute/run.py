@@ -15,7 +15,7 @@ from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
 from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import as_number, by_name, not_a, shown
+from polymodel.spec.faults import as_number, by_name, not_a, shown, suggestion
 from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides, without_constants
 from polymodel.spec.teaal.records import EinsumMapping, FactorProduct, TeaalSpec
 
@@ -92,7 +92,11 @@ def _check(
 ) -> None:
     """Raise SpecError with everything that has no value, or another than it may have."""
     without_constants(teaal)
-    faults = [*_unknown_scalars(teaal, numbers), *_without_size(teaal, sizes), *_no_functions(partitioners)]
+    faults = [
+        *_unknown_scalars(teaal, numbers),
+        *_without_size(teaal, sizes),
+        *_no_functions(teaal, partitioners),
+    ]
     if slices not in ("own", "kept"):
         faults.append(Diagnostic(f"slices={slices!r}", "own or kept", code="not-positive-integer"))
     if faults:
@@ -195,17 +199,25 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
     return {rank: size for rank, (size, _) in found.items()}
 
 
-def _no_functions(partitioners: Mapping[str, object]) -> list[Diagnostic]:
+def _no_functions(teaal: TeaalSpec, partitioners: Mapping[str, object]) -> list[Diagnostic]:
+    """What is no function, and names that no partitioning of the spec has."""
     by_name("partitioners", partitioners, '{"drt": function}')
-    return [
+    named = {d.partitioner for m in teaal.mappings for p in m.partitioning for d in p.directives} - {""}
+    result = [
         Diagnostic(
-            f"the partitioner {n} is {shown(f)}",
-            "give a function of coordinates and a size",
-            code="wrong-type",
+            f"no rank is split by {n}", suggestion(n, sorted(named), "partitioners"), code="unknown-name"
         )
-        for n, f in partitioners.items()
-        if not callable(f)
+        for n in partitioners
+        if n not in named
     ]
+    for name, given in partitioners.items():
+        if not callable(given):
+            what, remedy = (
+                f"the partitioner {name} is {shown(given)}",
+                "give a function of coordinates and a size",
+            )
+            result.append(Diagnostic(what, remedy, code="wrong-type"))
+    return result
 
 
 def _without_size(teaal: TeaalSpec, sizes: Mapping[str, int]) -> list[Diagnostic]:
