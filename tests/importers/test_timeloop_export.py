@@ -9,6 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.workload.einsum import Einsum
 from tests.faults import faults
 
 HERE = Path(__file__).parent / "timeloop"
@@ -61,7 +62,7 @@ ROOT = Path(__file__).parents[2]
 # What refuses an Einsum of a packaged workload: each of these is named, and there is nothing else.
 REFUSED = (
     "another density than a uniform one", "is not a box from 0 on", "in two places",
-    "is executed several times", "is carried forward along", "is indexed by c + 1",
+    "is carried forward along", "copies its input", "is indexed by c + 1",
     "is indexed by t + 1", "is indexed by q + 1",
 )  # fmt: skip
 LONG = {
@@ -97,12 +98,27 @@ def test_every_einsum_comes_back_or_is_refused_by_name(name: str, tmp_path: Path
             reasons = [d.message for d in fault.diagnostics]
             other_reasons += [r for r in reasons if not any(why in r for why in REFUSED)]
             continue
-        ((one,), (other,)) = (spec.workload.einsums, again(tmp_path, text).workload.einsums)
-        assert one.bounds == other.bounds
-        assert {a.tensor: (len(a.projection), a.output, a.density) for a in one.accesses} == {
-            a.tensor: (len(a.projection), a.output, a.density) for a in other.accesses
-        }
+        back = again(tmp_path, text)
+        ((one,), (other,)) = (spec.workload.einsums, back.workload.einsums)
+        assert _whole(one) == _whole(other)
     assert not other_reasons
+
+
+def _whole(einsum: Einsum) -> tuple[object, ...]:
+    """All that a workload says of an Einsum, with rank variables by their places."""
+    places = {v: i for i, v in enumerate(einsum.rank_variables)}
+    accesses = {
+        (
+            a.tensor,
+            tuple((tuple(sorted((places[v], c) for v, c in e.terms)), e.constant) for e in a.projection),
+            a.output,
+            a.bits_per_value,
+            a.density,
+        )
+        for a in einsum.accesses
+    }
+    done = {k: v for k, v in einsum.operations if v}
+    return einsum.is_copy, done, accesses, einsum.bounds, einsum.n_instances
 
 
 def test_a_folder_of_files_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +177,24 @@ def test_machines_come_back(name: tuple[str, str], allow: list[str], tmp_path: P
             like = other.action(action.name)
             per_bit = action.energy / (action.bits_per_action or 1)
             assert like.energy == pytest.approx(per_bit, rel=1e-9)
+
+
+def test_what_has_no_key_there_stands_in_variables(tmp_path: Path) -> None:
+    """How often an Einsum is executed, its operators, and the width of values of a problem alone."""
+    said = "variables: {problem_executions: 3, problem_reduce: max, version"
+    text = pm.export_timeloop(nested()).replace("variables: {version", said)
+    one, other = pm.evaluate(nested()), pm.evaluate(again(tmp_path, text))
+    (einsum,) = other.spec.workload.einsums
+    assert (einsum.name, dict(einsum.operations)["reduce"], einsum.n_instances) == ("O", "max", 3)
+    assert other.total_energy == pytest.approx(3 * one.total_energy, rel=1e-9)
+    assert pm.export_timeloop(other.spec).count("problem_") == 2
+    accesses = [{"name": "A", "projection": ["m"]}, {"name": "Z", "projection": ["m"], "output": True}]
+    copy = {"name": "Z", "is_copy_operation": True, "tensor_accesses": accesses}
+    workload = {"rank_sizes": {"M": 4}, "bits_per_value": {"All": 32}, "einsums": [copy]}
+    spec = pm.load({"workload": workload})
+    with faults("no-counterpart", at="is_copy_operation"):
+        pm.export_timeloop(spec)
+    assert "problem_value_bits: 32" in pm.export_timeloop(spec, allow=["is_copy_operation"])
 
 
 def test_what_is_lacking_there_is_named() -> None:

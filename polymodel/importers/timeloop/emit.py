@@ -36,7 +36,7 @@ def workload(shapes: Sequence[EinsumShape], bits: int, name: str) -> dict[str, o
     densities = {s.name: s.density for shape in shapes for s in shape.spaces if s.density is not None}
     if densities:
         result["densities"] = densities
-    result["einsums"] = [_line(shapes[0])] if single else [_einsum(s) for s in shapes]
+    result["einsums"] = [_line(shapes[0])] if single else [einsum_of(s) for s in shapes]
     return result
 
 
@@ -64,7 +64,7 @@ def _plain(rank: str, expr: Affine) -> bool:
     return str(expr).upper() == rank and expr.terms == ((str(expr), 1),) and not expr.constant
 
 
-def _einsum(shape: EinsumShape) -> dict[str, object]:
+def einsum_of(shape: EinsumShape) -> dict[str, object]:
     used = {v for s in shape.spaces for v in s.variables}
     constraints = shape.domain or tuple(f"0 <= {v} < {n}" for v, n in shape.sizes.items() if v in used)
     accesses = []

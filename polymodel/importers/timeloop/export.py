@@ -16,6 +16,8 @@ from polymodel.architecture.hierarchy import Component, FanoutDim
 from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
+from polymodel.importers.timeloop.reading import CYCLE as CYCLE_SECONDS
+from polymodel.importers.timeloop.reading import DEFAULT_BITS, EXECUTIONS, OPERATIONS, VALUE_BITS
 from polymodel.importers.timeloop.run import import_timeloop
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
@@ -35,7 +37,9 @@ def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
     """The spec as Timeloop's YAML (version 0.4): problem, architecture with its energies (ERT) and areas
     (ART), and the mapping where there is one.
 
-    One Einsum over a box can be written. What Timeloop has no counterpart for, or counts by another rule,
+    One Einsum over a box can be written. Timeloop evaluates one execution of it: where the spec has several
+    (`n_instances`), their number stands in `variables:`, where the import finds it; so does the width
+    of values where there is no machine. What Timeloop has no counterpart for, or counts by another rule,
     refuses the export unless `allow` names it: `reuse`, `multicast`, `broadcast_partials`, `link` and others;
     the message lists them. Symbols need values: `spec.bind(...)`.
 
@@ -57,11 +61,17 @@ def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
     refuse_lacking(_lacking(spec, einsum), allow)
     names = _names(einsum)
     sections: dict[str, object] = {"problem": _problem(einsum, names)}
+    times: dict[str, object] = {EXECUTIONS: einsum.n_instances} if einsum.n_instances != 1 else {}
+    done = dict(einsum.operations)
+    times |= {key: done[what] for key, what in OPERATIONS.items() if done.get(what)}
+    width = max(a.bits_per_value for a in einsum.accesses)
+    if spec.raw_arch is None and (times or width != DEFAULT_BITS):
+        sections["variables"] = {"version": 0.4, VALUE_BITS: width, **times}
     if spec.raw_arch is not None:
         parts = _written(spec.arch.components)
         cycle = _cycle(parts)
         nest = _nest(spec.mapping, parts, einsum) if spec.mapping is not None else None
-        sections["variables"] = {"version": 0.4, "global_cycle_seconds": cycle}
+        sections["variables"] = {"version": 0.4, CYCLE_SECONDS: cycle, **times}
         sections["architecture"] = {"version": 0.4, "nodes": _nodes(parts, einsum, nest, cycle)}
         sections["ERT"] = {"version": 0.4, "tables": list(_energies(parts, einsum, cycle))}
         areas = list(_areas(parts))
@@ -84,10 +94,10 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
         yield "reuse", "a storage node reuses by another policy than `slide`"
     if len({a.bits_per_value for a in einsum.accesses}) > 1:
         yield "bits_per_value", "tensors have values of different widths, the widest is written for all"
+    if einsum.is_copy:
+        yield "is_copy_operation", "the Einsum copies its input, there it computes"
     if any(not _uniform(a) for a in einsum.accesses):
         yield "densities", "a tensor has another density than a uniform one"
-    if einsum.n_instances != 1:
-        yield "n_instances", "the Einsum is executed several times"
     if spec.raw_arch is None:
         return
     parts = spec.arch.components
@@ -436,7 +446,9 @@ def _problem_of(einsum: Einsum, names: Mapping[str, str]) -> tuple[object, ...]:
         for a in einsum.accesses
     }
     variables = [names[v] for v in einsum.rank_variables]
-    return accesses, dict(zip(variables, einsum.bounds, strict=True))
+    width = max(a.bits_per_value for a in einsum.accesses)
+    done = {k: v for k, v in einsum.operations if v and k in OPERATIONS.values()}
+    return einsum.n_instances, width, done, accesses, dict(zip(variables, einsum.bounds, strict=True))
 
 
 def _called(expr: Affine, names: Mapping[str, str]) -> Affine:

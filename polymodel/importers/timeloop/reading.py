@@ -18,6 +18,12 @@ _DIGITS = 18  # of a number of instances: 64 bits
 _RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
 LARGEST = 2**53
 CYCLE = "global_cycle_seconds"
+# Variables that the export writes, where Timeloop's files have no key: how often the Einsum is executed, of
+# which Timeloop evaluates one, the width of values where no memory says it, and the operators.
+EXECUTIONS = "problem_executions"
+VALUE_BITS = "problem_value_bits"
+OPERATIONS = {f"problem_{what}": what for what in ("map", "reduce", "populate")}
+DEFAULT_BITS = 8
 
 
 def plain_key(key: str) -> str:

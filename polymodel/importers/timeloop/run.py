@@ -27,6 +27,7 @@ from polymodel.importers.timeloop.emit import (
     axes_of,
     component,
     einsum_name,
+    einsum_of,
     mapping,
     windowed,
     workload,
@@ -38,7 +39,17 @@ from polymodel.importers.timeloop.nest import TimeloopNest, nest_of
 from polymodel.importers.timeloop.parts import SECTIONS as CONSTRAINTS
 from polymodel.importers.timeloop.parts import TimeloopLevel, constrained
 from polymodel.importers.timeloop.problem import EinsumShape, shapes_of
-from polymodel.importers.timeloop.reading import CYCLE, Fields, TimeloopReading, cycle_of, plain_key
+from polymodel.importers.timeloop.reading import (
+    CYCLE,
+    DEFAULT_BITS,
+    EXECUTIONS,
+    OPERATIONS,
+    VALUE_BITS,
+    Fields,
+    TimeloopReading,
+    cycle_of,
+    plain_key,
+)
 from polymodel.importers.timeloop.sparse import actions_where_stored, sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
@@ -280,7 +291,20 @@ def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
     sections: dict[str, object] = {"schema_version": 1}
     if found.shapes:
         name = found.shapes[0].name if len(found.shapes) == 1 else ""
-        sections["workload"] = workload(found.shapes, bits or 8, name)
+        said = reading.variables.get(VALUE_BITS)
+        width = said if isinstance(said, int) and 0 < said <= 2**16 else DEFAULT_BITS
+        written = workload(found.shapes, bits or width, name)
+        sections["workload"] = written
+        done = {what: reading.words[k] for k, what in OPERATIONS.items() if k in reading.words}
+        if done and len(found.shapes) == 1:
+            written["einsums"] = [
+                {**einsum_of(found.shapes[0]), "name": einsum_name(found.shapes), "operations": done}
+            ]
+        times = reading.variables.get(EXECUTIONS)
+        if isinstance(times, int) and times > 1:
+            written["n_instances"] = times
+            what = f"{EXECUTIONS} says that the problem is executed {times} times: counts are of all of them"
+            reading.note(None, what, "remove the variable for those of one, as Timeloop prints them")
     if found.fused is not None:
         sections["arch"] = {"nodes": found.fused.arch()}
         sections["mapping"] = {"nodes": found.fused.nodes}
