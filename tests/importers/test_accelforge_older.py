@@ -137,6 +137,42 @@ def test_units_of_older_mappings_and_bindings_of_branches(tmp_path: Path) -> Non
     assert left(found) == {"binding": "latency"}
 
 
+LIFTED = """\
+workload:
+  rank_sizes: {M: 2, K: 4, N: 4}
+  bits_per_value: {All: 8}
+  einsums:
+  - "Z[m, n] = A[m, k] * W[k, n]"
+arch:
+  nodes:
+  - !Memory {name: DRAM, tensors: {keep: ~W}}
+  - !Container {name: Column, spatial: [{name: X, fanout: 4, may_reuse: A}]}
+  - !Memory {name: Cell, tensors: {keep: W}}
+  - !Compute {name: MAC}
+mapping:
+  nodes:
+  - !Storage {tensors: [A, Z], component: DRAM}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Storage {tensors: [W], component: Cell}
+  - !Spatial {rank_variable: n, tile_shape: 1, component: Column, name: X}
+  - !Temporal {rank_variable: k, tile_shape: 1}
+  - !Compute {einsum: Z, component: MAC}
+"""
+
+
+def test_weights_that_all_instances_hold_together(tmp_path: Path) -> None:
+    """As its mapper writes machines that compute in memory: the node stands above the array."""
+    found = pm.import_accelforge(files(tmp_path, lifted=LIFTED))
+    assert any("stands below the spatial loops" in d.message for d in found.notes)
+    report = pm.evaluate(found.spec)
+    rows = report.accesses.set_index(["component", "tensor"])
+    assert rows.loc[("Cell", "W"), "read_elements"] == 2 * 4 * 4
+    assert rows.loc[("Cell", "W"), "fill_elements"] == 0
+    held = LIFTED.replace("keep: ~W", "keep: All").replace("[A, Z], component", "[A, Z, W], component")
+    with pytest.raises(pm.SpecError):  # what is held above as well is another mapping
+        pm.evaluate(pm.import_accelforge(files(tmp_path, lifted=held)).spec)
+
+
 NESTED = """\
 arch:
   nodes:

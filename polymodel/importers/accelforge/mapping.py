@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
 from polymodel.importers.tables import KeyedTable, Reading, plain
@@ -23,13 +23,52 @@ _IMPLIED = {
 _SAID_ELSEWHERE = ("persistent", "_must_keep_tensors", "_backing", "_lower")
 
 
-def mapping_of(reading: Reading, node: YamlNode) -> list[tuple[str, dict[str, object]]]:
-    """The nodes of the tree."""
+Written = tuple[str, dict[str, object]]
+
+
+def mapping_of(reading: Reading, node: YamlNode, order: Mapping[str, int]) -> list[Written]:
+    """The nodes of the tree. `order`: places of components in the machine, where one is given."""
     table = KeyedTable(reading, node, "mapping")
     table.take("version")
     result = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
     leave_rest(table)
+    return _lowered(reading, node, result, order, frozenset())
+
+
+def _lowered(
+    reading: Reading, at: YamlNode, nodes: list[Written], order: Mapping[str, int], above: frozenset[str]
+) -> list[Written]:
+    """Storages below the spatial loops that replicate their memory. Of tensors that no other memory holds,
+    AccelForge writes them above these loops, and means what all instances hold together."""
+    result = list(nodes)
+    held = set(above)
+    for tag, fields in nodes:
+        branches = fields.get("nodes")
+        if isinstance(branches, list):
+            fields["nodes"] = _lowered(reading, at, branches, order, frozenset(held))
+        if tag != "Storage":
+            continue
+        name, tensors = str(fields.get("component")), {str(t) for t in _listed(fields.get("tensors"))}
+        start = next(i for i, n in enumerate(result) if n[1] is fields)
+        last = start
+        for i in range(start + 1, len(result)):
+            if result[i][0] not in ("Storage", "Spatial"):
+                break
+            over = order.get(str(result[i][1].get("component")), -1)
+            if result[i][0] == "Spatial" and 0 <= over <= order.get(name, -1):
+                last = i
+        if last > start and not tensors & held:
+            result.insert(last, result.pop(start))
+            what = (
+                f"{', '.join(sorted(tensors))} in {name} stands below the spatial loops that replicate {name}"
+            )
+            reading.note(at, what, "there the node means all instances together", "mapping")
+        held |= tensors
     return result
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[tuple[str, dict[str, object]]]:

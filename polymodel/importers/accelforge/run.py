@@ -165,7 +165,10 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
         if machine.explore and len(reading.faults) == 0:
             result["explore"] = machine.explore
     if "mapping" in nodes:
-        result["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"])}
+        given = result.get("arch", {})
+        parts = given["nodes"] if isinstance(given, dict) and "nodes" in given else ()
+        order = {str(fields["name"]): i for i, (_, fields) in enumerate(parts)}
+        result["mapping"] = {"nodes": mapping_of(reading, nodes["mapping"], order)}
     return result
 
 
