@@ -99,6 +99,18 @@ def test_times_in_counts_of_actions(text: str, ports: str, read: float, write: f
     assert ("total_latency" in left(found)) == (read == 5.0)
 
 
+@pytest.mark.parametrize(("which", "rate"), [("W", 8e9), ("All", float("inf"))])
+def test_rates_from_widths_of_the_workload(which: str, rate: float, tmp_path: Path) -> None:
+    """A width has a value where all tensors of the set have the same one; else it is told."""
+    text = LIFTED.split("mapping:")[0].replace("{All: 8}", "{W: 8, Other: 16}")
+    action = f"actions: [{{name: compute, throughput: 1e9 * {which}.bits_per_value}}]"
+    found = pm.import_accelforge(
+        files(tmp_path, rates=text.replace("{name: MAC}", f"{{name: MAC, {action}}}"))
+    )
+    assert found.spec.arch["MAC"].action("compute").throughput == rate
+    assert ("throughput" in left(found)) == (which == "All")
+
+
 def test_bounds_at_an_einsum_and_values_without_a_width(tmp_path: Path) -> None:
     text = """\
 workload:

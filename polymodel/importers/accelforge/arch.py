@@ -298,7 +298,7 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
         action = KeyedTable(reading, node, f"{network.path}.actions")
         if action.text("name") != "hop":
             continue
-        prices = ActionPrices.of(reading, action, scope)
+        prices = ActionPrices.of(reading, action, scope.number)
         if prices.energy:
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -91,6 +91,19 @@ class WrittenComponent:
             reading, node, what, why, "write the number", changes=_changed(what), refused=what not in _FREE
         )
         return default
+
+    def worked(self, text: object) -> Value:
+        """A number that is the same for every Einsum, and does not ask for a component. Raises NoValue."""
+        found: set[Value] = set()
+        lacking: NoValue | None = None
+        for einsum in self.einsums.each():
+            try:
+                found.add(replace(self.scope, view=self.einsums.view(einsum), known={}).number(text))
+            except NoValue as fault:
+                lacking = lacking or fault
+        if len(found) == 1:
+            return found.pop()
+        raise lacking or NoValue(f"{text}, which differs among Einsums,")
 
     def leave(
         self,
@@ -182,15 +195,15 @@ class ActionPrices:
     known: bool = True
 
     @classmethod
-    def of(cls, reading: Reading, action: KeyedTable, scope: Scope) -> ActionPrices:
-        """The prices of one entry of `actions:`."""
+    def of(cls, reading: Reading, action: KeyedTable, worked: Callable[[object], Value]) -> ActionPrices:
+        """The prices of one entry of `actions:`; `worked` gives the value of a text."""
 
         def number(key: str) -> float | None:
             node = action.take(key)
             if node is None or node.scalar is None:
                 return None
             try:
-                value = scope.number(node.scalar)
+                value = worked(node.scalar)
                 most = math.inf if key == "throughput" else LARGEST
                 why = "" if is_amount(value, most) else f"{value} is not an amount"
             except NoValue as lacking:
@@ -448,7 +461,7 @@ def _actions(
         table = KeyedTable(reading, node, f"{part.table.path}.actions", part.name)
         name = table.text("name")
         name = table.text("op_kind") or name
-        prices = ActionPrices.of(reading, table, part.scope)
+        prices = ActionPrices.of(reading, table, part.worked)
         if prices.bits is None and moved:
             prices = replace(prices, bits=float(moved))
         table.take("extra_attributes_for_component_model")
