@@ -51,6 +51,11 @@ class Figures(Protocol):
         """Bits that its busiest instance reads or writes, or operations that it executes."""
         ...
 
+    def used(self, dimension: str) -> Number:
+        """How many instances along a fanout dimension (`PE.X`) an Einsum uses, the one that uses most; of
+        `PE.X:4:8` the first of these numbers that is as many."""
+        ...
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -103,7 +108,7 @@ OBJECTIVES = (
     ),
 )
 # Figures that a co-design has its searches minimise: how long a component takes follows from them and its
-# throughputs. They are no words of users.
+# throughputs, and on which machines a mapping fits. They are no words of users.
 INTERNAL = (
     Objective(
         "busiest_reads", "bit", "bits that its busiest instance reads", lambda f, x: f.busiest(x, "reads"),
@@ -120,6 +125,10 @@ INTERNAL = (
     Objective(
         "busiest_operations", "operation", "operations of its busiest instance",
         lambda f, x: f.busiest(x, "operations"), "memory", sparse=False,
+    ),
+    Objective(
+        "used", "1", "instances in use along a fanout dimension", lambda f, x: f.used(x), "memory",
+        sparse=False,
     ),
 )  # fmt: skip
 BY_WORD = {o.word: o for o in OBJECTIVES}
@@ -402,6 +411,9 @@ class _Seen:
 
     def busiest(self, component: str, way: Busy) -> Number:
         return self._note(f"busiest_{way}", component)
+
+    def used(self, dimension: str) -> Number:
+        return self._note("used", dimension)
 
 
 def listed() -> str:

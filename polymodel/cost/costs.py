@@ -27,6 +27,7 @@ from polymodel.cost.latency import (
 from polymodel.cost.records import AreaItem, CapacityViolation, ComponentTime, Costs, Counts, Need
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.frozen import dataclass
+from polymodel.mapping.looptree import instances_in_use
 from polymodel.objectives import Busy, Figures, canonical, known_names, terms_of, value, written
 from polymodel.spec.faults import suggestion
 
@@ -297,6 +298,11 @@ class CostFigures:
         return self.do.total(
             self.do.largest(pair[side] for pair in x.loads) * self.counts.executions(x.einsum) for x in loads
         )
+
+    def used(self, dimension: str) -> int:
+        problem, (name, *steps) = self.counts.problem, dimension.split(":")
+        most = max(instances_in_use(problem.cascade, problem.tree, e, name) for e in problem.tree.einsums)
+        return next((int(step) for step in steps if int(step) >= most), most)
 
 
 # How energy (J) and latency (s) answer to a small change of each number of the architecture.

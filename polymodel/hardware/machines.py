@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, link_name
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
@@ -23,6 +23,8 @@ from polymodel.sweeps.values import Number
 
 Array = Any
 WAYS = ("read", "write")
+DEEP = 3  # memories
+MANY = 2  # stands for any number of instances from two on
 SHARED = 3  # so many prices are dearer to search one by one than at once, over more figures
 
 
@@ -125,8 +127,9 @@ class Family:
     """Machines on which mappings differ in nothing but prices, areas, what fits, and how long memories and
     compute units take: one search serves all.
 
-    `layers`: what is searched: each layer on a machine that has the largest memories and the lowest prices
-    of all members (it need not be one of them). `sized`: the memories whose sizes differ. `surcharges`: of
+    `layers`: what is searched: each layer on a machine that has the largest memories and fanouts and the
+    lowest prices of all members (it need not be one of them). `sized`: the memories whose sizes differ.
+    `fanned`: the fanout dimensions of which they have different numbers of instances. `surcharges`: of
     each member, figures of a mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above
     the price on the machine that is searched, none below 0. `busy`: of each member, the components that may
     take longer there.
@@ -137,14 +140,33 @@ class Family:
     sized: tuple[str, ...] = ()
     surcharges: tuple[Mapping[str, float], ...] = ()
     busy: tuple[tuple[Busy, ...], ...] = ()
+    fanned: tuple[str, ...] = ()
 
     @property
     def figures(self) -> tuple[str, ...]:
         """The figures that a mapping's energies and places on the members follow from, with its energy."""
         priced = [name for each in self.surcharges for name in each]
         timed = [name for each in self.busy for one in each for name in one.rates]
-        places = [f"working_set:{name}" for name in self.sized]
-        return tuple(dict.fromkeys([*places, *priced, *timed, *(["latency"] if timed else [])]))
+        return tuple(dict.fromkeys([*self._places, *priced, *timed, *(["latency"] if timed else [])]))
+
+    @property
+    def _places(self) -> list[str]:
+        """What a mapping takes of what differs: bits of memories, instances of fanouts."""
+        return [*(f"working_set:{name}" for name in self.sized), *(self._used(name) for name in self.fanned)]
+
+    def _used(self, name: str) -> str:
+        """The figure of instances in use, of which it matters only on which members there are as many."""
+        widths = sorted({_dimensions(m)[name].fanout for m in self.members})
+        return ":".join(["used", name, *map(str, widths)])
+
+    def fits(self, machine: DesignPoint, figures: Mapping[str, Array], count: int) -> Array:
+        """True where so many mappings are within a member's memories (bits of one instance) and fanouts."""
+        result = np.ones(count, bool)
+        there = {f"working_set:{name}": bits for name, bits in _sizes(machine).items()}
+        there |= {self._used(name): float(_dimensions(machine)[name].fanout) for name in self.fanned}
+        for name in self._places:
+            result &= figures[name] <= there[name]
+        return result
 
     def on(self, machine: DesignPoint, figures: Mapping[str, Array]) -> dict[str, Array]:
         """The figures of mappings on a member: their latency and energy there."""
@@ -178,8 +200,9 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
         return tuple(map(alone, every))
     groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[DesignPoint]] = {}
     asked = relevant_symbols(layers, grid, given)
+    free = _free_fanout(every, _sections(layers, given))
     for machine in every:
-        key = _plain(machine), tuple(machine.symbols[n] for n in asked)
+        key = _plain(machine, free), tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
     result: list[Family] = []
     for members in groups.values():
@@ -222,17 +245,49 @@ def _family(members: Sequence[DesignPoint]) -> Family:
         for c, rows in zip(first.arch.components, zip(*map(_prices, members), strict=True), strict=True)
         if len({row.seconds for row in rows}) > 1
     )
-    if timed:  # what leaks in a time that is another one on each member is charged there
+    wide = {n: max(_dimensions(m)[n].fanout for m in members) for n in _dimensions(first)}
+    fanned = tuple(n for n in wide if len({_dimensions(m)[n].fanout for m in members}) > 1)
+    if timed or fanned:  # what leaks in another time or in more instances is charged on each member
         prices = tuple(replace(row, leak=0.0) for row in prices)
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
-    same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices)
+    same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices and _is_as_wide(m, wide))
     member = next(same, None)
-    layers = member.layers if member else tuple(_at_best(s, sizes, prices) for s in first.layers)
+    layers = member.layers if member else tuple(_at_best(s, sizes, prices, wide) for s in first.layers)
     surcharges = tuple(_above(m, prices) for m in members)
     used = {name for each in surcharges for name, rate in each.items() if rate}
     kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
     busy = tuple(tuple(_busy(m.arch, name) for name in timed) for m in members) if timed else ()
-    return Family(layers, tuple(members), sized, kept if used else (), busy)
+    return Family(layers, tuple(members), sized, kept if used else (), busy, fanned)
+
+
+def _free_fanout(every: Sequence[DesignPoint], asked: Sequence[ExploreSection]) -> str:
+    """The fanout dimension of which machines of one family may have different numbers of instances, from two
+    on (with one, a memory above it may hold less than its tile); none if it is empty.
+
+    Mappings cost the same however many instances there are, so long as there are those that they use. Not so
+    where a share of them must be in use, and over a tree with costs, whose depth follows from all that there
+    are. Of a layer of several Einsums that one would count which uses most: the search adds up. Of several
+    dimensions that of most different numbers: to compare mappings by two costs more than it spares, and so it
+    does in deep hierarchies.
+    """
+    if not every or not every[0].single or sum(c.stores for c in every[0].arch.components) > DEEP:
+        return ""
+    told = {link_name(c, d) for section in asked for c, row in section.min_utilisation.items() for d in row}
+    widths: dict[str, set[int]] = {}
+    for machine in every:
+        for name, d in _dimensions(machine).items():
+            if name not in told and not (d.link is not None and d.link.costs and d.link.topology == "tree"):
+                widths.setdefault(name, set()).add(d.fanout)
+    return max(widths, key=lambda name: len(widths[name] - {1}), default="")
+
+
+def _dimensions(machine: DesignPoint) -> dict[str, FanoutDim]:
+    """The fanout dimensions of a machine by their names."""
+    return {link_name(c, d.name): d for c, d in machine.arch.dimensions}
+
+
+def _is_as_wide(machine: DesignPoint, wide: Mapping[str, int]) -> bool:
+    return all(d.fanout == wide[name] for name, d in _dimensions(machine).items())
 
 
 def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
@@ -289,14 +344,17 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
     return result
 
 
-def _at_best(spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...]) -> Spec:
-    """The spec with these sizes of memories and these prices."""
+def _at_best(
+    spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...], wide: Mapping[str, int]
+) -> Spec:
+    """The spec with these sizes of memories, these prices, and so many instances along each fanout."""
     assert spec.raw_arch is not None
     of = {c.name: row for c, row in zip(spec.arch.components, prices, strict=True)}
     nodes = []
     for node in spec.raw_arch.nodes:
         mine = of[node.name]
-        changed: dict[str, object] = {"leak_power": mine.leak}
+        fans = (d.model_copy(update={"fanout": wide[link_name(node.name, d.name)]}) for d in node.spatial)
+        changed: dict[str, object] = {"leak_power": mine.leak, "spatial": tuple(fans)}
         if node.name in sizes:
             changed["size"] = sizes[node.name]
         if isinstance(node, (Memory, ComputeUnit)):
@@ -318,12 +376,19 @@ def _sizes(machine: DesignPoint) -> dict[str, float]:
     return {c.name: c.size_bits for c in memories[1:]}
 
 
-def _plain(machine: DesignPoint) -> Hierarchy:
-    """The architecture without what may differ within a family."""
+def _plain(machine: DesignPoint, free: str) -> Hierarchy:
+    """The architecture without what may differ within a family; `free`: as `_free_fanout`."""
     arch = machine.arch
     backing = next((c.name for c in arch.components if c.stores), "")
     plain = (
-        replace(_priceless(machine, c), size_bits=c.size_bits if c.name == backing else 0.0)
+        replace(
+            _priceless(machine, c),
+            size_bits=c.size_bits if c.name == backing else 0.0,
+            spatial=tuple(
+                replace(d, fanout=MANY) if d.fanout > 1 and link_name(c.name, d.name) == free else d
+                for d in c.spatial
+            ),
+        )
         for c in arch.components
     )
     return replace(arch, components=tuple(plain))
@@ -341,13 +406,3 @@ def _priceless(machine: DesignPoint, c: Component) -> Component:
         for a in c.actions
     )
     return replace(c, area=0.0, area_provenance="", leak_power=0.0, actions=actions)
-
-
-def fits(machine: DesignPoint, working_sets: Mapping[str, Array], count: int) -> Array:
-    """True where the working sets of so many mappings (bits of one instance) are within the machine's
-    memories."""
-    result = np.ones(count, bool)
-    sizes = _sizes(machine)
-    for name, bits in working_sets.items():
-        result &= bits <= sizes[name]
-    return result

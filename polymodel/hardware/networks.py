@@ -254,3 +254,6 @@ class PlainFigures:
 
     def busiest(self, component: str, way: str) -> Array:
         return self.figures[f"busiest_{way}:{component}"]
+
+    def used(self, dimension: str) -> Array:
+        return self.figures[f"used:{dimension}"]

@@ -16,7 +16,7 @@ from polymodel.errors import Diagnostic
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
 from polymodel.hardware.layers import Combined, Figures
-from polymodel.hardware.machines import DesignPoint, Family, alone, families, fits, machines
+from polymodel.hardware.machines import DesignPoint, Family, alone, families, machines
 from polymodel.hardware.networks import (
     NetworkLayers,
     Networks,
@@ -82,7 +82,7 @@ def codesign(
     `time_limit` comes from the `codesign:` section of the first layer, which may name networks as well.
 
     Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
-    Einsum, throughputs are searched once: exactly, for the reasons that docs/howto/codesign.md has.
+    Einsum, throughputs and a fanout are searched once: exactly (why: docs/howto/codesign.md).
     Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
@@ -284,8 +284,7 @@ def _on(
     parts: list[tuple[Figures, int]] = []
     places: list[Array] = []
     for answer, n in zip(found, work.times, strict=True):
-        sizes = {s: answer.figures[f"working_set:{s}"] for s in group.sized}
-        place = np.flatnonzero(fits(machine, sizes, len(answer.mappings)))
+        place = np.flatnonzero(group.fits(machine, answer.figures, len(answer.mappings)))
         if not len(place):
             return [], answer.reason or "no mapping fits its memories"
         here = group.on(machine, {f: v[place] for f, v in answer.figures.items()})

@@ -20,7 +20,7 @@ from polymodel.pareto import undominated
 
 Array = Any
 ROUNDING = 1e-9  # sums of floats in another order may differ by less
-WORKING_SET, BUSIEST = "working_set", "busiest_"
+WORKING_SET, BUSIEST, USED = "working_set", "busiest_", "used"
 WAYS = ("reads", "writes")
 
 
@@ -29,13 +29,24 @@ class Added:
     """A figure that adds up over Einsums: a weighted sum of energy, latency, the bits that components move
     ((component, `reads` or `writes`, weight) each), the operations that all instances of a compute unit
     would execute in as many steps as the busiest one takes (`places`), and what the busiest instances of
-    components move or execute ((component, `reads`, `writes` or `operations`, weight) each)."""
+    components move or execute ((component, `reads`, `writes` or `operations`, weight) each). `used`: a fanout
+    dimension (`PE.X`) of which so many instances are in use, or the first of `steps` that is as many; that
+    is a sum of one Einsum only."""
 
     energy: float = 0.0
     latency: float = 0.0
     moved: tuple[tuple[str, str, float], ...] = ()
     places: float = 0.0
     busiest: tuple[tuple[str, str, float], ...] = ()
+    used: str = ""
+    steps: tuple[float, ...] = ()
+
+    def stepped(self, value: Array) -> Array:
+        """The value as it counts: of instances in use the first step that is as many."""
+        if not self.steps:
+            return value
+        at = np.searchsorted(self.steps, value * (1 - ROUNDING))
+        return np.where(value > 0, np.array(self.steps)[np.minimum(at, len(self.steps) - 1)], 0.0)
 
     def slope(self, leak: float) -> float:
         """How much it grows per second, where so many watts leak."""
@@ -56,6 +67,9 @@ def added_of(name: str, operations: float) -> Added | None:
     energy = latency = places = 0.0
     moved: dict[tuple[str, str], float] = {}
     busiest: dict[tuple[str, str], float] = {}
+    if name.startswith(f"{USED}:"):
+        _, dimension, *steps = name.split(":")
+        return Added(used=dimension, steps=tuple(map(float, steps)))
     for weight, one in terms_of(name):
         word, _, component = one.partition(":")
         if word == "energy":
@@ -107,6 +121,9 @@ class SearchFigures:
 
     def busiest(self, component: str, way: Busy) -> Any:
         raise KeyError(f"busiest_{way}:{component}")
+
+    def used(self, dimension: str) -> Any:
+        raise KeyError(f"used:{dimension}")
 
 
 @dataclass(frozen=True)
@@ -267,10 +284,11 @@ def _crossing(a: Line, b: Line) -> Iterator[tuple[float, float]]:
 @dataclass
 class LeastCosts:
     """Of all parts of the space that are searched one after another; the bounds only rise. Nothing is known
-    without `aims`."""
+    without `aims`. `peaks`: of memories, in the order of the aims (0 where none is given)."""
 
     aims: Aims | None = None
     parts: list[LeastFigures] = field(default_factory=list)
+    peaks: tuple[float, ...] = ()
 
     def raised(self, part: int, sums: Array, mixtures: Sequence[Line] = ()) -> None:
         """A part costs at least so much: the figures that add up, and mixtures of the first two."""
@@ -283,18 +301,18 @@ class LeastCosts:
             mine.edp = max(mine.edp, corner(energy, latency, mixtures))
 
     def of(self, objective: str) -> float:
-        """The least score of an objective: nothing is known of the peaks of memories."""
+        """The least score of an objective."""
         if self.aims is None:
             return 0.0
         if objective == "edp":
             return min(part.edp for part in self.parts)
-        none = [0.0] * len(self.aims.peaks)
-        return min(float(self.aims.score(objective, [*part.sums.tolist(), *none])) for part in self.parts)
+        peaks = self.peaks or (0.0,) * len(self.aims.peaks)
+        return min(float(self.aims.score(objective, [*part.sums.tolist(), *peaks])) for part in self.parts)
 
 
-def nothing_known(aims: Aims, parts: int) -> LeastCosts:
-    """Of so many parts."""
-    return LeastCosts(aims, [LeastFigures(np.zeros(len(aims.added))) for _ in range(parts)])
+def nothing_known(aims: Aims, parts: int, peaks: tuple[float, ...] = ()) -> LeastCosts:
+    """Of so many parts, but for the peaks of memories."""
+    return LeastCosts(aims, [LeastFigures(np.zeros(len(aims.added))) for _ in range(parts)], peaks)
 
 
 # Branch and bound: what whole mappings that are known already rule out.

@@ -121,7 +121,9 @@ def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures
 
 def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
     """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
-    result = replace(figures_of(report), named=tuple((n, report.value(n)) for n, _ in candidate.named))
+    result = replace(
+        figures_of(report), named=tuple((n, value(n, report.figures)) for n, _ in candidate.named)
+    )
     if not report.feasible:
         raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
     peaks = dict(result.buffers)

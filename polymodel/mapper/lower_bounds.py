@@ -191,6 +191,22 @@ def compulsory_sums(spaces: Sequence[EinsumSpace], added: Sequence[Added]) -> li
     return [known[key] for key in keys]
 
 
+def compulsory_peaks(spaces: Sequence[EinsumSpace], memories: Sequence[str]) -> tuple[float, ...]:
+    """The least bits at the peak of each memory: as an Einsum runs, one element of each tensor that it must
+    keep there, and as much again of those that are loaded beside. None on sparse data, which may be empty."""
+    result = dict.fromkeys(memories, 0.0)
+    for space in spaces:
+        if space.copy or space.shares is not None:
+            continue
+        for m, keep in zip(space.memories, space.keep, strict=True):
+            twice = space.hierarchy.doubles(m.name) and not m.live
+            held = (
+                o.bits * (2 if twice and not o.fusable else 1) for o in space.operands if o.tensor in keep
+            )
+            result[m.name] = max(result.get(m.name, 0.0), float(sum(held)))
+    return tuple(result[name] for name in memories)
+
+
 def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
     """For every choice of the innermost memories of the operands."""
     joules, seconds = unit_price(space, number)

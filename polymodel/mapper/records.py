@@ -344,7 +344,9 @@ def gap_texts(front: Bounded) -> Iterator[str]:
         yield f"the least here may be above the least there is: {', '.join(each)}"
     rest = [o for o in front.objectives if o not in known]
     if rest:
-        yield f"how near to the least {', '.join(rest)} is not known"
+        none = all(front.bounds.get(o) == 0 for o in rest)
+        why = ": no mapping has less than 0, and no more is known" if none else ""
+        yield f"how near to the least {', '.join(rest)} is not known{why}"
 
 
 def share_text(share: float) -> str:

@@ -477,8 +477,9 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
 
 def other_figures(joined: Combination, found: CostTerms) -> Array:
     """The other figures that add up, without what they have of the latency [figures, n]."""
-    times = joined.space.times
-    return np.array([joined.form(form) * times for form in found.more]).reshape(-1, joined.n)
+    each = zip(joined.space.more, found.more, strict=True)
+    values = [a.stepped(joined.form(form) * joined.space.times) for a, form in each]
+    return np.array(values).reshape(-1, joined.n)
 
 
 def timed_figures(space: EinsumSpace, latency: Array) -> Array:

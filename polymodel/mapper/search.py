@@ -38,7 +38,7 @@ from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapper.front import Front
 from polymodel.mapper.full_mappings import FullMappings, aims_in, candidates_of, rules_of
 from polymodel.mapper.iterative_deepening import Deepening
-from polymodel.mapper.lower_bounds import compulsory_sums
+from polymodel.mapper.lower_bounds import compulsory_peaks, compulsory_sums
 from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cut_again
@@ -98,7 +98,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
-    watch.least = nothing_known(aims, 2 if outside else 1)
+    watch.least = nothing_known(aims, 2 if outside else 1, compulsory_peaks(spaces, aims.peaks))
     _least_at_once(spaces, aims, watch)
     first = (
         first_mappings.deepened(

@@ -243,7 +243,7 @@ class EinsumSpace:
     def added_up(self, linear: Sequence[Array], latency: Array) -> list[Array]:
         """The figures of `more`: what is linear in the counts of one execution, and what grows with time."""
         each = zip(self.more, linear, strict=True)
-        return [form * self.times + a.slope(self.leak) * latency for a, form in each]
+        return [a.stepped(form * self.times) + a.slope(self.leak) * latency for a, form in each]
 
     @cached_property
     def problem(self) -> Problem:

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
 from polymodel.mapper.templates import Template
-from polymodel.mapper.terms import END, NONE, OPERATIONS, Fans, Part, Term, Transfers
+from polymodel.mapper.terms import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.ties import Cuts, is_busiest, of_busiest, of_instances, shortest
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 
@@ -86,6 +86,9 @@ class Factors:
         """[n1, n2, ...] for the candidates of the group's bundles."""
         if isinstance(term, Transfers):
             return self.of(term.moved, group) / self.of(term.size, group)
+        if term.operand == INSTANCES:
+            each = (_along(self._instances(b, term.spread), k, len(group)) for k, b in enumerate(group))
+            return np.broadcast_to(prod(each, start=np.ones(1)), tuple(self.chains[b].count for b in group))
         operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
         ties, windows, within = self._joint(term.operand, group)
         if len(group) == 1 and not within:

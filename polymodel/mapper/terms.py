@@ -34,6 +34,7 @@ from polymodel.mapper.templates import Template, TemplateNode
 Array = Any
 END = -1
 OPERATIONS = -1
+INSTANCES = -2
 COMPUTE = -1
 READS = ("reads_fill", "reads_drain")
 Fans = frozenset[int]
@@ -41,7 +42,8 @@ NONE: Fans = frozenset()
 
 
 class Term(NamedTuple):
-    """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one).
+    """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one); of
+    `INSTANCES` how many of them are in use along the fanouts of `spread`.
 
     `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
     largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
@@ -324,6 +326,9 @@ class MovementTerms:
                     result = plus(result, loads[way == "writes"], weight)
         if space.copy or self.template.bottom:
             return result
+        for number, f in self.fanouts:
+            if f"{f.component}.{f.name}" == figure.used:  # one execution uses as many as all of them
+                return {Term(INSTANCES, END, spread=frozenset([number])): 1.0 / space.times}
         unit = space.units[self.template.unit].name
         times = sum(w for c, way, w in figure.busiest if (c, way) == (unit, "operations"))
         times += figure.places * space.hierarchy.instances(unit)

@@ -245,6 +245,22 @@ def users(tree: LoopTree, node: int) -> tuple[str, ...]:
     return tree.below.get(node, ())
 
 
+def instances_in_use(cascade: Cascade, tree: LoopTree, einsum: str, dimension: str) -> int:
+    """How many instances along a fanout dimension (`PE.X`) an Einsum uses; tile sizes are numbers."""
+    of = cascade[einsum]
+    result, tiles = (
+        1,
+        {v: high - low + 1 for v, (low, high) in zip(of.rank_variables, of.bounds, strict=True)},
+    )
+    for _, loop in tree.loops(einsum):
+        variable, tile = loop.variable_in(einsum), loop.tile_shape
+        if variable in tiles and isinstance(tile, int):
+            if f"{loop.component}.{loop.dim}" == dimension:
+                result *= -(-tiles[variable] // tile)
+            tiles[variable] = min(tile, tiles[variable])
+    return result
+
+
 def fused_groups(cascade: Cascade, tree: LoopTree, backing: str) -> tuple[tuple[str, ...], ...]:
     """The Einsums of a mapping in groups, in order of execution: those belong together that share a loop, and
     those of which one hands the other a tensor that is not stored in `backing`."""

@@ -1,4 +1,4 @@
-"""Published energies of components, as functions of what they are: the energy model `published`.
+"""Published energies and areas of components, as functions of what they are: the energy model `published`.
 
 Between points, and beyond them, values lie on straight lines on logarithmic axes; the provenance says so.
 """
@@ -6,7 +6,7 @@ Between points, and beyond them, values lie on straight lines on logarithmic axe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from polymodel.spec.energy_records import EnergyAnswer, EnergyRequest, fault_of, option_number, unknown_of
 from polymodel.spec.faults import suggestion
@@ -27,6 +27,27 @@ _OPERATIONS: dict[str, dict[int, float]] = {
     "float_add": {16: 0.4e-12, 32: 0.9e-12},
     "float_multiply": {16: 1.1e-12, 32: 3.7e-12},
 }
+DALLY = "synthesised for 45 nm: W. Dally, High-Performance Hardware for Machine Learning, NIPS tutorial 2015"
+# The same operations -> width in bits -> square metres.
+_AREAS: dict[str, dict[int, float]] = {
+    "int_add": {8: 36e-12, 16: 67e-12, 32: 137e-12},
+    "int_multiply": {8: 282e-12, 32: 3495e-12},
+    "float_add": {16: 1360e-12, 32: 4184e-12},
+    "float_multiply": {16: 1640e-12, 32: 7700e-12},
+}
+# Node (nm) -> square metres of the densest cell of six transistors, and where it was published.
+_CELLS: dict[int, tuple[float, str]] = {
+    90: (1.0e-12, "S. Thompson et al., IEDM 2002"),
+    65: (0.57e-12, "P. Bai et al., IEDM 2004"),
+    45: (0.346e-12, "K. Mistry et al., IEDM 2007"),
+    32: (0.171e-12, "S. Natarajan et al., IEDM 2008"),
+    16: (0.07e-12, "S.-Y. Wu et al., IEDM 2013"),
+    14: (0.0588e-12, "S. Natarajan et al., IEDM 2014"),
+    10: (0.0312e-12, "C. Auth et al., IEDM 2017"),
+    7: (0.027e-12, "S.-Y. Wu et al., IEDM 2016"),
+}
+EYERISS = "Y.-H. Chen, J. Emer and V. Sze, ISCA 2016, table IV"
+_WORD = 16  # bits; an access of a register file of 0.5 kB costs what multiplying and adding such words does
 STILLMAKER = "A. Stillmaker and B. Baas, Integration 58, 2017"
 # Node (nm) -> coefficients of V^2, V and 1: relative energies of an operation. From 45 nm to 32 nm those of
 # low-power devices, from 20 nm on those of high-performance multi-gate ones.
@@ -43,7 +64,7 @@ _NODES: dict[int, tuple[float, float, float]] = {
     7: (0.1776, -0.09097, 0.02447),
 }
 _AT = (45, 0.9)  # nm and volts of the published points
-_MEMORIES = ("sram", "dram", "wire")
+_MEMORIES = ("sram", "dram", "register_file", "wire")
 _MACS = ("int_mac", "float_mac")
 
 
@@ -51,7 +72,8 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     """Published points, with straight lines between them on logarithmic axes. TextFault for another component
     or option.
 
-    `sram`: per bit, by `size` (bits; the memory's own, if it is left out). `dram`: per bit. `wire`: per bit,
+    `sram`: per bit, by `size` (bits; the memory's own, if it is left out); its area is that of its cells,
+    over `array_efficiency` (their share of the macro, 1). `dram`, `register_file`: per bit. `wire`: per bit,
     by `length` (metres) and `voltage`, whose square energies follow. `int_add`, `int_multiply`, `float_add`,
     `float_multiply`: per operation of `bits`. `int_mac`, `float_mac`: a product of `bits`, added at
     `accumulate` bits (32). `node` (metres) and `voltage`: of another technology, by the factors of
@@ -61,9 +83,13 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     name, options = request.component, dict(request.options)
     if name not in known:
         raise unknown_of(f"there are no published points of {name}", name, known, "components")
-    used: tuple[str, ...] = {"sram": ("size",), "dram": (), "wire": ("length", "voltage")}.get(
-        name, ("bits", "accumulate") if name in _MACS else ("bits",)
-    )
+    own = {
+        "sram": ("size", "array_efficiency"),
+        "dram": (),
+        "register_file": (),
+        "wire": ("length", "voltage"),
+    }
+    used: tuple[str, ...] = own.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
     used += ("node", "voltage") if name not in ("dram", "wire") else ()  # made in processes of its own
     for option in options:
         if option not in used:
@@ -79,11 +105,27 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     if name in _MACS:
         kind = name.partition("_")[0]
         parts = [(f"{kind}_multiply", bits), (f"{kind}_add", sums)]
-    each = [_interpolated(_OPERATIONS[operation], width) for operation, width in parts]
+    energy, said = _summed(_OPERATIONS, parts)
+    values, origins = {"compute": energy * factor}, {"compute": f"{HOROWITZ}: {said}{technology}"}
+    if _node(options) == _AT[0] and "area" in request.quantities:
+        values["area"], said = _summed(_AREAS, parts)
+        origins["area"] = f"{DALLY}: {said}"
+    return EnergyAnswer(values, origins)
+
+
+def _summed(
+    points: Mapping[str, Mapping[int, float]], parts: Sequence[tuple[str, float]]
+) -> tuple[float, str]:
+    """The sum over parts (operation, bits), and what it is of."""
+    each = [_interpolated(points[operation], width) for operation, width in parts]
     how = max((added for _, added in each), key=len)
     said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
-    energy = sum(value for value, _ in each) * factor
-    return EnergyAnswer({"compute": energy}, {"compute": f"{HOROWITZ}: {said}{how}{technology}"})
+    return sum(value for value, _ in each), f"{said}{how}"
+
+
+def _node(options: Mapping[str, object]) -> float:
+    """In nanometres."""
+    return round(option_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
 
 
 def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
@@ -93,7 +135,7 @@ def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
         return 1.0, ""
     if "node" in options and "voltage" not in options:
         raise fault_of("the node has no voltage", "write voltage: 0.8, the supply in volts", "missing-value")
-    node = round(option_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
+    node = _node(options)
     volts = option_number(options, "voltage", _AT[1])
     if node not in _NODES:
         known = ", ".join(f"{n}e-9" for n in _NODES)
@@ -116,14 +158,34 @@ def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
 
 def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str) -> EnergyAnswer:
     if name == "dram":
-        each, how = _DRAM / _ACCESS, "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
-    else:
-        size = option_number(request.options, "size", request.size)
-        if math.isinf(size):
-            raise fault_of("the size of the SRAM is not given", "write size: of the memory", "missing-value")
-        energy, added = _interpolated(_SRAM, size)
-        each, how = energy / _ACCESS * factor, f"SRAM of {size / _KIB:g} KiB{added}{technology}"
-    return _moved(request, each, f"{HOROWITZ}: {how}")
+        how = "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
+        return _moved(request, _DRAM / _ACCESS, f"{HOROWITZ}: {how}")
+    if name == "register_file":
+        energy, said = _summed(_OPERATIONS, [("int_multiply", _WORD), ("int_add", 32)])
+        how = f"register file of 0.5 kB: an access as much as a multiply-accumulate ({EYERISS}), that of"
+        return _moved(request, energy / _WORD * factor, f"{how} {HOROWITZ}: {said}{technology}")
+    size = option_number(request.options, "size", request.size)
+    if math.isinf(size):
+        raise fault_of("the size of the SRAM is not given", "write size: of the memory", "missing-value")
+    energy, added = _interpolated(_SRAM, size)
+    result = _moved(
+        request, energy / _ACCESS * factor, f"{HOROWITZ}: SRAM of {size / _KIB:g} KiB{added}{technology}"
+    )
+    return _with_cells(request, result, size)
+
+
+def _with_cells(request: EnergyRequest, answer: EnergyAnswer, size: float) -> EnergyAnswer:
+    """The answer with the area of an SRAM, where one of its node was published."""
+    share, node = option_number(request.options, "array_efficiency", 1), _node(request.options)
+    if share > 1:
+        what = f"array_efficiency={share:g} is above 1"
+        raise fault_of(what, "write the share of the macro that its cells take, e.g. 0.7", "out-of-range")
+    if node not in _CELLS or "area" not in request.quantities:
+        return answer
+    cell, source = _CELLS[int(node)]
+    besides = f"{share:.4g} of the macro" if share < 1 else "without what stands around them"
+    origin = f"cells of {cell * 1e12:g} um^2 ({source}, {node:g} nm), {besides}"
+    return EnergyAnswer({**answer.values, "area": cell * size / share}, {**answer.provenance, "area": origin})
 
 
 def _of_wire(request: EnergyRequest) -> EnergyAnswer:

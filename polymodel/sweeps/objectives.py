@@ -130,6 +130,9 @@ class BlockFigures:
     def busiest(self, component: str, way: Busy) -> BlockCount:
         raise InternalError("a sweep minimises nothing of busiest instances")
 
+    def used(self, dimension: str) -> BlockCount:
+        raise InternalError("only searches of a co-design ask how much of a fanout is in use")
+
     def working_set(self, component: str) -> BlockCount:
         phases = [limit.phases for limit in self.costing.limits if limit.name == component]
         count = largest_phase(phases[0], self.block) if phases else Count(0, 0)

@@ -10,8 +10,12 @@ import pytest
 import polymodel as pm
 from polymodel.hardware import search
 from polymodel.mapper.front import Front
+from polymodel.mapper.lower_bounds import compulsory_peaks
+from polymodel.mapper.records import Limits
+from polymodel.mapper.space import einsum_spaces
+from polymodel.spec.arch_schema import Tensors
 from tests.hardware.small import small
-from tests.hardware.test_codesign import CHAIN
+from tests.hardware.test_codesign import CHAIN, changed
 
 
 @pytest.mark.parametrize("objectives", [("energy", "latency"), ("edp", "area")], ids=str)
@@ -50,3 +54,22 @@ def test_a_search_that_is_cut_short_has_bounds(
     gaps = found.machines["gap"].tolist()
     assert 0.0 in gaps
     assert any(gap > 0 for gap in gaps)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_memory_that_must_keep_tensors_has_a_least_peak(overlap: bool) -> None:
+    """An element of each, and as much again where the next tile is loaded beside: some mapping has no more.
+    A search that is cut short knows as much."""
+    spec = small(ranks={"M": 4, "N": 2, "K": 2})
+    spec = changed(spec, "GLB", tensors=Tensors(keep="A | Z", may_keep="All"))
+    assert spec.raw_arch is not None
+    spec = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"assume_overlap": overlap}))
+    objective = "working_set:GLB"
+    exact = pm.explore(spec, objectives=[objective])
+    spaces = einsum_spaces(spec.workload, spec.arch, Limits())
+    (least,) = compulsory_peaks(spaces, ["GLB"])
+    assert least == exact.best().value(objective) == (16 if overlap else 32)
+    big = changed(small(ranks={"M": 256, "N": 256, "K": 256}, S=2**20), "GLB", tensors=Tensors(keep="A | Z"))
+    found = pm.codesign(big, {"S": [2**18, 2**20], "F": [4, 16]}, objectives=[objective], time_limit=0.01)
+    assert found.bounds[objective] >= 16
+    assert found.gap < float("inf")

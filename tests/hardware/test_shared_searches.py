@@ -110,3 +110,74 @@ def test_prices_per_action_are_searched_apart() -> None:
     found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
     same(found, separately([(spec, 1)], hardware, ("energy", "latency"), {}))
     assert found.searches == 3
+
+
+def each_machine_as_by_itself(spec: pm.Spec, found: pm.Codesign) -> None:
+    """The least energy and latency of each machine, and how many mappings none beats there."""
+    for row in found.rows:
+        front = pm.explore(spec.bind(**row.machine.symbols), objectives=["energy", "latency"])
+        assert row.points == len(front)
+        for name in ("energy", "latency"):
+            least = min(p.value(name) for p in front)
+            assert row.least[name] == pytest.approx(least, rel=1e-12, abs=0)
+
+
+def test_fanouts_share_a_search() -> None:
+    """More leaks where there are more instances. With one instance by itself; with a share of the instances
+    that must be in use, and of cascades, each by itself."""
+    spec = small(leak=1.0e-4, ranks={"M": 4, "N": 3, "K": 2})
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [2, 3, 4]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    assert found.searches == 1
+    each_machine_as_by_itself(spec, found)
+    assert pm.codesign(spec, {"F": [1, 2, 3]}).searches == 2
+    used: dict[str, Any] = {"min_utilisation": {"PE": {"X": 0.5}}}
+    assert pm.codesign(spec, {"F": [2, 3]}, constraints=used).searches == 2
+    chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2})
+    assert pm.codesign(chain, {"F": [2, 4]}).searches == 2
+
+
+def test_of_two_fanouts_the_one_of_most_numbers_shares_a_search() -> None:
+    """Beside a working set as an objective, so that what is found is evaluated."""
+    spec = small(ranks={"M": 4, "N": 4, "K": 2}, G=2)
+    assert spec.raw_arch is not None
+    dims = spec.raw_arch.nodes[2].spatial
+    more = dims[0].model_copy(update={"name": "Y", "fanout": "G"})
+    spec = changed(spec, "PE", spatial=(*dims, more))
+    hardware: dict[str, Any] = {"F": [2, 4], "G": [2, 3, 4]}
+    objectives = ("energy", "latency", "working_set:GLB")
+    found = pm.codesign(spec, hardware, objectives=objectives)
+    assert found.searches == 2
+    for row in found.rows:
+        front = pm.explore(spec.bind(**row.machine.symbols), objectives=objectives)
+        assert row.points == len(front)
+        for name in objectives:
+            assert row.least[name] == pytest.approx(min(p.value(name) for p in front), rel=1e-12, abs=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random_fanouts_share_a_search(seed: int) -> None:
+    """With tiles over fanouts that divide or not, links that cost something, and throughputs that differ."""
+    pick = Random(seed)
+    ranks = {n: pick.randint(2, 6) for n in "MNK"}
+    spec = small(ranks=ranks, leak=pick.choice([0, 1e-3]), S=pick.choice([96, 200, 1024]))
+    hardware: dict[str, Any] = {"F": sorted(pick.sample([2, 3, 4, 5, 6], pick.randint(2, 4)))}
+    if pick.random() < 0.5:
+        hardware["R"] = [2e7, 1e9]
+    assert spec.raw_arch is not None
+    dims = spec.raw_arch.nodes[2].spatial
+    if pick.random() < 0.4:
+        link = {"energy_per_bit_hop": 1e-13, "topology": pick.choice(["bus", "mesh", "line"])}
+        dims = (type(dims[0]).model_validate({**dims[0].model_dump(exclude_none=True), "link": link}),)
+        spec = changed(spec, "PE", spatial=dims)
+    sizes = pick.choice(["divisors", "all"]) if dims[0].link is None else "divisors"
+    asked: dict[str, Any] = {"spatial_sizes": sizes}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"), constraints=asked)
+    for row in found.rows:
+        bound = spec.bind(**row.machine.symbols)
+        front = pm.explore(bound, objectives=["energy", "latency"], constraints=asked)
+        for name in ("energy", "latency"):
+            least = min(p.value(name) for p in front)
+            assert row.least[name] == pytest.approx(least, rel=1e-12, abs=0)
+    assert found.searches < len(found.rows)

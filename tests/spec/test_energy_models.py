@@ -297,7 +297,7 @@ def test_a_wire_has_the_energy_of_its_length() -> None:
 
 def published(component: str, size: object = "inf", **options: object) -> pm.Spec:
     """A machine of one memory and one unit, both with published energies."""
-    memory = component in ("sram", "dram", "wire")
+    memory = component in ("sram", "dram", "wire", "register_file")
     model = {"name": "published", "component": component, "options": options}
     plain = {"name": "constants", "values": {}}
     return pm.load(
@@ -328,10 +328,38 @@ def test_published_points_and_the_lines_between_them() -> None:
     assert published("dram").arch["M"].action("read").energy == pytest.approx(1.3e-9 / 64, rel=1e-12, abs=0)
     mac = published("int_mac", bits=8).arch["U"]
     assert mac.action("compute").energy == pytest.approx(0.3e-12, rel=1e-12, abs=0)
-    assert (mac.area, mac.area_provenance) == (0, "default")  # the source has none
+    dram = published("dram").arch["M"]
+    assert (dram.area, dram.area_provenance) == (0, "default")  # the source has none
     for name, joules in (("float_mac", 2e-12), ("int_multiply", (0.2e-12 * 3.1e-12) ** 0.5)):
         energy = published(name, bits=16).arch["U"].action("compute").energy
         assert energy == pytest.approx(joules, rel=1e-12, abs=0)
+
+
+def test_published_areas() -> None:
+    """Of arithmetic at 45 nm, of SRAM the cells of the node, or a macro of which they take so much."""
+    mac = published("int_mac", bits=8).arch["U"]
+    assert mac.area == pytest.approx((282 + 137) * 1e-12, rel=1e-12, abs=0)
+    assert "int multiply of 8 bits and int add of 32 bits" in mac.area_provenance
+    middle = published("int_multiply", bits=16).arch["U"]
+    assert middle.area == pytest.approx((282 * 3495) ** 0.5 * 1e-12, rel=1e-12, abs=0)
+    assert published("int_mac", node=16e-9, voltage=0.8).arch["U"].area == 0  # no published factor of areas
+    bits = 64 * 8192
+    for options, cell in (
+        ({}, 0.346e-12),
+        ({"node": 7e-9, "voltage": 0.7}, 0.027e-12),
+        ({"array_efficiency": 0.5}, 0.692e-12),
+    ):
+        memory = published("sram", size=bits, **options).arch["M"]
+        assert memory.area == pytest.approx(bits * cell, rel=1e-12, abs=0)
+        assert "IEDM" in memory.area_provenance
+    assert published("sram", size=bits, node=130e-9, voltage=1.2).arch["M"].area == 0
+
+
+def test_a_published_register_file_costs_as_much_as_a_multiply_accumulate() -> None:
+    read = published("register_file").arch["M"].action("read")
+    assert read.energy * 16 == pytest.approx(((0.2 * 3.1) ** 0.5 + 0.1) * 1e-12, rel=1e-12, abs=0)
+    assert "Chen" in read.provenance
+    assert "Horowitz" in read.provenance
 
 
 @pytest.mark.parametrize(
@@ -340,6 +368,7 @@ def test_published_points_and_the_lines_between_them() -> None:
         ("srm", 8, {}, "there are no published points of srm"),
         ("sram", "inf", {}, "the size of the SRAM is not given"),
         ("sram", 8, {"bits": 8}, "sram has no option bits"),
+        ("sram", 8, {"array_efficiency": 1.5}, "array_efficiency=1.5 is above 1"),
         ("wire", 8, {}, "the length of the wire is not given"),
         ("wire", 8, {"length": 1, "node": 45e-9}, "wire has no option node"),
         ("int_add", 8, {"bits": 0}, "zero bits"),
@@ -399,7 +428,9 @@ def test_compound_components_add_up_what_their_parts_do() -> None:
     assert unit.action("compute").energy == pytest.approx(joules, rel=1e-12, abs=0)
     assert "multiply: M. Horowitz" in unit.action("compute").provenance
     assert "add: constants" in unit.action("compute").provenance
-    assert unit.area == 0  # not every part has one
+    area = 282e-12 + 1e-10 + 2 * 8 * 8192 * 0.346e-12
+    assert unit.area == pytest.approx(area, rel=1e-12, abs=0)
+    assert unit.leak_power == 0  # not every part has one
     several = {n: PARTS["add"] | {"count": k} for n, k in (("first", 1), ("others", "N"))}
     whole = compound(several, {"compute": {"first": {"compute": 1}}}).arch["U"]
     assert whole.area == pytest.approx(4e-10, rel=1e-12, abs=0)

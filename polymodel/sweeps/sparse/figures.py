@@ -203,6 +203,9 @@ class SparseBlockFigures:
     def busiest(self, component: str, way: Busy) -> Array:
         raise InternalError("the vocabulary has no busiest instances on sparse data")
 
+    def used(self, dimension: str) -> Array:
+        raise InternalError("only searches of a co-design ask how much of a fanout is in use")
+
     def working_set(self, component: str) -> Array:
         return self.found.working_sets.get(component, np.zeros(()))
 
