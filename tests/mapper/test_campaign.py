@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from random import Random
 from typing import Any
 
@@ -106,8 +107,18 @@ class Space:
         for dim, rule in self.asked.get("fanouts", {}).get("PE", {}).items():
             over = {v: n for (d, v), n in spread.items() if d == dim}
             barred = set(one.access_of(rule["must_reuse"]).variables) if "must_reuse" in rule else set()
-            factors = all(over.get(v, 1) == n for v, n in rule.get("factors", {}).items())
+            factors = all(_allows(n, over.get(v, 1)) for v, n in rule.get("factors", {}).items())
             if not factors or over.keys() & barred or not over.keys() <= set(rule.get("variables", over)):
+                return False
+        held = {
+            t for n in tree.nodes if isinstance(n, StorageNode) and n.component == "GLB" for t in n.tensors
+        }
+        rule = self.asked.get("memories", {}).get("GLB", {})
+        if rule.get("keep", next(iter(held), "")) not in held | {""} or rule.get("bypass") in held:
+            return False
+        for dim, share in self.asked.get("min_utilisation", {}).get("PE", {}).items():
+            width = next(d.fanout for _, _, d in self.listed.dims if d.name == dim)
+            if prod(n for (d, _), n in spread.items() if d == dim) < share * width:
                 return False
         return not refetched
 
@@ -116,6 +127,14 @@ class Space:
             return (whole_tiles if "padding" in self.features else figures)(self.spec, tree)
         except SpecError:
             return None
+
+
+def _allows(rule: int | str, number: int) -> bool:
+    """A factor, or the most or the least of it."""
+    if isinstance(rule, int):
+        return number == rule
+    sign, _, given = rule.partition(" ")
+    return number <= int(given) if sign == "<=" else number >= int(given)
 
 
 def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
@@ -167,21 +186,24 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
 
 
 def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
-    """One rule on a fanout, or a tensor that is fetched once."""
+    """One or two rules: on a fanout, on what the buffer keeps, on a tensor that is fetched once."""
     (one,) = spec.workload.einsums
     variables = [v for v in one.rank_variables if len({*one.bound(v)}) > 1]
-    rule = pick.choice(
-        (
-            {"variables": pick.sample(variables, 1)},
-            {"factors": {pick.choice(variables): pick.choice((1, 1, 2))}},
-            {"must_reuse": pick.choice(one.tensors)},
-            None,
-        )
+    of_fanouts = (
+        {"variables": pick.sample(variables, 1)},
+        {"factors": {pick.choice(variables): pick.choice((1, 1, 2, "<= 2", ">= 2"))}},
+        {"must_reuse": pick.choice(one.tensors)},
     )
-    if rule is not None:
-        asked["fanouts"] = {"PE": {"X": rule}}
-        return
-    asked.setdefault("memories", {}).setdefault("GLB", {})["no_refetch"] = pick.choice(one.inputs).tensor
+    for rule in pick.sample((*of_fanouts, "share", "keep", "bypass", "no_refetch"), pick.choice((1, 2))):
+        memory = asked.setdefault("memories", {}).setdefault("GLB", {})
+        if isinstance(rule, dict):
+            asked.setdefault("fanouts", {}).setdefault("PE", {}).setdefault("X", {}).update(rule)
+        elif rule == "share":
+            asked["min_utilisation"] = {"PE": {"X": 0.5}}
+        elif rule == "no_refetch":
+            memory[rule] = pick.choice(one.inputs).tensor
+        elif not {"keep", "bypass"} & memory.keys():
+            memory[rule] = pick.choice(one.tensors)
 
 
 def check(space: Space) -> int:
