@@ -49,6 +49,7 @@ from .loading import load as load
 from .loading import mapping_to_yaml as mapping_to_yaml
 from .mapper.front import Front as Front
 from .mapper.mapspace import mapspace as mapspace
+from .mapper.membership import excluded_by as excluded_by
 from .mapper.records import Limits as Limits
 from .mapper.search import explore as explore
 from .mapping.looptree import LoopTree as LoopTree

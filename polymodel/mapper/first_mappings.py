@@ -98,7 +98,8 @@ def deepened(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
 ) -> Deepening | None:
     """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
-    time, then (unless `briefly`) a fair one of every plan, then better ones of the best plan."""
+    time, then (unless `briefly`) a fair one of every plan, then better ones of the plan that is best in each
+    objective."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
     known: Known = {}
@@ -106,27 +107,31 @@ def deepened(
     for _, one in every:
         if not work.wholes:
             one.join(_Search.first)
-    best: tuple[Sketch, _OfPlan] | None = None
+    best: dict[str, tuple[Sketch, _OfPlan]] = {}
     for sketch, one in () if briefly else every:
         if watch.going_on():
             one.join(_Search.fair)
-            best = (sketch, one) if best is None or one.least < best[1].least else best
+            for name in one.least:
+                if name not in best or one.least[name] < best[name][1].least[name]:
+                    best[name] = sketch, one
     for moves in MOVES:
-        if best is not None and watch.going_on():
-            best = _varied(best, several, work, known, moves)
-        if best is not None and watch.going_on():
-            best[1].join(_Search.improved)
+        for name in best:
+            if watch.going_on():
+                best[name] = _varied(name, best[name], several, work, known, moves)
+            if watch.going_on():
+                best[name][1].join(_Search.improved)
     return work if any(len(w) for w in work.wholes) else None
 
 
 def _varied(
-    best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known, moves: int
+    name: str, best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known, moves: int
 ) -> tuple[Sketch, _OfPlan]:
-    """What leads from a plan to a better one, each a change of one tensor or run, as far as that goes.
+    """What leads from a plan to one that is better in this objective, each a change of one tensor or run, as
+    far as that goes.
     `moves`: changes that are looked at, of all Einsums together."""
     left = max(moves // len(several.spaces), LEAST_MOVES) if len(several.spaces) > 1 else 0
     changed = True
-    while changed and isfinite(best[1].least):
+    while changed and isfinite(best[1].least[name]):
         changed = False
         for sketch in several.neighbors(best[0]):
             left -= 1
@@ -134,7 +139,7 @@ def _varied(
                 return best
             one = _OfPlan(work, several.plan(sketch), known)
             one.join(_Search.fair)
-            if one.least < best[1].least * (1 - GAIN):
+            if one.least[name] < best[1].least[name] * (1 - GAIN):
                 best, changed = (sketch, one), True
     return best
 
@@ -154,7 +159,8 @@ class _OfPlan:
         self.work, self.plan, self.known = work, plan, known
         self.rooms = remaining_capacity(work.spaces, plan, work.rules.lives)
         self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
-        self.least = inf
+        # Of each objective the least that its mappings have.
+        self.least = dict.fromkeys(work.rules.aims.objectives, inf)
 
     def join(self, looked_for: Callable[[_Search], list[LocalMapping]]) -> None:
         """Join what is found of every Einsum, as far as there is something of each."""
@@ -170,8 +176,9 @@ class _OfPlan:
             served = next((x for x in several if _serves(x, self.rooms[i])), None)
             if served is None:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
-                # What rules leave is small: the search itself is soon better.
-                steps = LEAST_IMPROVED if self.work.spaces[i].rules.placed else steps
+                # What rules leave of few points is small: the search itself is soon better.
+                small = self.work.spaces[i].rules.placed and _points(self.work.spaces[i]) <= VERY_MANY
+                steps = LEAST_IMPROVED if small else steps
                 tried: Tried = {}
                 searches = (
                     _Search(self.work, i, self.plan[i], self.rooms[i], g, steps, tried) for g in goals
@@ -186,10 +193,11 @@ class _OfPlan:
         ]
         before = len(self.work.wholes)
         self.work.join_at_once()
-        aims, name = self.work.rules.aims, self.work.request.objectives[0]
+        aims = self.work.rules.aims
         rows = [w.figures() for w in self.work.wholes[before:] if len(w)]
-        scores = [aims.score(name, some[:, aims.admits(some)]) for some in rows]
-        self.least = min((float(np.min(f)) for f in scores if np.size(f)), default=inf)
+        for name in self.least:
+            scores = [aims.score(name, some[:, aims.admits(some)]) for some in rows]
+            self.least[name] = min((float(np.min(f)) for f in scores if np.size(f)), default=inf)
 
 
 def _interest(work: Deepening) -> Interest | None:
@@ -448,6 +456,9 @@ class _Search:
         unit, depth = found.template.unit, found.template.depth
         held = [(n.memory, n.operand) for n in found.template.branch]
         along = {(n.memory, n.operand): n.slides for n in found.template.branch}
+        for k in range(len(held) - 1):
+            swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
+            yield from ((t, found.placed) for t in self._templates(unit, swapped, along))
         for m, i in held:
             for v in (v for v in self._along(m, i) if v != along[m, i]):
                 yield from ((t, found.placed) for t in self._templates(unit, held, {**along, (m, i): v}))
@@ -455,9 +466,6 @@ class _Search:
             if self.space.operands[i].tensor not in self.space.keep[m]:
                 merged = tuple(_merged(x, depth + k + 1) for x in found.placed)
                 yield from ((t, merged) for t in self._templates(unit, held[:k] + held[k + 1 :], along))
-        for k in range(len(held) - 1):
-            swapped = [*held[:k], held[k + 1], held[k], *held[k + 2 :]]
-            yield from ((t, found.placed) for t in self._templates(unit, swapped, along))
         for m, i in self._private_nodes(unit, True):
             if (m, i) in held:
                 continue

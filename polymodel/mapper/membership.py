@@ -1,0 +1,391 @@
+"""Whether a mapping is a point of the space that `explore` searches, and what keeps it out.
+
+A node that slides over loops that leave its tensor alone costs what one that refills costs above these loops:
+it is read as that one, where no instances are in between. Nodes with no loops between them are in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from polymodel.api.evaluation import evaluate
+from polymodel.errors import Refused
+from polymodel.mapper.einsum_rules import (
+    NO_RULES,
+    in_order,
+    loop_rules,
+    numbered_bands,
+    spread_choices,
+)
+from polymodel.mapper.records import Limits
+from polymodel.mapper.request import Constraints, read_search_request
+from polymodel.mapper.space import EinsumSpace, einsum_spaces
+from polymodel.mapper.templates import Sharing, Template, TemplateNode, exchanges_of, with_homes
+from polymodel.mapper.tile_chains import TileChains, broken_rules
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.mapping.resolve import LoopRule
+from polymodel.reuse import Reuse
+from polymodel.spec.faults import not_a_spec
+
+if TYPE_CHECKING:
+    from polymodel.architecture.hierarchy import Hierarchy
+    from polymodel.loading import Spec
+
+LESS = 1e-9  # of a utilisation that is a quotient of floats
+
+
+def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str, ...]:
+    """What keeps the spec's mapping out of the space that `explore` searches under these constraints (and
+    those of the section `explore:`), one sentence each; none where the mapping is a point of it.
+
+    Raises SpecError for a spec without one of its sections, for wrong constraints and for mappings that are
+    not legal; Refused for what the search does not cover, and for mappings in which Einsums share loops.
+
+    >>> import polymodel as pm
+    >>> spec = pm.load("matmul/output_stationary", "simple_two_level")
+    >>> pm.excluded_by(spec, {"memories": {"GLB": {"bypass": "A"}}})
+    ('Matmul: GLB must not keep A',)
+    """
+    from polymodel.loading.spec import Spec
+
+    if not isinstance(spec, Spec):
+        raise not_a_spec("excluded_by", spec)
+    asked = read_search_request(spec, None, constraints, None, None, 1, None)
+    report = evaluate(spec)
+    tree, limits = report.problem.tree, asked.request.limits
+    spaces = einsum_spaces(spec.workload, asked.hierarchy, limits)
+    _require_apart(tree, spaces)
+    result = [str(v) for v in report.violations]
+    for space in spaces:
+        result += [f"{space.name}: {told}" for told in _Path(space, tree, limits, asked.hierarchy).reasons()]
+    result += [
+        f"the limit {limit}, as it has {report.value(limit.name):.6g}"
+        for limit in asked.request.at_most
+        if not limit.admits(report.value(limit.name))
+    ]
+    return tuple(dict.fromkeys(result))
+
+
+def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
+    """Refuses Einsums that share loops, and those whose nodes are not those of a template."""
+    remedy = "explore, and compare the figures of what is found with those of the mapping"
+    for space in spaces:
+        path = [step.node for step in tree.path(space.name)]
+        split = max((k for k, n in enumerate(path) if isinstance(n, Split)), default=0)
+        if any(isinstance(n, Loop) for n in path[:split]):
+            what = f"whether a mapping in which {space.name} shares loops is explored is not told"
+            raise Refused(what, remedy, code="unsupported-loop")
+        if space.copy or any(o.carried is not None or o.forward for o in space.operands):
+            what = (
+                f"whether a mapping of {space.name}, which copies or carries forward, is explored is not told"
+            )
+            raise Refused(what, remedy, code="unsupported-einsum")
+
+
+@dataclass
+class _Node:
+    """One tensor in one memory; `slides`: the variable along which it does (-1: it refills)."""
+
+    operand: int
+    memory: int
+    reuse: Reuse
+    slides: int = -1
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A loop with more than one iteration; `fanout`: -1 in time."""
+
+    variable: int
+    outer: int
+    inner: int
+    fanout: int = -1
+
+    @property
+    def trips(self) -> int:
+        return -(-self.outer // self.inner)
+
+
+class _Path:
+    """The part of one Einsum, read from the outside in."""
+
+    def __init__(self, space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hierarchy) -> None:
+        self.space, self.limits, self.hierarchy = space, limits, hierarchy
+        self.found: list[str] = []
+        self.items: list[_Node | _Step] = []
+        self.unit = 0
+        self.spread: dict[tuple[int, int], int] = {}  # instances by fanout and variable
+        self._read(tree)
+
+    def reasons(self) -> list[str]:
+        """What keeps it out."""
+        self._settle()
+        self._lower_spatial()
+        nodes = self._nodes()
+        self._check_holders(nodes)
+        self._check_spread(nodes)
+        if not self.found:
+            self.found += self._broken(nodes)
+        return self.found
+
+    def _read(self, tree: LoopTree) -> None:
+        space, memories = self.space, [m.name for m in self.space.memories]
+        fans = [(f.component, f.name) for f in space.fanouts]
+        now = list(space.extents)
+        for node in (step.node for step in tree.path(space.name)):
+            if isinstance(node, StorageNode):
+                held = (o for t in node.tensors for o in [space.operand(t)] if o is not None)
+                for o in held if node.component in memories else ():
+                    m = memories.index(node.component)
+                    self.items.append(_Node(space.operands.index(o), m, node.reuse))
+            elif isinstance(node, ComputeNode):
+                names = [u.name for u in space.units]
+                if node.component in names:
+                    self.unit = names.index(node.component)
+                else:
+                    self.found.append(f"it must not run on {node.component} (`compute`)")
+            elif isinstance(node, Loop):
+                self._read_loop(node.within(space.name), node.variable_in(space.name), now, fans)
+
+    def _read_loop(self, loop: Loop, name: str, now: list[int], fans: Sequence[tuple[str, str]]) -> None:
+        if name not in self.space.variables:
+            return
+        v, tile = self.space.variables.index(name), int(loop.tile_shape)
+        outer, now[v] = now[v], min(tile, now[v])
+        if loop.initial_tile_shape is not None:
+            self.found.append(f"the loop over {name} has a first tile of its own")
+        if now[v] == outer:
+            return
+        fanout = fans.index((loop.component, loop.dim)) if loop.spatial else -1
+        step = _Step(v, outer, now[v], fanout)
+        self.items.append(step)
+        if loop.spatial:
+            self.spread[fanout, v] = self.spread.get((fanout, v), 1) * step.trips
+        divides = self.space.even if loop.spatial else self.space.divide
+        if divides and outer % now[v]:
+            key = "spatial_sizes" if loop.spatial else "sizes"
+            self.found.append(f"the tile {now[v]} of {name} does not divide {outer} (`{key}: all` admits it)")
+        elif loop.spatial and now[v] != -(-outer // step.trips):
+            self.found.append(
+                f"{step.trips} instances could have less than {now[v]} of {outer} of {name} each"
+            )
+
+    def _settle(self) -> None:
+        """Nodes that slide are read as those that refill where they stay, or slide along one loop."""
+        for node in [x for x in self.items if isinstance(x, _Node) and x.memory]:
+            if node.reuse is Reuse.KEEP_PREVIOUS:
+                self.found.append(f"{self._at(node)} keeps what it had before (`keep_previous`)")
+            while node.reuse is Reuse.SLIDE and not self._settled(node):
+                pass
+
+    def _settled(self, node: _Node) -> bool:
+        """Whether the node is where it slides or refills; else it moves above one loop."""
+        at = next(k for k, x in enumerate(self.items) if x is node)
+        above = next((k for k in range(at - 1, -1, -1) if self._in_time(self.items[k])), None)
+        if above is None:
+            return True
+        step, o = self.items[above], self.space.operands[node.operand]
+        assert isinstance(step, _Step)
+        v, name = step.variable, self.space.variables[step.variable]
+        if v in o.alone:
+            return True
+        if v in o.windowed | o.tied:
+            node.slides = v
+            if v not in self.space.slides(node.memory, node.operand):
+                self.found.append(f"{self._at(node)} slides along {name} (`reuse` of its memory)")
+            return True
+        if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
+            self.found.append(
+                f"{self._at(node)} keeps it over the loop over {name}, which stands above its instances: "
+                "only what windows index stays there"
+            )
+            return True
+        del self.items[at]
+        self.items.insert(above, node)
+        return False
+
+    def _in_time(self, item: _Node | _Step) -> bool:
+        return isinstance(item, _Step) and item.fanout < 0
+
+    def _at(self, node: _Node) -> str:
+        tensor, memory = self.space.operands[node.operand].tensor, self.space.memories[node.memory].name
+        return f"the node of {tensor} in {memory}"
+
+    def _lower_spatial(self) -> None:
+        """Spatial loops stand right above the next node; loops over other variables in time may pass them."""
+        result: list[_Node | _Step] = []
+        waiting: list[_Step] = []
+        for item in self.items:
+            if isinstance(item, _Node):
+                result += [*waiting, item]
+                waiting = []
+            elif item.fanout >= 0:
+                waiting.append(item)
+            else:
+                name = self.space.variables[item.variable]
+                self.found += [
+                    f"a loop over {name} in time stands between a spatial one and the storage inside it"
+                    for other in waiting
+                    if other.variable == item.variable
+                ]
+                result.append(item)
+        self.items = [*result, *waiting]
+
+    def _nodes(self) -> tuple[TemplateNode, ...]:
+        """Nodes by level, those with no loops between them in the order that the space has them in."""
+        groups: list[list[_Node]] = [[]]  # the first of them above all loops
+        for before, item in zip((None, *self.items), self.items, strict=False):
+            if isinstance(item, _Node):
+                if isinstance(before, _Step):
+                    groups.append([])
+                groups[-1].append(item)
+        nodes: list[TemplateNode] = []
+        self.ordered: list[_Node] = []
+        handed_on = self._shape().exchanges
+        for number, group in enumerate(groups):
+            for node in sorted(group, key=lambda n: (n.slides < 0, n.memory)):
+                if not node.memory:
+                    if number:
+                        self.found.append(f"{self._at(node)} stands below loops")
+                elif (node.operand, node.memory) in handed_on:
+                    nodes.append(TemplateNode(node.operand, node.memory, 0, True))
+                else:
+                    self.ordered.append(node)
+                    level = len(self.ordered)
+                    nodes.append(TemplateNode(node.operand, node.memory, level, slides=node.slides))
+            if sum(n.slides >= 0 for n in group) > 1:
+                self.found.append(f"{self._at(group[0])} slides along a loop along which another node slides")
+        band = numbered_bands(self.space, self.limits)
+        for one, other in combinations(self.ordered, 2):
+            mine = [
+                n for n in nodes if (n.operand, n.memory) in {(x.operand, x.memory) for x in (one, other)}
+            ]
+            if not in_order(tuple(mine), band):
+                self.found.append(f"{self._at(other)} stands below {self._at(one)} (`force_memory_order`)")
+        return tuple(nodes)
+
+    def _loops_above(self, node: _Node) -> bool:
+        at = next(k for k, x in enumerate(self.items) if x is node)
+        return any(isinstance(x, _Step) for x in self.items[:at])
+
+    def _check_holders(self, nodes: Sequence[TemplateNode]) -> None:
+        """Which memories hold which tensors."""
+        space, reach = self.space, self.space.units[self.unit].memories
+        held = [(x.operand, x.memory) for x in self.items if isinstance(x, _Node)]
+        for i, o in enumerate(space.operands):
+            mine = [m for k, m in held if k == i]
+            outermost = min(mine, default=0)
+            if outermost not in exchanges_of(space, o, self.limits, reach):
+                where = space.memories[outermost].name
+                self.found.append(
+                    f"{o.tensor} must not have its outermost tile in {where} (`exchange`, `fuse`, `unfused`)"
+                )
+            for m in range(outermost + 1, reach):
+                if o.tensor in space.keep[m] and m not in mine:
+                    self.found.append(f"{space.memories[m].name} must keep {o.tensor}")
+            for m in mine:
+                if m and o.tensor not in space.may[m]:
+                    self.found.append(f"{space.memories[m].name} must not keep {o.tensor}")
+            for m in {m for m in mine if mine.count(m) > 1}:
+                self.found.append(f"{space.memories[m].name} has {o.tensor} twice")
+            first = next((n for n in self.items if isinstance(n, _Node) and n.operand == i), None)
+            if first is not None and first.memory and self._loops_above(first) and min(mine):
+                self.found.append(f"{self._at(first)} stands below loops, and nothing outside holds it")
+
+    def _check_spread(self, nodes: Sequence[TemplateNode]) -> None:
+        """What is spread over which fanouts, and how many instances are in use."""
+        space, reach = self.space, self.space.units[self.unit].fanouts
+        bare = replace(space, rules=NO_RULES)
+        inside = self._shape().innermost
+        for (f, v), instances in self.spread.items():
+            fan = space.fanouts[f]
+            if instances not in spread_choices(bare, self.unit, inside, v)[f]:
+                told = f"{instances} instances of {fan.component}.{fan.name} (docs/explore.md says which are)"
+                self.found.append(f"{space.variables[v]} is not spread over {told}")
+        for f, fan in enumerate(space.fanouts[:reach]):
+            used = prod(n for (g, _), n in self.spread.items() if g == f)
+            if used < fan.least * fan.width * (1 - LESS):
+                told = f"{used} of {fan.width} instances of {fan.component}.{fan.name} are in use"
+                self.found.append(f"{told} (`min_utilisation` asks for {fan.least * fan.width:g})")
+        for rule in (r for r in self.limits.rules if r.spatial):
+            if not self._spreads_by(rule):
+                self.found.append(f"{rule.place} {rule.written}")
+
+    def _spreads_by(self, rule: LoopRule) -> bool:
+        space = self.space
+        f = [f"{x.component}.{x.name}" for x in space.fanouts].index(rule.place)
+        if f >= space.units[self.unit].fanouts:
+            return True
+        mine = {space.variables[v]: n for (g, v), n in self.spread.items() if g == f}
+        if rule.kind == "factors":
+            return all(rule.admits(mine.get(v, 1)) for v in rule.names if v in space.einsum.rank_variables)
+        if rule.kind == "variables":
+            return mine.keys() <= rule.names
+        shared = [a for a in space.einsum.accesses if a.tensor in rule.tensors(space.name)]
+        return not any(v in a.variables for a in shared for v in mine)
+
+    def _shape(self) -> Sharing:
+        """The tensors that are not in the backing storage are handed on in their outermost memories."""
+        held: dict[int, list[int]] = {}
+        for x in self.items:
+            if isinstance(x, _Node):
+                held.setdefault(x.operand, []).append(x.memory)
+        return Sharing((), tuple((i, min(m), 0) for i, m in sorted(held.items()) if min(m)))
+
+    def _broken(self, nodes: tuple[TemplateNode, ...]) -> Iterator[str]:
+        """Rules on loops in time that it breaks, by themselves or together."""
+        rules = [r for r in self.limits.rules if not r.spatial]
+        telling = [r for r in rules if r.kind != "reuse"]
+        if not telling or self._obeys(self.space, nodes):
+            return
+        broken = False
+        for rule in telling:
+            some = replace(self.limits, rules=(rule, *(r for r in rules if r.kind == "reuse")))
+            if not self._obeys(self._under(some), nodes):
+                broken = True
+                yield f"{rule.place} {rule.written}"
+        if not broken:
+            together = "; ".join(f"{r.place} {r.written}" for r in telling)
+            yield f"its loops cannot be parted among memories so that they obey all of: {together}"
+
+    def _under(self, limits: Limits) -> EinsumSpace:
+        space = self.space
+        position = {v: i for i, v in enumerate(space.variables)}
+        memories = [self.hierarchy[m.name] for m in space.memories]
+        machine = self.hierarchy
+        return replace(space, rules=loop_rules(space.einsum, machine, memories, position, limits))
+
+    def _obeys(self, space: EinsumSpace, nodes: tuple[TemplateNode, ...]) -> bool:
+        template = Template(self._shape(), nodes, self.unit)
+        chains = [self._chains(v, len(nodes)) for v in range(len(space.variables))]
+        return any(
+            not any(broken_rules(space, t, v, c)[0] for v, c in enumerate(chains))
+            for t in with_homes(space, template)
+        )
+
+    def _chains(self, v: int, levels: int) -> TileChains:
+        """The tile sizes of one variable, as those of a template have them."""
+        place = {id(n): k + 1 for k, n in enumerate(self.ordered)}
+        tiles, now = [self.space.extents[v]] * (levels + 1), self.space.extents[v]
+        fans = len(self.space.fanouts)
+        spread, shared = [1] * fans, [self.space.extents[v]] * fans
+        for item in self.items:
+            if isinstance(item, _Node):
+                if id(item) in place:
+                    tiles[place[id(item)]] = now
+            elif item.variable == v:
+                if item.fanout >= 0:
+                    spread[item.fanout] *= item.trips
+                    shared[item.fanout] = item.outer
+                now = item.inner
+        even = self.space.even and self.space.divide
+        column = (np.array(x, np.int64).reshape(-1, 1) for x in (tiles, spread, shared))
+        sizes, wide, above = column
+        none = np.zeros((0, 1), np.int64)
+        return TileChains(self.space.extents[v], sizes, wide, none, even, None if self.space.even else above)
