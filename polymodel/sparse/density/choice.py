@@ -168,6 +168,8 @@ def chosen(tensor: SparseTensor, kept: Bools) -> SparseTensor:
 GROUPS, SIZES, FULL = (2, 4, 8, 16), (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32), 0.5
 # Diagonals that are told apart, at most, and how far above the background one has to be.
 _DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
+# How many times more samples are drawn where no model is near the data.
+_MORE = 4
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,15 @@ def candidates(whole: Observed) -> Iterator[ModelCandidate]:
         yield ModelCandidate(f"blocks of {size}", partial(blocks, size=size, arranged=uniform))
         yield ModelCandidate(f"blocks of {size} on diagonals", partial(blocks, size=size, arranged=diagonals))
     yield ModelCandidate("row_column", row_column)
-    yield ModelCandidate("sampled", sampled)
+
+
+def samplings(whole: Observed, also: Sequence[tuple[int, int]]) -> Iterator[ModelCandidate]:
+    """Samples of the data, more and more of them. `also`: shapes of tiles beside the usual ones."""
+    samples = SAMPLES
+    yield ModelCandidate("sampled", partial(sampled, samples=samples, also=also))
+    while samples < whole.tensor.nnz:
+        samples *= _MORE
+        yield ModelCandidate(f"sampled {samples:,}", partial(sampled, samples=samples, also=also))
 
 
 def uniform(seen: Observed) -> Uniform:
@@ -289,9 +299,9 @@ def blocks(seen: Observed, size: int, arranged: Callable[[Observed], DensityMode
     return Blocks(seen.tensor.ranks, seen.shape, (size, size), arrangement, fill)
 
 
-def sampled(seen: Observed) -> Sampled:
+def sampled(seen: Observed, samples: int, also: Sequence[tuple[int, int]]) -> Sampled:
     """Some thousand tiles."""
-    return Sampled.scaled(seen.tensor, seen.nonzeros, SAMPLES, 0)
+    return Sampled.scaled(seen.tensor, seen.nonzeros, samples, 0, also)
 
 
 def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints, Floats]:
@@ -379,14 +389,24 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
     held = chosen(tensor, ~split.seen(tensor.coords[0], tensor.coords[1]))
     data, asked = Actual.of(tensor), tuple(_questions(tensor, tuple(tiles), units))
     tried, scores = [], []
-    for candidate in candidates(whole):
+
+    def attempt(candidate: ModelCandidate) -> bool:
+        """Whether it is near the data."""
         look(f"fitting {candidate.name} to {tensor.name}")
         model = candidate.fit(whole)
         trial = candidate.fit(part) if part.tensor.nnz else model
         if model is None or trial is None:
-            continue
+            return False
         tried.append((candidate.name, model, tuple(_compared(q, data, model) for q in asked)))
         scores.append(_likelihoods(trial, held, split))
+        return all(c.near for c in tried[-1][2])
+
+    near = [attempt(candidate) for candidate in candidates(whole)]
+    rows, columns = tensor.shape
+    shapes = [*((t, t) for t in tiles), (-(-rows // units), columns)]
+    for candidate in samplings(whole, shapes):
+        if attempt(candidate) or any(near):
+            break
     return _chosen(tried, scores)
 
 

@@ -8,7 +8,7 @@ fullest tiles are met first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -108,14 +108,22 @@ class Sampled(Placed):
         return cls.scaled(tensor, float(tensor.nnz), number, start)
 
     @classmethod
-    def scaled(cls, tensor: SparseTensor, nonzeros: float, samples: int, seed: int) -> Sampled:
-        """Of a part of the nonzeros that stands for `nonzeros` in all."""
+    def scaled(
+        cls,
+        tensor: SparseTensor,
+        nonzeros: float,
+        samples: int,
+        seed: int,
+        also: Sequence[tuple[int, ...]] = (),
+    ) -> Sampled:
+        """Of a part of the nonzeros that stands for `nonzeros` in all. `also`: further shapes of tiles."""
         generator = np.random.default_rng(seed)
         chosen = np.arange(tensor.nnz)
         if samples < tensor.nnz:
             chosen = np.sort(generator.choice(tensor.nnz, samples, replace=False))
         ladder = _ladder(tensor.shape)
-        seen = {tile: _met(tensor, tile, chosen) for tile in product(*ladder)}
+        more = [tuple(min(t, n) for t, n in zip(tile, tensor.shape, strict=True)) for tile in also]
+        seen = {tile: _met(tensor, tile, chosen) for tile in dict.fromkeys((*product(*ladder), *more))}
         many = None
         if len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]:
             rows = np.bincount(tensor.coords[0], minlength=tensor.shape[0]) * (nonzeros / tensor.nnz)
@@ -156,6 +164,8 @@ class Sampled(Placed):
 
     def _corners(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         """The sampled shapes around one, with weights (linear in the logarithms of sizes)."""
+        if tile in self.seen:
+            return [(tile, 1.0)]
         sides = []
         for size, known in zip(tile, self.sizes, strict=True):
             place = int(np.searchsorted(known, size))

@@ -125,6 +125,32 @@ def test_it_is_read_as_written() -> None:
         pm.Sampled.from_tensor(pm.SparseTensor.from_coo("A", IK, (3, 3), [[], []], []))
 
 
+def test_shapes_that_are_asked_about_are_sampled() -> None:
+    """A hub in a block of rows that no power of two begins with: the greatest load was interpolated."""
+    draw = np.random.default_rng(4)
+    rows = np.concatenate([draw.integers(0, 300, 900), np.repeat(draw.integers(57, 76, 3), 250)])
+    coords = np.stack([rows, draw.integers(0, 300, rows.size)])
+    tensor = pm.SparseTensor.from_coo("A", IK, (300, 300), coords, np.ones(rows.size))
+    unit = 19, 300
+    wanted = float(Actual.of(tensor).expected_max(unit))
+    known = pm.Sampled.scaled(tensor, float(tensor.nnz), 200, 0, [unit])
+    assert float(known.expected_max(unit)) == wanted
+    assert float(known.expected_tiles(unit)) == pytest.approx(16, rel=0.2)
+    assert float(pm.Sampled.from_tensor(tensor, 200).expected_max(unit)) != wanted
+
+
+@pytest.mark.slow
+def test_more_samples_are_drawn_where_few_do_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen tiles are too few."""
+    monkeypatch.setattr("polymodel.sparse.density.choice.SAMPLES", 16)
+    found = pm.fit_density(structures.neighbours(400, 6, 1)).choice
+    assert found.chosen.near
+    first, *more = (f for f in found.tried if f.name.startswith("sampled"))
+    assert not first.near
+    assert found.chosen == more[-1]
+    assert not any(f.near for f in more[:-1])
+
+
 @pytest.mark.slow
 def test_the_table_of_twelve_structures() -> None:
     """Within 10 % (nonempty tiles, multiplies, mean load) and 20 % (fullest tile, greatest load)."""
