@@ -211,6 +211,7 @@ class _Rows:
     def __init__(self) -> None:
         self.known: dict[bytes, int] = {}
         self.rows: list[Ints] = []
+        self.stacked: Ints = ()
 
     def numbers(self, rows: Ints) -> Ints:
         import numpy as np
@@ -224,10 +225,14 @@ class _Rows:
             result.append(number)
         return np.array(result, np.int64)[which.reshape(-1)]
 
-    def of(self, numbers: Ints) -> Ints:
+    @property
+    def table(self) -> Ints:
+        """All rows, by their numbers."""
         import numpy as np
 
-        return np.stack(self.rows)[numbers]
+        if len(self.stacked) != len(self.rows):
+            self.stacked = np.stack(self.rows)
+        return self.stacked
 
 
 class _Depth:
@@ -249,9 +254,12 @@ class _Depth:
         return np.array([self.known.setdefault(key, len(self.known)) for key in found], np.int64)
 
     def equal(self, trees: Ints) -> Ints:
+        """What each tree tells, one row if it is the same for all of them."""
         import numpy as np
 
-        return self.equals.of(np.array([one for one, _ in self.known])[trees])
+        told = np.array([one for one, _ in self.known])
+        table = self.equals.table
+        return table[told[:1]] if len(table) == 1 else table[told][trees]
 
     def below(self, trees: Ints) -> tuple[Ints, Ints]:
         """How many branches each tree has, and these."""
@@ -263,7 +271,7 @@ class _Depth:
         if int(count[trees].sum()) > MOST_STATES:
             raise too_many()
         rows = np.repeat(begin[trees], count[trees]) + numbered(count[trees])
-        return count[trees], self.branches.of(every[rows])
+        return count[trees], self.branches.table[every[rows]]
 
 
 def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
@@ -425,8 +433,8 @@ class _Search:
         """How many elements agree with the phase so far along all classes."""
         import numpy as np
 
-        result = np.ones((len(states), len(self.weights)), np.int64)
+        result = np.ones((1, len(self.weights)), np.int64)
         for g, trees in enumerate(self.trees):
             if g != without:
-                result *= trees.depths[depths[g]].equal(states[:, g])
-        return result
+                result = result * trees.depths[depths[g]].equal(states[:, g])
+        return np.broadcast_to(result, (len(states), len(self.weights)))
