@@ -226,7 +226,7 @@ class PeakTable(Tabled):
         raise NotImplementedError
 
 
-@lru_cache(maxsize=16)  # buffets of one peak are asked for one after another, each for the same points
+@lru_cache(maxsize=128)  # buffets of one peak are asked for one after another, each for the same points
 def _of_all(asked: PeakTable, sizes: bytes, count: int) -> Ints:
     import numpy as np
 

@@ -334,9 +334,7 @@ def _peak(
     return _phases(bare, items)
 
 
-def _gap(
-    bare: Space, stay: Stay, once: frozenset[int], unknown: bool
-) -> tuple[TiedGroup, Gap] | None:
+def _gap(bare: Space, stay: Stay, once: frozenset[int], unknown: bool) -> tuple[TiedGroup, Gap] | None:
     """When a buffet is there over steps of loops over tied variables; refused if others are `unknown`."""
     if not bare.tied | stay.node.space.tied:
         return None
