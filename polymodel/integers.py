@@ -9,35 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from polymodel.later import Later
 
 if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
 
-# NumPy under its usual name, imported when something of it is first asked for.
-#
-# The modules that every evaluation loads take it from here: a small example is counted without an array, and
-# importing NumPy would take a fifth of its time.
+# NumPy under its usual name. The modules that every evaluation loads take it from here.
 
 if TYPE_CHECKING:
     import numpy
 
     np = numpy
 else:
-
-    class _LoadedLater:
-        """The attributes of NumPy, each of which is looked up there once."""
-
-        def __getattr__(self, name):
-            import numpy
-
-            result = getattr(numpy, name)
-            setattr(self, name, result)
-            return result
-
-    np = _LoadedLater()
+    np = Later(lambda: import_module("numpy"))
 
 
 # Whole numbers in arrays, columns and files.

@@ -55,6 +55,10 @@ class Reuse(StrEnum):
         """True if elements may stay over steps of some kind."""
         return self.stays_over("inner")
 
+    def keeps(self, other: Reuse) -> bool:
+        """True if all that stays under another policy stays under this one."""
+        return all(self.stays_over(kind) for kind in _KINDS if other.stays_over(kind))
+
     @property
     def by_tile(self) -> bool:
         """True if it matters on which loops the tile depends."""

@@ -109,7 +109,9 @@ if TYPE_CHECKING:
     Answered = EnergyAnswer | None
 
 # Keys that only some kinds have, as they are where a kind does not have them.
-_MOVES, _STORES, _ACTS = Moving(name="_"), Memory(name="_"), Acting(name="_")
+# Made without being checked, which would build a validator of each.
+_MOVES, _STORES = Moving.model_construct(name="_"), Memory.model_construct(name="_")
+_ACTS = Acting.model_construct(name="_")
 
 
 def resolve_arch(

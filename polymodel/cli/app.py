@@ -9,29 +9,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from importlib import import_module
+from keyword import iskeyword
+from typing import Any, Protocol, TypeAlias, cast
 
-from polymodel.cli import (
-    codesign,
-    compare,
-    distribute,
-    evaluate,
-    execute,
-    explore,
-    export,
-    gallery,
-    import_,
-    new,
-    schema,
-    show,
-    sparse,
-    sweep,
-    tensaurus,
-    tile,
-    timeline,
-    traffic,
-    validate,
-)
 from polymodel.cli.cluster import on_cluster
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
@@ -66,9 +47,9 @@ class Command(Protocol):
     def run(self) -> Callable[[argparse.Namespace], tuple[str, int]]: ...
 
 
-COMMANDS: tuple[Command, ...] = (
-    validate, show, evaluate, compare, timeline, sweep, explore, codesign, distribute, sparse, execute,
-    traffic, tensaurus, tile, gallery, import_, export, schema, new,
+COMMANDS = (
+    "validate", "show", "evaluate", "compare", "timeline", "sweep", "explore", "codesign", "distribute",
+    "sparse", "execute", "traffic", "tensaurus", "tile", "gallery", "import", "export", "schema", "new",
 )  # fmt: skip
 DATA = ("json", "csv", "html")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -140,10 +121,16 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    named = [c for c in COMMANDS if first == c.NAME]
-    for command in named or COMMANDS:
-        _add(commands, command)
+    for name in [first] if first in COMMANDS else COMMANDS:
+        _add(commands, _module(name))
     return parser
+
+
+def _module(name: str) -> Command:
+    """The module of a command, imported when it is asked for: those of the others take longer than their
+    options."""
+    found: Any = import_module(f"polymodel.cli.{name}{'_' if iskeyword(name) else ''}")
+    return cast(Command, found)
 
 
 def _add(commands: Commands, command: Command) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 from math import prod
 
-import islpy as isl
-
 from polymodel.errors import Refused
 from polymodel.governor import charge, look
 from polymodel.integers import np
+from polymodel.polyhedra import isl
 from polymodel.polyhedra.sets import bounding_box, is_box, size
 
 Members = frozenset[int]

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import islpy as isl
-
-from polymodel.polyhedra import steps
+from polymodel.polyhedra import isl, steps
 from polymodel.polyhedra.sets import count_by, fibre_sizes, parse_set, points_of, size, without
 from polymodel.polyhedra.steps import Mode, _prefix_map
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 #
 # Factors are over `[p..., t..., x...]` as in `steps`. Parts are over `[loops..., variables..., offsets...]`.
 
-SET, IN = isl.dim_type.set, isl.dim_type.in_
-
 
 @lru_cache(maxsize=4096)
 def first_need(text: str, np: int, nt: int, keep_p: int, keep_t: int) -> str | None:
@@ -31,14 +27,14 @@ def first_need(text: str, np: int, nt: int, keep_p: int, keep_t: int) -> str | N
     """
     points = parse_set(text)
     if nt > keep_t:
-        together = points.project_out(SET, keep_p, np - keep_p)
+        together = points.project_out(isl.dim_type.set, keep_p, np - keep_p)
         spread = isl.Map.identity(together.get_space().map_from_set()).intersect_domain(together)
-        spread = spread.project_out(IN, keep_p + keep_t, nt - keep_t)
+        spread = spread.project_out(isl.dim_type.in_, keep_p + keep_t, nt - keep_t)
         first = spread.lexmin().range()
-        points = points.intersect(first.insert_dims(SET, keep_p, np - keep_p))
+        points = points.intersect(first.insert_dims(isl.dim_type.set, keep_p, np - keep_p))
     if np > keep_p:
         where = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
-        where = where.project_out(IN, keep_p, np - keep_p)
+        where = where.project_out(isl.dim_type.in_, keep_p, np - keep_p)
         if not where.is_single_valued():
             return None
     return str(points.coalesce())
@@ -58,10 +54,14 @@ def without_stamps(text: str, gone: str, np: int, nt: int, outer_p: int, outer_t
     With `ranks` 0 whole stamps go, with all their elements; else only the elements that `gone` has.
     """
     points, lost = parse_set(text), parse_set(gone)
-    nx = points.dim(SET) - np - nt
+    nx = points.dim(isl.dim_type.set) - np - nt
     if not ranks:
-        lost = lost.project_out(SET, outer_p + outer_t, nx).insert_dims(SET, outer_p + outer_t, nx)
-    lost = lost.insert_dims(SET, outer_p + outer_t, nt - outer_t).insert_dims(SET, outer_p, np - outer_p)
+        lost = lost.project_out(isl.dim_type.set, outer_p + outer_t, nx).insert_dims(
+            isl.dim_type.set, outer_p + outer_t, nx
+        )
+    lost = lost.insert_dims(isl.dim_type.set, outer_p + outer_t, nt - outer_t).insert_dims(
+        isl.dim_type.set, outer_p, np - outer_p
+    )
     return str(points.subtract(lost).coalesce())
 
 
@@ -84,9 +84,11 @@ def starts(text: str, loops: int, variables: int) -> tuple[str, ...]:
     points = parse_set(text)
     result = []
     for k in range(variables):
-        mine = points.project_out(SET, loops + k + 1, variables - k - 1).project_out(SET, loops, k)
+        mine = points.project_out(isl.dim_type.set, loops + k + 1, variables - k - 1).project_out(
+            isl.dim_type.set, loops, k
+        )
         spread = isl.Map.identity(mine.get_space().map_from_set()).intersect_domain(mine)
-        result.append(str(spread.project_out(IN, loops, 1).lexmin().range().coalesce()))
+        result.append(str(spread.project_out(isl.dim_type.in_, loops, 1).lexmin().range().coalesce()))
     return tuple(result)
 
 
@@ -97,16 +99,16 @@ def tiled(text: str, outer: int, variables: int, inner: int, facts: str, begins:
     `facts` is a set over `[outer, inner, variables, offsets, starts]`; `begins` gives each variable's
     starts as `starts` does, or is empty where they are constant zero.
     """
-    points = parse_set(text).insert_dims(SET, outer, inner)
-    points = points.insert_dims(SET, outer + inner + variables, 2 * variables)
+    points = parse_set(text).insert_dims(isl.dim_type.set, outer, inner)
+    points = points.insert_dims(isl.dim_type.set, outer + inner + variables, 2 * variables)
     for k, begin in enumerate(begins):
         start = parse_set(begin)
-        start = start.insert_dims(SET, outer, inner + 2 * variables + k)
+        start = start.insert_dims(isl.dim_type.set, outer, inner + 2 * variables + k)
         points = points.intersect(
-            start.insert_dims(SET, outer + inner + 2 * variables + k + 1, variables - k - 1)
+            start.insert_dims(isl.dim_type.set, outer + inner + 2 * variables + k + 1, variables - k - 1)
         )
     points = points.intersect(parse_set(facts))
-    return str(points.project_out(SET, outer + inner + 2 * variables, variables).coalesce())
+    return str(points.project_out(isl.dim_type.set, outer + inner + 2 * variables, variables).coalesce())
 
 
 @lru_cache(maxsize=8192)
@@ -119,8 +121,10 @@ def _product(parts: tuple[str, ...]) -> isl.Set:
     whole = isl.Set("{ [] }")
     for text in parts:
         part = parse_set(text)
-        dims = whole.dim(SET)
-        whole = whole.insert_dims(SET, dims, part.dim(SET)).intersect(part.insert_dims(SET, 0, dims))
+        dims = whole.dim(isl.dim_type.set)
+        whole = whole.insert_dims(isl.dim_type.set, dims, part.dim(isl.dim_type.set)).intersect(
+            part.insert_dims(isl.dim_type.set, 0, dims)
+        )
     return whole
 
 
@@ -138,7 +142,7 @@ def named_relation(
     source, target = pair
     whole = _product(parts).apply(isl.Map(f"{{ [{', '.join(names)}] -> [{source} -> {target}] }}"))
     relation = whole.unwrap().coalesce()
-    for kind, dims in ((IN, ins), (isl.dim_type.out, outs)):
+    for kind, dims in ((isl.dim_type.in_, ins), (isl.dim_type.out, outs)):
         for i, name in enumerate(dims):
             relation = relation.set_dim_name(kind, i, name)
     return relation
@@ -147,9 +151,9 @@ def named_relation(
 def points(text: str, first: int, count: int) -> int:
     """How many different values the dimensions from `first` on take together."""
     result = parse_set(text)
-    result = result.project_out(SET, first + count, result.dim(SET) - first - count).project_out(
-        SET, 0, first
-    )
+    result = result.project_out(
+        isl.dim_type.set, first + count, result.dim(isl.dim_type.set) - first - count
+    ).project_out(isl.dim_type.set, 0, first)
     return size(result)
 
 
@@ -173,10 +177,12 @@ def extent(text: str, position: int) -> tuple[int, int]:
 def widest(text: str, outer: int, position: int) -> int:
     """The most values, from smallest to largest, of the dimension at `position` at one outer stamp."""
     points = parse_set(text)
-    total = points.dim(SET)
-    mine = points.project_out(SET, position + 1, total - position - 1)
-    mine = mine.project_out(SET, outer, position - outer)
-    pair = mine.insert_dims(SET, outer + 1, 1).intersect(mine.insert_dims(SET, outer, 1))
+    total = points.dim(isl.dim_type.set)
+    mine = points.project_out(isl.dim_type.set, position + 1, total - position - 1)
+    mine = mine.project_out(isl.dim_type.set, outer, position - outer)
+    pair = mine.insert_dims(isl.dim_type.set, outer + 1, 1).intersect(
+        mine.insert_dims(isl.dim_type.set, outer, 1)
+    )
     names = [f"c{i}" for i in range(outer)]
     gap = isl.Map(f"{{ [{', '.join([*names, 'a', 'b'])}] -> [b - a] }}")
     return 1 + int(pair.apply(gap).dim_max_val(0).to_python())
@@ -187,8 +193,8 @@ def determined(text: str, stamps: int, free: tuple[int, ...]) -> bool:
     """True if data `[x...]` are touched at one stamp only, but for the counters at positions `free`."""
     points = parse_set(text)
     relation = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
-    relation = relation.project_out(IN, 0, stamps)
-    relation = relation.project_out(isl.dim_type.out, stamps, points.dim(SET) - stamps)
+    relation = relation.project_out(isl.dim_type.in_, 0, stamps)
+    relation = relation.project_out(isl.dim_type.out, stamps, points.dim(isl.dim_type.set) - stamps)
     for position in sorted(free, reverse=True):
         relation = relation.project_out(isl.dim_type.out, position, 1)
     return bool(relation.is_single_valued())
@@ -199,14 +205,14 @@ def first_covers(made: str, stamps: int, read: str) -> bool:
     """True if the elements `[x...]` of `read` are all among those made while the counters are zero."""
     points = parse_set(made)
     for position in range(stamps):
-        points = points.fix_val(SET, position, isl.Val(0))
-    return bool(parse_set(read).is_subset(points.project_out(SET, 0, stamps)))
+        points = points.fix_val(isl.dim_type.set, position, isl.Val(0))
+    return bool(parse_set(read).is_subset(points.project_out(isl.dim_type.set, 0, stamps)))
 
 
 @lru_cache(maxsize=4096)
 def leaves_out(text: str, outer: int, whole: str) -> bool:
     """True if some point of `whole` is at none of the stamps of a set over `[outer stamps, point]`."""
-    return not parse_set(whole).is_subset(parse_set(text).project_out(SET, 0, outer))
+    return not parse_set(whole).is_subset(parse_set(text).project_out(isl.dim_type.set, 0, outer))
 
 
 @lru_cache(maxsize=4096)
@@ -223,22 +229,24 @@ def retained_from_previous(
     With it the largest size at any stamp; None if nothing ever stays.
     """
     stamps = tiles.domain()
-    count = stamps.dim(SET)
+    count = stamps.dim(isl.dim_type.set)
     times = [i for i in range(count) if i not in spatial]
     visits = stamps
     for position in sorted(spatial, reverse=True):
-        visits = visits.project_out(SET, position, 1)
+        visits = visits.project_out(isl.dim_type.set, position, 1)
     before = isl.Map.lex_gt(visits.get_space()).intersect_domain(visits).intersect_range(visits).lexmax()
     allowed = isl.Map.empty(before.get_space())
     for k, axis in enumerate(times):
         if axis in kept:
             step = before
             for i in range(k):
-                step = step.equate(IN, i, isl.dim_type.out, i)
-            allowed = allowed.union(step.subtract(step.equate(IN, k, isl.dim_type.out, k)))
+                step = step.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
+            allowed = allowed.union(step.subtract(step.equate(isl.dim_type.in_, k, isl.dim_type.out, k)))
     for position in sorted(spatial):
-        allowed = allowed.insert_dims(IN, position, 1).insert_dims(isl.dim_type.out, position, 1)
-        allowed = allowed.equate(IN, position, isl.dim_type.out, position)
+        allowed = allowed.insert_dims(isl.dim_type.in_, position, 1).insert_dims(
+            isl.dim_type.out, position, 1
+        )
+        allowed = allowed.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
     result = tiles.intersect(allowed.apply_range(tiles)).coalesce()
     if result.is_empty():
         return None

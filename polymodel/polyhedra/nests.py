@@ -16,10 +16,9 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import islpy as isl
-
 from polymodel.frozen import dataclass
 from polymodel.integers import distinct_rows, dtype_of, largest, np
+from polymodel.polyhedra import isl
 from polymodel.polyhedra.sets import count_of, parse_set, size
 
 if TYPE_CHECKING:

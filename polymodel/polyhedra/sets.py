@@ -10,12 +10,11 @@ from functools import cached_property, lru_cache
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
 
-import islpy as isl
-
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
 from polymodel.integers import SUMMED, dtype_of, largest, np
+from polymodel.polyhedra import isl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -351,8 +350,6 @@ def missing_points(points: isl.Set, sizes: Sequence[int]) -> tuple[int, tuple[in
 # The count of a set with parameters is a polynomial in them and in floors of them, one for each piece of
 # their space. Here such a piece works on columns of integers, one number per point.
 
-PARAM, DIV = isl.dim_type.param, isl.dim_type.div
-
 Row = tuple[int, tuple[int, ...]]  # a constant, and one coefficient per column
 
 
@@ -482,12 +479,16 @@ def count_of(text: str) -> PointCount:
 def _piece(domain: isl.Set, poly: isl.QPolynomial) -> CountPiece:
     regions = tuple(_region(part) for part in domain.compute_divs().make_disjoint().get_basic_sets())
     terms = poly.get_terms()
-    params = domain.dim(PARAM)
-    floors = tuple(_floor(terms[0].get_div(i), params, i) for i in range(terms[0].dim(DIV))) if terms else ()
+    params = domain.dim(isl.dim_type.param)
+    floors = (
+        tuple(_floor(terms[0].get_div(i), params, i) for i in range(terms[0].dim(isl.dim_type.div)))
+        if terms
+        else ()
+    )
     parts = []
     for term in terms:
-        powers = [term.get_exp(PARAM, i) for i in range(params)]
-        powers += [term.get_exp(DIV, i) for i in range(term.dim(DIV))]
+        powers = [term.get_exp(isl.dim_type.param, i) for i in range(params)]
+        powers += [term.get_exp(isl.dim_type.div, i) for i in range(term.dim(isl.dim_type.div))]
         value = term.get_coefficient_val()
         below = value.get_den_val()
         parts.append((int(value.mul(below).to_python()), int(below.to_python()), tuple(powers)))
@@ -496,13 +497,13 @@ def _piece(domain: isl.Set, poly: isl.QPolynomial) -> CountPiece:
 
 
 def _region(part: isl.BasicSet) -> ParameterRegion:
-    params, divs = part.dim(PARAM), part.dim(DIV)
+    params, divs = part.dim(isl.dim_type.param), part.dim(isl.dim_type.div)
     floors = tuple(_floor(part.get_div(i), params, i) for i in range(divs))
     equal: list[Row] = []
     least: list[Row] = []
     for constraint in part.get_constraints():
-        values = [constraint.get_coefficient_val(PARAM, i) for i in range(params)]
-        values += [constraint.get_coefficient_val(DIV, i) for i in range(divs)]
+        values = [constraint.get_coefficient_val(isl.dim_type.param, i) for i in range(params)]
+        values += [constraint.get_coefficient_val(isl.dim_type.div, i) for i in range(divs)]
         row = int(constraint.get_constant_val().to_python()), tuple(int(v.to_python()) for v in values)
         (equal if constraint.is_equality() else least).append(row)
     return ParameterRegion(floors, tuple(equal), tuple(least))
@@ -511,8 +512,11 @@ def _region(part: isl.BasicSet) -> ParameterRegion:
 def _floor(div: isl.Aff, params: int, before: int) -> Floor:
     """A floor as isl has it, of the parameters and of so many floors `before` it."""
     scale = int(div.get_denominator_val().to_python())
-    values = [div.get_coefficient_val(PARAM, i).mul(isl.Val(scale)) for i in range(params)]
-    values += [div.get_coefficient_val(DIV, i).mul(isl.Val(scale)) for i in range(min(before, div.dim(DIV)))]
+    values = [div.get_coefficient_val(isl.dim_type.param, i).mul(isl.Val(scale)) for i in range(params)]
+    values += [
+        div.get_coefficient_val(isl.dim_type.div, i).mul(isl.Val(scale))
+        for i in range(min(before, div.dim(isl.dim_type.div)))
+    ]
     values += [isl.Val(0)] * (params + before - len(values))
     constant = div.get_constant_val().mul(isl.Val(scale))
     return Floor((int(constant.to_python()), tuple(int(v.to_python()) for v in values)), scale)

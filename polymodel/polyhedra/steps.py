@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import islpy as isl
-
 from polymodel.frozen import dataclass
+from polymodel.polyhedra import isl
 from polymodel.polyhedra.sets import count_by, parse_map, parse_set, points_of, without
 
 if TYPE_CHECKING:
@@ -249,7 +248,6 @@ def _stamps_of(made: str, np: int, nt: int) -> isl.Map:
 
 
 Order = tuple[int, bool]
-SET = isl.dim_type.set
 
 
 @dataclass(frozen=True)
@@ -264,19 +262,19 @@ class Trace:
 
     @property
     def nx(self) -> int:
-        return int(parse_set(self.made).dim(SET)) - self.np - self.nt
+        return int(parse_set(self.made).dim(isl.dim_type.set)) - self.np - self.nt
 
 
 @lru_cache(maxsize=8192)
 def elsewhere(trace: Trace, axis: int | None) -> isl.Set:
     """Elements made in one instance and read in another that differs in counter `axis` (None: in any)."""
     np, nt, nx = trace.np, trace.nt, trace.nx
-    made = parse_set(trace.made).project_out(SET, np, nt).insert_dims(SET, np, np)
-    read = parse_set(trace.read).project_out(SET, np, nt).insert_dims(SET, 0, np)
+    made = parse_set(trace.made).project_out(isl.dim_type.set, np, nt).insert_dims(isl.dim_type.set, np, np)
+    read = parse_set(trace.read).project_out(isl.dim_type.set, np, nt).insert_dims(isl.dim_type.set, 0, np)
     pairs = made.intersect(read)
     if axis is not None:
         pairs = pairs.intersect(_where(2 * np + nx, [f"c{axis} != c{np + axis}"]))
-    return pairs.project_out(SET, 0, 2 * np)
+    return pairs.project_out(isl.dim_type.set, 0, 2 * np)
 
 
 @lru_cache(maxsize=8192)
@@ -307,20 +305,20 @@ def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
 def _neighbour(text: str, np: int, nt: int, order: Order, later: bool) -> isl.Set:
     """`[p, v, x]`: x is touched at a stamp before v (`later`: after it), in the given order."""
     points = parse_set(text)
-    nx = points.dim(SET) - np - nt
+    nx = points.dim(isl.dim_type.set) - np - nt
     equal, greater = order
     facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
     if greater:
         facts.append(f"c{np + equal} < c{np + nt + equal}")
     pairs = _at(points, np, nt, int(later), 2).intersect(_where(np + 2 * nt + nx, facts))
-    return pairs.project_out(SET, np if not later else np + nt, nt)
+    return pairs.project_out(isl.dim_type.set, np if not later else np + nt, nt)
 
 
 @lru_cache(maxsize=8192)
 def _visited(text: str, np: int, nt: int) -> isl.Set:
     """`[p, v, x]` at the node's visits, any p and x."""
-    nx = parse_set(text).dim(SET) - np - nt
-    return visits(text, np, nt).insert_dims(SET, nt, nx).insert_dims(SET, 0, np)
+    nx = parse_set(text).dim(isl.dim_type.set) - np - nt
+    return visits(text, np, nt).insert_dims(isl.dim_type.set, nt, nx).insert_dims(isl.dim_type.set, 0, np)
 
 
 @lru_cache(maxsize=8192)
@@ -335,9 +333,11 @@ def unfinished(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
     """
     np, nt, nx = trace.np, trace.nt, trace.nx
     alive = _alive(trace, kept)
-    made = alive.intersect(_at(parse_set(trace.made), np, nt, 0, 2)).project_out(SET, np, nt)
-    read = alive.intersect(_at(parse_set(trace.read), np, nt, 1, 2)).project_out(SET, np + nt, nt)
-    pairs = made.insert_dims(SET, np, np).intersect(read.insert_dims(SET, 0, np))
+    made = alive.intersect(_at(parse_set(trace.made), np, nt, 0, 2)).project_out(isl.dim_type.set, np, nt)
+    read = alive.intersect(_at(parse_set(trace.read), np, nt, 1, 2)).project_out(
+        isl.dim_type.set, np + nt, nt
+    )
+    pairs = made.insert_dims(isl.dim_type.set, np, np).intersect(read.insert_dims(isl.dim_type.set, 0, np))
     apart = [f"c{i} != c{np + i}" for i in range(np)]
     return _elements(pairs.intersect(_where(2 * np + nt + nx, [f"({' or '.join(apart)})"])), nx)
 
@@ -353,7 +353,11 @@ def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
         steps = [f"c{np + i} = c{np + nt + i}" for i in range(axis)]
         steps.append(f"c{np + axis} < c{np + nt + axis}")
         result = result.union(both.intersect(_where(dims, steps)))
-    idle = _idle(trace.held, np, nt).insert_dims(SET, np, nt).insert_dims(SET, np + 2 * nt, nt)
+    idle = (
+        _idle(trace.held, np, nt)
+        .insert_dims(isl.dim_type.set, np, nt)
+        .insert_dims(isl.dim_type.set, np + 2 * nt, nt)
+    )
     for after in kept:
         for before in kept:
             facts = []
@@ -361,14 +365,14 @@ def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
                 facts += [f"c{start + i} = c{start + nt + i}" for i in range(axis)]
                 facts.append(f"c{start + axis} < c{start + nt + axis}")
             between = idle.intersect(_where(np + 3 * nt + nx, facts))
-            result = result.subtract(between.project_out(SET, np + nt, nt))
+            result = result.subtract(between.project_out(isl.dim_type.set, np + nt, nt))
     return result.coalesce()
 
 
 def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
     """`[p, t, x]` widened to `slots` stamps; t becomes number `slot` of them."""
-    points = points.insert_dims(SET, np, slot * nt)
-    return points.insert_dims(SET, np + (slot + 1) * nt, (slots - slot - 1) * nt)
+    points = points.insert_dims(isl.dim_type.set, np, slot * nt)
+    return points.insert_dims(isl.dim_type.set, np + (slot + 1) * nt, (slots - slot - 1) * nt)
 
 
 def _where(dims: int, facts: list[str]) -> isl.Set:
@@ -377,7 +381,7 @@ def _where(dims: int, facts: list[str]) -> isl.Set:
 
 
 def _elements(points: isl.Set, nx: int) -> isl.Set:
-    return points.project_out(SET, 0, points.dim(SET) - nx)
+    return points.project_out(isl.dim_type.set, 0, points.dim(isl.dim_type.set) - nx)
 
 
 # Links: those that transfers cross, and receivers of partial sums, for one factor `[p..., t..., x...]`.
@@ -455,14 +459,16 @@ def wholly_resident(
 def widen(points: isl.Set, positions: tuple[int, ...]) -> isl.Set:
     """Insert free dimensions so that they end up at `positions` (ascending)."""
     for position in sorted(positions):
-        points = points.insert_dims(SET, position, 1)
+        points = points.insert_dims(isl.dim_type.set, position, 1)
     return points
 
 
 def of_each(points: isl.Set, touched: isl.Set) -> isl.Set:
     """Touches that are in `points` by all dimensions but the last ones, which `points` does not have."""
-    total = points.dim(SET)
-    return touched.intersect(points.insert_dims(SET, total, touched.dim(SET) - total))
+    total = points.dim(isl.dim_type.set)
+    return touched.intersect(
+        points.insert_dims(isl.dim_type.set, total, touched.dim(isl.dim_type.set) - total)
+    )
 
 
 def inner_first(points: isl.Set, np: int, nt: int, np_parent: int, nt_parent: int) -> isl.Set:

@@ -19,7 +19,7 @@ from polymodel.cost.records import CapacityViolation, Costs, Counts, RooflinePoi
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.frozen import dataclass
 from polymodel.loading.spec import protected_files
-from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, ties
+from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode, loop_notes, ties
 from polymodel.quantities import engineering
 from polymodel.report import tables
 from polymodel.report.fusion import fusion, retained
@@ -384,7 +384,7 @@ class Evaluated(Answer):
         """What to know beside the figures: the engine's notes, outputs that are written in part, names
         that look misspelt, and what of a TeAAL mapping is not as written."""
         from polymodel.loading.typos import likely_typos
-        from polymodel.workload.einsum import unwritten
+        from polymodel.workload.spaces import unwritten
 
         own = (*self.spec.mapping_remarks, *self.spec.number_remarks) if self.spec is not None else ()
         told = (*self.analysis.notes, *likely_typos(self.problem.cascade), *own)
@@ -435,7 +435,7 @@ class Evaluated(Answer):
                 result[policy] = self.analysis.traffic
                 continue
             try:
-                broken = check(self.problem, policy)
+                broken = () if self._stays_legal(policy) else check(self.problem, policy)
                 if broken:
                     notes.append(f"{policy} is left out: {broken[0].message}")
                     continue
@@ -443,6 +443,13 @@ class Evaluated(Answer):
             except Refused as refusal:
                 notes.append(f"{policy} is left out: {refusal.message}")
         return result, tuple(notes)
+
+    def _stays_legal(self, policy: Reuse) -> bool:
+        """Whether a policy is known to leave the mapping legal: where each Einsum executes once, all
+        that is found under its own policies is found under one that keeps at least as much."""
+        if loop_notes(self.problem.cascade, self.problem.tree):
+            return False
+        return all(policy.keeps(Reuse(b.reuse)) for b in self.analysis.buffets)
 
     @cached_property
     def retained(self) -> tuple[Analysis | None, tuple[str, ...]]:

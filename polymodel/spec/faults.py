@@ -5,7 +5,6 @@ A fault of a file has a place in its text (`Source`); one of an argument of a ca
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -116,10 +115,12 @@ def close_to(word: str, known: Iterable[str]) -> str:
     """The known word that is nearest to `word`, empty if none is near."""
     words = list(dict.fromkeys(known))[:MAX_NEAR]
     word = str(word)[:200]  # an argument may be anything
-    result = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    from difflib import get_close_matches
+
+    result = get_close_matches(word, words, n=1, cutoff=0.6)
     if not result:
         lowered = {w.lower(): w for w in reversed(words)}
-        near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+        near = get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
         result = [lowered[n] for n in near]
     if not result and len(word) > 2:
         result = [w for w in words if w.lower().startswith(word.lower())]

@@ -404,12 +404,6 @@ def _of_einsums(
     return tuple(result)
 
 
-Nested.model_rebuild()
-Sequential.model_rebuild()
-Pipeline.model_rebuild()
-MappingSpec.model_rebuild()
-
-
 # Schemas of `explore:` (objectives and mapspace constraints), `sweep:` (the grid of a sweep) and `codesign:`
 # (the machines of a co-design).
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
-from polymodel.polyhedra.sets import map_from_affine, missing_points, set_from_constraints
+from polymodel.polyhedra.sets import map_from_affine, set_from_constraints
 from polymodel.quantities import drawn
 from polymodel.spec.expressions import Binary, Call, parse_arithmetic
 from polymodel.spec.faults import TextFault
@@ -437,22 +437,6 @@ def touched(cascade: Cascade, tensor: str) -> islpy.Set:
             result = here if result is None else result.union(here)
     assert result is not None, "every tensor is touched"
     return result
-
-
-def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
-    """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
-
-    Only of tensors whose every rank has a size, and that are not carried forward.
-    """
-    known = dict(cascade.rank_sizes)
-    result = []
-    for einsum in cascade.einsums:
-        for access in (a for a in einsum.outputs if a.tensor not in cascade.recurrent):
-            sizes = tuple(known[r] for r in access.ranks if r in known)
-            if len(sizes) == len(access.ranks):
-                missing = missing_points(einsum.access(access.tensor).range(), sizes)
-                result += [(access.tensor, sizes, *missing)] if missing is not None else []
-    return tuple(result)
 
 
 def bounds_alone(constraint: Constraint) -> bool:

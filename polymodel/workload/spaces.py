@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.frozen import dataclass
-from polymodel.polyhedra.sets import bounding_box, is_box, set_from_constraints
+from polymodel.polyhedra.sets import bounding_box, is_box, missing_points, set_from_constraints
 from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_constraints
 from polymodel.spec.section_schemas import Workload
-from polymodel.workload.einsum import Einsum, TensorAccess
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, bounds_alone
 
 Symbols = Mapping[str, Value | None]
 
@@ -106,6 +106,9 @@ def bounds_of(
         what = f"the iteration space of {einsum} is empty"
         faults.add(path, what, "check constant projections and rank sizes", code="empty-space")
         return None
+    box = _ranges(variables, constraints)
+    if box is not None:
+        return box
     points = set_from_constraints(einsum, variables, constraints)
     box = bounding_box(points)
     if box is not None:
@@ -121,6 +124,58 @@ def bounds_of(
     message = f"the iteration space of {einsum} is unbounded in {', '.join(loose)}"
     faults.add(path, message, remedy, code="empty-space")
     return None
+
+
+def _ranges(
+    variables: tuple[str, ...], constraints: tuple[Constraint, ...]
+) -> tuple[tuple[int, int], ...] | None:
+    """The least and the largest value of each rank variable where each constraint is about one of them, which
+    takes no set of isl to see; None where it does."""
+    sides: dict[str, tuple[list[int], list[int]]] = {v: ([], []) for v in variables}
+    for c in constraints:
+        if c.kind != "ge" or len(c.expr.terms) > 1:
+            return None
+        for v, factor in c.expr.terms:
+            at_least, at_most = sides[v]
+            if factor > 0:
+                at_least.append(-(c.expr.constant // factor))
+            else:
+                at_most.append(c.expr.constant // -factor)
+    if not all(at_least and at_most for at_least, at_most in sides.values()):
+        return None
+    box = tuple((max(at_least), min(at_most)) for at_least, at_most in sides.values())
+    return box if all(low <= high for low, high in box) else None
+
+
+def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
+    """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
+
+    Only of tensors whose every rank has a size, and that are not carried forward.
+    """
+    known = dict(cascade.rank_sizes)
+    result = []
+    for einsum in cascade.einsums:
+        for access in (a for a in einsum.outputs if a.tensor not in cascade.recurrent):
+            sizes = tuple(known[r] for r in access.ranks if r in known)
+            if len(sizes) == len(access.ranks) and not _written_whole(einsum, access, sizes):
+                missing = missing_points(einsum.access(access.tensor).range(), sizes)
+                result += [(access.tensor, sizes, *missing)] if missing is not None else []
+    return tuple(result)
+
+
+def _written_whole(einsum: Einsum, access: TensorAccess, sizes: Sequence[int]) -> bool:
+    """True if a box of iterations writes all of a tensor: each rank has a rank variable of its own, which
+    covers it. False where that is not so plain."""
+    if access.guard or not all(bounds_alone(c) for c in einsum.constraints):
+        return False
+    variables = [x.terms[0][0] for x in access.projection if len(x.terms) == 1 and abs(x.terms[0][1]) == 1]
+    if len(set(variables)) < len(access.projection):
+        return False
+    ends = [
+        [x.value({v: end}) for end in einsum.bound(v)]
+        for v, x in zip(variables, access.projection, strict=True)
+    ]
+    return all(min(e) <= 0 and max(e) >= size - 1 for e, size in zip(ends, sizes, strict=True))
 
 
 def check_sizes(

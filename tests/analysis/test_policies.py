@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import cast
 
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 
 from polymodel import reuse
 from polymodel.analysis.result import Problem
+from polymodel.mapping.looptree import loop_notes
 from polymodel.reuse import Reuse
+from polymodel.schedule.legality import check
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.verdicts import under_policies
 from tests.fused import fused_problems
@@ -37,6 +40,27 @@ def test_counts_agree_under_every_policy(count: int) -> None:
     assert counted >= 2 * count, tally
     assert tally["exact under another policy"] >= 0.98 * counted, tally
     assert tally["symbolic under another policy"] >= 0.2 * counted, tally
+
+
+@pytest.mark.parametrize("count", seeds(1, [12, 3000]))
+def test_legal_mappings_stay_legal_under_policies_that_keep_more(count: int) -> None:
+    """What a report takes for granted of the other policies where each Einsum executes once."""
+    tally: Counter[bool] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(problems() | fused_problems())
+    def stay(problem: Problem) -> None:
+        if loop_notes(problem.cascade, problem.tree):
+            return
+        for less, more in combinations(Reuse, 2):
+            assert more.keeps(less)
+            assert not less.keeps(more)
+            verdict = check(problem, less)
+            assert verdict or not check(problem, more), drawing(problem)
+            tally[not verdict] += 1
+
+    cast(Callable[[], None], stay)()
+    assert tally[True] >= count, tally
 
 
 @pytest.fixture(scope="module")
