@@ -142,7 +142,9 @@ def no_symbol(option: str, name: str, value: str) -> Diagnostic | None:
     if len(parts) < 2 or not all(part.isidentifier() for part in parts):
         return None
     symbol = "_".join(parts).upper()
-    message = f"{option} {name}={value}: {name} is not the name of a symbol"
+    known = "template variable" if option == "--var" else "symbol"
+    message = f"{option} {name}={value}: {name} is not the name of a {known}"
+    option = "--set" if option == "--var" else option
     remedy = f"in a copy of the machine write `{parts[-1]}: {symbol}` and `symbols: {{{symbol}: NUMBER}}`"
     return Diagnostic(message, f"{remedy}, then give {option} {symbol}={value}", code="unknown-name")
 
@@ -155,7 +157,7 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
     faults = []
     for text in texts:
         name, equals, value = text.partition("=")
-        named = no_symbol(option, name, value) if option == "--set" and value else None
+        named = no_symbol(option, name, value) if option in ("--set", "--var") and value else None
         if named is not None:
             faults.append(named)
         elif not equals or not name or (words and not name.isidentifier()) or not value:

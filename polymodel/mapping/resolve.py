@@ -193,7 +193,7 @@ def check_bound(mapping: ResolvedMapping, faults: Faults) -> None:
             for key, tile in written_sizes(node):
                 if isinstance(tile, str):
                     path = (*tree_locator(mapping, i), *key)
-                    remedy = f"bind it: spec.bind({tile}=...), or --set {tile}=..."
+                    remedy = f"give it one: --set {tile}=..., in Python spec.bind({tile}=...)"
                     faults.add(path, f"symbol {tile} has no value", remedy, code="unbound-symbol")
 
 

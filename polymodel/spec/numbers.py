@@ -105,7 +105,9 @@ def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:
         value = symbols[tree.name]
         if value is None:
             raise UnboundSymbol(
-                f"symbol {tree.name} has no value", tree.offset, f"bind it: spec.bind({tree.name}=...)"
+                f"symbol {tree.name} has no value",
+                tree.offset,
+                f"give it one: --set {tree.name}=..., in Python spec.bind({tree.name}=...)",
             )
         return value
     if tree.name.lower() in _CONSTANTS:

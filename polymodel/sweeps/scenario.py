@@ -170,7 +170,11 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     lacking = [n for n in names if n not in varying and fixed.get(n) is None]
     if lacking:
         message = f"symbols without a value: {', '.join(lacking)}"
-        raise wrong(message, "sweep over them, or bind them", code="missing-value")
+        one = lacking[0]
+        remedy = (
+            f"give values to sweep over, as --symbol {one}=1,2,4 does, or one value, as --set {one}=4 does"
+        )
+        raise wrong(message, f"{remedy} (in Python spec.bind({one}=4))", code="missing-value")
     faults = Faults()
     bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
     faults.raise_if_any()
