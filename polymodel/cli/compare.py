@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.api.comparison import compare
     from polymodel.api.evaluation import evaluate
     from polymodel.loading.reading import load_many
+    from polymodel.report.compare import fits
 
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     with waiting("counting"):
         a, b = (evaluate(spec, engine=options.engine) for spec in parts)
     comparison = compare(a, b)
-    code = FINE if a.feasible and b.feasible else INFEASIBLE
+    code = FINE if fits(a) and fits(b) else INFEASIBLE
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
     return with_saved_files(written(options.format), told, options.format == "table"), code

@@ -9,16 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import uncut_text
+from polymodel.errors import Refused
 from polymodel.loading.spec import Spec, protected_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
-from polymodel.report.tables import total_cycles
+from polymodel.report.report import Report
+from polymodel.report.tables import says_sparse, total_cycles
 from polymodel.view.answer import Answer, Block, Facts, Section, declared, notes
 from polymodel.view.files import table_json
 from polymodel.view.table import RATIO, Cell, Column, Table, shown
 
 if TYPE_CHECKING:
     import pandas
+
+    from polymodel.report.sparse import SparseReport
 
 Sums = dict[str, int | float]
 
@@ -112,6 +116,9 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
     add("energy", "", "J", a.total_energy, b.total_energy)
     if a.total_area or b.total_area:
         add("area", "", "m^2", a.total_area, b.total_area)
+    if any(says_sparse(one.problem) for one in (a, b)):
+        for quantity, unit, figure in ON_SPARSE_DATA:
+            add(quantity, "on sparse data", unit, *(figure(_on_sparse_data(one)) for one in (a, b)))
     for quantity, unit, figures in FIGURES:
         left, right = figures(a), figures(b)
         for where in dict.fromkeys([*left, *right]):
@@ -124,6 +131,29 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
     nodes = (*a.problem.hierarchy.components, *b.problem.hierarchy.components)
     table = Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes))
     return Comparison(table, (a.spec, b.spec))
+
+
+def fits(report: Evaluated) -> bool:
+    """Whether a mapping fits; of sparse data, what is kept of it."""
+    return _on_sparse_data(report).feasible
+
+
+def _on_sparse_data(report: Evaluated) -> Evaluated | SparseReport:
+    """What the data that a spec describes leaves of a report: itself where it describes none, and where that
+    is not counted."""
+    if not isinstance(report, Report) or not says_sparse(report.problem):
+        return report
+    try:
+        return report.sparse
+    except Refused:
+        return report
+
+
+ON_SPARSE_DATA: tuple[tuple[str, str, Callable[[Evaluated | SparseReport], Cell]], ...] = (
+    ("feasible", "", lambda report: report.feasible),
+    ("latency", "s", lambda report: report.total_latency),
+    ("energy", "J", lambda report: report.total_energy),
+)
 
 
 def _operations(report: Evaluated) -> Sums:

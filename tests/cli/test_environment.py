@@ -56,9 +56,11 @@ def test_closed_streams(here: Path, redirected: str, code: int) -> None:
     assert found == code
     assert "a bug" not in errors
     if redirected == ">&-":
-        assert (
-            errors == "cannot write to stdout: it is closed\n  remedy: leave it open, or send it to a file\n"
-        )
+        told_last = errors.splitlines()[-2:]  # a busy machine may tell of progress first
+        assert told_last == [
+            "cannot write to stdout: it is closed",
+            "  remedy: leave it open, or send it to a file",
+        ]
     files = [f.read_bytes() for f in (here / "saved").iterdir()]
     assert len(files) > 10
     assert not any(b"cannot write" in data for data in files)
