@@ -39,9 +39,10 @@ def about(path: Path) -> str:
 
 
 def machines() -> Iterator[tuple[str, ...]]:
-    yield "machine", "is"
+    yield "machine", "is", "template variables"
     for name in architectures():
-        yield f"`{name}`", about(ROOT / "arch" / f"{name}.yaml")
+        known = [f"`{v}`" for v in pm.load(name).template_variables]
+        yield f"`{name}`", about(ROOT / "arch" / f"{name}.yaml"), ", ".join(known)
 
 
 def templates() -> Iterator[tuple[str, ...]]:
