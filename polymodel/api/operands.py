@@ -126,6 +126,13 @@ def in_words(text: str, said: str) -> str | Second:
     plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
     if text in plain:
         return plain[text]
+    if word == "dense":
+        fault = f"{said}: both operands are sparse, and a dense one is not cut"
+        remedy = (
+            "for what skipping and compressed storage leave of a product with a dense matrix, evaluate a "
+            "spec with densities (docs/howto/sparse.md)"
+        )
+        raise SpecError([Diagnostic(fault, remedy, code="unknown-choice")])
     if "." not in text:
         fault = f"{said}: neither a file nor a way to make B of A"
         remedy = "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing"
