@@ -13,7 +13,7 @@ from typing import Any
 
 import polymodel as pm
 from benchmarks.rows import Row, megabytes, milliseconds
-from polymodel.extras import EXTRAS
+from polymodel.libraries import EXTRAS
 
 CORE = (
     "islpy-barvinok", "jinja2", "joblib", "lazy_loader", "moocore", "numpy", "pandas", "pydantic", "pyyaml",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import lazy_loader
 
-from polymodel.extras import tell_missing
+from polymodel.libraries import tell_missing
 
 tell_missing()
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from polymodel.later import Later
+from polymodel.libraries import Later
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small import CORE
-from polymodel.extras import EXTRAS
+from polymodel.libraries import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

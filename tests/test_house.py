@@ -224,7 +224,7 @@ def modules_after(code: str) -> set[str]:
 def test_import_loads_only_facade_and_errors() -> None:
     loaded = modules_after("import polymodel")
     own = {m for m in loaded if m.startswith("polymodel")}
-    assert own <= {"polymodel", "polymodel.errors", "polymodel.extras"}
+    assert own <= {"polymodel", "polymodel.errors", "polymodel.libraries"}
     assert not loaded & {"islpy", "numpy", "pandas", "pydantic", "sympy", "networkx", "matplotlib", "yaml"}
 
 

@@ -15,7 +15,7 @@ from polymodel.cli.parser import named_values
 from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.extras import installed
+from polymodel.libraries import installed
 from polymodel.objectives import SUMS, listed
 from polymodel.quantities import axis_unit, in_units
 

@@ -16,10 +16,10 @@ from polymodel.api.evaluation import evaluate, evaluate_problem
 from polymodel.cost.costs import costs
 from polymodel.cost.records import RooflinePoint
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
-from polymodel.extras import installed
 from polymodel.hardware.machines import DesignPoint
 from polymodel.hardware.networks import NetworkLayers
 from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
+from polymodel.libraries import installed
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
 from polymodel.mapper.confirm import compared

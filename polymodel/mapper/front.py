@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, overload
 from polymodel.architecture.hierarchy import Component, uncut_text
 from polymodel.cost.latency import cycles_of
 from polymodel.errors import Diagnostic, SpecError, masked
-from polymodel.extras import installed
+from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
 from polymodel.loading.typos import likely_typos

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from polymodel.errors import PackageFault
-from polymodel.later import Later
+from polymodel.libraries import Later
 
 
 def _islpy() -> ModuleType:

@@ -31,11 +31,10 @@ from polymodel.spec.faults import (
     shown,
     suggestion,
 )
-from polymodel.spec.files import text_of
+from polymodel.spec.files import filled, is_template, text_of
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 from polymodel.spec.other_tools import SECTIONS as TEAAL
 from polymodel.spec.other_tools import foreign, is_teaal, section_of_accelforge
-from polymodel.spec.placeholders import filled, is_template
 from polymodel.spec.section_schemas import (
     CodesignSection,
     ExploreSection,

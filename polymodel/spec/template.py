@@ -23,8 +23,8 @@ from polymodel.errors import Diagnostic
 from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.spec.faults import Source, suggestion
+from polymodel.spec.files import Rendered
 from polymodel.spec.numbers import LARGEST
-from polymodel.spec.placeholders import Rendered
 
 MAX_OUTPUT = 2_000_000
 MAX_WORK = 2_000_000

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from polymodel.errors import Diagnostic, Refused, SpecError, masked
-from polymodel.extras import command_for, installed
 from polymodel.frozen import dataclass
+from polymodel.libraries import command_for, installed
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import keeping
 from polymodel.view.figures import pinned

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.spec.faults import Source
-from polymodel.spec.placeholders import filled, is_template
+from polymodel.spec.files import filled, is_template
 from polymodel.spec.template import Rendered, render
 
 ROOT = Path(__file__).parents[2]

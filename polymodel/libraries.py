@@ -1,18 +1,33 @@
-"""Libraries that only parts of polymodel need, and the extra of the package that brings each.
+"""Libraries that are loaded when something of them is first asked for, or only where an extra brings them.
 
-The core counts, sweeps and searches; plots, parquet files, data and formulas with SymPy take extras. A
-library that is missing is told with its extra wherever polymodel imports it.
+What every evaluation loads takes NumPy and islpy from here: a small example is evaluated without an array and
+without a set of isl, and importing the two would take a quarter of its time. Plots, parquet files, data and
+formulas with SymPy take extras; where polymodel imports a library that is missing, its extra is named.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from polymodel.errors import PackageFault
+
+
+class Later:
+    """The attributes of a module, each of which is looked up there once."""
+
+    def __init__(self, load: Callable[[], ModuleType]) -> None:
+        self._load = load
+
+    def __getattr__(self, name: str) -> Any:
+        result = getattr(self._load(), name)
+        setattr(self, name, result)
+        return result
+
 
 # Library -> extra, and what it is for.
 EXTRAS = {
