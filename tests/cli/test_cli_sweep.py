@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
+from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main, progress
 from polymodel.cli.sweep import UNFINISHED, SweepProgress
 from polymodel.sweeps import parallel
 from polymodel.sweeps.choices import choice_of
@@ -233,7 +233,8 @@ def test_nothing_kept_is_said_in_words(capsys: Captured, spec: str) -> None:
     assert "no point is kept" in out
 
 
-def test_the_bar_writes_few_lines_where_there_is_no_terminal() -> None:
+def test_the_bar_writes_few_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY", 30.0)  # seconds; tests write none otherwise
     lines: list[str] = []
     bar = SweepProgress(lines.append, live=False)
     for tenth in range(1200):

@@ -153,9 +153,7 @@ def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
     return any(not path.groups and (path.inferred or any(a.spatial for a in path.axes)) for path in result)
 
 
-def _analysis(
-    layout: SymbolicLayout, live: bool, listed: Callable[[], SymbolicLayout]
-) -> SymbolicAnalysis:
+def _analysis(layout: SymbolicLayout, live: bool, listed: Callable[[], SymbolicLayout]) -> SymbolicAnalysis:
     """`listed`: the layout in which what executes is listed."""
     peaks, lives = _lives(layout, live, listed)
     ledger = flows(layout)
