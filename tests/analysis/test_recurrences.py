@@ -212,6 +212,21 @@ def test_what_is_left_of_the_step_before_holds_a_generation_before_it(engine: st
     assert held == {"R": 16, "Z": 16}
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+def test_iterations_that_read_nothing_of_a_tensor_leave_nothing_of_it(engine: str) -> None:
+    """Y and Z read R0 in the first iteration and R from the second one on, each into a buffer of its own that
+    keeps neither: while Y is made that of Z is empty, and while Z is made that of Y."""
+    sized = {"rank_sizes": {"P": 3}, "bits_per_value": {"All": 8}, "init": {"R": "R0"}}
+    einsums = ["Y[p] = R[p] * A[p]", "Z[p] = R[p] * Y[p]", "R[P=p+1] = Z[p] * A[p]"]
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    branches = [[storage("GLB", "R"), leaf("Y")], [storage("GLB", "R", "R0"), leaf("Z")], [leaf("R")]]
+    nodes = [storage("DRAM", "R", "R0", "A", "Y", "Z"), loop("p", 1), split(*branches)]
+    spec = pm.load({"arch": arch, "workload": {**sized, "einsums": einsums}, "mapping": {"nodes": nodes}})
+    found = pm.evaluate(spec, engine=engine).analysis.working_sets
+    held = {w.einsum: w.bits for w in found if (w.component, w.measure) == ("GLB", "tile")}
+    assert held == {"Y": 8, "Z": 8}
+
+
 def test_what_stays_over_two_loops_of_one_rank_is_left_to_other_engines() -> None:
     """Q stays in another branch over the steps of both loops over p: its next tile reads what it holds."""
     sized = {"rank_sizes": {"P": 4}, "bits_per_value": {"All": 8}, "init": {"Q": 0}}

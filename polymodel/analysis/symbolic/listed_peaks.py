@@ -503,8 +503,11 @@ class _Visits:
             else:
                 every = self.stamps.together(use.stamps, (*one.places, *use.shared))
                 outside = 1 + len(one.places)
+                visits = every[:, [0, *range(outside, outside + depth)]]
+                both = coded(self.times, visits)  # where a use touches nothing there is no visit
+                some = np.isin(both[len(self.times) :], both[: len(self.times)])
+                every, visit = every[some], self._number(visits[some])
                 now = np.concatenate([point, place, shared], axis=1)
-                visit = self._number(every[:, [0, *range(outside, outside + depth)]])
             both, inside = coded(every, now), coded(every[:, :outside], now[:, :outside])
             last = both[: len(every)].searchsorted(both[len(every) :], side=side) - 1
             visit, mine = np.append(visit, 0), np.append(inside[: len(every)], -1)
