@@ -118,7 +118,10 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
         add("area", "", "m^2", a.total_area, b.total_area)
     if any(says_sparse(one.problem) for one in (a, b)):
         for quantity, unit, figure in ON_SPARSE_DATA:
-            add(quantity, "on sparse data", unit, *(figure(_on_sparse_data(one)) for one in (a, b)))
+            known = (
+                None if isinstance(one, Refused) else figure(one) for one in map(_on_sparse_data, (a, b))
+            )
+            add(quantity, "on sparse data", unit, *known)
     for quantity, unit, figures in FIGURES:
         left, right = figures(a), figures(b)
         for where in dict.fromkeys([*left, *right]):
@@ -129,24 +132,29 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
                 add(quantity, where, unit, *pair)
     names = ("quantity", "where", "unit", "a", "b", "ratio")
     nodes = (*a.problem.hierarchy.components, *b.problem.hierarchy.components)
-    table = Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes))
+    unknown = [
+        (n, r) for n, r in (("a", _on_sparse_data(a)), ("b", _on_sparse_data(b))) if isinstance(r, Refused)
+    ]
+    told = tuple(f"{name} on sparse data is not counted: {reason.message}" for name, reason in unknown)
+    table = Table("compare", tuple(Column(n) for n in names), tuple(rows), (*uncut_text(nodes), *told))
     return Comparison(table, (a.spec, b.spec))
 
 
 def fits(report: Evaluated) -> bool:
-    """Whether a mapping fits; of sparse data, what is kept of it."""
-    return _on_sparse_data(report).feasible
+    """Whether a mapping fits; of sparse data what is kept of it, or all of it where that is not counted."""
+    kept = _on_sparse_data(report)
+    return report.feasible if isinstance(kept, Refused) else kept.feasible
 
 
-def _on_sparse_data(report: Evaluated) -> Evaluated | SparseReport:
-    """What the data that a spec describes leaves of a report: itself where it describes none, and where that
-    is not counted."""
+def _on_sparse_data(report: Evaluated) -> Evaluated | SparseReport | Refused:
+    """What the data that a spec describes leaves of a report, or why that is not counted; the report itself
+    where the spec describes no data."""
     if not isinstance(report, Report) or not says_sparse(report.problem):
         return report
     try:
         return report.sparse
-    except Refused:
-        return report
+    except Refused as reason:
+        return reason
 
 
 ON_SPARSE_DATA: tuple[tuple[str, str, Callable[[Evaluated | SparseReport], Cell]], ...] = (

@@ -49,3 +49,22 @@ def test_sparse_figures_stand_beside_dense_ones(tmp_path: Path, capsys: pytest.C
     evaluated, compared = main(["evaluate", paths[0]]), main(["compare", paths[0], paths[0]])
     assert evaluated == compared == 0
     assert "on sparse data" in capsys.readouterr().out
+
+
+def test_what_is_not_counted_on_sparse_data_is_empty_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures that count every zero do not stand in for those that are refused."""
+
+    def refuse(self: pm.Report) -> None:
+        raise pm.Refused("data of this kind are not counted", code="unsupported-density")
+
+    path = tmp_path / "a.yaml"
+    path.write_text(SPEC.replace("DENSITY", "0.1"), encoding="utf-8")
+    report = pm.evaluate(pm.load(str(path)))
+    monkeypatch.setattr(pm.Report, "sparse", property(refuse))
+    found = pm.compare(report, report)
+    rows = [row for row in found.rows.rows if row[1] == "on sparse data"]
+    assert len(rows) == 3
+    assert all(row[3] is row[4] is None for row in rows)
+    assert "a on sparse data is not counted: data of this kind are not counted" in found.notes
