@@ -126,7 +126,6 @@ CODES = {
     "unsupported-partitioning": "partitionings of TeAAL specs of this kind",
     "unsupported-binding": "bindings of TeAAL specs of this kind",
     "unsupported-constraint": "constraints of this kind",
-    "no-closed-form": "a count without a closed form",
     "no-counterpart": "another tool has nothing that corresponds",
     # Limits and packages
     "time-limit": "the time limit is passed",
@@ -307,7 +306,8 @@ class InternalError(PolymodelError):
 class NotSeparable(Refused):
     """The closed-form engine does not cover this tensor or Einsum; the exact engine may."""
 
-    code = "no-closed-form"
+    def __init__(self, message: str, remedy: str = "use engine exact", *, code: str) -> None:
+        super().__init__(message, remedy, code=code)
 
 
 class LimitReached(PolymodelError):

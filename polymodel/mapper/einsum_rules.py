@@ -412,7 +412,7 @@ def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:
         raise NotSeparable(
             f"the iteration space of {einsum.name} is not a box, and bounds tie more than two rank variables "
             f"together: {', '.join(more.variables)}",
-            "use engine exact",
+            code="unsupported-space",
         )
     return result
 

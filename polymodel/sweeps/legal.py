@@ -120,7 +120,6 @@ def _depends_on_sizes() -> NotSeparable:
     return NotSeparable(
         "Einsums share loops over rank variables that a bound ties together, and whether dependences are "
         "kept depends on tile sizes",
-        "use engine exact",
         code="unsupported-space",
     )
 

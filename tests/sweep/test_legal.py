@@ -88,7 +88,7 @@ def _one_by_one(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **options: Any
     """The same sweep, each of its points by `evaluate`."""
 
     def refused(*_: Any, **__: Any) -> None:
-        raise NotSeparable("asked for")
+        raise NotSeparable("asked for", code="unsupported-symbol")
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "scenario", refused)

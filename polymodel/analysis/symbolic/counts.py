@@ -124,7 +124,7 @@ def _elements_of(
         if any(uses[i] != "merge" for i in space.of(variable) if i > merged[0]):
             raise NotSeparable(
                 f"windows of {space.access.tensor} in {space.einsum.name} overlap along {variable}",
-                "use engine exact",
+                code="unsupported-window",
             )
     return space.ladder(variable, {i: "only" if i in wraps else _INDEXED[uses[i]] for i in positions})
 
@@ -309,7 +309,7 @@ def _rest(space: Space, variable: str, positions: Sequence[int], since: int) -> 
 def _uneven(space: Space, variable: str) -> NotSeparable:
     return NotSeparable(
         f"instances along {variable} hold {space.access.tensor} in {space.einsum.name} at different times",
-        "use engine exact",
+        code="unsupported-instances",
     )
 
 
@@ -371,6 +371,7 @@ def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | N
             f"instances share parts of windows of {space.access.tensor} in {space.einsum.name}, and "
             + ("a buffet outside keeps them together" if together else "extents or first tiles are symbols"),
             "use engine exact, or reuse: refill",
+            code="unsupported-window",
         )
     group = TiedGroup(variables, Region(tuple(map(int, extents)), ()))
     return listing(space, group, {i: 0 if uses[i] == "at0" else uses[i] for i in positions}, axis)
@@ -408,6 +409,7 @@ def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
             f"windows of {space.access.tensor} in {space.einsum.name} that a buffet outside keeps together "
             f"overlap in part along {variable} when a loop wraps",
             "use reuse: slide",
+            code="unsupported-window",
         )
     roles: dict[int, Role] = {i: _INDEXED[uses[i]] for i in positions if i not in inside}
     roles |= dict.fromkeys(_temporal_inside(space, variable, axis, uses), "wrap")
@@ -501,6 +503,7 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
         raise NotSeparable(
             f"extents that are symbols have no closed form where the iteration space is not a box ({name})",
             "leave extents numbers (ranks=False)",
+            code="unsupported-symbol",
         )
     loops = set().union(*decided.values())
     for e in problem.tree.einsums:
@@ -509,7 +512,7 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
         if tied and (decided.get(e) or (over and not needs_boxes(problem, e, max(over)))):
             raise NotSeparable(
                 f"the iteration space of {e} is not a box, and what some Einsum executes is inferred",
-                "use engine exact",
+                code="unsupported-inference",
             )
 
 

@@ -181,7 +181,8 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
     choices = [list(islice(_in_nest(bare, nest, stays, widest), MOST_STAMPS + 1)) for nest in nests]
     if prod(map(len, choices)) > MOST_STAMPS:
         raise NotSeparable(
-            f"what stays while {bare.einsum.name} runs depends on {len(loops)} loops", "use engine exact"
+            f"what stays while {bare.einsum.name} runs depends on {len(loops)} loops",
+            code="unsupported-reuse",
         )
     for chosen in cartesian(*choices):
         yield {i: role for part in chosen for i, role in part.items()}
@@ -317,6 +318,7 @@ def unknown(node: SymbolicBuffet) -> NotSeparable:
     return NotSeparable(
         f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
         "use engine exact, or reuse: refill",
+        code="unsupported-reuse",
     )
 
 
@@ -372,7 +374,7 @@ def stays_unevenly(stay: Stay) -> NotSeparable:
     return NotSeparable(
         f"{stay.node.tensor} may stay in {stay.node.component} over a loop in whose first iteration alone "
         f"{stay.node.users[0]} executes",
-        "use engine exact",
+        code="unsupported-reuse",
     )
 
 

@@ -53,7 +53,10 @@ def _inner_spatial_start(link: TransferPath, inside: Callable[[int], bool]) -> i
     spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
     held = min(filter(inside, spatial), default=len(link.space.axes))
     if any(i > held and not inside(i) for i in spatial):
-        raise NotSeparable("spatial loops stand in another order than the hierarchy", "use engine exact")
+        raise NotSeparable(
+            "spatial loops stand in another order than the hierarchy",
+            code="unsupported-loop",
+        )
     return held
 
 
@@ -82,5 +85,6 @@ def along_mesh(
         raise NotSeparable(
             f"{what} to instances that several loops, first tiles, or parts of windows tell apart",
             "use engine exact, or topology: bus",
+            code="unsupported-link",
         )
     return lambda i: use if i == along[0] else between(i)

@@ -131,7 +131,7 @@ def _cases(
         if len(single) == MOST_LOOPS:
             raise NotSeparable(
                 f"what stays depends on whether more than {MOST_LOOPS} loops have one trip",
-                "use engine exact",
+                code="too-large",
             ) from open_
         for yes in (True, False):
             where = open_.settled if yes else number(1) - open_.settled
@@ -226,7 +226,7 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
     for component, dim in hierarchy.costly_links:
         if dim.link is not None and dim.link.topology == "tree":
             what = f"the link of {component}.{dim.name} is a tree, whose hops have no closed form"
-            raise NotSeparable(what, "use engine exact, or topology: bus or mesh")
+            raise NotSeparable(what, "use engine exact, or topology: bus or mesh", code="unsupported-link")
 
 
 def refuse_rounding(problem: Problem) -> None:
@@ -237,6 +237,7 @@ def refuse_rounding(problem: Problem) -> None:
             f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
             f"which does not divide {bits} bits per value, and the sizes of transfers have no closed form",
             "use engine exact, or give bits_per_action that divide bits_per_value",
+            code="unsupported-rounding",
         )
 
 
@@ -483,7 +484,10 @@ def _add(
         return
     load = found[key]
     if load.instances != instances:
-        raise NotSeparable(f"{key[1]} stands at several depths on the path of {key[0]}", "use engine exact")
+        raise NotSeparable(
+            f"{key[1]} stands at several depths on the path of {key[0]}",
+            code="unsupported-memory",
+        )
     load.reads, load.writes = load.reads + reads, load.writes + writes
 
 

@@ -183,7 +183,7 @@ def refuse_uneven_runs(link: TransferPath) -> None:
             raise NotSeparable(
                 f"instances along {' and '.join(variables)} reduce into the same elements of {link.tensor} "
                 f"in {link.einsum}",
-                "use engine exact",
+                code="unsupported-instances",
             )
     if not link.carry:
         return
@@ -195,6 +195,7 @@ def refuse_uneven_runs(link: TransferPath) -> None:
                 f"instances along {v} keep partial sums of {link.tensor} in {link.einsum} for different "
                 "times",
                 "use engine exact, or reuse: refill",
+                code="unsupported-instances",
             )
 
 
@@ -216,6 +217,7 @@ def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
             f"instances along {spread[0]} reduce into the same elements of {link.tensor} in "
             f"{link.einsum}, and a loop over {spread[0]} has a first tile that may be smaller than others",
             "make initial_tile_shape larger than tile_shape, or use engine exact",
+            code="unsupported-instances",
         )
 
 
@@ -247,6 +249,7 @@ def refuse_idle(link: TransferPath) -> None:
                 f"{link.tensor} is filled again in instances along {v} that are idle at times in "
                 f"{link.einsum}",
                 "use tiles that divide their enclosing ones, reuse: refill, or engine exact",
+                code="unsupported-instances",
             )
 
 
@@ -355,7 +358,9 @@ def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) ->
         if uses[axis] in ITERATIONS:
             what = f"what stays of {space.access.tensor} in {space.einsum.name} from one iteration"
             raise NotSeparable(
-                f"{what} to the next of a Pipeline has no closed form", "use reuse: refill, or engine exact"
+                f"{what} to the next of a Pipeline has no closed form",
+                "use reuse: refill, or engine exact",
+                code="unsupported-pipeline",
             )
         result = result - stays * carried(space, axis, uses, not parts_stay)
     return result
@@ -585,10 +590,10 @@ def _copy(layout: SymbolicLayout, einsum: str, ledger: FormLedger) -> None:
         return
     for component, dim in layout.problem.hierarchy.crossed_links(here.component, there.component):
         what = f"copy {einsum} crosses the link of {component}.{dim.name}, which has no closed form"
-        raise NotSeparable(what, "use engine exact")
+        raise NotSeparable(what, code="unsupported-copy")
     space = there.space
     if any(a.spatial for a in space.axes):
-        raise NotSeparable(f"copy {einsum} stands below a spatial loop", "use engine exact")
+        raise NotSeparable(f"copy {einsum} stands below a spatial loop", code="unsupported-copy")
     moved = needed(space, lambda i: "keep", {})
     outer.add("reads_fill", lambda first: moved)
     inner.add("writes_fill", lambda first: moved)

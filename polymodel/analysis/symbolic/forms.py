@@ -441,7 +441,8 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
     first = worlds[0][1]
     if first.pipelines:
         raise NotSeparable(
-            "what stays beside a Pipeline depends on whether loops have one trip", "use engine exact"
+            "what stays beside a Pipeline depends on whether loops have one trip",
+            code="unsupported-pipeline",
         )
     return replace(
         first,

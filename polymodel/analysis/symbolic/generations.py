@@ -62,6 +62,7 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
                 raise NotSeparable(
                     f"{einsum.name} reads {access.tensor} in some iterations only, which has no closed form",
                     "use engine exact, or give init as a number",
+                    code="unsupported-recurrence",
                 )
     return result
 
@@ -78,6 +79,7 @@ def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
             f"{access.tensor} is read in some iterations only, otherwise than as the generations before the "
             f"first of {access.stands_for}, which has no closed form",
             "use engine exact, or give init as a number",
+            code="unsupported-recurrence",
         )
     return CarriedRank(access.tensor, rank)
 
@@ -111,7 +113,7 @@ def unlike_first(space: Space) -> NotSeparable:
     return NotSeparable(
         f"tiles of {space.access.tensor} in {space.einsum.name} lack at first what is read of the generation "
         "before, which has no closed form",
-        "use engine exact",
+        code="unsupported-recurrence",
     )
 
 
@@ -121,6 +123,7 @@ def begins_again(space: Space) -> NotSeparable:
         f"{space.access.tensor} may stay in {space.einsum.name} while {space.carried.variable}, over which "
         "it is carried forward, begins again",
         "use engine exact, or reuse: slide",
+        code="unsupported-recurrence",
     )
 
 
@@ -129,6 +132,7 @@ def several_before(space: Space) -> NotSeparable:
         f"{space.einsum.name} reads {space.access.tensor} of several generations, which has no closed form "
         "where extents are symbols",
         "leave extents numbers (ranks=False)",
+        code="unsupported-recurrence",
     )
 
 
@@ -176,7 +180,7 @@ def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
         raise NotSeparable(
             f"{line.tensor} is read of some generations only where they are made, and of others also before, "
             "which has no closed form",
-            "use engine exact",
+            code="unsupported-recurrence",
         )
     held: Behind = ""
     if lags:
@@ -223,7 +227,7 @@ def _along(space: Space, carried: CarriedDimension, alone: Set[int] = frozenset(
         raise NotSeparable(
             f"{space.access.tensor} is carried forward over {v}, which is spread over instances, has a first "
             "tile of its own, or is tied to another rank variable",
-            "use engine exact",
+            code="unsupported-recurrence",
         )
     return replace(space, carried=carried)
 
@@ -242,7 +246,7 @@ def tied_generations(space: Space) -> Space:
         raise begins_again(space) if carried.is_product else several_before(space)
     if extent > MOST_ROWS:
         raise NotSeparable(f"{v}, over which {space.access.tensor} is carried forward, has more than "
-                           f"{MOST_ROWS} values", "use engine exact")  # fmt: skip
+                           f"{MOST_ROWS} values", code="too-large")  # fmt: skip
     sign = -1 if carried.behind == "first" else 1
     if not carried.lags:
         bound = (sign, -sign * carried.since)

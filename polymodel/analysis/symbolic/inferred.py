@@ -18,22 +18,8 @@ from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.regions import Region
-from polymodel.analysis.symbolic.spaces import (
-    LoopAxis,
-    Space,
-    Stride,
-    TiedGroup,
-    Window,
-    groups,
-    terms_of,
-)
-from polymodel.analysis.symbolic.strides import (
-    EXACT,
-    all_numbers,
-    in_strides,
-    only_every,
-    refuse_outside,
-)
+from polymodel.analysis.symbolic.spaces import LoopAxis, Space, Stride, TiedGroup, Window, groups, terms_of
+from polymodel.analysis.symbolic.strides import all_numbers, in_strides, only_every, refuse_outside
 from polymodel.analysis.symbolic.tied_groups import needs_boxes
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
@@ -105,7 +91,7 @@ class _Inference:
     def of(self, name: str) -> Path:
         if name not in self.found:
             if name in self.open:
-                raise NotSeparable(f"what {name} executes depends on itself", EXACT)
+                raise NotSeparable(f"what {name} executes depends on itself", code="unsupported-inference")
             self.open.add(name)
             kinds, axes = self.loops(name)
             if set(kinds.values()) <= {"bound"}:
@@ -147,7 +133,7 @@ class _Inference:
                 if own or axis.spatial:
                     raise NotSeparable(
                         f"{name} executes all over again below a loop over {w} that splits its own tiles",
-                        EXACT,
+                        code="unsupported-inference",
                     )
         windows = ((v, Window(extent, 0, 1, 0, (), len(axes))) for v, extent in extents.items())
         return Path(tuple(renamed), tuple(windows), depth)
@@ -188,7 +174,7 @@ class _Inference:
                 raise NotSeparable(
                     f"the iteration space of {name}, or of its consumer, is not a box, and what {name} "
                     "executes is inferred",
-                    EXACT,
+                    code="unsupported-inference",
                 )
             return self.intervals(name, kinds, axes, depth, consumer)
         except NotSeparable as refusal:
@@ -247,7 +233,7 @@ class _Inference:
             raise NotSeparable(
                 f"{name} and {consumer.name} share loops inside the one that decides what {name} executes, "
                 "and storage below them",
-                EXACT,
+                code="unsupported-inference",
             )
         windows = tuple(w for group in found for w in listed_windows(einsum, group, above, reader))
         deciding = {a.node: a for group in found for a in group.deciding}
@@ -272,7 +258,8 @@ class _Inference:
         hold = _Hold(self, name, told, theirs, depth)
         if theirs.inferred and theirs.depth < depth:
             raise NotSeparable(
-                f"{name} is inferred from own tiles of {consumer.name}, which is inferred too", EXACT
+                f"{name} is inferred from own tiles of {consumer.name}, which is inferred too",
+                code="unsupported-inference",
             )
         needed = _Needed(hold, set(theirs.once))
         needed.along_ranks(self.problem.cascade[name])
@@ -289,7 +276,8 @@ class _Inference:
         einsum = cascade[name]
         if "repeated" in kinds.values() or einsum.is_copy:
             raise NotSeparable(
-                f"{name} executes all over again below loops that do not bind it, and what others need", EXACT
+                f"{name} executes all over again below loops that do not bind it, and what others need",
+                code="unsupported-inference",
             )
         readers = [
             c
@@ -299,7 +287,10 @@ class _Inference:
         ]
         several = any(len(c.accesses_of(a.tensor)) > 1 for a in einsum.outputs for c in readers)
         if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy or several:
-            raise NotSeparable(f"what {name} executes is inferred, but not from one consumer", EXACT)
+            raise NotSeparable(
+                f"what {name} executes is inferred, but not from one consumer",
+                code="unsupported-inference",
+            )
         return readers[0]
 
 
@@ -330,7 +321,10 @@ class _Hold:
         self.above = sum(1 for i, _ in problem.tree.loops(name) if i < home.id)
         inside = self.above > depth and self.policy.carries
         if inside or home.id not in {s.id for s in problem.tree.path(consumer.name)}:
-            raise NotSeparable(f"{self.tensor} is not stored above both {name} and {consumer.name}", EXACT)
+            raise NotSeparable(
+                f"{self.tensor} is not stored above both {name} and {consumer.name}",
+                code="unsupported-inference",
+            )
         self.access = consumer.access_of(self.tensor)
 
     def positions(self, w: str) -> list[int]:
@@ -368,7 +362,7 @@ class _Hold:
         if len(tiled) > 1:
             raise NotSeparable(
                 f"shared loops tile both {tiled[0][0]} and {tiled[1][0]} of rank {rank} of {self.tensor}",
-                EXACT,
+                code="unsupported-inference",
             )
         reach, low = 1, expr.constant
         for w, c in terms:
@@ -397,17 +391,20 @@ class _Hold:
             raise NotSeparable(
                 f"instances of the loop over {w} need parts of {self.tensor} in common, which {self.name} "
                 "makes",
-                EXACT,
+                code="unsupported-inference",
             )
         if steps != sorted(steps, reverse=True):
-            raise NotSeparable(f"{self.tensor} stays over outer loops but not over inner ones", EXACT)
+            raise NotSeparable(
+                f"{self.tensor} stays over outer loops but not over inner ones",
+                code="unsupported-inference",
+            )
         return result
 
     def holes(self, expr: Affine) -> NotSeparable:
         return NotSeparable(
             f"{self.consumer.name} leaves out parts of {self.tensor} along {expr}: what {self.name} executes "
             "has holes",
-            EXACT,
+            code="unsupported-inference",
         )
 
     def stays(self, axis: int, needed: dict[int, int]) -> bool:
@@ -418,7 +415,9 @@ class _Hold:
             return axis >= self.above  # what is made in a visit is there until its end
         mine = self.theirs.axes[axis].variable
         if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
-            raise NotSeparable(f"{self.tensor} stays in part over the loop over {mine}", EXACT)
+            raise NotSeparable(
+                f"{self.tensor} stays in part over the loop over {mine}", code="unsupported-inference"
+            )
         return True
 
     def stays_over(self, axis: int) -> bool:
@@ -442,6 +441,7 @@ class _Hold:
                 raise NotSeparable(
                     f"under {self.policy}, {self.tensor} stays in part where an inner loop wraps",
                     "use reuse: slide, or engine exact",
+                    code="unsupported-inference",
                 )
             return False
         if None in trips:
@@ -483,7 +483,8 @@ class _Hold:
         if kind == "bound":
             raise NotSeparable(
                 f"the loop over {w} binds {self.name}, but not along {self.tensor}, which does not have {w}",
-                f"move that loop below the split, or use {EXACT[4:]}",
+                "move that loop below the split, or use engine exact",
+                code="unsupported-inference",
             )
         return not self.theirs.axes[axis].spatial and self.stays_over(axis)
 
@@ -496,7 +497,7 @@ class _Hold:
         if len(sizes) < len(tiles):
             raise NotSeparable(
                 f"{self.name} executes in instances along {w}, in the first tile of a loop of unknown size",
-                EXACT,
+                code="unsupported-inference",
             )
         extent = min([whole.extent, *sizes])
         return Window(extent, 0, 1, 0, tuple((i, 0) for i in self.positions(w)), self.depth)
@@ -537,7 +538,8 @@ class _Needed:
             terms = [(v, c) for v, c in mine.terms if c]
             if len(terms) != 1 or terms[0][1] != 1:
                 raise NotSeparable(
-                    f"{einsum.name} makes {hold.tensor} along {mine}, no variable of its own", EXACT
+                    f"{einsum.name} makes {hold.tensor} along {mine}, no variable of its own",
+                    code="unsupported-inference",
                 )
             v = terms[0][0]
             told, stride = hold.producer_values(theirs, mine.constant)
@@ -566,7 +568,7 @@ class _Needed:
         elif kind == "bound" and not self.follows(axis, w):
             raise NotSeparable(
                 f"the loop over {w} binds {hold.name} too, but not to what {hold.consumer.name} needs of it",
-                EXACT,
+                code="unsupported-inference",
             )
         return replace(axis, variable=renamed[w])
 
@@ -591,5 +593,5 @@ class _Needed:
                 raise NotSeparable(
                     f"{hold.name} and {hold.consumer.name} share the loop over {other.variable} inside the "
                     f"one that decides what {hold.name} executes, and not tile by tile",
-                    EXACT,
+                    code="unsupported-inference",
                 )

@@ -210,12 +210,13 @@ def lay_out(
         raise NotSeparable(
             "extents that are symbols have no closed form where Einsums are inferred",
             "leave extents numbers (ranks=False)",
+            code="unsupported-symbol",
         )
     executed = {e: axes[e] + _offsets(problem.cascade[e], found[e], ranks or {}) for e in tree.einsums}
     for tensor in lines:
         if any(decided[e] for e in tree.einsums if tensor in problem.cascade[e].tensors):
             message = f"{tensor} is carried forward by Einsums that loops infer or repeat"
-            raise NotSeparable(message, "use engine exact")
+            raise NotSeparable(message, code="unsupported-recurrence")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
     joined = [neighbours_joined(e, lines) for e in problem.cascade]
@@ -288,7 +289,7 @@ def _node(
             raise NotSeparable(
                 f"{spaces[0].einsum.name} and {other.einsum.name} touch different tiles of {tensor} in "
                 f"{node.component}",
-                "use engine exact",
+                code="unsupported-memory",
             )
     space = spaces[0]
     if line is not None:
@@ -311,12 +312,14 @@ def _with_generations(
     told = {frozenset((place, bool(access.guard)) for place, access in reads(e, line)) for e in mine}
     if producer is None and len(told) > 1:  # fills are booked to the first user
         raise NotSeparable(
-            f"{users[0]} and others read {line.tensor} of different generations", "use engine exact"
+            f"{users[0]} and others read {line.tensor} of different generations",
+            code="unsupported-recurrence",
         )
     ranges = {e.access_of(line.tensor).projection[line.rank].variables for e in mine}
     if len(users) > 1 and not looped and () in ranges:
         raise NotSeparable(
-            f"{users[0]} and {users[1]} read {line.tensor} of different generations", "use engine exact"
+            f"{users[0]} and {users[1]} read {line.tensor} of different generations",
+            code="unsupported-recurrence",
         )
     return with_generations(space, line, behind(mine, line))
 
@@ -436,7 +439,7 @@ def check_space(
             raise NotSeparable(
                 f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are no "
                 "neighbours at equal distances",
-                "use engine exact",
+                code="unsupported-einsum",
             )
         windows(einsum, union or access)
 
@@ -449,6 +452,7 @@ def _check_ranks(einsum: Einsum) -> None:
             f"extents that are symbols have no closed form where a rank of {sums[0].tensor} in {einsum.name} "
             "has more than two rank variables",
             "leave extents numbers (ranks=False)",
+            code="unsupported-symbol",
         )
 
 
@@ -459,13 +463,17 @@ def check_box(einsum: Einsum) -> None:
         single = len(c.expr.variables) == 1 and c.kind == "ge" and abs(c.expr.terms[0][1]) == 1
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if c.kind != "ge" or (least < 0 and not single):
-            raise NotSeparable(f"the iteration space of {einsum.name} is not a box: {c}", "use engine exact")
+            raise NotSeparable(
+                f"the iteration space of {einsum.name} is not a box: {c}",
+                code="unsupported-space",
+            )
     check_space(einsum)
 
 
 def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other ranges") -> NotSeparable:
     return NotSeparable(
-        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} {how}", "use engine exact"
+        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} {how}",
+        code="unsupported-loop",
     )
 
 
@@ -481,7 +489,8 @@ def _check_loops(problem: Problem, named: bool) -> None:
         if node.uneven:
             own = ", ".join(e for e, _ in (*node.tiles, *node.first_tiles))
             raise NotSeparable(
-                f"the loop over {node.rank_variable} has tile sizes of its own for {own}", "use engine exact"
+                f"the loop over {node.rank_variable} has tile sizes of its own for {own}",
+                code="unsupported-loop",
             )
         ranges = {}
         for e in users(tree, node_id):
@@ -502,6 +511,7 @@ def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
                 f"the spatial loop over {a.variable} has a first tile that may be smaller than others, "
                 f"below a temporal loop over {a.variable}",
                 "make initial_tile_shape larger than tile_shape, or use engine exact",
+                code="unsupported-loop",
             )
 
 

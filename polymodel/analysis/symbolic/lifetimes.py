@@ -390,4 +390,5 @@ def _unknown(component: str, why: str) -> NotSeparable:
     return NotSeparable(
         f"{component} has allocation: live, and {why}: peaks of live elements have no closed form there",
         "use engine exact, or allocation: tile",
+        code="unsupported-memory",
     )

@@ -14,7 +14,6 @@ from polymodel.mapping.looptree import Tie, ties
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
-EXACT = "use engine exact"
 Image = tuple[int, ...] | None
 # Of own variables the terms of the consumer's that tell their values, and what is added.
 Images = Mapping[str, tuple[tuple[tuple[str, int], ...], int]]
@@ -76,7 +75,10 @@ def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Ab
     for mine, expr in zip(output.projection, access.projection, strict=True):
         terms = [(v, c) for v, c in mine.terms if c]
         if len(terms) != 1 or terms[0][1] != 1:
-            raise NotSeparable(f"{einsum.name} makes {tensor} along {mine}, no variable of its own", EXACT)
+            raise NotSeparable(
+                f"{einsum.name} makes {tensor} along {mine}, no variable of its own",
+                code="unsupported-inference",
+            )
         v = terms[0][0]
         told = tuple((w, c) for w, c in expr.terms if c)
         shift = expr.constant - mine.constant - einsum.bound(v)[0]
@@ -256,7 +258,7 @@ def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image])
                 raise NotSeparable(
                     f"the loop over {v} above the one that decides what {einsum.name} executes cuts a "
                     "variable that its result does not have",
-                    EXACT,
+                    code="unsupported-inference",
                 )
             result.append(-1)
     return (*result, *[-1] * (len(above.theirs) - len(result)))

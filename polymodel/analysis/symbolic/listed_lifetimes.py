@@ -10,7 +10,6 @@ from polymodel.analysis.symbolic.cross_branch_residency import divergence, share
 from polymodel.analysis.symbolic.forms import HeldBuffet, of_atom
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout
 from polymodel.analysis.symbolic.listed_lives import (
-    EXACT,
     ListedGroup,
     ListedLife,
     ListedUse,
@@ -63,7 +62,10 @@ def _refuse(layout: SymbolicLayout, item: OccupancyItem) -> None:
     elif any(layout.windows[e] and not layout.listed.get(e) for e in layout.problem.tree.einsums):
         why = "Einsums are inferred in windows, or execute again"
     if why:
-        raise NotSeparable(f"{node.component}: {why}, and peaks of live elements are not listed there", EXACT)
+        raise NotSeparable(
+            f"{node.component}: {why}, and peaks of live elements are not listed there",
+            code="unsupported-memory",
+        )
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,10 @@ class _Uses:
         if any(a.spatial for mine in by for a in mine) and isinstance(group.region, NeededRegion):
             for a in group.deciding:
                 if a.spatial:
-                    raise NotSeparable("loops in space decide what executes of inferred Einsums", EXACT)
+                    raise NotSeparable(
+                        "loops in space decide what executes of inferred Einsums",
+                        code="unsupported-inference",
+                    )
         return ListedGroup(
             group.region,
             tuple(tuple(self.places[a.node] for a in mine) for mine in by),
@@ -214,7 +219,8 @@ class _Uses:
         )
         if node.reuse.carries and first.visits and elsewhere:
             raise NotSeparable(
-                f"{node.tensor} stays from visit to visit, of loops over independent rank variables", EXACT
+                f"{node.tensor} stays from visit to visit, of loops over independent rank variables",
+                code="unsupported-reuse",
             )
         return ListedLife(first, last if len(node.users) > 1 else None, node.reuse)
 

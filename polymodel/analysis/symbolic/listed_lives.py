@@ -139,7 +139,9 @@ class ListedLife:
         item = self._runs(visits, elements - low)
         items = np.split(item, [lengths[0]]) if len(tables) > 1 else [item]
         if not np.array_equal(np.unique(items[0]), np.unique(items[-1])):
-            raise NotSeparable("not all that is made is read, or the other way round", EXACT)
+            raise NotSeparable(
+                "not all that is made is read, or the other way round", code="unsupported-memory"
+            )
         first = _extreme(tables[0][0], items[0], first=True)
         return first, _extreme(tables[-1][0], items[-1], first=False)
 

@@ -32,8 +32,6 @@ from polymodel.analysis.symbolic.tied_groups import made, ranks_of
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ties, users
 
-EXACT = "use engine exact"
-
 
 @dataclass(frozen=True)
 class Residents:
@@ -51,7 +49,10 @@ def listed_phases(
 ) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamp that is the peak, for each choice of tile sizes."""
     if layout.sizes or any(e.is_copy for e in map(layout.problem.cascade.__getitem__, layout.paths)):
-        raise NotSeparable("stamps of copies, and of extents that are symbols, are not listed", EXACT)
+        raise NotSeparable(
+            "stamps of copies, and of extents that are symbols, are not listed",
+            code="unsupported-symbol",
+        )
     listing = _Listing(layout, einsum, component, [node for node, _, _ in residents.buffets])
     held, rests = [], []
     for node, buffet, used in residents.buffets:
@@ -195,7 +196,7 @@ class _Listing:
                 raise NotSeparable(
                     f"instances of {self.component} are told by several loops along one dimension, and how "
                     f"many there are along the one over {axis.variable} is not known",
-                    EXACT,
+                    code="unsupported-instances",
                 )
             result = max(result, trips)
         return result
@@ -265,7 +266,7 @@ def grouped(space: Space) -> Space:
             raise NotSeparable(
                 f"a rank of {space.access.tensor} in {space.einsum.name} has a rank variable that a bound "
                 "ties to another one",
-                EXACT,
+                code="unsupported-space",
             )
         extents = tuple(int(space.extent(v)) for v in names)
         windows = tuple(made(space, v) for v in names)

@@ -24,7 +24,6 @@ from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
 
 Ints = Any
-EXACT = "use engine exact"
 
 
 @dataclass(frozen=True)
@@ -392,7 +391,8 @@ class _Stamps:
             np.maximum.at(known, idle[:, 0], _bits(held, least))
             if (_bits(held, most) > known[idle[:, 0]]).any():
                 raise NotSeparable(
-                    "an instance may hold most while it is idle, and it is not known what stays there", EXACT
+                    "an instance may hold most while it is idle, and it is not known what stays there",
+                    code="unsupported-instances",
                 )
             sizes = [np.concatenate(both) for both in zip(sizes, least, strict=True)]
             stamps = np.concatenate([stamps, idle])
@@ -542,7 +542,9 @@ class _Visits:
         until = 1 + len(self.one.times)
         now, then = (self._number(stamps[:, :until]) for stamps in (at, follows))
         if (asked & (then > now + 1)).any():
-            raise NotSeparable("whether storage further out keeps what stays is not known", EXACT)
+            raise NotSeparable(
+                "whether storage further out keeps what stays is not known", code="unsupported-reuse"
+            )
         return (now == then) | self._over(at, follows) if until > 1 else now == then
 
     def _over(self, at: Ints, follows: Ints) -> Ints:

@@ -125,6 +125,7 @@ def _too_large() -> NotSeparable:
     return NotSeparable(
         "tiles of rank variables that depend on each other are too many to list",
         "use engine exact, or reuse: refill",
+        code="too-large",
     )
 
 
@@ -467,7 +468,9 @@ class ListedPeak(LoopTable):
         rows = _peaks(self.region, tiles, self.asked)
         if len(rows) > PEAKS:
             raise NotSeparable(
-                f"at these tiles more than {PEAKS} stamps may be the peak", "use engine exact there"
+                f"at these tiles more than {PEAKS} stamps may be the peak",
+                "use engine exact there",
+                code="too-large",
             )
         return rows[min(self.place, len(rows) - 1)][self.item]
 

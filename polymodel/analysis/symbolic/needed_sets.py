@@ -84,7 +84,7 @@ def coded(rows: Ints, like: Ints | None = None) -> Ints:
 
 
 def too_many() -> NotSeparable:
-    return NotSeparable("what executes of Einsums that are inferred is too much to list", "use engine exact")
+    return NotSeparable("what executes of Einsums that are inferred is too much to list", code="too-large")
 
 
 def _boxed(

@@ -197,7 +197,10 @@ def _overlapped_phases(
                     parts.append(tuple(phase for phases in each for phase in phases))
     result = [phases for phases in parts if phases]
     if prod(map(len, result)) > MOST_STAMPS:
-        raise NotSeparable(f"stages of a Pipeline have many peaks in {component}", "use engine exact")
+        raise NotSeparable(
+            f"stages of a Pipeline have many peaks in {component}",
+            code="unsupported-pipeline",
+        )
     return tuple(tuple(h for phase in some for h in phase) for some in cartesian(*result)) if result else ()
 
 
@@ -428,12 +431,13 @@ def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
             f"buffets in {items[0].node.component} stand below different spatial loops, and that over "
             f"{own.variable} has a first tile that may be smaller than others",
             "make initial_tile_shape larger than tile_shape, or use engine exact",
+            code="unsupported-loop",
         )
     if tied is not None:
         raise NotSeparable(
             f"buffets in {items[0].node.component} stand below different spatial loops, and a bound ties "
             f"{tied.variable}, which one is over, to another rank variable",
-            "use engine exact",
+            code="unsupported-space",
         )
 
 
@@ -473,7 +477,7 @@ def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
     if len(result) > MOST_STAMPS:
         raise NotSeparable(
             f"buffets come and go over {len(open_)} loops with a smaller first tile",
-            "use engine exact",
+            code="unsupported-loop",
         )
     return list(result.values())
 

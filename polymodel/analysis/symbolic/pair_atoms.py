@@ -371,6 +371,7 @@ class CutAtom(TiedRegion):
             raise NotSeparable(
                 f"at tiles {', '.join(str(t) for _, t in (*u, *v))} more than {PEAKS} stamps may be the peak",
                 "use engine exact there",
+                code="too-large",
             )
         return rows[min(self.place, len(rows) - 1)][self.item]
 

@@ -266,7 +266,10 @@ def _refuse_tiles(layout: SymbolicLayout, einsum: str) -> None:
 
 
 def _refused(what: str) -> NotSeparable:
-    return NotSeparable(f"stages of a Pipeline {what} overlap, which has no closed form", "use engine exact")
+    return NotSeparable(
+        f"stages of a Pipeline {what} overlap, which has no closed form",
+        code="unsupported-pipeline",
+    )
 
 
 def _loops(layout: SymbolicLayout, p: PipelineSplit) -> tuple[int, tuple[int, ...]]:

@@ -51,6 +51,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         raise NotSeparable(
             f"{self._label} is a count at whole tile sizes, and has no derivative by them",
             "leave gradients out where the iteration space is not a box",
+            code="unsupported-symbol",
         )
 
     def _eval_is_integer(self) -> bool:

@@ -125,7 +125,9 @@ def starts(extent: int, tiles: Tiles) -> Ints:
         behind = np.maximum(size - first, 0)
         count = 1 + -(-behind // tile)
         if int(count.sum()) > MOST_ROWS:
-            raise NotSeparable("there are too many tiles to list", "use engine exact, or larger tiles")
+            raise NotSeparable(
+                "there are too many tiles to list", "use engine exact, or larger tiles", code="too-large"
+            )
         which = np.repeat(np.arange(len(begin)), count)
         number = np.arange(len(which)) - (np.cumsum(count) - count)[which]
         inside = np.where(number > 0, first + (number - 1) * tile, 0)
@@ -241,6 +243,7 @@ def repeated(count: Ints) -> Ints:
         raise NotSeparable(
             "tiles at the edge of the iteration space are too many to list",
             "use engine exact, or larger tiles",
+            code="too-large",
         )
     return np.repeat(np.arange(len(count)), count)
 

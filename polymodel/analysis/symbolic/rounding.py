@@ -59,6 +59,7 @@ def refused(what: str) -> NotSeparable:
     return NotSeparable(
         f"{what}, which has no closed form",
         "use engine exact, or give bits_per_action that divide bits_per_value",
+        code="unsupported-rounding",
     )
 
 

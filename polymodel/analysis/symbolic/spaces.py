@@ -128,7 +128,10 @@ def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
     bounds, tied = [], {v: {v} for v in box}
     for c in einsum.constraints:
         if c.kind != "ge":
-            raise NotSeparable(f"the iteration space of {einsum.name} is not a box: {c}", "use engine exact")
+            raise NotSeparable(
+                f"the iteration space of {einsum.name} is not a box: {c}",
+                code="unsupported-space",
+            )
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if least >= 0 or (len(c.expr.variables) == 1 and abs(c.expr.terms[0][1]) == 1):
             continue
@@ -146,7 +149,8 @@ def _region(box: Mapping[str, tuple[int, int]], names: tuple[str, ...], bounds: 
     extents = tuple(box[x][1] - box[x][0] + 1 for x in names)
     if max(extents) > MOST_ROWS:
         raise NotSeparable(
-            f"{' and '.join(names)} are tied, and have more than {MOST_ROWS} values", "use engine exact"
+            f"{' and '.join(names)} are tied, and have more than {MOST_ROWS} values",
+            code="too-large",
         )
     rows = set()
     for expr in bounds:
@@ -386,6 +390,7 @@ class Space:
                 f"{self.einsum.name} touches {self.access.tensor} in some iterations only, which has no "
                 "closed form where extents are symbols",
                 "leave extents numbers (ranks=False)",
+                code="unsupported-recurrence",
             )
         last = carried.since + max(carried.lags, default=0)
         bound = (-1, last) if carried.behind == "first" else (1, -carried.since)
@@ -432,7 +437,7 @@ def _no_rank_of_its_own(einsum: Einsum, access: TensorAccess, rank: int) -> NotS
     return NotSeparable(
         f"rank {access.ranks[rank]} of {access.tensor} in {einsum.name} ({access.projection[rank]}) is not a "
         "sum of one or two rank variables of its own",
-        "use engine exact",
+        code="unsupported-einsum",
     )
 
 
@@ -464,7 +469,7 @@ def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
         raise NotSeparable(
             f"{tensor} is carried from one iteration to the next along several ranks, which has no closed "
             "form",
-            "use engine exact",
+            code="unsupported-recurrence",
         )
     return CarriedRank(tensor, moved.pop())
 
@@ -544,5 +549,5 @@ def unlike_before(einsum: Einsum, access: TensorAccess) -> NotSeparable:
     return NotSeparable(
         f"{einsum.name} reads {access.tensor} otherwise than of the generation before, which has no closed "
         "form",
-        "use engine exact",
+        code="unsupported-recurrence",
     )

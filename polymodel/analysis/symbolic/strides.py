@@ -10,8 +10,6 @@ from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.workload.einsum import Einsum
 
-EXACT = "use engine exact"
-
 
 def all_numbers(sizes: Iterable[int | str | None]) -> bool:
     return all(isinstance(s, int) for s in sizes)
@@ -52,7 +50,7 @@ def in_strides(
             raise NotSeparable(
                 f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
                 f"multiples of {every}",
-                EXACT,
+                code="unsupported-inference",
             )
         most[a.variable] = min(most[a.variable], count)
         result.append(replace(a, tile=count))
@@ -83,4 +81,6 @@ def refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> No
     low, high = einsum.bound(v)
     last = window.low + window.scale * window.extent + window.start - 1
     if stride.every * window.low + stride.base < low or stride.every * last + stride.base > high:
-        raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
+        raise NotSeparable(
+            f"more than {einsum.name} can make along {v} is asked for", code="unsupported-inference"
+        )

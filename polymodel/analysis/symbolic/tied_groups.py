@@ -51,7 +51,7 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
             raise NotSeparable(
                 f"a rank of {space.access.tensor} in {space.einsum.name} ({expr}) has a rank variable that a "
                 "bound ties to another one",
-                "use engine exact",
+                code="unsupported-space",
             )
         result += [factors] if any(factors) else []
     return tuple(result)
@@ -84,7 +84,7 @@ def listing(
         raise NotSeparable(
             f"instances along {' and '.join(group.variables)} share {space.access.tensor} in "
             f"{space.einsum.name} in parts, and a link, or a first tile, tells them apart",
-            "use engine exact",
+            code="unsupported-instances",
         )
     axes = [(i, space.axes[i]) for i in positions]
     # A buffet further out holds what is needed in all iterations of loops inside.
@@ -228,7 +228,7 @@ def instances_of(problem: Problem, space: Space) -> Iterator[dict[int, int]]:
         raise NotSeparable(
             f"{name} is spread over instances along a rank variable that a bound ties to another one, and "
             "links cost, refills wait, or transfers take whole actions",
-            "use engine exact",
+            code="unsupported-space",
         )
     loops, counts = [a for a in space.axes if a.spatial and a.variable in space.tied], []
     for a in loops:
@@ -239,7 +239,7 @@ def instances_of(problem: Problem, space: Space) -> Iterator[dict[int, int]]:
         raise NotSeparable(
             f"each of more than {MOST_INSTANCES} instances along {loops[0].variable}, which a bound ties to "
             f"another rank variable, may be the busiest of {name}",
-            "use engine exact",
+            code="too-large",
         )
     for numbers in product(*map(range, counts)):
         yield dict(zip((a.node for a in loops), numbers, strict=True))

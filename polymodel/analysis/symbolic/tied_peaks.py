@@ -109,7 +109,7 @@ def unknown_gap(bare: Space, stay: Stay) -> NotSeparable:
     return NotSeparable(
         f"{stay.node.tensor} may stay in {stay.node.component} while {bare.einsum.name} runs, over steps "
         "of loops whose rank variables a bound ties together",
-        "use engine exact",
+        code="unsupported-space",
     )
 
 
@@ -169,7 +169,7 @@ def _refuse_gap(bare: Space, part: TiedBuffet, group: TiedGroup) -> None:
         raise NotSeparable(
             f"{part.space.access.tensor} may stay while {bare.einsum.name} runs, over steps of loops whose "
             "rank variables a bound ties together, and tiles along them have holes",
-            "use engine exact",
+            code="unsupported-space",
         )
 
 
@@ -199,7 +199,7 @@ def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _Row | None
         raise NotSeparable(
             f"{part.space.access.tensor} may stay in part while {bare.einsum.name} runs, over steps of loops "
             "of which a bound ties some together",
-            "use engine exact",
+            code="unsupported-space",
         )
     gap = replace(asked, gap=mine, order=order)
     return _Row(k, asked, gap, part.absent, loops, own)
@@ -214,7 +214,7 @@ def _factors(group: TiedGroup, rows: list[_Row]) -> list[dict[int, Form]]:
                 raise NotSeparable(
                     f"buffets stand below different loops over {group.u} and {group.v}, which a bound ties "
                     "together",
-                    "use engine exact",
+                    code="unsupported-space",
                 )
     stamps = len(chains[0]), len(chains[1])
     rows = [_placed(row, chains) for row in rows]
@@ -244,7 +244,7 @@ def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[d
         if any(axes != chains[-1][: len(axes)] for axes in every):
             raise NotSeparable(
                 f"buffets stand below different loops over {v}, which bounds tie to others",
-                "use engine exact",
+                code="unsupported-space",
             )
     loops = tuple(tuple(a.level("each") for a in chain) for chain in chains)
     held = [
@@ -290,7 +290,7 @@ def _refuse_mixed(
             raise NotSeparable(
                 f"Einsums run loops over {' and '.join(group.variables)} within other bounds, or under other "
                 "names",
-                "use engine exact",
+                code="unsupported-space",
             )
 
 
@@ -305,5 +305,5 @@ def own_tile(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> Symbo
     raise NotSeparable(
         f"{node.tensor} stands in {node.component} below loops that {einsum}, which does not use it, runs "
         "within other bounds",
-        "use engine exact",
+        code="unsupported-space",
     )

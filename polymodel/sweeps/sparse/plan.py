@@ -88,7 +88,7 @@ def sparse_plan(
     try:
         require_plain(problem.cascade, "closed forms of sparse counts cover", "use engine exact")
     except Refused as refused:
-        raise NotSeparable(refused.message, "use engine exact", code=refused.code) from None
+        raise NotSeparable(refused.message, code=refused.code) from None
     cut = next((e for e in problem.cascade.einsums if not is_box(e)), None)
     if cut is not None:
         space = f"the iteration space of {cut.name} is not a box"
