@@ -227,6 +227,31 @@ def test_iterations_that_read_nothing_of_a_tensor_leave_nothing_of_it(engine: st
     assert held == {"Y": 8, "Z": 8}
 
 
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+def test_a_tile_that_slides_does_not_depend_on_iterations_that_read_nothing(engine: str) -> None:
+    """D reads nothing that S makes in the first iteration, S[2] in the second, S[2] and S[3] in the third:
+    no two visits differ in one loop alone, so that S[2] stays although the inner loop begins again."""
+    sized = {"rank_sizes": {"P": 3}, "bits_per_value": {"All": 8}, "init": {"S": 0}}
+    einsums = ["S[P=p+2] = S[P=p+1] * A[p]", "D[p] = S[P=p+1] * S[p]"]
+    below = [loop("p", 1), storage("GLB", "S", reuse="slide"), leaf("D")]
+    nodes = [storage("DRAM", "S", "A", "D"), loop("p", 2), split([leaf("S")], below)]
+    report = evaluated({**sized, "einsums": einsums}, *nodes, engine=engine)
+    assert moved(report, "S") == {"DRAM": (2 + 2, 0, 0, 3), "GLB": (3, 0, 2, 0)}
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+@pytest.mark.parametrize(("size", "filled"), [(2, 1), (3, 2 * 4)])
+def test_a_tile_of_one_generation_stays_while_loops_begin_again(engine: str, size: int, filled: int) -> None:
+    """Of two generations Z reads R[1] alone in each of 4 iterations over k; of three two, which replace
+    each other."""
+    sized = {"rank_sizes": {"P": size, "K": 4}, "bits_per_value": {"All": 8}, "init": {"R": 0}}
+    einsums = ["R[P=p+1] = R[p] * A[p]", "Z[p, k] = R[p] * B[k]"]
+    below = [loop("k", 1), loop("p", 1), storage("GLB", "R", reuse="slide"), leaf("Z")]
+    nodes = [storage("DRAM", "R", "A", "B", "Z"), split([leaf("R")], below)]
+    report = evaluated({**sized, "einsums": einsums}, *nodes, engine=engine)
+    assert moved(report, "R")["GLB"] == (4 * (size - 1), 0, filled, 0)
+
+
 def test_what_stays_over_two_loops_of_one_rank_is_left_to_other_engines() -> None:
     """Q stays in another branch over the steps of both loops over p: its next tile reads what it holds."""
     sized = {"rank_sizes": {"P": 4}, "bits_per_value": {"All": 8}, "init": {"Q": 0}}

@@ -23,11 +23,13 @@ from polymodel.analysis.symbolic.generations import (
     first_behind,
     only_at_first,
     reads,
+    tied_generations,
     touched_since,
     with_generations,
 )
 from polymodel.analysis.symbolic.inferred import Path, Undecided, paths
 from polymodel.analysis.symbolic.spaces import (
+    CarriedDimension,
     CarriedRank,
     LoopAxis,
     Space,
@@ -578,7 +580,23 @@ def _independent(space: Space, axis: int) -> Form:
     """1 where the tile does not depend on the loop at `axis`."""
     if space.axes[axis].variable in space.tied:
         return untouched(space, axis)
+    if space.carried is not None and axis in space.generations:
+        return _independent_generations(space, space.carried, axis)
     return settled(space, axis) if space.axes[axis].variable in space.access.variables else number(1)
+
+
+def _independent_generations(space: Space, carried: CarriedDimension, axis: int) -> Form:
+    """The same of a tensor that is carried forward: iterations that touch nothing of it are no visits.
+
+    Where extents are symbols, what stays over other loops of a tensor that some touch nothing of is refused,
+    and over this loop nothing does.
+    """
+    if carried.is_product and carried.behind == "first":
+        return number(1)  # there is one tile
+    everywhere = carried.is_product and carried.behind != "lacking"
+    if everywhere or not isinstance(space.extent(carried.variable), int):
+        return settled(space, axis)
+    return untouched(tied_generations(space), axis)
 
 
 def temporal(space: Space) -> Iterator[int]:
