@@ -166,7 +166,7 @@ def _listed(entries: Sequence[YamlEntry]) -> str:
 def _ours(root: YamlNode) -> list[YamlEntry]:
     """Sections that AccelForge has as we do, and Timeloop has not."""
     trees = [e for e in root.entries or () if e.key == "mapping" and e.value.entry("nodes")]
-    return [e for e in root.entries or () if e.key in _OURS or (e in trees and not _of_timeloop(e, root))]
+    return [e for e in root.entries or () if e.key in _OURS or e in trees if not _of_timeloop(e, root)]
 
 
 def none_of_timeloops(root: YamlNode) -> Diagnostic | None:
@@ -228,7 +228,7 @@ def of_zigzag(root: YamlNode) -> bool:
 
 def _of_timeloop(entry: YamlEntry, root: YamlNode) -> bool:
     value, keys = entry.value, {e.key for e in entry.value.entries or ()}
-    if entry.key in _TIMELOOP:
+    if entry.key in _TIMELOOP or (entry.key == "arch" and {"storage", "arithmetic"} <= keys):
         return True
     if entry.key == "problem" and (value.elements or keys & {"shape", "instance", "version"}):
         return True

@@ -212,3 +212,97 @@ def test_a_network_that_holds_its_components(tmp_path: Path) -> None:
         "MAC",
     ]
     assert found.spec.arch["Hierarchy"].spatial[0].link is not None  # that of the network
+
+
+CALLED = """\
+workload:
+  iteration_space_shape: {m: 0 <= m < 4, k: 0 <= k < 2}
+  bits_per_value: {~Outputs: 8, Outputs: 16}
+  einsums:
+  - name: E
+    tensor_accesses:
+    - {name: Inputs, projection: [m, k], density: 0.5}
+    - {name: Outputs, projection: [m], output: True}
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    tensors: {keep: Inputs | Outputs}
+    representation_format: [{name: Inputs, format: bitmask}]
+    action_optimization: [{kind: skipping, target: Outputs, condition_on: [Inputs]}]
+  - !Compute {name: MAC}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [Inputs, Outputs]}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Temporal {rank_variable: k, tile_shape: 1}
+  - !Compute {einsum: E, component: MAC}
+"""
+
+
+def test_tensors_whose_names_are_words_of_sets(tmp_path: Path) -> None:
+    found = pm.import_accelforge(files(tmp_path, called=CALLED))
+    assert {d.message for d in found.notes} >= {
+        "Inputs is called Input here",
+        "Outputs is called Output here",
+    }
+    (einsum,) = found.spec.workload
+    assert [(a.tensor, a.bits_per_value) for a in einsum.accesses] == [("Input", 8), ("Output", 16)]
+    sparse = found.spec.raw_arch.nodes[0].sparse  # type: ignore[union-attr]  # there is one
+    assert list(sparse.format) == ["Input"]
+    assert [(a.skip, a.on) for a in sparse.actions] == [(("Output",), ("Input",))]
+    rows = pm.evaluate(found.spec).accesses.set_index("tensor")
+    assert (rows.loc["Input", "read_elements"], rows.loc["Output", "write_elements"]) == (8, 8)
+
+
+CHAIN = """\
+workload:
+  rank_sizes: {M: 4, K: 2, N: 2, P: 2}
+  bits_per_value: {All: 8}
+  einsums: ["A[m, n] = I[m, k] * V[k, n]", "B[m, p] = A[m, n] * W[n, p]"]
+arch:
+  nodes:
+  - !Memory {name: DRAM, tensors: {keep: ~Intermediates, may_keep: All}}
+  - !Memory {name: Buffer, tensors: {keep: All}}
+  - !Compute {name: First, support_concurrent_binding: True}
+  - !Compute {name: Second}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [I, V, W, B]}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Pipeline
+    binding: [0, 0]
+    nodes:
+    - !Nested
+      nodes:
+      - !Storage {component: Buffer, tensors: [I, A]}
+      - !Storage {component: Buffer, tensors: [V]}
+      - !Temporal {rank_variable: n, tile_shape: 1}
+      - !Temporal {rank_variable: k, tile_shape: 1}
+      - !Compute {einsum: A, component: First}
+    - !Nested
+      nodes:
+      - !Storage {component: Buffer, tensors: [A, B, W]}
+      - !Temporal {rank_variable: n, tile_shape: 1}
+      - !Temporal {rank_variable: p, tile_shape: 1}
+      - !Compute {einsum: B, component: First}
+"""
+
+
+def test_what_branches_hand_over_is_stored_above_them(tmp_path: Path) -> None:
+    """There each branch writes a node for it; those that are bound to one unit take turns."""
+    found = pm.import_accelforge(files(tmp_path, chain=CHAIN))
+    notes = " ".join(d.message for d in found.notes)
+    assert "A in Buffer stands above the split" in notes
+    assert "bound to one unit are !Sequential" in notes
+    report = pm.evaluate(found.spec)
+    rows = report.accesses.set_index(["einsum", "component", "tensor"])
+    assert rows.loc[("B", "Buffer", "A"), "read_elements"] == 4 * 2 * 2
+    assert not report.accesses.query("component == 'DRAM' and tensor == 'A'").size
+    times = report.summary.set_index("einsum").operations
+    assert (times["A"], times["B"]) == (16, 16)
+    apart = CHAIN.replace("[0, 0]", "[0, 1]").replace("{einsum: B, component: First}",
+                                                      "{einsum: B, component: Second}")  # fmt: skip
+    found = pm.import_accelforge(files(tmp_path, apart=apart))
+    assert "!Pipeline" in found.text
+    assert ("binding", "latency") in {(d.key, d.changes) for d in found.changed}

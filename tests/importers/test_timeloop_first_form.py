@@ -85,3 +85,47 @@ def test_shapes_by_name(tmp_path: Path) -> None:
 def test_what_is_no_problem_is_a_fault(text: str, tmp_path: Path) -> None:
     with pytest.raises(pm.SpecError):
         pm.import_timeloop(*written(tmp_path, problem=text))
+
+
+TARGETS = """\
+mapspace:
+  targets:
+  - name: Buffer
+    constraints:
+    - {type: bypassing, attributes: {keep: [Outputs], bypass: [Inputs, Weights]}}
+    - {type: temporal, attributes: {factors: N=1 C=1 R=1 S=1, permutation: NCRS KQP}}
+    - {type: spatial, attributes: {factors: K=16 C=1, permutation: K C, split: 1}}
+problem: {R: 3, S: 3, P: 4, Q: 4, C: 8, K: 16, N: 1}
+"""
+MACHINE = """\
+arch:
+  storage:
+  - {name: RegFile, instances: 16, meshX: 16, entries: 8, word-bits: 16}
+  - {name: Buffer, instances: 1, sizeKB: 128, word-bits: 16}
+  - {name: DRAM, technology: DRAM, instances: 1, word-bits: 16}
+  arithmetic: {name: MACs, instances: 16, meshX: 16, word-bits: 16}
+"""
+
+
+def test_constraints_below_their_targets(tmp_path: Path) -> None:
+    found = pm.import_timeloop(*written(tmp_path, targets=TARGETS, machine=MACHINE))
+    rules = found.spec.raw_explore
+    assert rules is not None
+    assert rules.memories["Buffer"].factors == {"c": 1, "r": 1, "s": 1}
+    assert rules.fanouts["RegFile"]["X"].factors["k"] == 16
+    buffer = found.spec.raw_arch.nodes[1]  # type: ignore[union-attr]  # there is one
+    assert (buffer.tensors.keep, buffer.tensors.may_keep) == ("Output", "Nothing")
+
+
+def test_a_first_machine_alone(tmp_path: Path) -> None:
+    found = pm.import_timeloop(*written(tmp_path, machine=MACHINE))
+    assert [c.name for c in found.spec.arch.components] == ["DRAM", "Buffer", "RegFile", "MACs"]
+    with pytest.raises(pm.SpecError, match="polymodel import timeloop"):
+        pm.load(tmp_path / "machine.yaml")
+
+
+def test_a_factor_that_is_a_list_is_named(tmp_path: Path) -> None:
+    space = "{name: A, projection: [[[[M, K]]], [[K]]]}, {name: Z, projection: [[[M]]], read_write: true}"
+    text = f"problem: {{shape: {{dimensions: [M, K], data_spaces: [{space}]}}, instance: {{M: 4, K: 2}}}}\n"
+    with faults("not-affine", at="problem.shape.data_spaces[0].projection[0]"):
+        pm.import_timeloop(*written(tmp_path, shared=text))

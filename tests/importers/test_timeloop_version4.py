@@ -317,3 +317,34 @@ def test_files_that_mean_harm_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(pm.SpecError) as caught:
         pm.import_timeloop(tmp_path / "bomb.yaml")
     assert all(d.remedy for d in caught.value.diagnostics)
+
+
+NUMBERS = """\
+architecture:
+  version: 0.4
+  nodes:
+  - !Component {name: DRAM, class: DRAM, attributes: {width: 64, datawidth: 8}}
+  - !Component
+    name: Buffer
+    class: SRAM
+    spatial: {meshX: 4}
+    attributes: {depth: 16, width: 2 * 8, datawidth: 'DRAM.attributes["datawidth"]'}
+  - !Component
+    name: Cell
+    class: regfile
+    spatial: {meshX: Buffer.spatial.meshX // 2}
+    attributes: {entries: "Buffer.attributes['depth'] // 4", datawidth: Buffer.attributes.datawidth}
+  - !Component {name: MAC, class: intmac}
+"""
+
+
+def test_numbers_of_parts_further_out(tmp_path: Path) -> None:
+    (tmp_path / "numbers.yaml").write_text(NUMBERS)
+    parts = pm.import_timeloop(tmp_path / "numbers.yaml").spec.arch
+    assert parts["Buffer"].size_bits == 16 * 16
+    assert parts["Cell"].size_bits == 4 * 8
+    assert [d.fanout for d in parts["Cell"].spatial] == [2]
+    wrong = NUMBERS.replace("Buffer.attributes.datawidth", "Nowhere.attributes.datawidth")
+    (tmp_path / "wrong.yaml").write_text(wrong)
+    with pytest.raises(pm.SpecError, match="Nowhere"):
+        pm.import_timeloop(tmp_path / "wrong.yaml")

@@ -190,11 +190,58 @@ def test_ports_have_their_widths() -> None:
     memory = shared.spec.arch.components[0]
     assert memory.ports == "shared"
     assert {memory.action(name).throughput for name in ("read", "write")} == {64e9}
-    several = machine(("read_write", 64, "I1, tl; I1, fh"), ("read_write", 128, "O, tl; O, fl"))
-    with pytest.raises(pm.SpecError, match="operands have ports of several widths"):
-        pm.import_zigzag(several)
-    widest = pm.import_zigzag(several, allow=["bandwidth_max"]).spec.arch.components[0]
-    assert widest.action("read").energy == pytest.approx(3e-12 / 128)
+
+
+MAPPING = """\
+mapping:
+  nodes:
+  - !Storage {component: far, tensors: [I, W, O]}
+  - !Temporal {rank_variable: b, tile_shape: 2}
+  - !Storage {component: m, tensors: [I, W, O]}
+  - !Temporal {rank_variable: c, tile_shape: 2}
+  - !Spatial {rank_variable: k, tile_shape: 2, component: Array_D1_D2, name: D1}
+  - !Spatial {rank_variable: c, tile_shape: 1, component: Array_D1_D2, name: D2}
+  - !Temporal {rank_variable: k, tile_shape: 1}
+  - !Temporal {rank_variable: b, tile_shape: 1}
+  - !Compute {einsum: layer0, component: MAC}
+"""
+
+
+def test_narrow_ports_cost_more_a_bit(tmp_path: Path) -> None:
+    """An access costs the same over each port: by hand, each transfer over the width of its own port."""
+    widths = {("I1", "tl"): 32, ("I1", "fh"): 128, ("I2", "tl"): 64, ("I2", "fh"): 16, ("O", "tl"): 128,
+              ("O", "fl"): 64, ("O", "fh"): 32, ("O", "th"): 16}  # fmt: skip
+    given = machine(*(("read_write", w, f"{o}, {t}") for (o, t), w in widths.items()))
+    far = {**MEMORY, "size": 10**6, "r_cost": 0, "w_cost": 0}
+    given["memories"]["far"] = far
+    found = pm.import_zigzag([[LAYER], given], clock=1e9)
+    names = [c.name for c in found.spec.arch.components]
+    assert names[:2] == ["far", "m_ports_above"]
+    found.save(tmp_path / "spec.yaml")
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    spec = pm.load(tmp_path / "spec.yaml", tmp_path / "mapping.yaml")
+    for engine in ("exact", "enumerate"):
+        report = pm.evaluate(spec, engine=engine)
+        rows = report.accesses.query("component == 'm'").set_index("tensor")
+        costs = 0.0
+        for tensor, operand in (("I", "I1"), ("W", "I2"), ("O", "O")):
+            row = rows.loc[tensor]
+            moved = {
+                "fh": row.fill_bits, "th": row.drain_bits, "tl": row.read_bits - row.drain_bits,
+                "fl": row.write_bits - row.fill_bits,
+            }  # fmt: skip
+            for way, bits in moved.items():
+                price = {"t": 3e-12, "f": 4e-12}[way[0]]
+                costs += bits * price / widths[operand, way] if bits else 0.0
+        energy = report.energy
+        assert energy[energy.component.str.startswith("m")].energy_J.sum() == pytest.approx(costs)
+
+
+def test_tiles_that_are_doubled_have_half_of_the_memory() -> None:
+    given = machine(("read_write", 64, "I1, tl; I1, fh"), force_double_buffering=True)
+    found = pm.import_zigzag(given, clock=1e9)
+    assert found.spec.arch.components[0].size_bits == 2048
+    assert ("force_double_buffering", "capacity") in {(d.key, d.changes) for d in found.changed}
 
 
 @pytest.mark.parametrize(("given", "message"), [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from polymodel.importers.accelforge.unsupported_keys import leave_rest
-from polymodel.importers.tables import KeyedTable, Reading, plain
+from polymodel.importers.tables import KeyedTable, Reading, flat, plain
 from polymodel.spec.faults import YamlNode
 
 _KEYS = {
@@ -32,7 +32,7 @@ def mapping_of(reading: Reading, node: YamlNode, order: Mapping[str, int]) -> li
     table.take("version")
     result = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
     leave_rest(table)
-    return _lowered(reading, node, result, order, frozenset())
+    return _lowered(reading, node, _shared_above(reading, node, result), order, frozenset())
 
 
 def _lowered(
@@ -78,11 +78,7 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
         if tag in _IMPLIED:
             reading.note(node, f"!{tag} is not written: {_IMPLIED[tag]}", "", table.path)
         elif tag in _BRANCHES:
-            binding = table.take("binding")
-            if binding is not None:
-                why = "here each branch of a pipeline has units of its own, and others wait for nothing"
-                remedy = "write !Sequential where branches share a unit"
-                reading.leave(binding, "binding", why, remedy, table.path, changes="latency")
+            tag = _bound(reading, table, tag)
             inner = list(_nodes(reading, table.items("nodes"), table.below("nodes")))
             leave_rest(table)
             yield tag, {"nodes": inner}
@@ -103,3 +99,72 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
             what = f"!{tag} is not a node of a mapping" if tag else "a node of a mapping has a tag"
             remedy = f"use !{', !'.join((*_KEYS, *_BRANCHES))}"
             reading.fault(node, what, remedy, table.path, code="wrong-type")
+
+
+def _bound(reading: Reading, table: KeyedTable, tag: str) -> str:
+    """What a split is here whose branches are bound to units, `binding: [0, 1]`: those of one take turns."""
+    binding = table.take("binding")
+    if binding is None:
+        return tag
+    units = [n.scalar for n in flat(binding)]
+    if len(units) > 1 and len(set(map(str, units))) == 1:
+        what = "the branches of a !Pipeline that are bound to one unit are !Sequential: they take turns"
+        reading.note(binding, what, "", table.below("binding"))
+        return "Sequential"
+    why = "here each branch of a pipeline has units of its own, and others wait for nothing"
+    remedy = "write !Sequential where branches share a unit"
+    reading.leave(binding, "binding", why, remedy, table.path, changes="latency")
+    return tag
+
+
+def _shared_above(reading: Reading, at: YamlNode, nodes: list[Written]) -> list[Written]:
+    """Storages of one tensor in one memory with which several branches of a split begin, above the split:
+    there the branches hand the tensor over in that memory, which is one storage here."""
+    result: list[Written] = []
+    for tag, fields in nodes:
+        branches = fields.get("nodes")
+        if not isinstance(branches, list):
+            result.append((tag, fields))
+            continue
+        if tag in ("Sequential", "Pipeline"):
+            heads = [_head(b) for b in branches]
+            every = [pair for head in heads for pair in dict.fromkeys(head)]
+            twice = [p for p in dict.fromkeys(every) if every.count(p) > 1]
+            for component in dict.fromkeys(c for c, _ in twice):
+                tensors = [t for c, t in twice if c == component]
+                what = f"{', '.join(tensors)} in {component} stands above the split, for all of its branches"
+                reading.note(at, what, "there each branch has a node for what they hand over", "mapping")
+                result.append(("Storage", {"component": component, "tensors": tensors}))
+            branches = [_without(b, set(twice)) for b in branches]
+        result.append((tag, {**fields, "nodes": _shared_above(reading, at, branches)}))
+    return result
+
+
+def _head(branch: Written) -> list[tuple[str, str]]:
+    """(component, tensor) of the storages with which a branch begins."""
+    tag, fields = branch
+    inner = fields.get("nodes")
+    result: list[tuple[str, str]] = []
+    for kind, node in inner if tag == "Nested" and isinstance(inner, list) else [branch]:
+        if kind != "Storage":
+            break
+        result += [(str(node.get("component")), str(t)) for t in _listed(node.get("tensors"))]
+    return result
+
+
+def _without(branch: Written, gone: set[tuple[str, str]]) -> Written:
+    """The branch, without the storages at its beginning that stand above."""
+    tag, fields = branch
+    inner = fields.get("nodes")
+    if tag != "Nested" or not isinstance(inner, list):
+        return branch
+    result, heads = [], True
+    for kind, node in inner:
+        heads &= kind == "Storage"
+        component = str(node.get("component"))
+        kept = [t for t in _listed(node.get("tensors")) if (component, str(t)) not in gone]
+        if not heads:
+            result.append((kind, node))
+        elif kept:
+            result.append((kind, {**node, "tensors": kept}))
+    return tag, {**fields, "nodes": result}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from polymodel.importers.tables import KeyedTable, Reading, lifted
+from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import YamlEntry, YamlNode
 
 _WRAPPERS = ("attributes", "constraints")
@@ -67,6 +68,51 @@ def _opened(node: YamlNode) -> YamlNode:
             entry = replace(entry, value=replace(entry.value, entries=tuple(inner)))
         entries.append(entry)
     return node if node.entries is None else replace(node, entries=tuple(entries))
+
+
+_NAMED = {  # where the name of a tensor stands: key -> the keys of the lists that have it
+    "name": ("tensor_accesses", "representation_format"),
+    "target": ("action_optimization", "compute_optimization"),
+}
+_LISTS = ("tensors", "condition_on")
+
+
+def without_words(reading: Reading, sections: dict[str, YamlNode]) -> dict[str, YamlNode]:
+    """The sections with other names of tensors that are words of set expressions here, such as Inputs."""
+    called: dict[str, str] = {}
+    workload = sections.get("workload")
+    for node in workload.walk() if workload is not None else ():
+        for access in (e.value for e in node.entries or () if e.key == "tensor_accesses"):
+            for name in (a.entry("name") for a in access.elements or ()):
+                word = str(name.value.scalar) if name is not None else ""
+                if word in (*KEYWORDS, "Other") and word not in called:
+                    called[word] = word.removesuffix("s") if word.endswith("s") else f"{word}_"
+                    what = f"{word} is called {called[word]} here"
+                    why = "set expressions keep the other name for sets of their own"
+                    reading.note(access, what, why, "workload")
+    if not called:
+        return sections
+    asked = ("workload", "mapping", "arch", "sparse_optimizations")
+    return {k: _called(n, called, "", k) if k in asked else n for k, n in sections.items()}
+
+
+def _called(node: YamlNode, called: dict[str, str], above: str, section: str) -> YamlNode:
+    """The node with the names of tensors replaced. `above`: the key of the list around it."""
+    if node.elements is not None:
+        return replace(node, elements=tuple(_called(n, called, above, section) for n in node.elements))
+    if node.entries is None:
+        listed = above in _LISTS and (above != "tensors" or section == "mapping")
+        new = called.get(str(node.scalar)) if listed else None
+        return node if new is None else replace(node, scalar=new)
+    entries = []
+    for entry in node.entries:
+        value = entry.value
+        if above in _NAMED.get(entry.key, ()) and value.scalar is not None and str(value.scalar) in called:
+            value = replace(value, scalar=called[str(value.scalar)])
+        else:
+            value = _called(value, called, entry.key, section)
+        entries.append(replace(entry, value=value))
+    return replace(node, entries=tuple(entries))
 
 
 def own_variables(node: YamlNode) -> dict[str, object]:

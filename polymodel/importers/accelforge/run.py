@@ -12,6 +12,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.accelforge.arch import ArchSections, arch_of, raw
 from polymodel.importers.accelforge.einsums import STAND_IN, Einsums
 from polymodel.importers.accelforge.mapping import mapping_of
+from polymodel.importers.accelforge.older import without_words
 from polymodel.importers.accelforge.sparse import targets_of
 from polymodel.importers.accelforge.unsupported_keys import reason
 from polymodel.importers.accelforge.values import Scope
@@ -145,7 +146,7 @@ def _known(root: YamlNode, file: File, reading: Reading) -> bool:
 def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
     result: dict[str, object] = {"schema_version": 1}
     scope = Scope(sections.variables)
-    nodes = sections.nodes
+    nodes = without_words(reading, sections.nodes)
     workload = workload_of(reading, nodes.get("workload"), nodes.get("renames"), scope)
     if len(reading.faults):
         return result

@@ -148,6 +148,9 @@ def _list(key: str, elements: Sequence[YamlNode], at: YamlNode) -> YamlEntry:
 def _chosen(reading: TimeloopReading, section: YamlEntry) -> list[YamlEntry]:
     """The constraints of a mapspace as a section of their own; of several sets the one that is named."""
     node = section.value
+    targets = node.entry("targets")
+    if targets is not None:
+        return [_entry("mapspace_constraints", _spread(targets.value))]
     word = node.entry("constraints")
     if word is None:
         return [section]
@@ -165,3 +168,15 @@ def _chosen(reading: TimeloopReading, section: YamlEntry) -> list[YamlEntry]:
     rest = tuple(e for e in node.entries or () if e.key not in used)
     result = [_entry("mapspace_constraints", found.value)]
     return [*result, replace(section, value=replace(node, entries=rest))] if rest else result
+
+
+def _spread(targets: YamlNode) -> YamlNode:
+    """Constraints that are listed below each target, one after the other: `{target, type, ...}`."""
+    result = []
+    for target in targets.elements or ():
+        named = tuple(replace(e, key="target") for e in target.entries or () if plain_key(e.key) == "name")
+        for one in (n for inner in _values(target, ("constraints",)) for n in inner.elements or ()):
+            inside = tuple(e for n in _values(one, ("attributes",)) for e in n.entries or ())
+            own = tuple(e for e in one.entries or () if plain_key(e.key) != "attributes")
+            result.append(replace(one, entries=(*named, *own, *inside)))
+    return replace(targets, elements=tuple(result))

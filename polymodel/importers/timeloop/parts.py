@@ -185,7 +185,7 @@ def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str
     for _ in range(len(waiting)):
         rest = []
         for entry in waiting:
-            value = _quietly(entry.value, result)
+            value = quietly(reading, entry.value, result)
             if value is None:
                 rest.append(entry)
             else:
@@ -200,7 +200,7 @@ def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str
     return result
 
 
-def _quietly(node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
+def quietly(reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
     """The value of an attribute if it is a number by now; many attributes are words."""
     value = node.scalar
     if value is None:
@@ -208,7 +208,7 @@ def _quietly(node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
     if isinstance(value, (int, float)):
         return int(value) if isinstance(value, bool) else value
     try:
-        return evaluate(str(value), scope)
+        return evaluate(reading.inlined(str(value)), scope)
     except TextFault:
         return None
 

@@ -281,7 +281,12 @@ def _product(
     variable, factor = "", 1
     for part in node.elements or ():
         word = part.scalar
-        if isinstance(word, int) and not isinstance(word, bool):
+        if part.kind != "scalar":
+            inner = ", ".join(str(n.scalar) for n in part.elements or ())
+            what = f"a factor of a product is [{inner}], as where several indices share one of a group"
+            remedy = "write a factor as a dimension or a coefficient"
+            reading.fault(part, what, remedy, path, code="not-affine")
+        elif isinstance(word, int) and not isinstance(word, bool):
             factor *= word
         elif isinstance(word, str) and word in known and (variable or word not in dims):
             factor *= known[word]

@@ -14,6 +14,10 @@ from polymodel.spec.faults import TextFault, UnknownName, YamlEntry, YamlNode, s
 from polymodel.spec.numbers import Value
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_OF_A_PART = re.compile(
+    r"""\b([A-Za-z_]\w*)\.(attributes|spatial)(?:\[\s*["'](\w+)["']\s*\]|\.(\w+))""", re.ASCII
+)
+MOST_TEXT = 10_000  # characters of an expression that are looked through for parts
 _DIGITS = 18  # of a number of instances: 64 bits
 _RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
 LARGEST = 2**53
@@ -38,6 +42,7 @@ class TimeloopReading(Findings):
     seen: set[int] = field(default_factory=set)
     variables: dict[str, Value | None] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)  # variables that are not numbers
+    parts: dict[str, Value] = field(default_factory=dict)  # `NAME.attributes.KEY`, `NAME.spatial.KEY`
 
     def leave(
         self, node: YamlNode, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
@@ -48,6 +53,12 @@ class TimeloopReading(Findings):
         """
         place = node.place()
         self.leave_out(LeftOut(message, remedy, path, place, key=key, changes=changes, refused=bool(key)))
+
+    def inlined(self, text: str) -> str:
+        """An expression with the numbers of parts before it: `Buffer.attributes["depth"]`."""
+        return _OF_A_PART.sub(
+            lambda m: str(self.parts.get(f"{m[1]}.{m[2]}.{m[3] or m[4]}", m[0])), text[:MOST_TEXT]
+        )
 
     def take(self, entry: YamlEntry) -> YamlNode:
         """Mark a key as read."""
@@ -222,7 +233,7 @@ def number_of(
     if isinstance(value, (int, float)):
         return value
     try:
-        return evaluate(str(value), scope)
+        return evaluate(reading.inlined(str(value)), scope)
     except TextFault as fault:
         message, word = fault.message, fault.message.removeprefix("unknown symbol ")
         if isinstance(fault, UnknownName) and word in reading.words:

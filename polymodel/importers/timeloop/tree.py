@@ -13,6 +13,7 @@ from polymodel.importers.timeloop.parts import (
     kind_of,
     memory_sizes,
     name_strange,
+    quietly,
     scope_of,
 )
 from polymodel.importers.timeloop.reading import (
@@ -117,8 +118,23 @@ class _Builder:
         attributes.scope = {**self.reading.variables, **scope}
         if node.tag == "Container":
             self.inherited = tuple(e for e in attributes.node.entries or () if plain_key(e.key) not in _OWN)
+        self.name_numbers(node, attributes, scope)
         self.new_part(node, fields, attributes, scope)
         return scope if node.tag == "Container" else outer
+
+    def name_numbers(self, node: YamlNode, attributes: Fields, scope: Mapping[str, Value]) -> None:
+        """What expressions of the parts behind this one may ask of it."""
+        name, spatial = node.entry("name"), node.entry("spatial")
+        if name is None:
+            return
+        kept = self.reading.parts
+        for entry in attributes.node.entries or ():
+            if entry.key in scope:
+                kept[f"{name.value.scalar}.attributes.{entry.key}"] = scope[entry.key]
+        for entry in (spatial.value.entries or ()) if spatial is not None else ():
+            value = quietly(self.reading, entry.value, scope)
+            if value is not None:
+                kept[f"{name.value.scalar}.spatial.{entry.key}"] = value
 
     def absent(self, fields: Fields) -> bool:
         """Whether a part says `enabled: false`: then nothing of it is read."""

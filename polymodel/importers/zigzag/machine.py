@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.importers.zigzag.layers import ROLES
@@ -37,7 +37,7 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
     if array is None and shared:
-        return [_memory(reading, m, clock) for m in _memories(reading, top, {})]
+        return [part for m in _memories(reading, top, {}) for part in _memory(reading, m, clock)]
     if array is None:
         message = "the accelerator has no `operational_array:`"
         reading.fault(root, message, "add it: dimensions and sizes", code="missing-component")
@@ -76,13 +76,13 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
     if len(reading.faults):
         return []
     if shared:
-        return [_memory(reading, m, clock) for m in memories]
+        return [part for m in memories for part in _memory(reading, m, clock)]
     result: list[Written] = []
     below: frozenset[str] = frozenset()
     for memory in memories:
         result += _containers([d for d in names if d in memory.alone - below], fanouts)
         below |= memory.alone
-        result.append(_memory(reading, memory, clock))
+        result += _memory(reading, memory, clock)
     return [*result, *_containers([d for d in names if d not in below], fanouts), unit]
 
 
@@ -161,15 +161,18 @@ def _nested(reading: Reading, memories: Iterable[_Memory], fanouts: dict[str, fl
 
 @dataclass(frozen=True)
 class _Ports:
-    """Of reads and of writes: the bits of one access, and the bits that all ports move in a cycle. `apart`:
-    reads and writes have ports of their own."""
+    """Of reads and of writes: the bits of one access, of the widest port, and the bits that all ports move in
+    a cycle. `apart`: reads and writes have ports of their own. `narrow`: (operand, transfer) -> bits of an
+    access, where these are fewer."""
 
     access: dict[str, float]
     cycle: dict[str, float]
     apart: bool
+    narrow: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
-def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
+def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
+    """The memory, between tolls where some of its ports are narrower than others."""
     table = memory.table
     values = {k: _value(reading, table, k) for k in ("size", "r_cost", "w_cost")}
     entry = table.node.entry("ports")
@@ -192,11 +195,59 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> Written:
             given, "auto_cost_extraction", why, remedy, table.path, owner=memory.name, changes="energy",
             refused=True,
         )  # fmt: skip
+    size = int(values["size"]) // _doubled(reading, memory)
     _rest(reading, table)
     held = " | ".join(ROLES[o] for o in memory.operands)
-    fields: dict[str, object] = {"name": memory.name, "size": int(values["size"])}
+    fields: dict[str, object] = {"name": memory.name, "size": size}
     fields |= {"ports": "separate"} if ports.apart else {}
-    return "Memory", {**fields, "tensors": {"keep": held, "may_keep": held}, "actions": actions}
+    part = "Memory", {**fields, "tensors": {"keep": held, "may_keep": held}, "actions": actions}
+    if not ports.narrow:
+        return [part]
+    what = f"{memory.name} has ports of several widths: tolls beside it have what the narrow ones cost more"
+    reading.note(table.node, what, "an access of each costs the same there", table.path)
+    above, below = (_tolls(memory, ports, values, side) for side in _SIDES)
+    return [*above, part, *below]
+
+
+# Transfers that pass on the outer and on the inner side of a memory, and the price that each pays there: what
+# goes down, and what goes up.
+_SIDES = {"above": (("fh", "write"), ("th", "read")), "below": (("tl", "read"), ("fl", "write"))}
+
+
+def _tolls(memory: _Memory, ports: _Ports, values: Mapping[str, float], side: str) -> list[Written]:
+    """What accesses over narrow ports on one side of a memory cost more than those over its widest."""
+    prices: dict[tuple[str, ...], list[str]] = {}
+    for operand in memory.operands:
+        found = []
+        for transfer, action in _SIDES[side]:
+            cost, width = values[f"{action[0]}_cost"], ports.narrow.get((operand, transfer))
+            wide = number_text(ports.access[action] * memory.copies)
+            narrow = "" if width is None else number_text(width * memory.copies)
+            found.append(
+                f"{number_text(cost)}e-12 / {narrow} - {number_text(cost)}e-12 / {wide}" if narrow else "0"
+            )
+        if set(found) != {"0"}:
+            prices.setdefault(tuple(found), []).append(ROLES[operand])
+    result: list[Written] = []
+    for down, up in prices:
+        name = f"{memory.name}_ports_{side}{f'_{len(result)}' if result else ''}"
+        actions = [{"name": "read", "energy": down}, {"name": "write", "energy": up}]
+        keep = " | ".join(prices[down, up])
+        result.append(("Toll", {"name": name, "tensors": {"keep": keep}, "actions": actions}))
+    return result
+
+
+def _doubled(reading: Reading, memory: _Memory) -> int:
+    """2 where each tile takes its room twice, so that the next can be fetched."""
+    given = memory.table.take("force_double_buffering")
+    if given is None or given.scalar is not True:
+        return 1
+    why = "half of the memory is there for tiles, there a tensor that is held whole takes its room once"
+    remedy = "raise `size:` where a tensor is held whole"
+    reading.leave(
+        given, "force_double_buffering", why, remedy, memory.table.path, owner=memory.name, changes="capacity"
+    )
+    return 2
 
 
 def _counted_ports(reading: Reading, memory: _Memory) -> _Ports:
@@ -221,7 +272,7 @@ def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
     """Each port with its width and the transfers that it serves. A cost is of an access of this width."""
     table = memory.table
     whole = table.take("ports") or table.node
-    widths: dict[str, set[float]] = {"read": set(), "write": set()}
+    widths: dict[str, dict[tuple[str, str], float]] = {"read": {}, "write": {}}
     cycle, number = {"read": 0.0, "write": 0.0}, {"read": 0, "write": 0}
     kinds: set[str] = set()
     for i, node in enumerate(whole.elements or ()):
@@ -237,10 +288,11 @@ def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
         least = port.take("bandwidth_min")
         if i == 0 and least is not None:
             _coarse(reading, memory, least, "bandwidth_min")
-        served = {str(n.scalar).rpartition(",")[2].strip() for n in port.items("allocation")}
+        pairs = [str(n.scalar).partition(",") for n in port.items("allocation")]
         for action in _TYPES[kind]:
-            if served & {*_TRANSFERS[action]}:
-                widths[action].add(width)
+            served = [(o.strip(), t.strip()) for o, _, t in pairs if t.strip() in _TRANSFERS[action]]
+            if served:
+                widths[action] |= dict.fromkeys(served, width)
                 cycle[action] += width
                 number[action] += 1
         for entry in port.rest:
@@ -250,14 +302,9 @@ def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
     if max(number.values()) > 1:
         why, remedy = "ports serve transfers of their own there, here all share them", "lower `throughput:`"
         reading.leave(whole, "ports", why, remedy, table.path, owner=memory.name, changes="latency")
-    if any(len(w) > 1 for w in widths.values()):
-        why = "operands have ports of several widths, and an access of each costs the same"
-        remedy = "write energies by hand, or allow it: they are those of the widest port"
-        reading.leave(
-            whole, "bandwidth_max", why, remedy, table.path, owner=memory.name, changes="energy", refused=True
-        )
-    access = {n: max(w, default=0.0) for n, w in widths.items()}
-    return _Ports(access, cycle, "read_write" not in kinds)
+    access = {n: max(w.values(), default=0.0) for n, w in widths.items()}
+    narrow = {served: w for n, found in widths.items() for served, w in found.items() if 0 < w < access[n]}
+    return _Ports(access, cycle, "read_write" not in kinds, narrow)
 
 
 def _mixed(reading: Reading, memory: _Memory, node: YamlNode, key: str) -> None:
