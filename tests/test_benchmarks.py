@@ -54,6 +54,7 @@ def test_sparse_rows_count_what_a_loop_counts():
     assert all(row["ratio"] == 1 for row in found.values())
 
 
+@pytest.mark.slow
 def test_sparse_sweeps_look_at_many_points_at_once():
     (row,) = sparse_sweeps([(4, "all sizes")]).values()
     assert row["unit"] == "points/s"

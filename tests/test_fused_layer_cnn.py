@@ -111,6 +111,7 @@ def test_nothing_is_made_twice_while_rows_stay() -> None:
         assert made[layer] == channels * depth * inside(0, side - 1, layer) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tip", seeds(1, [1, 4, 7, 28]))
 def test_without_retained_maps_whole_windows_are_made_again(tip: int) -> None:
     report = pm.evaluate(loaded("recomputed_fused", TIP_ROWS=tip, TIP_COLUMNS=tip))
@@ -224,6 +225,7 @@ def test_the_peak_by_an_independent_count() -> None:
     assert counted_by_pixels() == 375_136
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.thin(2)
 def test_small_pyramids_agree_with_the_referee(together: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,7 @@ def test_element_lifetimes_still_list_operations(monkeypatch: pytest.MonkeyPatch
     assert EXACT.analyse(given).working_sets
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("points", [factor_tables.LISTED, 1])
 def test_cells_give_the_tile_peaks_of_any_mapping(points: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def starts(extent: int, tiles: list[int]) -> np.ndarray:
     return begin
 
 
+@pytest.mark.slow
 def test_every_factor_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_counts, "MANY_LOOPS", 1)
     monkeypatch.setattr(occupancy, "SEVERAL_LOOPS", 1)

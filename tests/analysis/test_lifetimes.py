@@ -143,6 +143,7 @@ def test_a_large_fused_chain() -> None:
     assert joint(problem, "GLB") == {"E0": 8 * 10 * n, "E1": 8 * 10 * n}
 
 
+@pytest.mark.slow
 def test_the_gpt3_layer() -> None:
     spec = pm.load("gpt3_6.7B", "tpu_v4i", N_TOKENS=2048)
     assert spec.mapping is not None

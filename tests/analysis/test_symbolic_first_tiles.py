@@ -147,6 +147,7 @@ def fits(problem: Problem) -> bool:
     return not len(faults)
 
 
+@pytest.mark.slow
 def test_forms_in_symbols_give_the_numbers() -> None:
     tally: Counter[bool] = Counter()
 

@@ -36,6 +36,7 @@ def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
     return code, out, err
 
 
+@pytest.mark.slow
 def test_a_front_is_printed_and_saved(capsys: Captured, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     wanted = ("--objective", "energy", "--objective", "buffer", "--out", str(folder))

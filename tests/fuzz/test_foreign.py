@@ -123,6 +123,7 @@ def test_rows_of_somebody_else_stay(name: str, tmp_path: Path) -> None:
 COPY = "einsum:\n  declaration:\n    A: [K, M]\n    Z: [K, M]\n  expressions:\n  - Z[k, m] = A[k, m]\n"
 
 
+@pytest.mark.slow
 def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
     here = made(tmp_path, "here")
     text = (here / "s.yaml").read_text(encoding="utf-8")
@@ -201,6 +202,7 @@ def test_an_input_may_lie_beside_what_is_written(line: str, parent: Parent, tmp_
         assert (here / "saved" / name).samefile(here / source)
 
 
+@pytest.mark.slow
 def test_an_input_that_is_not_written_may_lie_in_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,6 +166,7 @@ def both() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_limit_of_each_network_is_one_limit_for_every_one() -> None:
     """Nothing of one network makes up for another; tables name the network whose limit is the nearest."""
     hardware: dict[str, Any] = {"S": [64], "F": [1, 2], "R": [2e7, 1e9]}

@@ -252,6 +252,7 @@ def test_slots_last_as_long_as_their_slowest_stage() -> None:
     assert sorted(t.get_text() for t in found.plot().texts)[:2] == ["1 batch", "3 batches"]
 
 
+@pytest.mark.slow
 def test_the_chips_of_a_stage_share_its_batches() -> None:
     """The first stage on two chips, half of the hidden width on each: they add up what both have made parts
     of, and the second stage gets it from there."""

@@ -82,6 +82,7 @@ def test_encoders_by_hand() -> None:
     assert sum(parameters(pm.load("bert_base").workload).values()) + sum(beside) == 109_482_240
 
 
+@pytest.mark.slow
 def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
     sizes = {1: 8, 3: 24, 16: 128, 32: 128}
     for batch, experts in sizes.items():

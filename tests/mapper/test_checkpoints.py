@@ -129,6 +129,7 @@ def test_a_store_of_another_exploration_is_refused(tmp_path: Path) -> None:
     assert len(explored(tmp_path, objectives=["latency"], resume=False)) == 1
 
 
+@pytest.mark.slow
 def test_workers_and_limits_may_differ(tmp_path: Path, whole: object) -> None:
     explored(tmp_path, time_limit=1)
     assert answer(explored(tmp_path, workers=2))[0] == whole[0]  # type: ignore[index]  # a tuple

@@ -98,6 +98,7 @@ def test_every_byte_is_that_of_one_process(name: str, elsewhere: Apart) -> None:
     assert answer(several) == answer(one)
 
 
+@pytest.mark.slow
 def test_a_store_of_either_serves_the_other(elsewhere: Apart, tmp_path: Path) -> None:
     one = pm.explore(chain(), objectives=["energy"], store=tmp_path / "one")
     sent = elsewhere.sent

@@ -37,6 +37,7 @@ def test_a_search_that_disagrees_with_evaluate_is_a_bug(
     assert "!Storage {component: DRAM" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_run_of_einsums_shares_a_loop_where_what_they_exchange_does_not_fit_wh
     assert first_of(spec, Request(("energy",)))[0][0] < 0.8 * apart
 
 
+@pytest.mark.slow
 def test_plans_are_varied_where_what_fits_first_is_not_what_is_worth_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

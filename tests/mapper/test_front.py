@@ -19,6 +19,7 @@ from polymodel.quantities import engineering
 from tests.mapper.conftest import OBJECTIVES
 
 
+@pytest.mark.slow
 def test_every_point_evaluates_to_its_figures_and_none_beats_another(front: pm.Front) -> None:
     assert len(front) > 5
     assert front.complete
@@ -327,6 +328,7 @@ def test_live_memories_are_told() -> None:
     assert all(p.found.confirmed for p in found)
 
 
+@pytest.mark.slow
 def test_variables_searched_as_one_below_a_fused_loop_over_one_of_them() -> None:
     """p and c of Z are searched as one variable; an idle fanout stands above the fused loop over c. The tree
     divided p there, and had another energy than the search."""

@@ -64,6 +64,7 @@ def test_they_hand_on_in_the_registers(seed: int) -> None:
     assert not len(outside) or every[0, 0] < outside[0, 0] * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, range(4)))
 def test_origins_searched_at_once_are_those_searched_one_by_one(seed: int) -> None:
     pick = random.Random(30 + seed)

@@ -219,6 +219,7 @@ def any_spec(pick: Random) -> Spec | None:
         return None
 
 
+@pytest.mark.slow
 def test_any_spec() -> None:
     pick, large = Random(5), 0
     for _ in range(80):

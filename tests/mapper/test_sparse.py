@@ -228,6 +228,7 @@ def check(case: Case, some: float = 60) -> tuple[pm.Front, list[Pair]]:
     return front, every
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("case", seeds(2, BOUNDED), ids=range(len(BOUNDED)))
 def test_every_mapping_is_above_its_bound_and_near_the_front(case: Case) -> None:

@@ -232,6 +232,7 @@ def of_four() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_wrong_claims_and_bars_are_found(tmp_path: Path) -> None:
     data = of_four()
     (tmp_path / "claims.json").write_text(json.dumps(data))

@@ -161,6 +161,7 @@ def test_tensors_of_other_orders_have_rows_too() -> None:
         plots.plot_occupancies(SparseTensor.from_dense("s", (), np.array(1)))
 
 
+@pytest.mark.slow
 def test_few_figures_stay_open() -> None:
     tensor = matrix(20, 20, 60)
     for _ in range(6):

@@ -81,6 +81,7 @@ def test_another_memory_has_no_published_bars() -> None:
     assert (one.bars["as_built_config"] % 100)[one.bars["op"] == "add"].eq(0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["add", "multiply"])
 @pytest.mark.parametrize("quantity", ["run", "config"])
 @pytest.mark.thin(2)

@@ -63,6 +63,7 @@ def executed(name: str) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("name", seeds(2, sorted(SMALL, key=len)))
 def test_every_point_that_is_shown_can_be_executed(name: str) -> None:

@@ -65,6 +65,7 @@ def test_uneven_tensors_never_cost_more() -> None:
     assert even != uneven
 
 
+@pytest.mark.slow
 def test_flipped_operands_swap_what_may_be_uneven() -> None:
     """Inputs and weights of the library's chain are named; `uneven` by role, as written and swapped."""
     spec = pm.load("attention", M=16, P=8, E=4)
@@ -88,6 +89,7 @@ def test_heads_outermost_leave_fewer_mappings() -> None:
     assert curve(spec, roles={"head": ["H"]}, head=False) == free
 
 
+@pytest.mark.slow
 def test_batches_come_next() -> None:
     einsums = (
         "QK[batch, head, m, p] = Q[batch, head, m, e] * K[batch, head, p, e]",

@@ -50,6 +50,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
 @pytest.mark.thin(3)
 def test_curves_are_those_of_every_mapping(name: str) -> None:

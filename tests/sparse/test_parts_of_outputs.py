@@ -168,6 +168,7 @@ def agrees(seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 200, 50))
 @pytest.mark.thin(2)
 def test_any_partitioning_has_the_same_outputs(first: int) -> None:

@@ -22,6 +22,7 @@ def both(text: str, variables: dict[str, object]) -> tuple[Rendered | None, Rend
     return filled(text, source, variables), render(text, source, variables)[0]
 
 
+@pytest.mark.slow
 def test_files_of_the_library_are_rendered_alike() -> None:
     texts = [t for t in (p.read_text(encoding="utf-8") for p in FILES) if is_template(t)]
     compared = 0

@@ -132,7 +132,7 @@ DAG = "{% set a = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}{% set a.x
         "\ue000{{ 1 }}",
     ],
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(4)
 def test_refused_quickly(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.yaml").write_text("workload: {einsums: []}\n", encoding="utf-8")
     path = spec_file(tmp_path, f"workload:\n  name: a\n{text}\n")

@@ -27,6 +27,7 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 THREE = (*OBJECTIVES, "energy")
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("objectives", [OBJECTIVES, THREE])
 @pytest.mark.parametrize("workers", [1, 2])

@@ -217,6 +217,7 @@ def test_data_of_a_file_are_counted_exactly(tmp_path: Path) -> None:
         assert (row["sparse_energy"], row["label"]) == (report.total_energy, "exact")
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_sparse_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from polymodel.cli import main
 

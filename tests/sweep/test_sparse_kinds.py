@@ -159,6 +159,7 @@ def test_fused_einsums_with_a_sparse_tensor_between(
 WINDOWS = [({"TC": [3], "TP": [3, 8], "TQ": [2]}, 2), ({"TC": [1, 3], "TP": [1, 3, 8], "TQ": [2, 5]}, 12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tiles", "count"), seeds(1, WINDOWS))
 def test_windows(tmp_path: Path, tiles: Mapping[str, list[int]], count: int) -> None:
     check(loaded(tmp_path, WINDOW), tiles, count)

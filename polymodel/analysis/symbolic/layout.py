@@ -466,16 +466,14 @@ def check_box(einsum: Einsum) -> None:
         least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
         if c.kind != "ge" or (least < 0 and not single):
             raise NotSeparable(
-                f"the iteration space of {einsum.name} is not a box: {c}",
-                code="unsupported-space",
+                f"the iteration space of {einsum.name} is not a box: {c}", code="unsupported-space"
             )
     check_space(einsum)
 
 
 def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other ranges") -> NotSeparable:
     return NotSeparable(
-        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} {how}",
-        code="unsupported-loop",
+        f"{' and '.join(einsums)} run the loop over {loop.rank_variable} {how}", code="unsupported-loop"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.sparse.density import DensityModel
+from tests.seeds import seeds
 
 ROOT = Path(__file__).parents[3]
 ROWS, COLUMNS = [7, 1, 0, 2, 4, 1, 1, 0], [6, 2, 2, 1, 1, 3, 1, 0]
@@ -51,7 +52,7 @@ def means(
     return dict(zip(names, zip(seen.mean(axis=0), near, strict=True), strict=True))
 
 
-@pytest.mark.parametrize(("tile", "order"), [(2, "mkn"), (3, "kmn")])
+@pytest.mark.parametrize(("tile", "order"), seeds(1, [(2, "mkn"), (3, "kmn")]))
 def test_partial_sums_are_read_where_one_was_written(tmp_path: Path, tile: int, order: str) -> None:
     """The reads of sums were all that the dense schedule has, 448 of which 80 happen."""
     report = evaluated(tmp_path, tile, order=order)
@@ -66,6 +67,7 @@ def test_partial_sums_are_read_where_one_was_written(tmp_path: Path, tile: int, 
     assert sums.actual == pytest.approx(80, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_two_tensors_meet_place_by_place(tmp_path: Path) -> None:
     """Hubs of A meet rows of B with many nonzeros; of sums that are read again, too."""
     report = evaluated(tmp_path, leaders="[A, B]")

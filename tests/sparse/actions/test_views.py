@@ -45,6 +45,7 @@ def test_text_and_page_say_the_main_figures(sparse: pm.SparseReport, tmp_path: P
     assert repr(sparse).startswith("SparseReport(expected")
 
 
+@pytest.mark.slow
 def test_the_dense_report_carries_the_sparse_one(sparse: pm.SparseReport, tmp_path: Path) -> None:
     """Text, JSON and page say both, and `sparse_NAME` is a table like any other."""
     report = sparse.dense

@@ -39,6 +39,7 @@ def _off(
     return wrong, found
 
 
+@pytest.mark.slow
 @pytest.mark.thin(9)
 @pytest.mark.parametrize(
     ("shape", "density", "fit", "op", "tiler"),

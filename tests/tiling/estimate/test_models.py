@@ -103,6 +103,7 @@ def test_the_data_themselves_are_tiled(tiler: str) -> None:
     assert (found.label, found.tiles, found.total_cycles) == ("exact", made.tiles, made.total_cycles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiler", ["qtree+merge", "btree+merge", "panels"])
 def test_other_tilers_are_run_on_drawn_data(tiler: str) -> None:
     model = Uniform.of(RANKS, (300, 300), density=0.02)

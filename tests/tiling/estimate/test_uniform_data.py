@@ -86,6 +86,7 @@ def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> li
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.thin(5)
 @pytest.mark.parametrize(("shape", "density"), seeds(1, [QUICK[1], *QUICK[:1], *QUICK[2:]]))
 def test_entries_are_met_within_5_percent(shape: tuple[int, int], density: float) -> None:
@@ -106,6 +107,7 @@ def test_words_are_met_over_the_grid(shape: tuple[int, int], density: float, wor
     assert _compare(shape, density, Words(words), 30) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "cutter"), [("strips", strips), ("columns", columns)])
 def test_strips_that_one_operand_leaves_empty_are_not_launched(
     name: str, cutter: Callable[[Pattern, Op, Fit], Cut]
@@ -131,6 +133,7 @@ def test_one_operand_alone_has_no_products(name: str) -> None:
     assert found.nonempty > 100
 
 
+@pytest.mark.slow
 @pytest.mark.thin(5)
 @pytest.mark.parametrize("op", seeds(1, ["multiply", "add"]))
 @pytest.mark.parametrize(("shape", "density"), [((911, 37), 0.2), ((300, 300), 0.05), ((900, 20), 0.3)])
