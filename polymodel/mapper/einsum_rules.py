@@ -426,18 +426,12 @@ def is_box(one: Einsum) -> bool:
 
 
 def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
-    """The ties of an Einsum. Refused where its space is not a product of pairs that start at 0."""
+    """The ties of an Einsum, from the smallest values on. Refused where its space is no product of pairs."""
     try:
         result = _pairs(one)
     except NotSeparable as fault:
         message = f"the search covers boxes and pairs of tied variables: {fault.message}"
         raise Refused(message, remedy, code="unsupported-space") from None
-    for v in (v for g in result for v in g.variables):
-        low, _ = one.bound(v)
-        if low:
-            what = f"rank variable {v} of {one.name} is tied to another one and starts at {low}"
-            message = f"{what}; the search covers pairs that start at 0"
-            raise Refused(message, f"shift {v}, or {remedy}", code="unsupported-space")
     return tuple(Tie(variables.index(g.u), variables.index(g.v), g.region) for g in result)
 
 

@@ -13,7 +13,8 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.workload.einsum import Einsum
 
 Placed = tuple[str, int]  # a tensor and the number of its memory
 Sizes = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]  # variable -> tiles at the nodes, spreads
@@ -208,6 +209,70 @@ class UnevenlyListed(Listed):
         for (tensor, memory), above in zip(nodes, loops, strict=False):
             found += [*above, StorageNode(self.memories[memory].name, (tensor,))]
         return LoopTree((*found, *loops[-1], ComputeNode(self.einsum.name, self.unit)))
+
+
+class FusedPair:
+    """The mappings of a chain of two Einsums on two memories that hand on its intermediate in the inner one,
+    below loops over some of `shared` that both have: each other tensor has at most one node there, above one
+    of these loops or in the branch of its Einsum."""
+
+    def __init__(self, spec: Spec, tensor: str, shared: tuple[str, ...]) -> None:
+        self.einsums, self.tensor, self.shared = spec.workload.einsums, tensor, shared
+        parts = spec.arch.components
+        self.outer, self.inner = (c.name for c in parts if c.kind == "memory")
+        self.unit = next(c.name for c in parts if c.kind == "compute")
+
+    def trees(self, taken: Callable[[], bool] = lambda: True) -> Iterator[LoopTree]:
+        """Those that `taken` admits."""
+        whole = tuple({t: None for e in self.einsums for t in e.tensors if t != self.tensor})
+        for loops in self._shared_loops():
+            for above, below in product(*(list(self._parts(e, loops)) for e in self.einsums)):
+                if not taken():
+                    continue
+                found: list[Node] = [StorageNode(self.outer, whole)]
+                for k, (v, tile) in enumerate(loops):
+                    here = [t for part in (above, below) for t, at in part[0] if at == k]
+                    found += [*(StorageNode(self.inner, (t,)) for t in here), Loop(v, tile)]
+                found.append(StorageNode(self.inner, (self.tensor,)))
+                yield LoopTree((*found, Split((above[1], below[1]))))
+
+    def _shared_loops(self) -> Iterator[tuple[tuple[str, int], ...]]:
+        for many in range(len(self.shared) + 1):
+            for order in permutations(self.shared, many):
+                sizes = (divisors(_extent(self.einsums[0], v))[:-1] for v in order)
+                yield from (tuple(zip(order, tiles, strict=True)) for tiles in product(*sizes))
+
+    def _parts(
+        self, one: Einsum, loops: tuple[tuple[str, int], ...]
+    ) -> Iterator[tuple[list[tuple[str, int]], tuple[Node, ...]]]:
+        """Tensors with nodes above shared loops, with the number of that loop; and the branch."""
+        others = [t for t in one.tensors if t != self.tensor]
+        start = {v: _extent(one, v) for v in one.rank_variables} | dict(loops)
+        for places in product((None, "branch", *range(len(loops))), repeat=len(others)):
+            above = [(t, at) for t, at in zip(others, places, strict=True) if isinstance(at, int)]
+            inside = [t for t, at in zip(others, places, strict=True) if at == "branch"]
+            for order in permutations(inside):
+                each = [list(chains(n, len(order))) for n in start.values()]
+                for chosen in product(*each):
+                    yield above, self._branch(one, order, dict(zip(start, chosen, strict=True)), start)
+
+    def _branch(
+        self, one: Einsum, order: tuple[str, ...], tiles: Mapping[str, tuple[int, ...]], start: dict[str, int]
+    ) -> tuple[Node, ...]:
+        found: list[Node] = []
+        now = dict(start)
+        for k in range(len(order) + 1):
+            for v, sizes in tiles.items():
+                goal = sizes[k] if k < len(order) else 1
+                found += [Loop(v, goal)] if goal < now[v] else []
+                now[v] = goal
+            found += [StorageNode(self.inner, (order[k],))] if k < len(order) else []
+        return (*found, ComputeNode(one.name, self.unit))
+
+
+def _extent(one: Einsum, variable: str) -> int:
+    low, high = one.bound(variable)
+    return high - low + 1
 
 
 def figures(spec: Spec, tree: LoopTree) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from polymodel.loading import Spec
 from polymodel.mapper.records import Request
 from polymodel.mapper.search import search
 from polymodel.mapping.looptree import LoopTree
-from tests.mapper.brute_evaluated import Listed
+from tests.mapper.brute_evaluated import FusedPair, Listed
 from tests.mapper.test_windows import memory
 from tests.seeds import seeds
 
@@ -27,7 +27,7 @@ Figures = tuple[float, float]
 def work_of(pick: Random) -> dict[str, Any]:
     """A padded convolution, a mask or a band, with another variable at times."""
     size = pick.choice((2, 3, 4, 6))
-    kind = pick.choice(("same", "same", "stride", "mask", "band", "sum"))
+    kind = pick.choice(("same", "same", "stride", "mask", "band", "sum", "behind", "later"))
     taps, more = pick.choice((2, 3)), pick.choice(("", ",m"))
     text = {
         "same": f"O[p{more}] = I[W=p+r-1] * F[r{more}]",
@@ -35,6 +35,8 @@ def work_of(pick: Random) -> dict[str, Any]:
         "mask": "Z[m,n] = A[m,k] * B[k,n]",
         "band": "Z[m] = A[m,n] * B[n]",
         "sum": "Z[m] = A[m,n] * B[n]",
+        "behind": f"O[P=p-1{more}] = I[W=p+r-2] * F[r{more}]",
+        "later": "Z[M=m-2,n] = A[M=m-2,k] * B[k,n]",
     }[kind]
     bounds = {
         "same": {"p": f"0 <= p < {size}", "r": f"0 <= r < {taps}"},
@@ -42,10 +44,13 @@ def work_of(pick: Random) -> dict[str, Any]:
         "mask": {"m": f"0 <= m < {size}", "n": "0 <= n <= m", "k": "0 <= k < 2"},
         "band": {"m": f"0 <= m < {size}", "n": f"n <= m + 1 and m <= n + 1 and 0 <= n < {size}"},
         "sum": {"m": f"0 <= m < {size}", "n": "0 <= n <= m"},
+        "behind": {"p": f"1 <= p < {size + 1}", "r": f"0 <= r < {taps}"},
+        "later": {"m": f"2 <= m < {size + 2}", "n": "1 <= n < m", "k": "0 <= k < 2"},
     }[kind]
     if more and "m" not in bounds:
         bounds["m"] = "0 <= m < 2"
     widths = {"same": size + taps - 1 - pick.choice((1, 2)), "stride": 2 * size - 1 - pick.choice((0, 1))}
+    widths["behind"] = widths["same"]
     ranks = {"W": max(widths[kind], 1)} if kind in widths else {}
     return {
         "iteration_space_shape": bounds,
@@ -179,10 +184,19 @@ MASKED = chain_of(
     (access("S", ["m", "n"]), access("W", ["m", "n"])),
     (access("W", ["m", "n"]), access("V", ["n", "f"]), access("A", ["m", "f"])),
 )
+# A second convolution and an addition that count rows from 1, as in a residual block.
+BEHIND = chain_of(
+    "",
+    {"M": 2, "H": 4, "R": 3},
+    (access("T", {"H": "p+r-2"}), access("G", ["m", "r"]), access("U", {"M": "m", "H": "p-1"})),
+    (access("U", {"M": "m", "H": "p-1"}), access("V", {"H": "p-1"}), access("O", {"M": "m", "H": "p-1"})),
+)
 
 
 @pytest.mark.parametrize(
-    ("work", "shared"), [(PADDED, "T-U: p"), (MASKED, "S-A: m")], ids=["padded", "masked"]
+    ("work", "shared"),
+    [(PADDED, "T-U: p"), (MASKED, "S-A: m"), (BEHIND, "U-O: p")],
+    ids=["padded", "masked", "behind"],
 )
 @pytest.mark.thin(2)
 def test_chains_share_loops_over_tied_variables(work: dict[str, Any], shared: str) -> None:
@@ -192,10 +206,32 @@ def test_chains_share_loops_over_tied_variables(work: dict[str, Any], shared: st
         memory("GLB", 4, 60, 32),
         {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 8}]},
     ]
-    found = pm.explore(pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}}))
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    found = pm.explore(spec)
     assert found.complete
     assert any(shared in p.fused_loops for p in found)
     assert all(p.report.total_energy == pytest.approx(p.energy) for p in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [90, 160, 300])
+def test_no_fused_mapping_of_pairs_that_start_at_1_is_better(room: int) -> None:
+    """Every mapping that hands on the intermediate in the inner memory is evaluated."""
+    nodes = [
+        memory("DRAM", 64, "inf", 16, tensors={"keep": "~U", "may_keep": "All"}),
+        memory("GLB", 4, room, 32),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 8}]},
+    ]
+    spec = pm.load({"schema_version": 1, "workload": BEHIND, "arch": {"nodes": nodes}})
+    mine = [(p.energy, p.latency) for p in pm.explore(spec, constraints={"fuse": "U"})]
+    pick = Random(room)
+    listed = []
+    for tree in FusedPair(spec, "U", ("p", "m")).trees(lambda: pick.random() < 0.02):
+        found = figures(spec, tree)
+        listed += [found] if found is not None else []
+    assert len(listed) > 20
+    for energy, latency in listed:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
 
 
 def test_padded_rows_are_spread_over_instances() -> None:
