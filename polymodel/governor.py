@@ -213,6 +213,15 @@ def born(pid: int) -> str:
         return ""
 
 
+def started() -> float:
+    """When this process was started, as `time.monotonic` counts; now where the system does not say."""
+    ticks = born(os.getpid())
+    if not ticks or not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.monotonic()
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - max(age, 0.0)
+
+
 def gone(pid: int, since: str) -> bool:
     """True if the process of this host that was `born` then is no more."""
     try:
@@ -300,20 +309,26 @@ _PAGE = resource.getpagesize()
 @dataclass
 class Governor:
     """The limits in force. `end`: when (`time.monotonic`), `seconds` from the start; `bytes` beyond `base`,
-    what the process held at the start."""
+    what the process held at the start. `since`: what the process had waited for processors at the start,
+    where the end is put off by what it waits from then on."""
 
     end: float = inf
     seconds: float = inf
     bytes: float = inf
     base: int = 0
     ticks: int = 0
+    since: float | None = None
 
     def look(self, doing: str = "") -> None:
         """Raises TimeUp or MemoryUp where a limit is passed."""
-        if time.monotonic() > self.end:
+        if (now := time.monotonic()) > self.end and now > self.end + self.waited():
             raise _time_up(self.seconds, doing)
         if self.bytes < inf and resident_bytes() - self.base > self.bytes:
             raise _memory_up(self.bytes, doing)
+
+    def waited(self) -> float:
+        """Seconds by which the end is put off."""
+        return 0.0 if self.since is None else waited_for_processors() - self.since
 
 
 _none = Governor()
@@ -348,7 +363,16 @@ def charge(size: float, doing: str, remedy: str = "", most: float = HELD) -> Non
 
 def left() -> float:
     """Seconds until the deadline; infinite if there is none."""
-    return max(_current.get().end - time.monotonic(), 0.0)
+    now = _current.get()
+    return max(now.end + now.waited() - time.monotonic(), 0.0)
+
+
+def crowded() -> float:
+    """How many times as long as alone this process takes, as others use the processors: as it was from the
+    start of a command that searches (1 where that is not known)."""
+    now = _current.get()
+    passed = time.monotonic() - now.end + now.seconds
+    return 1.0 if now.since is None else passed / max(passed - now.waited(), passed / 100)
 
 
 def spare(seconds: float | None = None) -> float:
@@ -364,10 +388,10 @@ def soft(seconds: float | None = None) -> float:
 
 
 @contextmanager
-def searches(seconds: float) -> Iterator[None]:
-    """Meanwhile searches end so many seconds from now, whenever they begin: what a command does before them
-    is part of its time."""
-    token = _searches.set(time.monotonic() + seconds)
+def searches(end: float) -> Iterator[None]:
+    """Meanwhile searches end then (`time.monotonic`), whenever they begin: what a command does before them is
+    part of its time."""
+    token = _searches.set(end)
     try:
         yield
     finally:
@@ -414,10 +438,11 @@ def limits(time: float | None = None, memory: str | None = None) -> Iterator[Non
 
 
 @contextmanager
-def counted_from(begun: float, seconds: float, size: float) -> Iterator[None]:
+def counted_from(begun: float, seconds: float, size: float, waited: float | None = None) -> Iterator[None]:
     """Limits as `limits` sets them, infinite where there is none; the time counts from `begun`
-    (`time.monotonic`), so that what was loaded since then is part of it."""
-    with _governed(seconds, size, begun):
+    (`time.monotonic`), so that what was loaded since then is part of it. `waited`: what the process had
+    waited for processors by then; what it waits from then on does not count."""
+    with _governed(seconds, size, begun, since=waited):
         yield
 
 
@@ -451,6 +476,14 @@ def bytes_of(value: object, name: str = "memory") -> float:
     raise SpecError([Diagnostic(message, "write e.g. 500MB or 2GB", code="wrong-type")])
 
 
+def waited_for_processors(process: int | str = "self") -> float:
+    """How long (s) the first thread of a process could have run and others did; 0 where nobody tells."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
+    except (OSError, LookupError, ValueError):
+        return 0.0
+
+
 def resident_bytes() -> int:
     """Bytes of memory that this process holds now; where that cannot be read, the most it ever held."""
     try:
@@ -479,16 +512,20 @@ def _amount(size: float) -> str:
 
 @contextmanager
 def _governed(
-    seconds: float, size: float, begun: float | None = None, told: float | None = None
+    seconds: float,
+    size: float,
+    begun: float | None = None,
+    told: float | None = None,
+    since: float | None = None,
 ) -> Iterator[None]:
     outer, start = _current.get(), time.monotonic() if begun is None else begun
     if seconds == inf and size == inf:
         yield
         return
     base = resident_bytes() if size < inf else 0
-    mine = Governor(start + seconds, seconds if told is None else told, max(size, LEAST_MEMORY), base)
-    if outer.end <= mine.end:
-        mine.end, mine.seconds = outer.end, outer.seconds
+    mine = Governor(start + seconds, told or seconds, max(size, LEAST_MEMORY), base, since=since)
+    if outer.end + outer.waited() <= mine.end:
+        mine.end, mine.seconds, mine.since = outer.end, outer.seconds, outer.since
     if size == inf or outer.base + outer.bytes <= mine.base + mine.bytes:
         mine.bytes, mine.base = outer.bytes, outer.base
     token, bound = _current.set(mine), mine.bytes

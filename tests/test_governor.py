@@ -50,6 +50,29 @@ def test_a_loop_that_does_not_look_is_stopped() -> None:
     time.sleep(0.25)  # the timer is off
 
 
+def test_time_that_others_have_the_processors_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a command that searches: its answer takes as much work on a busy machine, which takes longer."""
+    begun = time.monotonic()
+    monkeypatch.setattr(governor, "waited_for_processors", lambda: 0.75 * (time.monotonic() - begun))
+
+    def longer() -> None:
+        while time.monotonic() < begun + 0.3:
+            pass
+        assert governor.left() > 0
+        assert governor.crowded() == pytest.approx(4, rel=0.1)
+        with pytest.raises(pm.TimeUp), pm.limits(time=0.01):
+            endless()
+        endless()
+
+    with pytest.raises(pm.TimeUp), governor.counted_from(begun, 0.1, float("inf"), 0.0):
+        longer()
+    assert governor.crowded() == 1
+    monkeypatch.undo()
+    assert 0 <= governor.waited_for_processors() < 1e6
+    assert governor.waited_for_processors("nobody") == 0
+    assert time.monotonic() - 1e6 < governor.started() <= time.monotonic()
+
+
 def test_the_narrower_limit_holds_and_the_wider_one_goes_on() -> None:
     with pm.limits(time=60):
         with pytest.raises(pm.TimeUp, match=r"0\.1 s"), pm.limits(time=0.1):

@@ -8,15 +8,16 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from time import monotonic
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import bytes_of, counted_from, searches, seconds_of
+from polymodel.governor import bytes_of, counted_from, searches, seconds_of, started, waited_for_processors
 
-# Commands that keep the best so far end by themselves; what they need to print it comes on top.
+# Commands that keep the best so far end by themselves; what they need to print it comes on top, and time for
+# which other processes had the processors is not what they need.
 _SEARCHES = {"explore": "print the best so far", "sweep": "print what was found so far"}
 _SHORT = ("schema", "new", "import")  # the kinds of import have them
 _TAIL, _LEAST_TAIL = 0.25, 3.0
@@ -49,19 +50,19 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
     if seconds == size == inf:
         yield
         return
-    begun = monotonic()
+    begun, waited = (started(), 0.0) if alone else (monotonic(), waited_for_processors())
     with ExitStack() as stack:
         if seconds < inf:
             if options.searches:
-                stack.enter_context(searches(seconds))
+                stack.enter_context(searches(begun + seconds))
                 seconds += max(_LEAST_TAIL, _TAIL * seconds)
             if alone:
-                stack.enter_context(_outlasted(seconds))
+                stack.enter_context(_outlasted(begun + seconds, seconds, options.searches))
         if size < inf:
             for name in _LOADED:
                 with suppress(ImportError):  # an extra may not be there; what is needed is told where it is
                     importlib.import_module(name)
-        stack.enter_context(counted_from(begun, seconds, size))
+        stack.enter_context(counted_from(begun, seconds, size, waited if options.searches else None))
         yield
 
 
@@ -91,17 +92,23 @@ def _read(options: argparse.Namespace) -> tuple[float, float]:
 
 
 @contextmanager
-def _outlasted(seconds: float) -> Iterator[None]:
-    """A process beside this one ends it soon after the deadline: a call into a library may not look at all.
+def _outlasted(deadline: float, seconds: float, patient: bool) -> Iterator[None]:
+    """A process beside this one, which runs nothing else, ends it soon after the deadline: a call into a
+    library may not look at all. `patient`: time for which others had the processors does not count.
 
     It waits on a pipe that closes with this process, however that ends.
     """
     wait, hold = os.pipe()
-    parent, end = os.getpid(), monotonic() + seconds + _LAST
+    parent, end = os.getpid(), deadline + _LAST
     beside = os.fork()
     if not beside:
         os.close(hold)
-        _guard(parent, wait, end, f"the time limit is over, in a call that cannot be stopped: {seconds:g} s")
+
+        def left() -> float:
+            waited = waited_for_processors(parent) if patient else 0.0
+            return end + waited - monotonic()
+
+        _guard(parent, wait, left, f"the time limit is over, in a call that cannot be stopped: {seconds:g} s")
     os.close(wait)
     try:
         yield
@@ -110,13 +117,15 @@ def _outlasted(seconds: float) -> Iterator[None]:
         os.waitpid(beside, 0)
 
 
-def _guard(parent: int, wait: int, end: float, told: str) -> None:
+def _guard(parent: int, wait: int, left: Callable[[], float], told: str) -> None:
     """The whole life of the process beside. Signals to the group are for the other one."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     for stream in (sys.stdin, sys.stdout):  # nobody waits for what it holds open
         os.close(stream.fileno())
-    over, _, _ = select.select([wait], [], [], max(end - monotonic(), 0.0))
+    over: list[int] = []
+    while not over and (seconds := left()) > 0:
+        over, _, _ = select.select([wait], [], [], seconds)
     if not over:
         os.write(2, f"killed: {told}\n  remedy: allow more time, or give a smaller problem\n".encode())
         os.kill(parent, signal.SIGKILL)

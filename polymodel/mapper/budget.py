@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from polymodel.errors import LimitReached, MemoryUp, Refused
-from polymodel.governor import Crew, until
+from polymodel.governor import Crew, crowded, until
 from polymodel.mapper.aims import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
 from polymodel.spec.files import clear_unfinished, recorded
@@ -208,6 +208,18 @@ T = TypeVar("T")
 BEAT = 0.5  # seconds after which the search tells again where it is
 GRACE = 1.0  # seconds, or the share below of the limit, to make a whole mapping when time is over
 GRACE_SHARE = 0.1
+
+
+EVALUATION = 0.1  # of a time limit, for the evaluation of what a search has found
+ANSWER = 0.15  # seconds for one answer: evaluated, and told
+
+
+def time_of_search(limit: float) -> float | None:
+    """Of a limit of an exploration (s) what the search itself may take: where other processes use the
+    processors, the answer takes longer."""
+    if limit == inf:
+        return None
+    return limit - max(EVALUATION * limit, min(ANSWER * crowded(), limit / 2))
 
 
 class Late(Exception):

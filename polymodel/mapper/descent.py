@@ -38,6 +38,7 @@ ROUNDS = 60  # moves at most from one start
 MOST_CANDIDATES = 4_000  # chains of a bundle, or of several that windows join, that are all looked at
 MOST_PAIRS = 1_000_000  # points of one template that are combined with candidates
 REMEMBERED = 512  # arrays of moves whose factors are kept
+STILL: Mapping[int, _Several] = {}
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ class TemplatePoints:
             return None
         places = self.descent.places
         placed = tuple(places.of(b, c, int(self.index[b][at])) for b, c in enumerate(self.chains))
-        return self.descent.towards(goal, ask).point(placed)
+        return self.descent.towards(goal, ask).point(placed, alone=True)
 
 
 class Descent:
@@ -368,9 +369,12 @@ class Descent:
         gain = np.argsort(score, kind="stable")
         return np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
 
-    def point(self, placed: tuple[Array, ...]) -> LocalMapping:
-        """One point, with its figures."""
-        figures = self.figures(placed, {})
+    def point(self, placed: tuple[Array, ...], alone: bool = False) -> LocalMapping:
+        """One point, with its figures. `alone`: nothing is moved from there, so that nothing else is worked
+        out."""
+        stays = np.zeros(1, np.int64)
+        here = {b: _Several(x, stays) for b, x in enumerate(placed)} if alone else {}
+        figures = self.figures(placed, {}, here)
         return self._mapping_of(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
 
     def _mapping_of(self, move: _Move) -> LocalMapping:
@@ -391,11 +395,15 @@ class Descent:
             private, above, held,
         )  # fmt: skip
 
-    def figures(self, placed: tuple[Array, ...], several: Mapping[int, _Several]) -> PointCosts:
-        """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`."""
+    def figures(
+        self, placed: tuple[Array, ...], several: Mapping[int, _Several], here: Mapping[int, _Several] = STILL
+    ) -> PointCosts:
+        """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`;
+        without any, of `here`."""
         # The first of the moves is none; what they all give is worked out anyway.
         stays = np.zeros(1, np.int64)
-        now = tuple(several.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed))
+        each = several or here
+        now = tuple(each.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed))
         axes = {b: k for k, b in enumerate(several)}
         counts = [len(x.kept) for x in several.values()]
         shape = (*counts, *([1] * (2 - len(counts))))

@@ -170,6 +170,7 @@ class _OfPlan:
             self.work.watch.look(self.work.spaces[i].name)
             if not self.work.watch.going_on():
                 looked_for = _Search.first  # what is better of the others counts all the same
+                goals = goals[:1]
             several = self.known.setdefault(
                 (looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i]), []
             )
@@ -263,11 +264,14 @@ class _Search:
         self.left = 0  # steps
 
     def first(self) -> list[LocalMapping]:
-        """The best of the points from which descents start, if any of them fits."""
+        """The best of the points from which descents start, if any of them fits; one that fits once time is
+        over."""
         for template in (several[0] for several in self._starts()):
             descent = self._descent(template)
             for placed in descent.places.starts():
-                self._take(descent.point(placed))
+                self._take(descent.point(placed, alone=True))
+                if self._fitting() and not self.tally.going_on():
+                    return self._fitting()
         return self._fitting()
 
     def fair(self) -> list[LocalMapping]:

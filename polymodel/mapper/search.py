@@ -32,7 +32,7 @@ from polymodel.governor import crew, spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
 from polymodel.mapper.aims import CLOSE, WORKING_SET, Aims, nothing_known
-from polymodel.mapper.budget import Finished, Watch, fingerprint, store_of
+from polymodel.mapper.budget import EVALUATION, Finished, Watch, fingerprint, store_of, time_of_search
 from polymodel.mapper.confirm import LONGEST, Point, all_confirmed, search_figures
 from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapper.front import Front
@@ -356,7 +356,6 @@ def _narrow(s: EinsumSpace) -> EinsumSpace:
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
 BEYOND = 1.5  # seconds beyond a time limit for the evaluation of one mapping at least
-SHARE = 0.1  # of a time limit, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 
 
@@ -412,9 +411,7 @@ def explored(
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
         told = _Told(asked.request.progress, stopped)
         request = replace(asked.request, progress=told if told.progress else None, stop=told.should_stop)
-        request = replace(
-            request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
-        )
+        request = replace(request, finished=finished, time_limit=time_of_search(limit))
         if any(map(on_sparse_data, request.objectives)):
             result, points, sparse = _on_sparse_data(spec, asked, request, told, stopped, end)
         else:
@@ -422,7 +419,7 @@ def explored(
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
-            beyond = BEYOND if limit < BEYOND else min(SHARE / 2 * limit, BEYOND)
+            beyond = BEYOND if limit < BEYOND else min(EVALUATION / 2 * limit, BEYOND)
             several = (points, request.workers, told, stopped, end, beyond)
             points = _evaluated(*several) if evaluate else _front(points)
             sparse = None
@@ -446,7 +443,7 @@ def _with_halos(
     third = plain if limit is None else replace(plain, time_limit=limit / 3)
     flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
     result = search(cascade, hierarchy, third)
-    until_then = inf if limit is None else end - SHARE * limit
+    until_then = inf if limit is None else end - EVALUATION * limit
     work = halos.HaloSearch(cascade, hierarchy, request, lambda: not stopped.flag, until_then)
     begun = perf_counter()
     for candidate in halos.of_least(flat.candidates, request.objectives):

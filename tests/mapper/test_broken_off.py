@@ -160,6 +160,39 @@ def test_time_that_others_took_is_a_part_of_a_commands() -> None:
     assert "the time limit of 5 s struck" in done.stdout
 
 
+def test_an_answer_takes_a_larger_share_of_the_time_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert budget.time_of_search(inf) is None
+    assert budget.time_of_search(20) == pytest.approx(18)
+    monkeypatch.setattr(budget, "crowded", lambda: 10.0)
+    assert budget.time_of_search(20) == pytest.approx(18)
+    assert budget.time_of_search(5) == pytest.approx(3.5)
+    assert budget.time_of_search(1) == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [3, 10, 20])
+def test_there_is_an_answer_on_a_busy_machine(limit: int) -> None:
+    """Beside six processes that do nothing but use processors."""
+    words = ["-m", "polymodel", "explore", "resnet_basic_block", "edge_npu", "--time-limit", str(limit)]
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
+    try:
+        begun = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, timeout=600, check=False
+        )
+        seconds = time.monotonic() - begun
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert done.returncode == 0, done.stderr
+    assert "the least here may be above the least there is: energy by" in done.stdout
+    assert f"the time limit of {limit} s struck" in done.stdout
+    assert seconds < 1.1 * limit + 2 * BUSY
+
+
 def test_threads_end_with_their_block() -> None:
     begun = time.monotonic()
     with pytest.raises(pm.TimeUp), pm.limits(time=0.3), Threads(2) as pool:
