@@ -493,6 +493,11 @@ def shares_tied_loops(problem: Problem) -> bool:
     return False
 
 
+def symbols_refused(where: str) -> NotSeparable:
+    what = f"extents that are symbols have no closed form where {where}"
+    return NotSeparable(what, "leave extents numbers (ranks=False)", code="unsupported-symbol")
+
+
 def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str, Set[int]]) -> None:
     """Refuse what goes with boxes only: extents that are symbols, and Einsums that are inferred.
 
@@ -500,11 +505,7 @@ def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str,
     """
     name = next((e for e in problem.tree.einsums if groups(problem.cascade[e])), None)
     if name is not None and ranks:
-        raise NotSeparable(
-            f"extents that are symbols have no closed form where the iteration space is not a box ({name})",
-            "leave extents numbers (ranks=False)",
-            code="unsupported-symbol",
-        )
+        raise symbols_refused(f"the iteration space is not a box ({name})")
     loops = set().union(*decided.values())
     for e in problem.tree.einsums:
         tied = _tied(problem, e)

@@ -12,6 +12,7 @@ from polymodel.analysis.symbolic.counts import (
     moving,
     settled,
     span,
+    symbols_refused,
     tied_loops,
     tied_signature,
     whole_rank,
@@ -209,11 +210,7 @@ def lay_out(
     decided = {e: path.depth for e, path in found.items()}
     windows = {e: path.windows for e, path in found.items()}
     if ranks and any(windows.values()):
-        raise NotSeparable(
-            "extents that are symbols have no closed form where Einsums are inferred",
-            "leave extents numbers (ranks=False)",
-            code="unsupported-symbol",
-        )
+        raise symbols_refused("Einsums are inferred")
     executed = {e: axes[e] + _offsets(problem.cascade[e], found[e], ranks or {}) for e in tree.einsums}
     for tensor in lines:
         if any(decided[e] for e in tree.einsums if tensor in problem.cascade[e].tensors):
@@ -450,12 +447,8 @@ def _check_ranks(einsum: Einsum) -> None:
     """Refuse ranks of more than two rank variables whose extents are symbols."""
     sums = [access for access in einsum.accesses if any(len(e.terms) > 2 for e in access.projection)]
     if sums:
-        raise NotSeparable(
-            f"extents that are symbols have no closed form where a rank of {sums[0].tensor} in {einsum.name} "
-            "has more than two rank variables",
-            "leave extents numbers (ranks=False)",
-            code="unsupported-symbol",
-        )
+        what = f"a rank of {sums[0].tensor} in {einsum.name} has more than two rank variables"
+        raise symbols_refused(what)
 
 
 def check_box(einsum: Einsum) -> None:
