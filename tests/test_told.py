@@ -6,10 +6,11 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
+from tests.faults import faults
 
 
 def test_an_unknown_einsum_of_a_ski_slope() -> None:
-    with pytest.raises(SpecError, match=r"there is no Einsum 'Matmul9'"):
+    with faults("unknown-choice", at="einsum"):
         pm.ski_slope(pm.load("matmul"), einsum="Matmul9")
 
 
@@ -40,7 +41,7 @@ WORK = {
 
 def test_a_point_beyond_the_sweep() -> None:
     found = pm.sweep(pm.load(ARCH, WORK), {"TM": [1, 2]})
-    with pytest.raises(SpecError, match="there is no point 7: they run from 0 to 1"):
+    with faults("unknown-name", at="row"):
         found.mapping_yaml(7)
 
 

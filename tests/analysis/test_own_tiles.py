@@ -17,6 +17,7 @@ from polymodel.loading import mapping_to_yaml
 from polymodel.mapping.looptree import Loop
 from tests.analysis.test_agreement import SETTINGS
 from tests.analysis.test_fused import compare
+from tests.faults import faults
 from tests.fused import lawless_fused
 from tests.generators import lawless
 
@@ -124,7 +125,7 @@ def test_faults_of_tiles_are_located(tmp_path: Path, tiles: str, fault: str) -> 
 
 def test_a_tile_of_an_einsum_that_the_loop_does_not_bind_is_a_fault(tmp_path: Path) -> None:
     loop = "!Temporal {rank_variable: p2, tile_shape: {Pool: 4, Conv: 8}}"
-    with pytest.raises(SpecError, match="binds no rank variable of Einsum Conv"):
+    with faults("invalid-loop", at="mapping.nodes[1].tile_shape.Conv"):
         pooled(tmp_path, loop)
     assert pm.evaluate(pooled(tmp_path, loop.replace(", Conv: 8", ""))).analysis.compute[0].operations == 48
 

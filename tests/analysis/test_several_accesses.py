@@ -9,6 +9,7 @@ import pytest
 import polymodel as pm
 from tests.analysis.test_agreement import assert_few_refusals
 from tests.analysis.unchecked import engines_and_gate_agree
+from tests.faults import faults
 from tests.generators import lawless
 from tests.support.small_specs import leaf, loop, memory, product, spread, storage, unit
 from tests.workloads import several_access_forms
@@ -108,7 +109,7 @@ def test_a_tensor_is_written_once_by_an_einsum() -> None:
         {"name": "Z", "projection": {"M": "m + 1"}, "output": True},
     ]
     workload = {**product(), "einsums": [{"name": "E", "tensor_accesses": accesses}]}
-    with pytest.raises(pm.SpecError, match="E writes Z twice"):
+    with faults("invalid-einsum", at="workload.einsums[0].tensor_accesses[2].name"):
         pm.load({"workload": workload})
 
 

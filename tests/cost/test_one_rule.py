@@ -25,6 +25,7 @@ from polymodel.report.closed import symbolic_report
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.analysis.test_symbolic import named
 from tests.cost.cases import chain
+from tests.faults import faults
 from tests.generators import problems
 from tests.seeds import seeds
 from tests.separable import separable_problems
@@ -112,5 +113,5 @@ def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
 
 def test_unknown_objectives_of_closed_forms_are_told() -> None:
     forms = symbolic_report(chain(), tiles=True)
-    with pytest.raises(SpecError, match="unknown objective wattage"):
+    with faults("unknown-choice", at="objective"):
         forms.value("wattage")

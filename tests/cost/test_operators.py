@@ -7,6 +7,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.arithmetic import OPERATORS, keeping_zero
+from tests.faults import faults
 from tests.support.small_specs import leaf, loop, memory, storage
 
 UNIT = {
@@ -53,7 +54,7 @@ def test_operations_cost_as_their_operator(
 
 def test_an_action_that_is_no_operator_is_refused() -> None:
     unit = {**UNIT, "actions": [{"name": "exq", "energy": 1}]}
-    with pytest.raises(pm.SpecError, match="unknown action exq of MAC"):
+    with faults("unknown-name", at="arch.nodes[1].actions[0].name"):
         pm.load({"arch": {"nodes": [memory("DRAM", 0), unit]}})
 
 

@@ -15,6 +15,7 @@ from polymodel.cli import main
 from polymodel.importers.imported import lacking_of
 from polymodel.mapping.looptree import StorageNode
 from polymodel.workload.einsum import Einsum
+from tests.faults import faults
 
 HERE = Path(__file__).parent / "accelforge"
 WORKLOADS = sorted(p.stem for p in (Path(__file__).parents[2] / "workloads").glob("*.yaml"))
@@ -186,12 +187,12 @@ def test_rank_variables_count_from_zero(tmp_path: Path) -> None:
 
 def test_what_is_lacking_there_is_named(tmp_path: Path) -> None:
     spec = pm.import_accelforge([HERE / "chain.yaml", HERE / "machine.yaml"]).spec
-    with pytest.raises(pm.SpecError, match="a fanout has a link"):
+    with faults("no-counterpart", at="link"):
         pm.export_accelforge(spec)
-    with pytest.raises(pm.SpecError, match="'reuse' is allowed, but nothing"):
+    with faults("unknown-choice", at="allow"):
         pm.export_accelforge(spec, allow=["link", "reuse"])
     unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute"}, {"name": "add", "energy": 1}]}
-    with pytest.raises(pm.SpecError, match="actions of its own for operators"):
+    with faults("no-counterpart", at="operators"):
         pm.export_accelforge(pm.load({"arch": {"nodes": [unit]}}))
     with pytest.raises(pm.SpecError, match="is not a spec"):
         pm.export_accelforge("x")  # type: ignore[arg-type]  # what it refuses
@@ -225,7 +226,7 @@ def test_a_fork_is_a_branch_there_and_back(tmp_path: Path) -> None:
         assert report.total_latency == 112
     text = (HERE / "fork.yaml").read_text()
     unit = "    - !Compute\n      name: VPU"
-    with pytest.raises(pm.SpecError, match="a !Fork inside a !Fork"):
+    with faults("no-counterpart", at="arch.nodes[2]"):
         again(tmp_path, text.replace(unit, f"    - !Fork {{nodes: [!Compute {{name: S}}]}}\n{unit}"))
     path = tmp_path / "idle.yaml"
     path.write_text(text.partition("mapping:")[0].replace(unit, unit.replace("Compute", "Container")))

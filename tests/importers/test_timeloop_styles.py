@@ -12,6 +12,7 @@ import yaml
 
 import polymodel as pm
 from polymodel.analysis.result import Problem
+from tests.faults import faults
 from tests.importers.timeloop_walk import Loop, Tensor, walk
 from tests.reference.common import engine
 
@@ -76,7 +77,7 @@ def test_a_container_holds_nothing_and_has_no_loops() -> None:
         "inter_PE_spatial, type: temporal, factors: C1 M1", "PE, type: temporal, factors: C1 M2"
     )
     assert wrong != text
-    with pytest.raises(pm.SpecError, match="there is no level PE"):
+    with faults("unknown-name", at="mapping[11]"):
         pm.import_timeloop(PROBLEM, HERE / "rows_nodes.yaml", yaml.safe_load(wrong))
 
 
@@ -112,14 +113,14 @@ def test_one_fault_is_told_once_where_a_size_is_none() -> None:
 
 def test_a_problem_of_too_many_dimensions_is_refused_at_once() -> None:
     shape = {"name": "wide", "dimensions": [f"D{i}" for i in range(20_000)], "data_spaces": []}
-    with pytest.raises(pm.SpecError, match="20,000 dimensions; at most 256 are read"):
+    with faults("wrong-type", at="problem.shape"):
         pm.import_timeloop({"problem": {"shape": shape, "instance": {"M": 4}}})
 
 
 @pytest.mark.parametrize("energy", [float("nan"), float("inf"), -1])
 def test_an_energy_that_is_none_is_refused(energy: float) -> None:
     tables = {"ERT": {"tables": [{"name": "system.glb", "actions": [{"name": "read", "energy": energy}]}]}}
-    with pytest.raises(pm.SpecError, match="read has no energy that can be read"):
+    with faults("missing-energy", at="ERT.tables[0].actions[0]"):
         pm.import_timeloop(HERE / "rows_nodes.yaml", tables)
 
 

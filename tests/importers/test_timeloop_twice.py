@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 
 SHAPE = {
     "name": "Product",
@@ -52,7 +53,7 @@ def test_two_entries_of_a_level_are_taken_together() -> None:
         assert "format: {A: [UOP, CP]}" in imported.text
         assert "actions: [{skip: A, 'on': B}]" in imported.text
         assert imported.text.count("UOP") == imported.text.count("skip") == 1
-    with pytest.raises(pm.SpecError, match="the format of A is given twice"):
+    with faults("duplicate-name", at="sparse_optimizations.targets[1]"):
         pm.import_timeloop(targets(first, first))
 
 
@@ -93,7 +94,7 @@ def test_numbers_of_instances_that_differ_are_named() -> None:
     unit["attributes"] = {"instances": 4}
     assert left(given) == []
     unit["attributes"] = {"instances": 8}
-    with pytest.raises(pm.SpecError, match="8 instances are not converted: the names around it make 4"):
+    with faults("no-counterpart", at="architecture.subtree[0].local[2].attributes.instances"):
         pm.import_timeloop(given)
 
 

@@ -11,6 +11,7 @@ import yaml
 import polymodel as pm
 from polymodel.analysis.result import Problem
 from polymodel.cli import main
+from tests.faults import faults
 from tests.importers.test_timeloop_reference import FOLDERS
 from tests.reference.common import engine
 
@@ -80,7 +81,7 @@ def test_branches_of_parallel_pass_by_what_they_do_not_keep(tmp_path: Path) -> N
     full = pm.import_timeloop(HERE / "eyeriss_like.yaml")
     assert pm.import_timeloop(short).text.splitlines()[2:] == full.text.splitlines()[2:]
     short.write_text(text.replace("keep: [Weights]}}", "keep: [Inputs]}}"), encoding="utf-8")
-    with pytest.raises(pm.SpecError, match="Input is kept in two branches of one !Parallel"):
+    with faults("misplaced-storage", at="architecture.nodes[5]"):
         pm.import_timeloop(short)
 
 
@@ -346,5 +347,5 @@ def test_numbers_of_parts_further_out(tmp_path: Path) -> None:
     assert [d.fanout for d in parts["Cell"].spatial] == [2]
     wrong = NUMBERS.replace("Buffer.attributes.datawidth", "Nowhere.attributes.datawidth")
     (tmp_path / "wrong.yaml").write_text(wrong)
-    with pytest.raises(pm.SpecError, match="Nowhere"):
+    with faults("not-a-number", at="architecture.nodes[2].attributes.datawidth"):
         pm.import_timeloop(tmp_path / "wrong.yaml")

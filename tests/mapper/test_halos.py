@@ -13,6 +13,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.reuse import Reuse
+from tests.faults import faults
 from tests.mapper.brute_evaluated import divisors, figures
 from tests.mapper.test_windows import memory
 
@@ -114,5 +115,5 @@ def test_what_is_not_covered_is_told() -> None:
         pm.explore(spec, constraints={**asked, **rules})
     with pytest.raises(Refused, match="`halos` adds are not counted"):
         pm.mapspace(spec, asked)
-    with pytest.raises(SpecError, match="is not one of retained, recomputed"):
+    with faults("unknown-choice", at="constraints.halos[0]"):
         pm.explore(spec, constraints={"halos": ["kept"]})

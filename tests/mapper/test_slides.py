@@ -14,6 +14,7 @@ import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
+from tests.faults import faults
 from tests.mapper.brute_evaluated import Listed, figures
 from tests.mapper.test_loop_rules import obeys, read
 from tests.mapper.test_windows import fanouts, memory
@@ -154,9 +155,9 @@ def test_faults_and_what_is_not_covered_are_told() -> None:
     def asked(*policies: str, **more: object) -> dict[str, Any]:
         return {"memories": {"GLB": {"reuse": list(policies)}}, **more}
 
-    with pytest.raises(SpecError, match="the policies that nodes may have lack refill"):
+    with faults("missing-key", at="constraints.memories.GLB.reuse"):
         pm.explore(spec, constraints=asked("slide"))
-    with pytest.raises(SpecError, match="keep_previous"):
+    with faults("unknown-choice", at="constraints.memories.GLB.reuse[1]"):
         pm.explore(spec, constraints=asked("refill", "keep_previous"))
     with pytest.raises(Refused, match="nodes of GLB that slide beside `sizes: all`"):
         pm.explore(spec, constraints=asked("refill", "slide", sizes="all"))

@@ -16,10 +16,11 @@ import pytest
 
 import polymodel as pm
 from benchmarks import pruning
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import Refused
 from polymodel.report.closed import SymbolicReport
 from polymodel.view.answer import Answer
 from polymodel.view.table import Table
+from tests.faults import faults
 from tests.hardware.small import small
 from tests.report.test_report_page import checked
 
@@ -133,7 +134,7 @@ def test_tables(name: str) -> None:
         assert found.declared[table].words.endswith(".")
     assert isinstance(found.frame, pandas.DataFrame)
     assert isinstance(found.summary, pandas.DataFrame)
-    with pytest.raises(SpecError, match="there is no table nonsense"):
+    with faults("unknown-name", at="table"):
         found.table("nonsense")
 
 

@@ -11,6 +11,7 @@ from polymodel.report.execution import ExecutionReport
 from polymodel.sparse.execute.records import EinsumCounts, Execution, ExecutionTimes, RankAccesses
 from polymodel.sparse.fibertree import LoopRank, build
 from polymodel.sparse.tensor import SparseTensor
+from tests.faults import faults
 
 HOSTILE = "<script>alert('&\"')</script>"
 # Nonzeros of each row of A, and the part that has it.
@@ -104,7 +105,7 @@ def test_it_prints_and_shows() -> None:
     for title in ("Work and time per Einsum", "Parts of partitioned inputs"):
         assert title in text
     assert all(len(line) < 200 for line in text.splitlines())
-    with pytest.raises(SpecError, match="no table work"):
+    with faults("unknown-name", at="table"):
         report.table("work")
     assert report.tables == ("einsums", "ranks", "slices", "space")
 

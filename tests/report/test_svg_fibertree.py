@@ -19,6 +19,7 @@ from polymodel.report.fibertree_layout import DrawnFibertree, choose, levels
 from polymodel.report.svg_fibertree import draw_fibertree, draw_fibertrees, draw_parts
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.view.drawing import CHAR
+from tests.faults import faults
 
 SVG = "{http://www.w3.org/2000/svg}"
 Golden = Callable[[str, str], None]
@@ -245,9 +246,9 @@ def test_a_drawing_shows_and_saves(tmp_path: Path) -> None:
 
 
 def test_bad_wishes() -> None:
-    with pytest.raises(SpecError, match="0 values shows nothing"):
+    with faults("not-positive-integer", at="limit"):
         draw_fibertree(small(), limit=0)
-    with pytest.raises(SpecError, match="no tensor to draw"):
+    with faults("nothing-to-show", at="tensors"):
         draw_fibertrees(())
 
 

@@ -14,6 +14,7 @@ from polymodel.report.predictions import Predictions
 from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.predicted import predictions
 from polymodel.sparse.tensor import SparseTensor
+from tests.faults import faults
 from tests.sparse import data
 
 
@@ -109,5 +110,5 @@ def test_more_rows_than_a_histogram_holds_are_refused() -> None:
     tall = SparseTensor.from_coo("tall", ("I", "J"), (2_000_000_000, 3), [[5], [1]], [1])
     with pytest.raises(Refused, match="tall: 2,000,000,000 rows"):
         predict(tall)
-    with pytest.raises(SpecError, match="tiles of size 'x'"):
+    with faults("not-positive-integer", at="tiles"):
         predictions(tall, tiles="x")  # type: ignore[arg-type]  # wrong on purpose

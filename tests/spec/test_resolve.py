@@ -17,6 +17,7 @@ from polymodel.mapping.resolve import resolve_mapping
 from polymodel.spec.document import Document, read_file
 from polymodel.spec.faults import Faults
 from polymodel.spec.section_schemas import MappingSpec
+from tests.faults import faults
 
 CASCADE = """\
 workload:
@@ -98,7 +99,7 @@ def test_default_renames_are_lazy_and_own_ones_strict(tmp_path: Path) -> None:
         load(path)
     assert caught.value.diagnostics[0].path.startswith("workload.persistent_tensors")
     path.write_text(CASCADE.replace("expected_count: 1}\n  - O[p", "expected_count: 2}\n  - O[p"))
-    with pytest.raises(SpecError, match="rename reduced should give 2"):
+    with faults("syntax-error", at="workload.einsums[1].renames[0]"):
         load(path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 from tests.sweep.test_symbols import nodes, spec
 
 
@@ -26,7 +27,7 @@ def test_a_saved_winner_loads_back_beside_declared_symbols(tmp_path: Path) -> No
 
 
 def test_two_declarations_still_contradict() -> None:
-    with pytest.raises(pm.SpecError, match="given twice"):
+    with faults("duplicate-name", at="symbols.S"):
         pm.load({"symbols": {"S": 1}}, {"symbols": {"S": 2}})
     saved = {"symbols": {"S": 1}, "mapping": {"nodes": nodes()}}
     with pytest.raises(pm.SpecError, match="given twice"):

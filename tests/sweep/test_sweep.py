@@ -20,6 +20,7 @@ from polymodel.sweeps.metrics import Block, need
 from polymodel.sweeps.result import Sweep
 from polymodel.sweeps.scenario import scenario
 from polymodel.sweeps.scratch import Scratch
+from tests.faults import faults
 from tests.sweep.small import without_forms
 
 
@@ -313,7 +314,7 @@ def test_sensitivity_is_the_best_per_value() -> None:
 
 
 def test_unknown_objectives_are_told() -> None:
-    with pytest.raises(SpecError, match="unknown objective accesses:GLP"):
+    with faults("unknown-choice", at="objectives[0]"):
         pm.sweep(matmul({}), {"TM": [2], "TN": [1]}, objectives=["accesses:GLP"])
 
 

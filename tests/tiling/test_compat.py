@@ -17,6 +17,7 @@ from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.swift import compat
 from polymodel.tiling.swift.compat import PublishedComparison, as_built, tiler_swift_comparison
+from tests.faults import faults
 from tests.tiling import slow
 from tests.tiling.original import exact
 from tests.tiling.test_model import joined, matrices, ops, random
@@ -85,7 +86,7 @@ def test_entries_of_more_ranks_are_simulated_too() -> None:
 def test_unknown_tilers_and_no_matrix_are_errors() -> None:
     with pytest.raises(SpecError, match="no tiler 'strips'"):
         as_built(seeds()[3], "add", Elements(128), "strips")
-    with pytest.raises(SpecError, match="no matrix"):
+    with faults("missing-argument", at="patterns"):
         tiler_swift_comparison([])
 
 

@@ -19,6 +19,7 @@ from polymodel.tiling.fits.fit import Words
 from polymodel.tiling.plane import operands as union_module
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
 from polymodel.tiling.plane.pattern import Pattern, Rects, TileCounts
+from tests.faults import faults
 
 Points = set[tuple[int, ...]]
 
@@ -229,7 +230,7 @@ def test_what_is_no_tensor_or_has_no_ranks_is_told() -> None:
 
 @pytest.mark.parametrize("rows", [NOT_ROWS, True, "5", None])
 def test_rows_are_counted_in_whole_numbers(rows: Any) -> None:
-    with pytest.raises(SpecError, match="is not a number of rows"):
+    with faults("not-an-integer", at="rows"):
         Rolled(rows)
 
 

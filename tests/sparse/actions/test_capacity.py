@@ -23,6 +23,7 @@ from polymodel.sparse.actions.records import AccessCount, SparseCounts, TileFoot
 from polymodel.sparse.density import Actual, Uniform
 from polymodel.sparse.formats import Widths, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
+from tests.faults import faults
 from tests.sparse.actions.small import hierarchy, product_of
 
 SIZES = {"m": 5, "k": 4, "n": 3}
@@ -188,7 +189,7 @@ def test_wrong_rules(fit: object, fault: str) -> None:
         _ = pm.load({"schema_version": 1, "arch": {"nodes": nodes}}).arch
     nodes[0].pop("sparse")
     nodes[1]["sparse"] = {"fit": "worst"}
-    with pytest.raises(pm.SpecError, match="a compute unit stores no tiles"):
+    with faults("invalid-component", at="arch.nodes[1].sparse.fit"):
         _ = pm.load({"schema_version": 1, "arch": {"nodes": nodes}}).arch
 
 

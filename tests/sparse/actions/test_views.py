@@ -12,6 +12,7 @@ import polymodel as pm
 from polymodel.report.export import as_data
 from polymodel.report.sparse import TABLES
 from polymodel.view.table import Column, shown
+from tests.faults import faults
 from tests.sparse.actions.test_outputs import FUSED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +31,7 @@ def test_every_table_has_units_and_rows(sparse: pm.SparseReport) -> None:
         if frame is not None:
             assert list(frame.columns) == [c.name for c in table.columns]
     assert sparse.accesses.attrs["units"]["metadata_bits"] == "bit"
-    with pytest.raises(pm.SpecError, match="did you mean footprints"):
+    with faults("unknown-name", at="table"):
         sparse.table("footprint")
 
 

@@ -20,6 +20,7 @@ from polymodel.sparse.density.placeless import Placeless
 from polymodel.sparse.density.reader import Path as Place
 from polymodel.sparse.density.reader import Reader
 from polymodel.sparse.density.slices import greedy
+from tests.faults import faults
 from tests.sweep.test_sparse import OBJECTIVES, SKIP, SYMBOLS, spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -99,7 +100,7 @@ def test_it_is_counted_like_the_model_that_says_the_same(dram: dict[str, object]
 
 
 def test_a_wrong_parameter_is_a_fault_of_its_place() -> None:
-    with pytest.raises(pm.SpecError, match="outside"):
+    with faults("out-of-range", at="coins"):
         parse.model_of({"coins": 1.5}, "IJ", (4, 4))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from polymodel.errors import SpecError
 from polymodel.sparse.density import Hierarchical, Uniform, random_tensor
+from tests.faults import faults
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.5, 0.77, 1.0])
@@ -79,5 +80,5 @@ def test_what_does_not_fit_is_told() -> None:
     for density in (-0.1, 1.1, float("nan"), (0.5,), (0.5, 2.0)):
         with pytest.raises(SpecError):
             random_tensor("IJ", (3, 4), density, 0)
-    with pytest.raises(SpecError, match="do not fit"):
+    with faults("wrong-count", at="shape"):
         random_tensor("IJ", (3,), 0.5, 0)

@@ -21,6 +21,7 @@ from polymodel.sparse.formats import (
     teaal_format,
 )
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
+from tests.faults import faults
 from tests.sparse import data
 
 IJ, IJK = ("I", "J"), ("I", "J", "K")
@@ -132,7 +133,7 @@ def test_records_of_teaal() -> None:
         U(pbits=32),
         B(pbits=16),
     )
-    with pytest.raises(SpecError, match="A: rank L has no format"):
+    with faults("missing-key", at="format.A"):
         teaal_format(TensorFormat("A", "default", rows, ("L", "I")))
 
 
@@ -144,7 +145,7 @@ def test_a_footprint_takes_what_is_written() -> None:
         "A", "default", (RankFormat("I", "U", pbits=32), RankFormat("J", cbits=32, pbits=32))
     )
     assert footprint(tensor, record).total == 222 * 32 + 2486 * 64
-    with pytest.raises(SpecError, match="did you mean CSR"):
+    with faults("unknown-choice", at="format"):
         footprint(tensor, "CSRR")
 
 
