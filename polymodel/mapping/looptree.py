@@ -229,6 +229,11 @@ class LoopTree:
         """The loops on an Einsum's path as it sees them, outermost first, with their node ids."""
         return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))
 
+    def differs(self, einsum: str) -> bool:
+        """Whether Einsums have tiles or variables of their own at a loop on a path: they may then differ in
+        how many trips a loop that they share has."""
+        return any(loop.uneven or loop.per_einsum for _, loop in self.loops(einsum))
+
 
 def storage_chain(tree: LoopTree, einsum: str, tensor: str) -> tuple[PathStep, ...]:
     """Storage nodes that hold `tensor` on the path of `einsum`, outermost first."""

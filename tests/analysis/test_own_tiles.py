@@ -51,6 +51,8 @@ mapping:
     - !Compute {einsum: Conv, component: MAC}
     - !Compute {einsum: Pool, component: MAC}
 """
+EINSUMS = {"B": "B[n, k] = A[n, k]", "Z": "Z[n, k] = B[n, k] * C[n, k]"}
+LINK = {"topology": "mesh", "energy_per_bit_hop": 1, "throughput": 1}
 TIED = "!Temporal {rank_variable: {Conv: p1, Pool: p2}, tile_shape: {Conv: 8, Pool: 4}}"
 
 
@@ -168,3 +170,29 @@ def test_tiles_per_einsum_agree() -> None:
 def test_tiles_per_einsum_agree_at_length() -> None:
     tally = run_many(3000)
     assert tally["refused"] < 0.15 * tally["kept"], tally
+
+
+def test_instances_of_several_loops_along_a_dimension_are_the_same_for_all_einsums() -> None:
+    """Where the outer loop cuts the variable of one Einsum alone, both count as many of the inner one."""
+    arch = [
+        {"type": "Memory", "name": "DRAM"},
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 2, "link": LINK}]},
+        {"type": "Memory", "name": "RF"},
+        {"type": "Compute", "name": "MAC"},
+    ]
+    along = {"type": "Spatial", "tile_shape": 2, "component": "PE", "name": "X"}
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["A", "C", "Z"]},
+        {**along, "rank_variable": "n"},
+        {**along, "rank_variable": {"B": "n", "Z": "k"}},
+        {"type": "Storage", "component": "RF", "tensors": ["B"]},
+        {"type": "Sequential", "nodes": [{"type": "Compute", "einsum": e, "component": "MAC"} for e in "BZ"]},
+    ]
+    workload = {"rank_sizes": {"N": 4, "K": 2}, "bits_per_value": {"All": 1}, "einsums": [*EINSUMS.values()]}
+    spec = pm.load({"arch": {"nodes": arch}, "workload": workload, "mapping": {"nodes": nodes}})
+    exact, walked = (pm.evaluate(spec, engine=e).analysis for e in ("exact", "enumerate"))
+    assert exact.loads == walked.loads
+    assert {x.instances for x in walked.loads if x.component == "RF"} == {2}
+    # Of both operands half goes one link on, to the second instance, and all of it over the one at the root.
+    assert {x.einsum: dict(x.hops) for x in walked.links} == {"B": {"A": 12}, "Z": {"C": 12, "Z": 12}}
+    assert exact.links == walked.links

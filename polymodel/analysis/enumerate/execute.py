@@ -69,13 +69,13 @@ def _all_radices(walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
 
 
 def _same_radices(problem: Problem, walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
-    """With tiles per Einsum above it, a loop counts for each Einsum as far as for the one with most trips."""
+    """Where Einsums differ in trips, a loop counts for each as far as for the one with most of them."""
     most: dict[int, int] = {}
     for loop in (x for walk in walks.values() for x in walk.spatial):
         most[loop.node] = max(most.get(loop.node, 1), loop.radix)
     return {
         name: replace(walk, spatial=tuple(replace(x, radix=most[x.node]) for x in walk.spatial))
-        if any(loop.uneven for _, loop in problem.tree.loops(name))
+        if problem.tree.differs(name)
         else walk
         for name, walk in walks.items()
     }

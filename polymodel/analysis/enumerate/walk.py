@@ -191,6 +191,8 @@ class StampLocator:
                 extent, entered = {**extent, **largest}, True
             variable = step.node.variable_in(self.einsum.name)
             low, high = self.hulls[step.id]
+            if problem.tree.differs(self.einsum.name):  # what no value reaches is no instance
+                high = self.einsum.bound(variable)[1]
             width = extent.setdefault(variable, high - low + 1)
             tile, first = tiles(step.node)
             result[step.id] = 1 + -(-max(width - first, 0) // tile)

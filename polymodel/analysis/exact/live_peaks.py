@@ -73,15 +73,15 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
 def nominal_trips(layout: ExactLayout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile.
 
-    A loop that binds no variable of the Einsum, and one below which Einsums have tiles of their own, has
-    those of the Einsum that it binds and that takes most.
+    A loop that binds no variable of the Einsum, and one on a path where Einsums have tiles or variables of
+    their own, has those of the Einsum that it binds and that takes most.
     """
     tree, cascade = layout.problem.tree, layout.problem.cascade
     own = {einsum: _own_trips(layout, einsum)}
-    uneven = any(loop.uneven for _, loop in tree.loops(einsum))
+    differs = tree.differs(einsum)
     result: list[int] = []
     for node, loop in tree.loops(einsum):
-        if node in own[einsum] and not uneven:
+        if node in own[einsum] and not differs:
             result.append(own[einsum][node])
             continue
         bound = [e for e in users(tree, node) if tie(cascade, tree, e, node, loop) == "bound"]
@@ -111,7 +111,8 @@ def _own_trips(layout: ExactLayout, einsum: str) -> dict[int, int]:
             below = [einsum] if loop.uneven else users(tree, node)
             bound = [e for e in below if tie(cascade, tree, e, node, loop) == "bound"]
             boxes = [cascade[e].bound(loop.variable_in(e)) for e in bound]
-            enclosing[v] = max(h for _, h in boxes) - min(low for low, _ in boxes) + 1
+            high = cascade[einsum].bound(v)[1] if tree.differs(einsum) else max(h for _, h in boxes)
+            enclosing[v] = high - min(low for low, _ in boxes) + 1
         tile = int(loop.tile_shape)
         first = tile if loop.initial_tile_shape is None else int(loop.initial_tile_shape)
         trips[node] = 1 + max(0, -(-(enclosing[v] - first) // tile))

@@ -180,12 +180,12 @@ class _Listing:
         return tuple(reversed(result))
 
     def radix(self, einsum: str, axis: LoopAxis) -> int:
-        """How many values the counter of a loop in space counts for; of one that does not bind the Einsum,
-        for the one with most trips of those that it binds."""
+        """How many values the counter of a loop in space counts for; of one that does not bind the Einsum, or
+        in which Einsums differ, for the one with most trips of those that it binds."""
         cascade, tree = self.layout.problem.cascade, self.layout.problem.tree
         bound = [e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound"]
         result = 0
-        for e in [einsum] if einsum in bound else bound:
+        for e in [einsum] if einsum in bound and not tree.differs(einsum) else bound:
             path = self.layout.paths[e]
             stamps, place = self.layout.stamps(e, path), [a.node for a in path].index(axis.node)
             group = next((g for g in stamps.listed if path[place].variable in dict(g.widths)), None)
