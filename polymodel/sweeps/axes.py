@@ -16,6 +16,8 @@ from polymodel.sweeps.expressions import SymbolConstraint, names_of, of_text
 from polymodel.sweeps.grid import Grid, Ids, SymbolUses
 from polymodel.sweeps.values import MAX_CHOICES
 
+MAX_TOGETHER = 2**20  # combinations of one axis, where factors need fewer of them
+
 
 @dataclass(frozen=True)
 class SymbolAxis:
@@ -44,26 +46,58 @@ def make_axes(
     fixed: Mapping[str, Any],
     where: Sequence[SymbolConstraint],
     factors: Iterable[frozenset[str]] = (),
+    once: Iterable[frozenset[str]] = (),
 ) -> tuple[SymbolAxis, ...]:
     """One axis per group of tile symbols that meet in a chain, an expression or a factor.
 
     `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
-    symbols of the factors of counts that depend on more than one chain.
+    symbols of the factors of counts that depend on more than one chain; `once`: those that together decide
+    whether a loop runs once.
     """
     uses = SymbolUses(grid, texts)
-    groups = [{n} for n in tiles]
-    meetings = [uses.of_all(names_in(c)) for c in chains]
-    meetings += [uses.of_all(names) for names in factors]
+    meetings = [uses.of_all(names) for names in (*map(names_in, chains), *once)]
     meetings += [uses.of(n) for n in texts]
-    for meeting in meetings:
-        touched = [g for g in groups if g & meeting]
-        if len(touched) > 1:
-            groups = [g for g in groups if not g & meeting] + [set().union(*touched)]
+    apart = _merged([frozenset({n}) for n in tiles], meetings)
+    met = [uses.of_all(names) for names in factors]
+    groups = [g for whole in _merged(apart, met) for g in _in_factors(grid, whole, apart, met)]
     order = {n: i for i, n in enumerate(tiles)}
     groups.sort(key=lambda g: min(order[n] for n in g))
     return tuple(
         _axis(grid, tuple(n for n in tiles if n in g), chains, texts, fixed, where, uses) for g in groups
     )
+
+
+def _merged(groups: list[frozenset[str]], meetings: Iterable[frozenset[str]]) -> list[frozenset[str]]:
+    """The groups, those that have symbols of one meeting as one."""
+    for meeting in meetings:
+        touched = [g for g in groups if g & meeting]
+        if len(touched) > 1:
+            groups = [g for g in groups if not g & meeting] + [frozenset().union(*touched)]
+    return groups
+
+
+def _in_factors(
+    grid: Grid, whole: frozenset[str], apart: list[frozenset[str]], met: Sequence[frozenset[str]]
+) -> list[frozenset[str]]:
+    """The groups of one that factors make of several, of which no factor needs all.
+
+    Where all combinations are many, factors that take some of the groups each are tabulated over these alone:
+    groups that stand in the same factors are one axis, the others several.
+    """
+    inside = [g for g in apart if g <= whole]
+    factors = [meeting for meeting in met if sum(bool(g & meeting) for g in inside) > 1]
+    most = max((_choices(grid, frozenset().union(*(g for g in inside if g & f))) for f in factors), default=0)
+    if _choices(grid, whole) <= MAX_TOGETHER or most == _choices(grid, whole) or most > MAX_CHOICES:
+        return [whole]
+    alike: dict[tuple[bool, ...], frozenset[str]] = {}
+    for group in inside:
+        taken = tuple(bool(group & f) for f in factors)
+        alike[taken] = alike.get(taken, frozenset()) | group
+    return list(alike.values())
+
+
+def _choices(grid: Grid, names: Iterable[str]) -> int:
+    return math.prod(len(grid.of(n)) for n in names)
 
 
 def _axis(

@@ -451,11 +451,13 @@ def _give(found: Keeper, state: Keeper) -> None:
 
 
 def bounded(block: Scenario, objectives: Sequence[str]) -> set[int] | None:
-    """The rows to be bounded; None where the block is too small, or where a bound of its rows is none of its
-    objectives."""
+    """The rows to be bounded; None where the block is too small, where a bound of its rows is none of its
+    objectives, or where a factor depends on several axes together."""
     if block.points < FEWEST or not block.axes:
         return None
-    return in_use([v.costing for v in block.variants], objectives)
+    used = in_use([v.costing for v in block.variants], objectives)
+    joint = any(block.kernel.is_joint(block.rows.forms[i]) for i in used or ())
+    return None if joint else used
 
 
 def run_boxes(

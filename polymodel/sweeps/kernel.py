@@ -12,9 +12,11 @@ import numpy as np
 
 from polymodel.analysis.symbolic.atoms import INTEGERS, ArrayOps
 from polymodel.analysis.symbolic.forms import Factor, Form
+from polymodel.errors import Refused
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.plan import FormRows
+from polymodel.sweeps.values import MAX_CHOICES
 
 Array = Any
 Key = tuple[tuple[int, frozenset[Factor] | tuple[Factor, ...]], ...]
@@ -24,8 +26,25 @@ LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
 
 
 @dataclass(frozen=True)
+class JointTable:
+    """What depends on several axes together, [choices along those on the left, along those on the right].
+
+    `left`: the former; `column`: at each right point the choice along the latter.
+    """
+
+    left: tuple[int, ...]
+    values: Array
+    column: Array
+
+    @property
+    def width(self) -> int:
+        return int(self.values.shape[1])
+
+
+@dataclass(frozen=True)
 class KernelRow:
-    """One form's product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r].
+    """One form's product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r],
+    and of each joint table its value there.
 
     `flat`: it depends on the left half alone. `bound`: no value is above it, under any scale that it is taken
     with; float64 below 2^53, int64 below 2^62, else Python integers.
@@ -36,6 +55,7 @@ class KernelRow:
     dtype: Any
     flat: bool
     bound: int
+    joint: tuple[JointTable, ...] = ()
 
 
 class OnDemand(Sequence[Any]):
@@ -61,6 +81,7 @@ class ArrayKernel:
         # Long axes go left, where only a piece at a time is tabulated.
         self.axes = sorted(axes, key=lambda a: -a.size)
         self.fixed = fixed
+        self.spans: dict[Factor, tuple[int, ...]] = {}
         self.atoms: dict[Factor, tuple[int, Array]] = {}
         self.factors: dict[tuple[int, tuple[Factor, ...]], Array] = {}
         self.notes: list[str] = []
@@ -108,24 +129,35 @@ class ArrayKernel:
             ids += axis.ids[d]
         return ids
 
+    def along(self, a: Factor) -> tuple[int, ...]:
+        """The axes that an atom depends on."""
+        if a not in self.spans:
+            here = (i for i, axis in enumerate(self.axes) if a.symbols & axis.columns.keys())
+            self.spans[a] = tuple(here)
+        return self.spans[a]
+
+    def is_joint(self, form: Form) -> bool:
+        """Whether a factor of a form depends on several axes."""
+        return any(len(self.along(a)) > 1 for product, _ in form.terms for a in product)
+
     def atom(self, a: Factor) -> tuple[int, Array]:
-        """(axis, values along it) of an atom; axis -1 for a number."""
+        """(axis, values along it) of an atom of one axis; axis -1 for a number."""
         if a not in self.atoms:
-            place = next((i for i, x in enumerate(self.axes) if a.symbols & x.columns.keys()), -1)
-            columns = self.axes[place].columns if place >= 0 else {}
-            values = {s: columns.get(s, self.fixed.get(s)) for s in a.symbols}
-            most = max(int(np.max(values[s] if isinstance(s, str) else s)) for s in a.sizes)
+            place = next(iter(self.along(a)), -1)
             found: Array
             if place < 0:
-                found = int(a.value(INTEGERS, values))
-            elif most < LARGE:
-                found = np.broadcast_to(a.value(ArrayOps(), values), (self.axes[place].size,))
+                found = int(a.value(INTEGERS, {s: self.fixed[s] for s in a.symbols}))
             else:
-                found = self._by_integers(a, values, self.axes[place].size)
+                found = self._tabulated(a, self.axes[place].columns, self.axes[place].size)
             self.atoms[a] = place, found
         return self.atoms[a]
 
-    def _by_integers(self, a: Factor, values: Mapping[str, Any], count: int) -> Array:
+    def _tabulated(self, a: Factor, columns: Mapping[str, Any], count: int) -> Array:
+        """The values of an atom at so many choices of the symbols in the columns."""
+        values = {s: columns.get(s, self.fixed.get(s)) for s in a.symbols}
+        most = max(int(np.max(values[s] if isinstance(s, str) else s)) for s in a.sizes)
+        if most < LARGE:
+            return np.broadcast_to(a.value(ArrayOps(), values), (count,))
         result = np.empty(count, object)
         for i in range(count):
             at = {s: int(v[i]) if isinstance(v, np.ndarray) else int(v) for s, v in values.items()}
@@ -145,8 +177,14 @@ class ArrayKernel:
 
     def _row(self, form: Form, scale: int) -> KernelRow:
         terms: dict[tuple[Key, Key], int] = {}
+        joint: dict[tuple[int, ...], list[Array]] = {}
         bound = 0
         for product, coefficient in form.terms:
+            if any(len(self.along(a)) > 1 for a in product):
+                places = tuple(sorted({i for a in product for i in self.along(a)}))
+                joint.setdefault(places, []).append(self._together(product, places, coefficient))
+                bound += int(np.max(np.abs(joint[places][-1])))
+                continue
             per_axis: dict[int, list[Factor]] = {}
             for a in product:
                 place, found = self.atom(a)
@@ -169,9 +207,47 @@ class ArrayKernel:
         for (left, key), c in terms.items():
             if c:
                 right.setdefault(key, []).append((c, left))
-        flat = set(right) <= {()}
+        tables = tuple(self._joint(p, sum(x.astype(dtype) for x in parts)) for p, parts in joint.items())
+        flat = set(right) <= {()} and not any(t.width > 1 for t in tables)
         stacked = np.stack([self._right(k, dtype) for k in right]) if right else np.zeros((1, 1), dtype)
-        return KernelRow(tuple(tuple(g) for g in right.values()) or ((),), stacked, dtype, flat, bound)
+        groups = tuple(tuple(g) for g in right.values()) or ((),)
+        return KernelRow(groups, stacked, dtype, flat, bound, tables)
+
+    def _together(self, atoms: Sequence[Factor], places: tuple[int, ...], coefficient: int) -> Array:
+        """A coefficient times some atoms at each combination of the choices along some axes."""
+        shape = tuple(self.axes[i].size for i in places)
+        if math.prod(shape) > MAX_CHOICES:
+            names = ", ".join(n for i in places for n in self.axes[i].names)
+            message = f"{names} have {math.prod(shape)} combinations, which are counted together"
+            remedy = f"give them fewer values: at most {MAX_CHOICES} combinations"
+            raise Refused(message, remedy, code="too-large")
+        factors: list[Array] = []
+        for a in atoms:
+            own = self.along(a)
+            values = self._of_several(a, own) if len(own) > 1 else self.atom(a)[1]
+            sizes = [self.axes[i].size if i in own else 1 for i in places]
+            factors.append(np.reshape(values, sizes))
+        wide = abs(coefficient) * math.prod(int(np.max(np.abs(f))) for f in factors) >= 2**62
+        result: Array = coefficient
+        for factor in factors:
+            result = result * (factor.astype(object) if wide else factor)
+        return np.broadcast_to(result, shape)
+
+    def _of_several(self, a: Factor, own: tuple[int, ...]) -> Array:
+        """The values of an atom at each combination of the choices along the axes that it depends on."""
+        sizes = [self.axes[i].size for i in own]
+        digits = np.unravel_index(np.arange(math.prod(sizes)), sizes)
+        columns = {n: c[d] for i, d in zip(own, digits, strict=True) for n, c in self.axes[i].columns.items()}
+        return self._tabulated(a, columns, math.prod(sizes))
+
+    def _joint(self, places: tuple[int, ...], table: Array) -> JointTable:
+        left = tuple(i for i in places if i < self.split)
+        right = tuple(i for i in places if i >= self.split)
+        sizes = tuple(self.axes[i].size for i in right)
+        column = np.zeros(self.width, np.int64)
+        for i, size in zip(right, sizes, strict=True):
+            column = column * size + self.right_digits[i - self.split]
+        return JointTable(left, np.ascontiguousarray(table.reshape(-1, math.prod(sizes))), column)
 
     def _right(self, key: Key, dtype: Any) -> Array:
         result = np.ones(self.width, dtype)
@@ -195,6 +271,16 @@ class ArrayKernel:
                             value = value * self.factor(axis, tuple(atoms)).astype(row.dtype)[digits[axis]]
                         products[key, row.dtype] = value
                     result[:, g] += c * products[key, row.dtype]
-            return result
+            if not row.joint:
+                return result
+            tables = (t.values[self._chosen(t, digits, count)] for t in row.joint)
+            return np.concatenate([result, *tables], axis=1)
 
         return OnDemand(len(self.rows), made)
+
+    def _chosen(self, table: JointTable, digits: tuple[Array, ...], count: int) -> Array:
+        """The choice along the left axes of a joint table at each left combination."""
+        result = np.zeros(count, np.int64)
+        for i in table.left:
+            result = result * self.axes[i].size + digits[i]
+        return result

@@ -79,8 +79,26 @@ class Block:
         """Values [left, right] of one row; [left, 1] if it depends on the left half alone."""
         if index not in self.found:
             row, left = self.rows[index], self.lefts[index][self.cut]
-            self.found[index] = left[:, :1] if row.flat else self._product(left, row.right[:, self.columns])
+            if row.flat:
+                self.found[index] = left.sum(axis=1, keepdims=True) if row.joint else left
+            else:
+                groups = len(row.groups)
+                result = self._product(left[:, :groups], row.right[:, self.columns])
+                self.found[index] = self._with_joint(result, left[:, groups:], row)
         return self.found[index]
+
+    def _with_joint(self, result: Array, left: Array, row: KernelRow) -> Array:
+        """A product and what depends on several axes together, whose choices on the right stand in `left`."""
+        for table in row.joint:
+            own, left = left[:, : table.width], left[:, table.width :]
+            if table.width > 1 and result.dtype == np.float64:
+                there = self.memory.rows.array()
+                np.take(own, table.column[self.columns], axis=1, out=there, mode="clip")
+                result += there
+                self.memory.rows.back(there)
+            else:
+                result += own if table.width == 1 else own[:, table.column[self.columns]]
+        return result
 
     def _product(self, left: Array, right: Array) -> Array:
         width, inner = right.shape[1], left.shape[1]

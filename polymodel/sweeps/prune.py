@@ -48,6 +48,8 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
         return block
     kernel = ArrayKernel(block.axes, FormRows(), block.fixed)
     forms = {i: block.rows.forms[i] for i in sorted(used)}
+    if any(map(kernel.is_joint, forms.values())):  # no column of one axis says what depends on several
+        return block
     sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], SymbolAxis] = {}
     illegal = block.illegal

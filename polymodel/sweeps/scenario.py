@@ -201,7 +201,11 @@ def scenario(
     points have to be evaluated one by one."""
     base = template(spec, grid, roles, given)
     found, plain = base.forms, base.fixed
-    axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, found.coupled_symbols)
+    once = {form.symbols for form in found.single_trips}
+    coupled = found.coupled_symbols
+    if sparse:  # sums on sparse data have one table for each axis
+        once |= coupled
+    axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, coupled, once)
     broken = illegal(base.problem, axes, base.varying, found, plain)
     rows, made = base.costed()
     if all(a.size for a in axes):

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from benchmarks.fused import front
-from polymodel.sweeps import run
+from benchmarks.fused import SWEPT, front
+from polymodel.sweeps import axes, kernel, run
 from tests.seeds import seeds
 from tests.support.small_specs import leaf, loop, memory, split, spread, storage, unit
+from tests.sweep.test_grids import compiled
 from tests.sweep.test_sweep import check_blocks, check_rows
 
 
@@ -107,6 +108,17 @@ def test_the_front_of_vgg_is_swept_by_closed_forms(
         swept = pm.sweep(spec, tiles, objectives=("energy", "latency"), keep="all")
     assert (swept.points, swept.notes) == ((size // 4) ** 2, ())
     check_rows(swept, 2 if size == 8 else 12)
+
+
+@pytest.mark.parametrize("right", [4, 4096])
+def test_factors_of_several_axes_equal_evaluate(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is live depends on the tips and on the channels of one layer each: no axis has all of them."""
+    spec, tiles = front(8, 1, retained=True, allocation="live")
+    tiles |= {n: sizes[-1:] for n, sizes in tiles.items() if n[:4] != "TIP_" and n[5:] not in SWEPT[1:]}
+    monkeypatch.setattr(axes, "MAX_TOGETHER", 1)
+    monkeypatch.setattr(kernel, "RIGHT", right)
+    assert [a.size for a in compiled(spec, tiles)[1].axes if a.size > 1] == [4, 4, 6]
+    check_blocks(spec, tiles, count=3)
 
 
 @pytest.mark.slow

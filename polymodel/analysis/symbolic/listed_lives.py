@@ -34,6 +34,7 @@ from polymodel.reuse import Reuse
 Ints = Any
 EXACT = "use engine exact, or allocation: tile"
 MOST_STATES = 2**21
+TOGETHER = 2**16  # states of several points at a time: what is made of more leaves the cache
 
 
 @dataclass(frozen=True)
@@ -263,14 +264,14 @@ class _Depth:
         table = self.equals.table
         return table[told[:1]] if len(table) == 1 else table[told][trees]
 
-    def below(self, trees: Ints) -> tuple[Ints, Ints]:
-        """How many branches each tree has, and these."""
+    def below(self, trees: Ints, most: int) -> tuple[Ints, Ints]:
+        """How many branches each tree has, and these, at most so many."""
         import numpy as np
 
         count = np.array([len(rows) for _, rows in self.known])
         every = np.array([row for _, rows in self.known for row in rows], np.int64)
         begin = np.cumsum(count) - count
-        if int(count[trees].sum()) > MOST_STATES:
+        if int(count[trees].sum()) > most:
             raise too_many()
         rows = np.repeat(begin[trees], count[trees]) + numbered(count[trees])
         return count[trees], self.branches.table[every[rows]]
@@ -406,9 +407,10 @@ class _Search:
         roots = np.stack([trees.roots(points) for trees in self.trees], axis=1)
         states, at = _different(roots)
         depths, steps = [0] * len(self.trees), []
+        most = TOGETHER if len(points) > 1 else MOST_STATES
         for g in self.asked.order:
             others = self._product(states, depths, without=g)
-            count, below = self.trees[g].depths[depths[g]].below(states[:, g])
+            count, below = self.trees[g].depths[depths[g]].below(states[:, g], most)
             parent = repeated(count)
             added = others[parent] * below[:, 1:]
             depths[g] += 1
@@ -420,10 +422,10 @@ class _Search:
         last = self._product(states, depths) * ends
         best, chosen = last @ self.weights, []
         for count, added, following in reversed(steps):
-            total = added @ self.weights + best[following]
-            order = np.lexsort((-total, repeated(count)))
-            chosen.append(order[np.cumsum(count) - count])
-            best = total[chosen[-1]]
+            total, state = added @ self.weights + best[following], repeated(count)
+            best = np.maximum.reduceat(total, np.cumsum(count) - count)
+            tops = np.flatnonzero(total == best[state])
+            chosen.append(tops[np.diff(state[tops], prepend=-1) > 0])
         result = np.zeros((len(points), len(self.weights)), np.int64)
         for (_, added, following), rows in zip(steps, reversed(chosen), strict=True):
             result += added[rows[at]]

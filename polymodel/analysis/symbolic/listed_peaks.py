@@ -235,13 +235,19 @@ def _of_all(asked: PeakTable, sizes: bytes, count: int) -> Ints:
 def _in_parts(asked: PeakTable, points: Ints) -> Ints:
     import numpy as np
 
-    try:
-        return asked.peaks(points)
-    except NotSeparable:
-        if len(points) < 2:
-            raise
-    half = len(points) // 2
-    return np.concatenate([_in_parts(asked, points[:half]), _in_parts(asked, points[half:])])
+    found: list[Ints] = []
+    begin, size = 0, len(points)
+    while begin < len(points):
+        part = points[begin : begin + size]
+        try:
+            found.append(asked.peaks(part))
+        except NotSeparable:
+            if len(part) < 2:
+                raise
+            size = len(part) // 2  # the points that follow are no fewer at a time
+        else:
+            begin += len(part)
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True)
