@@ -243,9 +243,7 @@ def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
             sketch("E0", "X[p+1]", "X[p]", "A[p,k]", "Y[p]"),
             sketch("E1", "Y[p]", "X[p+1]", "X[p+2]"),
         ),
-        "square of a running value": (
-            sketch("E0", "R[p,m]", "R[p,m]", "A[p,m]", "A[p,m]", "R[p+1,m]"),
-        ),
+        "square of a running value": (sketch("E0", "R[p,m]", "R[p,m]", "A[p,m]", "A[p,m]", "R[p+1,m]"),),
         "what is added up of a running value": (
             sketch("E0", "R[p,m]", "A[p,m]", "R[p+1,m]"),
             sketch("E1", "R[p+1,m]", "B[m,f]", "Z[f]"),
@@ -262,6 +260,38 @@ def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
             sketch("E0", "R[p]", "A[p,m]", "R[p+1]"),
             sketch("E1", "R[p]", "R[p+1]", "Q[p]", "T1[p]"),
             sketch("E2", "T1[p]", "C[p,m]", "Q[p+1]"),
+        ),
+    }
+
+
+def delay_forms() -> dict[str, tuple[Sketch, ...]]:
+    """Cascades in which a later Einsum alone reads S of iterations before the first one that makes it."""
+    return {
+        "delay of 1": (
+            sketch("E0", "A[p,m]", "B[m]", "S[p+1,m]"),
+            sketch("E1", "S[p,m]", "A[p,m]", "D[p,m]"),
+        ),
+        "delay of 2": (
+            sketch("E0", "A[p,k]", "S[p+2]"),
+            sketch("E1", "S[p]", "C[p,m]", "D[m]"),
+        ),
+        "filter of 2 taps": (
+            sketch("E0", "A[p,m]", "S[p+1,m]"),
+            sketch("E1", "S[p,m]", "S[p+1,m]", "D[p,m]"),
+        ),
+        "delay in a chain": (
+            sketch("E0", "A[p]", "S[p+1]"),
+            sketch("E1", "S[p]", "B[p]", "T[p]"),
+            sketch("E2", "S[p]", "T[p]", "D[p]"),
+        ),
+        "delay of another index": (
+            sketch("E0", "A[p,m]", "S[p+1,m]"),
+            sketch("E1", "S[g,m]", "D[g]"),
+        ),
+        "delay and running value": (
+            sketch("E0", "R[p]", "A[p]", "R[p+1]"),
+            sketch("E1", "R[p]", "B[p,m]", "S[p+1,m]"),
+            sketch("E2", "S[p,m]", "D[p,m]"),
         ),
     }
 

@@ -486,7 +486,7 @@ def neighbours_of(
     them apart, and how many accesses read each. Refused where they do not stand evenly apart."""
     access, every = one.access_of(tensor), one.accesses_of(tensor)
     different = {a.projection for a in every}
-    if len(different) == 1 or tensor in cascade.recurrent or access.output:
+    if len(different) == 1 or tensor in cascade.shifted or access.output:
         return one, access, len(every)
     joined, unions = neighbours_joined(one, {})
     reads = {sum(a.projection == x for a in every) for x in different}
@@ -503,7 +503,7 @@ def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade)
     """Whether loops over a rank of a tensor part it as they do where it is made: if both begin at the same
     value."""
     maker = cascade.producer(access.tensor)
-    if access.output or maker is None or access.tensor in cascade.recurrent:
+    if access.output or maker is None or access.tensor in cascade.shifted:
         return True
     ends = (one, access.projection[rank]), (maker, maker.access_of(access.tensor).projection[rank])
     lows = {e.bound(v)[0] for e, x in ends for v in x.variables if v in e.rank_variables}
@@ -536,7 +536,7 @@ def generations_of(
 ) -> Generations | None:
     """None where all iterations read at most one generation. Refused for other reads, and for sums."""
     maker = cascade.producer(tensor)
-    if tensor not in cascade.recurrent or maker is None:
+    if tensor not in cascade.shifted or maker is None:
         return None
     what = f"{one.name} reads {tensor} otherwise than of this generation and the one before"
     otherwise = Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")

@@ -552,7 +552,7 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
         reads=reads, accumulates=access.accumulates, carried=carried,
-        first=first, forward=access.tensor in cascade.recurrent,
+        first=first, forward=access.tensor in cascade.shifted,
     )  # fmt: skip
 
 

@@ -256,7 +256,8 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
-        return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
+        remedy = f"shrink the consumer's ranks, or say what is before: init: {{{tensor}: 0}}"
+        return _fault(tensor, views[0], never, message, remedy)
     positions = sorted(p for f in made for p in f.temporal)
     return _unfinished(problem, pair, views[0], (made, read), positions) or _home(problem, pair, reuse)
 

@@ -230,6 +230,12 @@ class Cascade:
         return tuple(self._earlier)
 
     @cached_property
+    def shifted(self) -> tuple[str, ...]:
+        """Those, and tensors of which only later Einsums read generations that nobody writes (`init`)."""
+        guarded = (a.tensor for e in self.einsums for a in e.inputs if a.guard and not a.stands_for)
+        return tuple(dict.fromkeys((*self._earlier, *(t for t in guarded if t in self._ends[True]))))
+
+    @cached_property
     def _earlier(self) -> Mapping[str, tuple[Einsum, ...]]:
         place = {e.name: i for i, e in enumerate(self.einsums)}
         result = {}
@@ -493,11 +499,9 @@ def require_plain(
     accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward.
     With `products` an Einsum may add to what is there, and read one element of a tensor several times; with
     `several` it may read several elements; with `carried` a cascade may carry tensors forward."""
-    forward = einsums.recurrent if isinstance(einsums, Cascade) else ()
+    forward = einsums.shifted if isinstance(einsums, Cascade) else ()
     if isinstance(einsums, Cascade) and forward and not carried:
-        found = (
-            f"{einsums.recurrent[0]} is carried from one iteration to the next; {what} cascades without that"
-        )
+        found = f"{forward[0]} is carried from one iteration to the next; {what} cascades without that"
         raise Refused(found, remedy, code="unsupported-recurrence")
     for one in einsums:
         for access in one.accesses:

@@ -155,7 +155,7 @@ def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[
     known = dict(cascade.rank_sizes)
     result = []
     for einsum in cascade.einsums:
-        for access in (a for a in einsum.outputs if a.tensor not in cascade.recurrent):
+        for access in (a for a in einsum.outputs if a.tensor not in cascade.shifted):
             sizes = tuple(known[r] for r in access.ranks if r in known)
             if len(sizes) == len(access.ranks) and not _written_whole(einsum, access, sizes):
                 missing = missing_points(einsum.access(access.tensor).range(), sizes)
@@ -231,7 +231,8 @@ class CarriedAccess:
 
 
 def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tuple[CarriedAccess, ...]:
-    """Reads of a tensor by its producer or an Einsum before it, at a constant shift of one rank at least."""
+    """Reads of a tensor at a constant shift of one rank at least: by its producer or an Einsum before it, and
+    where `init` says what is before by a later one, too."""
     writers: dict[str, tuple[int, int]] = {}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
@@ -241,7 +242,7 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             write = writers.get(access.name)
-            if access.output or write is None or write[0] < i:
+            if access.output or write is None or (write[0] < i and access.name not in workload.init):
                 continue
             shifts = _shifts(projections[write[0]][write[1]], projections[i][j])
             carried = CarriedAccess((i, j), write, shifts)
@@ -361,7 +362,7 @@ def initial_values(
             near = suggestion(tensor, sorted(generational), "tensors that are carried forward")
             remedy = near if generational else "leave it out"
             message = f"{tensor} is not carried forward, so that nothing is before it"
-            message += ": neither its Einsum nor one before it reads what it made in an earlier iteration"
+            message += ": no Einsum reads it at an earlier index than the one at which it is written"
             faults.add(path, message, remedy, key=True, code="invalid-recurrence")
             continue
         if text == IDENTITY or is_tensor(text, symbols):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pytest
@@ -24,7 +25,7 @@ from tests.analysis.test_several_accesses import evaluated, moved
 from tests.analysis.unchecked import closed_forms_agree
 from tests.generators import lawless, legal
 from tests.support.small_specs import fanout, leaf, loop, memory, split, spread, storage, unit
-from tests.workloads import recurrence_forms
+from tests.workloads import delay_forms, recurrence_forms
 
 ENGINES = ("enumerate", "exact", "auto")
 RUNNING = {
@@ -106,6 +107,27 @@ def test_what_is_before_is_held_only_while_it_is_read(engine: str) -> None:
     spec = pm.load({"arch": arch, "workload": two, "mapping": {"nodes": nodes}})
     found = pm.evaluate(spec, engine=engine).analysis.working_sets
     assert [(w.einsum, w.bits) for w in found if (w.component, w.measure) == ("GLB", "tile")] == [("D", 24)]
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+@pytest.mark.parametrize("before", [0, "Y0"])
+def test_a_later_einsum_alone_reads_what_is_before(engine: str, before: int | str) -> None:
+    """Y is handed on one iteration later: Z reads 4 of its 5 generations, and what is before them."""
+    sizes = {"rank_sizes": {"P": 5, "M": 3}, "bits_per_value": {"All": 8}, "init": {"Y": before}}
+    work = {**sizes, "einsums": ["Y[P=p+1, m] = A[p, m] * B[m]", "Z[p, m] = Y[p, m] + A[p, m]"]}
+    held = ["Y", "A", "B", "Z", *(["Y0"] if before else [])]
+    nodes = [storage("DRAM", *held), loop("p", 2), storage("GLB", "Y"), split([leaf("Y")], [leaf("Z")])]
+    report = evaluated(work, *nodes, engine=engine)
+    assert moved(report, "Y") == {"DRAM": (6, 0, 0, 15), "GLB": (12, 15, 6, 15)}
+    assert not before or moved(report, "Y0") == {"DRAM": (3, 0, 0, 0)}
+    assert report.spec.workload.generational == (("Y", ("P",)),)
+
+
+def test_values_of_what_is_handed_on_later() -> None:
+    sizes = {"rank_sizes": {"P": 4}, "bits_per_value": {"All": 8}, "init": {"Y": "Y0"}}
+    work = {**sizes, "einsums": ["Y[P=p+1] = A[p] * B[p]", "Z[p] = Y[p] + A[p]"]}
+    data = {"A": [1, 2, 3, 4], "B": [5, 6, 7, 8], "Y0": 9}
+    assert pm.values(pm.load({"workload": work}), data)["Z"].tolist() == [9 + 1, 5 + 2, 12 + 3, 21 + 4]
 
 
 def test_what_is_read_too_early_is_named() -> None:
@@ -341,11 +363,12 @@ def test_a_sweep_tells_tiles_in_which_iterations_follow_one_another_too_early() 
     assert "Y reads X of an earlier iteration before X has finished it" in str(swept.infeasible)
 
 
-def begun(draw: st.DrawFn, cascade: Cascade) -> Cascade:
-    """The cascade with something before each tensor that is carried forward: a number, or a tensor."""
+def begun(draw: st.DrawFn, cascade: Cascade, delayed: tuple[str, ...] = ()) -> Cascade:
+    """The cascade with something before each tensor that is carried forward, and those that are `delayed`:
+    a number, or a tensor."""
     init: list[tuple[str, float | str]] = []
     einsums = cascade.einsums
-    for tensor in cascade.recurrent:
+    for tensor in (*cascade.recurrent, *delayed):
         named = draw(st.booleans())
         init.append((tensor, f"{tensor}0" if named else 0.0))
         if named:
@@ -369,14 +392,15 @@ def _with_initial(e: Einsum, tensor: str, whole: bool) -> Einsum:
 
 
 recurring = lawless(given=recurrence_forms(), change=begun)
+delaying = lawless(given=delay_forms(), change=partial(begun, delayed=("S",)))
 
 
-def run_many(count: int) -> Counter[str]:
+def run_many(count: int, problems: st.SearchStrategy[Problem] = recurring) -> Counter[str]:
     """Compare the engines, and the gate with the referee, on generated problems."""
     tally: Counter[str] = Counter()
 
     @settings(max_examples=count, **SETTINGS)
-    @given(recurring, POLICIES)
+    @given(problems, POLICIES)
     def agree(problem: Problem, reuse: Reuse | None) -> None:
         try:
             broken = legal(problem)
@@ -400,6 +424,17 @@ def run_many(count: int) -> Counter[str]:
 
 def test_engines_agree_on_recurrences() -> None:
     assert_few_refusals(run_many(15), 0.05)
+
+
+def test_engines_agree_on_what_later_einsums_read_of_before() -> None:
+    assert_few_refusals(run_many(10, delaying), 0.05)
+
+
+@pytest.mark.slow
+def test_engines_agree_on_what_later_einsums_read_of_before_at_length() -> None:
+    tally = run_many(1_000, delaying)
+    assert_few_refusals(tally, 0.01)
+    assert tally["closed forms"] > 300
 
 
 @pytest.mark.slow

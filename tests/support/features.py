@@ -413,6 +413,22 @@ FEATURES: tuple[Feature, ...] = (
         slopes="ski",
     ),
     Feature(
+        "what is before, read by a later Einsum alone",
+        {
+            "rank_sizes": {"P": 4, "M": 4},
+            "bits_per_value": {"All": 8},
+            "init": {"Y": 0},
+            "einsums": ["Y[P=p+1, m] = A[p, m] * B[m]", "Z[p, m] = Y[p, m] + A[p, m]"],
+        },
+        tree=(
+            storage("DRAM", "Y", "A", "B", "Z"),
+            loop("p", 2),
+            storage("GLB", "Y", "A", "B", "Z"),
+            split([leaf("Y")], [leaf("Z")]),
+        ),
+        slopes="chain",
+    ),
+    Feature(
         "a cycle of two Einsums",
         {
             "rank_sizes": {"P": 4, "M": 4},

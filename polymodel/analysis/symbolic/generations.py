@@ -41,13 +41,14 @@ Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
 def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
     """By tensor that is carried forward; NotSeparable for those without closed forms."""
     result = {}
-    for tensor in problem.cascade.recurrent:
+    for tensor in problem.cascade.shifted:
         maker = problem.cascade.producer(tensor)
         if maker is None or maker.name not in problem.tree.paths:
             continue
         line = carried_line(problem.cascade, maker, tensor)
         forward = maker.access_of(tensor).projection[line.rank].variables
-        loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial)
+        waits = tensor in problem.cascade.recurrent
+        loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial and waits)
         alone = frozenset(i for i, n in loops if n.variable_in(maker.name) in forward)
         result[tensor] = replace(line, alone=alone)
     for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):

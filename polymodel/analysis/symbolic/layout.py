@@ -194,7 +194,7 @@ def lay_out(
     executes of inferred Einsums is listed, also where it is a product of intervals.
     """
     tree = problem.tree
-    lines = carried_lines(problem) if problem.cascade.recurrent else {}
+    lines = carried_lines(problem) if problem.cascade.shifted else {}
     for name in tree.einsums:
         check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
         if ranks:

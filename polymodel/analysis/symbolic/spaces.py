@@ -456,12 +456,12 @@ class CarriedRank:
 
 def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
     """The rank along which a tensor is carried forward; NotSeparable where these are several."""
-    write = maker.access_of(tensor)
+    write, earlier = maker.access_of(tensor), cascade.earlier_readers(tensor)
     moved = {
         rank
-        for e in cascade.earlier_readers(tensor)
+        for e in earlier or cascade.consumers(tensor)
         for access in e.accesses_of(tensor)
-        if not access.output
+        if not access.output and (earlier or access.guard)
         for rank, (a, b) in enumerate(zip(access.projection, write.projection, strict=True))
         if a.constant != b.constant
     }
