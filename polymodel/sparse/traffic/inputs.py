@@ -13,7 +13,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.cache import Clock, Lanes, ceil_div, pairs
 from polymodel.sparse.traffic.nest import RankBinding, StoredElements, WalkedEinsum
-from polymodel.sparse.traffic.replacement import Accesses
+from polymodel.sparse.traffic.replacement import Accesses, together
 from polymodel.spec.teaal.records import Binding, HardwareComponent, RankFormat, TeaalSpec, TensorFormat
 
 # The bindings of one Einsum to memories, resolved: what each buffer holds and where it loads it from.
@@ -195,7 +195,8 @@ class InputRank:
     matched or not. leader: as coordinate, of the leader of a leader-follower intersection, which reads all of
     its fibers. `stored`: of a follower that is walked over its whole shape. Its elements lie at their place
     among the stored ones; to find that one is not stored, the payload at the place where it would be is read
-    (no coordinate: `found` leaves those out). `turn`: orders what happens at the same time.
+    (no coordinate: `found` leaves those out). `turns`: order what happens at the same time, one for each time
+    that the Einsum reads the element.
     """
 
     nest: WalkedEinsum
@@ -203,7 +204,7 @@ class InputRank:
     place: RankBinding
     per_line: int
     how: Literal["payload", "coordinate", "leader"]
-    turn: int
+    turns: tuple[int, ...]
     stored: StoredElements | None = None
     found: bool = False
 
@@ -231,15 +232,21 @@ class InputRank:
 
     @cached_property
     def visits(self) -> tuple[Ints, Ints, Ints]:
-        """Visits of fibers that read something: the node, the first element read and how many are read."""
-        nest, slot = self.nest, self.nest.slot[self.tensor]
+        """Visits of fibers that read something: the node, the first element read and how many are read, by
+        the read that goes furthest."""
+        return self._visits(self.nest.turns(self.tensor))
+
+    def _visits(self, slots: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+        nest = self.nest
         if self.how == "leader":
             fibers = nest.element(self.tensor, self.place.depth - 1, self.place.loop - 1)
             starts = nest.level(self.tensor, self.place.depth).starts
             begin = np.where(fibers < 0, 0, starts[fibers])
             reads = np.where(fibers < 0, 0, starts[fibers + 1] - begin)
         else:
-            begin, reads = nest.begins(self.place.loop)[slot], nest.reads(self.place.loop)[slot]
+            every = nest.reads(self.place.loop)
+            begin = nest.begins(self.place.loop)[slots[0]]
+            reads = np.maximum.reduce([every[s] for s in slots])
         used = np.flatnonzero(reads)
         return used, begin[used], reads[used]
 
@@ -295,16 +302,19 @@ class InputRank:
 
     def accesses(self, clock: Clock, lanes: Lanes | None = None) -> Accesses:
         """Every access in itself; with `lanes`, on the instance that makes it."""
+        return together([self._accesses(clock, lanes, turn) for turn in self.turns])
+
+    def _accesses(self, clock: Clock, lanes: Lanes | None, turn: int) -> Accesses:
         if self.how == "payload":
             nodes, element = self.entered
-            result = clock.payloads(self.place.loop, self.turn, nodes, self.line[element])
+            result = clock.payloads(self.place.loop, turn, nodes, self.line[element])
             return result if lanes is None else result.apart(lanes.of(self.loop, nodes), lanes.instances)
-        visit, begin, reads = self.visits
+        visit, begin, reads = self._visits((turn,))
         which = np.repeat(np.arange(visit.size), reads)
         element = begin[which] + np.arange(which.size) - (np.cumsum(reads) - reads)[which]
         coords = self.nest.level(self.tensor, self.place.depth).coords[element]
         nodes = visit[which]
-        result = clock.coordinates(self.place.loop, self.turn, nodes, coords, self.line[element])
+        result = clock.coordinates(self.place.loop, turn, nodes, coords, self.line[element])
         return result if lanes is None else result.apart(lanes.of(self.loop, nodes), lanes.instances)
 
 
@@ -334,8 +344,8 @@ def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBindin
     if tensor not in nest.slot:
         what = f"{einsum} binds {tensor} to {held.buffer.name} and does not use it"
         raise SpecError([Diagnostic(what, "bind tensors of the Einsum", code="unknown-name")])
-    if tensor in nest.twice:
-        what = f"{einsum} reads {tensor} twice: which of them is bound is not told apart"
+    if tensor in nest.unlike:
+        what = f"{einsum} reads {tensor} at different elements: which of them is bound is not told apart"
         raise Refused(what, "give it two names", code="unsupported-binding")
     places = nest.places(tensor)
     for rank in (held.rank, held.root or held.rank):
@@ -351,12 +361,15 @@ def use_of(nest: WalkedEinsum, held: BufferedRank, leader: str) -> InputRank:
     read = slot in nest.reads(place.loop)
     # A follower is looked up, so what is read of it is what is entered; and it goes by what is stored.
     follows = read and leader not in ("", tensor)
+    if read and leader and len(nest.turns(tensor)) > 1:
+        what = f"{nest.plan.einsum} reads {tensor} twice where {leader} leads, itself or as what follows"
+        raise Refused(what, "give it two names, or let no tensor lead", code="unsupported-binding")
     stored = nest.stored.get((tensor, place.depth)) if follows else None
     if held.kind == "payload" or follows:
-        turn = slot if held.kind == "payload" else -1
-        return InputRank(nest, tensor, place, held.per_line, "payload", turn, stored, held.kind != "payload")
+        turns = nest.turns(tensor) if held.kind == "payload" else (-1,)
+        return InputRank(nest, tensor, place, held.per_line, "payload", turns, stored, held.kind != "payload")
     if not read:
         what = f"{nest.plan.einsum}: coordinates of {tensor} {held.rank} are looked up, not read in order"
         raise Refused(what, "bind the payloads, or bind it eagerly", code="unsupported-binding")
     how: Literal["leader", "coordinate"] = "leader" if leader == tensor else "coordinate"
-    return InputRank(nest, tensor, place, held.per_line, how, slot)
+    return InputRank(nest, tensor, place, held.per_line, how, nest.turns(tensor))

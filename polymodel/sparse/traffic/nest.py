@@ -74,6 +74,11 @@ def _expanded(
     return replace(slot, tree=tree)
 
 
+def _reads_alike(one: OperandSlot, other: OperandSlot) -> bool:
+    """Whether two reads of a tensor are of the same element in every iteration, so that they read along."""
+    return one.tree.ranks == other.tree.ranks and one.steps == other.steps
+
+
 class WalkedEinsum:
     """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
@@ -94,8 +99,9 @@ class WalkedEinsum:
             walk.step()
         self.loops: Sequence[Walked] = walk.loops
         self.names = tuple(r.name for r in plan.order)
-        self.slot = {s.tensor: i for i, s in enumerate(slots)}
-        self.twice = {s.tensor for s in slots if sum(o.tensor == s.tensor for o in slots) > 1}
+        self.slot = {s.tensor: i for i, s in reversed([*enumerate(slots)])}
+        firsts = [(slots[self.slot[s.tensor]], s) for s in slots]
+        self.unlike = {s.tensor for one, s in firsts if not _reads_alike(one, s)}
         ends = [c.element for c in walk.cursors]
         self.leaves: list[Ints] = [np.zeros(walk.nodes, np.int64) if e is None else e for e in ends]
 
@@ -111,6 +117,10 @@ class WalkedEinsum:
                     raise Refused(what, f"leave {tensor} without bindings", code="unsupported-operation")
                 result[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
         return dict(result[depth] for depth in sorted(result))
+
+    def turns(self, tensor: str) -> tuple[int, ...]:
+        """The slots that read an input, in order."""
+        return tuple(i for i, s in enumerate(self.plan.slots) if s.tensor == tensor)
 
     def tree(self, tensor: str) -> Fibertree:
         return self.plan.slots[self.slot[tensor]].tree

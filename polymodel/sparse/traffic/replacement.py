@@ -39,6 +39,14 @@ class Accesses:
         return Accesses(self.line * instances + instance, (instance, *self.time))
 
 
+def together(parts: Sequence[Accesses]) -> Accesses:
+    """Reads of the same data that are made at several places."""
+    if len(parts) == 1:
+        return parts[0]
+    times = zip(*(p.time for p in parts), strict=True)
+    return Accesses(np.concatenate([p.line for p in parts]), tuple(np.concatenate(t) for t in times))
+
+
 @dataclass(frozen=True, eq=False)
 class FiberAccesses:
     """Accesses to whole fibers, element after element, with nothing else in between. `fiber`: a number of

@@ -21,9 +21,9 @@ def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") ->
 
     two-finger: one per comparison of two coordinates, until one fiber ends. skip-ahead: one per match and
     one per run of comparisons that advance the same finger. leader-follower: one per coordinate of the
-    leader. Refused for other than two tensors, except leader-follower.
+    leader. Refused for other than two operands, except leader-follower.
     """
-    tensors = [t for t, at in nest.slot.items() if at in nest.reads(loop)]
+    tensors = [s.tensor for at, s in enumerate(nest.plan.slots) if at in nest.reads(loop)]
     name = nest.names[loop]
     if kind == "leader-follower":
         if leader not in tensors:

@@ -80,7 +80,7 @@ class Run:
         for place, (coord, children) in enumerate(self.coiterate(depth, rank, drivers, at, stamp, coords)):
             here, inner = (*stamp, place), {**coords, rank: coord}
             self.iters[rank] += 1
-            for t in children:
+            for t in (t for t, _ in self.inputs if t in children):
                 if coord in self.places[depth][t]:
                     where = self.prefix(t, coords, depth)
                     self.note(t, rank, "payload", here, where, self.places[depth][t][coord])
@@ -148,6 +148,8 @@ class Run:
             match = self.alone(drivers[0], order, reads)
         elif leader:
             match = self.led(depth, rank, leader, drivers, fibers, order, at, reads)
+        elif len(drivers) > 2:
+            match = self.nested(drivers, order, reads)
         else:
             match = self.two_fingers(rank, drivers, order, reads)
         for c in match:
@@ -176,6 +178,40 @@ class Run:
                 reads(other, stored.index(c), i)
             if c in fibers[other]:
                 yield c
+
+    def nested(self, drivers, order, reads):
+        """`a & (b & c)`, each asked for one coordinate after the other; what was asked for is read in order,
+        before the loop goes on with a coordinate that is not below it."""
+        asked = []
+
+        def each(n):
+            for place, c in enumerate(order[drivers[n]]):
+                asked.append((c, n, place))
+                yield c
+
+        def both(one, other):
+            x, y = next(one, None), next(other, None)
+            while x is not None and y is not None:
+                if x == y:
+                    yield x
+                    x, y = next(one, None), next(other, None)
+                elif x < y:
+                    x = next(one, None)
+                else:
+                    y = next(other, None)
+
+        def note(most):
+            for read in sorted(a for a in asked if a[0] <= most):
+                asked.remove(read)
+                reads(drivers[read[1]], read[2], read[0])
+
+        match = each(len(drivers) - 1)
+        for n in reversed(range(len(drivers) - 1)):
+            match = both(each(n), match)
+        for c in match:
+            note(c)
+            yield c
+        note(math.inf)
 
     def two_fingers(self, rank, drivers, order, reads):
         (first, second), i, j, step, current = drivers, 0, 0, 0, None

@@ -219,11 +219,24 @@ def test_walking_a_rank_that_is_split_or_holds_values_is_refused() -> None:
         run(data.design("gamma"), walked={"A": ("K",), "B": ("K",)})
 
 
-def test_a_tensor_read_twice_is_refused() -> None:
+def test_a_tensor_read_at_different_elements_is_refused() -> None:
+    spec = data.plain(data.design("extensor"))
+    spec["einsum"]["expressions"] = ["Z[m, n] = A[k, m] * A[k, n] * B[k, n]"]
+    with pytest.raises(Refused, match="reads A at different elements"):
+        run(yaml.safe_dump(spec))
+
+
+def test_a_tensor_that_leads_is_read_once() -> None:
     spec = data.plain(data.design("gamma"))
-    spec["einsum"]["expressions"][0] = "T[k, m, n] = take(A[k, m], B[k, n], B[k, n], 1)"
-    spec["bindings"]["T"] = [s for s in spec["bindings"]["T"] if s.get("component") != "Intersect"]
-    with pytest.raises(Refused, match="reads B twice"):
+    spec["einsum"]["expressions"][0] = "T[k, m, n] = take(A[k, m], A[k, m], B[k, n], 2)"
+    with pytest.raises(Refused, match="reads A twice where A leads"):
+        run(yaml.safe_dump(spec))
+
+
+def test_an_intersector_of_three_reads_of_two_tensors_is_refused() -> None:
+    spec = data.plain(data.design("extensor"))
+    spec["einsum"]["expressions"] = ["Z[m, n] = A[k, m] * A[k, m] * B[k, n]"]
+    with pytest.raises(Refused, match="intersector of 3"):
         run(yaml.safe_dump(spec))
 
 

@@ -50,6 +50,23 @@ def test_full_caches(seed: int, replacement: Literal["lru", "optimal"]) -> None:
     assert found == metrics(data.plain(text), {}, given, sizes, walked, replacement)
 
 
+@pytest.mark.parametrize("seed", seeds(4, range(60)))
+@pytest.mark.parametrize("factors", ["A[k, m] * A[k, m] * B[k, n]", "A[k, m] * B[k, n] * A[k, m]"])
+def test_a_tensor_that_is_read_twice(factors: str, seed: int) -> None:
+    """Its lines are fetched once for both reads; where no tensor leads. Caches see both."""
+    spec, sizes, walked = random_spec(seed)
+    rng = Random(seed)
+    spec["einsum"]["expressions"] = [f"Z[m, n] = {factors}"]
+    spec["bindings"]["Z"] = [b for b in spec["bindings"]["Z"] if not str(b.get("component")).startswith("IK")]
+    if rng.random() < 0.5:
+        as_cache(spec, rng.choice([1, 2, 3, 5, 8]), rng.choice(["AB", "ABZ", "A"]))
+    given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], rng.choice([0.3, 0.8])) for t in "AB"}
+    text = yaml.safe_dump(spec)
+    tensors = {t: data.tensor(t, DECLARED[t], sizes, p) for t, p in given.items()}
+    found = traffic(read_teaal(text), tensors, walked=walked, replacement="lru").metrics()
+    assert found == metrics(data.plain(text), {}, given, sizes, walked, "lru")
+
+
 @pytest.mark.parametrize("name", data.DESIGNS)
 @pytest.mark.parametrize("seed", seeds(3, range(12)))
 @pytest.mark.thin(5)
