@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.release.pairs import ask, pairs
 from tests.seeds import seeds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,22 +120,38 @@ def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     assert not [n for n in packed if n.startswith((".venv", "out/", "build/"))]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", seeds(1, PYTHONS))
-def test_a_clean_environment(version: str, built: tuple[Path, Path], tmp_path: Path) -> None:
-    base, home = interpreter(version), tmp_path / "env"
+def clean(version: str, wheel: str | Path, folder: Path) -> tuple[Path, tuple[str | Path, ...]]:
+    """A new environment with the wheel, and how more is installed there."""
+    base, home = interpreter(version), folder / "env"
     uv = Path(sys.executable).parent / "uv"
-    run(uv, "venv", "--quiet", "--no-project", "--python", base, home, cwd=tmp_path)
-    python = home / "bin" / "python"
+    run(uv, "venv", "--quiet", "--no-project", "--python", base, home, cwd=folder)
     lock = ROOT / "requirements.lock"
-    wheel = built[0]
-    install = (uv, "pip", "install", "--quiet", "--python", python, "--constraint", lock)
+    install = (uv, "pip", "install", "--quiet", "--python", home / "bin" / "python", "--constraint", lock)
     try:
-        run(*install, wheel, cwd=tmp_path)
+        run(*install, wheel, cwd=folder)
     except AssertionError as failed:
         if "CI" in os.environ or not re.search("dns error|connect|offline", str(failed)):
             raise
         pytest.skip("no package index can be reached from here")
+    return home, install
+
+
+@pytest.mark.slow
+def test_every_pair_that_the_page_names_runs_from_the_wheel(built: tuple[Path, Path], tmp_path: Path) -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    home, _ = clean(version, f"{built[0]}[all]", tmp_path)
+    every = list(pairs())
+    assert len(every) > 100
+    asked = (row for pair in every for row in ask(home / "bin" / "polymodel", *pair))
+    assert not [(words, fault) for words, _, _, fault in asked if fault]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", seeds(1, PYTHONS))
+def test_a_clean_environment(version: str, built: tuple[Path, Path], tmp_path: Path) -> None:
+    wheel = built[0]
+    home, install = clean(version, wheel, tmp_path)
+    python = home / "bin" / "python"
     files = (f for f in home.rglob("*") if f.is_file() and not f.is_symlink())
     assert sum(f.stat().st_size for f in files) < 250e6
     run(python, "-c", TRIAL, cwd=tmp_path, HOME=str(tmp_path))
