@@ -149,8 +149,8 @@ def no_worse(these: Array, others: Array, close: float = ROUNDING) -> bool:
 
 
 def machines() -> tuple[dict[str, Row], list[str]]:
-    """32 sizes of a buffer whose prices follow its size: the joint front is that of 32 searches. And 8
-    machines beside loops over machines, with what these find that is better."""
+    """32 sizes of a buffer whose prices follow its size: the joint front is that of 32 searches. So it is of
+    numbers of instances. And 8 machines beside loops over machines, with what these find that is better."""
     layer = pm.load("conv2d", machine())
     spent(layer, [64])  # what is loaded and remembered is not part of it
     one, _ = spent(layer, [64])
@@ -170,16 +170,56 @@ def machines() -> tuple[dict[str, Row], list[str]]:
         ),
         f"{name}, ResNet-18 from ONNX, beside one size": cpu_seconds(several, alone, "one size"),
     }
+    rows |= fanouts()
     faults: list[str] = []
-    for shown, spec in raced_specs().items():
+    for shown, spec in raced_specs(machine()).items():
         more, worse = raced(shown, spec)
         rows |= more
         faults += worse
     return rows, faults
 
 
-def raced_specs() -> dict[str, pm.Spec]:
+def array() -> dict[str, Any]:
+    """The machine with an array of F x G in place of its row."""
+    result = machine()
+    (row,) = result["arch"]["nodes"][2]["spatial"]
+    result["arch"]["nodes"][2]["spatial"] = [
+        {**row, "name": name, "fanout": size} for name, size in {"X": "F", "Y": "G"}.items()
+    ]
+    return {**result, "symbols": {**result["symbols"], "F": 16, "G": 1}}
+
+
+def fanouts() -> dict[str, Row]:
+    """Machines of several fanouts at once, beside searches one by one: the joint front is theirs."""
+    row, several = [1, 4, 8, 16, 32], [4, 8, 16, 32]
+    work: dict[str, tuple[pm.Spec, dict[str, list[int]]]] = {
+        "5 rows, conv2d": (pm.load("conv2d", array()), {"F": row}),
+        "5 rows, two fused matmuls": (raced_specs(array())["two matmuls"], {"F": row}),
+        "16 arrays, a matmul of 128^3": (
+            raced_specs(array())["a matmul of 128^3"],
+            {"F": several, "G": several},
+        ),
+    }
+    result = {}
+    for name, (spec, hardware) in work.items():
+        start = time.process_time()
+        found = pm.codesign(spec, hardware, objectives=ENERGY)
+        at_once = time.process_time() - start
+        each = [
+            pm.codesign(spec, dict(zip(hardware, ([v] for v in values), strict=True)), objectives=ENERGY)
+            for values in product(*hardware.values())
+        ]
+        apart = time.process_time() - start - at_once
+        every = np.concatenate([points(one) for one in each])
+        assert no_worse(points(found), every)
+        assert no_worse(every[undominated(every.T)], points(found))
+        told = f"{len(each)} searches; at once: {found.searches}"
+        result[f"co-design of {name}, beside searches one by one"] = cpu_seconds(at_once, apart, told)
+    return result
+
+
+def raced_specs(machine: dict[str, Any]) -> dict[str, pm.Spec]:
     """A matmul, and two that may be fused."""
-    matmul = pm.load("matmul", machine(), M=128, N=128, K=128)
-    chain = pm.load("matmul_chain_2", machine(), M=256, N0=128, N1=128, N2=128)
+    matmul = pm.load("matmul", machine, M=128, N=128, K=128)
+    chain = pm.load("matmul_chain_2", machine, M=256, N0=128, N1=128, N2=128)
     return {"a matmul of 128^3": matmul, "two matmuls": chain}

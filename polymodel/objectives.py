@@ -52,8 +52,7 @@ class Figures(Protocol):
         ...
 
     def used(self, dimension: str) -> Number:
-        """How many instances along a fanout dimension (`PE.X`) an Einsum uses, the one that uses most; of
-        `PE.X:4:8` the first of these numbers that is as many."""
+        """How many instances are in use, as `InstancesUsed` counts them."""
         ...
 
 
@@ -131,6 +130,46 @@ INTERNAL = (
         sparse=False,
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class InstancesUsed:
+    """What `used:PE.X:3:4:8:16` counts: of layers of at most 3 Einsums each Einsum by itself, 1, 4, or 16 as
+    it has enough with 4, 8, or 16 instances along `PE.X`.
+
+    Such powers add up so that a sum tells the largest step of an Einsum: it is within 3 x 4^k exactly where
+    step k is enough for all. So of two sums the lower one has no higher step, and the figure adds up.
+    """
+
+    dimension: str
+    einsums: int
+    steps: tuple[int, ...]
+
+    @classmethod
+    def read(cls, argument: str) -> InstancesUsed:
+        """Of `PE.X:3:4:8:16`."""
+        dimension, *numbers = argument.split(":")
+        einsums, *steps = map(int, numbers)
+        return cls(dimension, einsums, tuple(steps))
+
+    @property
+    def written(self) -> str:
+        return ":".join(map(str, ("used", self.dimension, self.einsums, *self.steps)))
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """What an Einsum counts, by its step."""
+        return tuple((self.einsums + 1) ** k for k in range(len(self.steps)))
+
+    def of(self, instances: int) -> int:
+        """What an Einsum counts that uses so many."""
+        return self.weights[sum(step < instances for step in self.steps)]
+
+    def most(self, instances: int) -> int:
+        """The largest sum of a mapping for which one of the steps is enough."""
+        return self.einsums * self.weights[self.steps.index(instances)]
+
+
 BY_WORD = {o.word: o for o in OBJECTIVES}
 INTERNAL_BY_WORD = {o.word: o for o in INTERNAL}
 ALIASES = {

@@ -28,7 +28,16 @@ from polymodel.cost.records import AreaItem, CapacityViolation, ComponentTime, C
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import instances_in_use
-from polymodel.objectives import Busy, Figures, canonical, known_names, terms_of, value, written
+from polymodel.objectives import (
+    Busy,
+    Figures,
+    InstancesUsed,
+    canonical,
+    known_names,
+    terms_of,
+    value,
+    written,
+)
 from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
@@ -300,9 +309,10 @@ class CostFigures:
         )
 
     def used(self, dimension: str) -> int:
-        problem, (name, *steps) = self.counts.problem, dimension.split(":")
-        most = max(instances_in_use(problem.cascade, problem.tree, e, name) for e in problem.tree.einsums)
-        return next((int(step) for step in steps if int(step) >= most), most)
+        problem, asked = self.counts.problem, InstancesUsed.read(dimension)
+        each = (e for e in problem.tree.einsums if not problem.cascade[e].is_copy)  # copies use none
+        used = (instances_in_use(problem.cascade, problem.tree, e, asked.dimension) for e in each)
+        return sum(map(asked.of, used))
 
 
 # How energy (J) and latency (s) answer to a small change of each number of the architecture.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import fsum, inf
@@ -14,6 +14,8 @@ from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, li
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.mapper.einsum_rules import side_by_side
+from polymodel.objectives import InstancesUsed
 from polymodel.spec.arch_schema import Action, ComputeUnit, Memory
 from polymodel.spec.document import words_of
 from polymodel.spec.section_schemas import ExploreSection
@@ -24,7 +26,8 @@ from polymodel.sweeps.values import Number
 Array = Any
 WAYS = ("read", "write")
 DEEP = 3  # memories
-MANY = 2  # stands for any number of instances from two on
+MANY = 2  # stands for any number of instances
+MOST = 2**39  # sums of counts of instances that are told apart, rounding aside
 SHARED = 3  # so many prices are dearer to search one by one than at once, over more figures
 
 
@@ -152,18 +155,20 @@ class Family:
     @property
     def _places(self) -> list[str]:
         """What a mapping takes of what differs: bits of memories, instances of fanouts."""
-        return [*(f"working_set:{name}" for name in self.sized), *(self._used(name) for name in self.fanned)]
+        used = (self._used(name).written for name in self.fanned)
+        return [*(f"working_set:{name}" for name in self.sized), *used]
 
-    def _used(self, name: str) -> str:
-        """The figure of instances in use, of which it matters only on which members there are as many."""
-        widths = sorted({_dimensions(m)[name].fanout for m in self.members})
-        return ":".join(["used", name, *map(str, widths)])
+    def _used(self, name: str) -> InstancesUsed:
+        """Of instances in use it matters only on which members there are as many."""
+        einsums = max(len(layer.workload.einsums) for layer in self.layers)
+        return InstancesUsed(name, einsums, tuple(sorted({_width(m, name) for m in self.members})))
 
     def fits(self, machine: DesignPoint, figures: Mapping[str, Array], count: int) -> Array:
         """True where so many mappings are within a member's memories (bits of one instance) and fanouts."""
         result = np.ones(count, bool)
         there = {f"working_set:{name}": bits for name, bits in _sizes(machine).items()}
-        there |= {self._used(name): float(_dimensions(machine)[name].fanout) for name in self.fanned}
+        for used in map(self._used, self.fanned):
+            there[used.written] = float(used.most(_width(machine, used.dimension)))
         for name in self._places:
             result &= figures[name] <= there[name]
         return result
@@ -198,14 +203,17 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     layers = every[0].layers if every else ()
     if any(section.limits for section in _sections(layers, given)):
         return tuple(map(alone, every))
-    groups: dict[tuple[Hierarchy, tuple[Number, ...]], list[DesignPoint]] = {}
+    groups: dict[object, list[DesignPoint]] = {}
     asked = relevant_symbols(layers, grid, given)
-    free = _free_fanout(every, _sections(layers, given))
+    sections = _sections(layers, given)
+    free = _free_fanouts(every, sections)
+    ordered = all(section.force_memory_order for section in sections)
     for machine in every:
-        key = _plain(machine, free), tuple(machine.symbols[n] for n in asked)
+        beside = tuple(side_by_side(s.workload, s.arch) for s in machine.layers) if free else ()
+        key = _plain(machine, free, ordered), beside, tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
     result: list[Family] = []
-    for members in groups.values():
+    for members in (part for group in groups.values() for part in _by_widths(group, free)):
         if len({_prices(m) for m in members}) >= SHARED:
             result.append(_family(members))
             continue
@@ -245,8 +253,8 @@ def _family(members: Sequence[DesignPoint]) -> Family:
         for c, rows in zip(first.arch.components, zip(*map(_prices, members), strict=True), strict=True)
         if len({row.seconds for row in rows}) > 1
     )
-    wide = {n: max(_dimensions(m)[n].fanout for m in members) for n in _dimensions(first)}
-    fanned = tuple(n for n in wide if len({_dimensions(m)[n].fanout for m in members}) > 1)
+    wide = {n: max(_width(m, n) for m in members) for n in _dimensions(first)}
+    fanned = tuple(n for n in wide if len({_width(m, n) for m in members}) > 1)
     if timed or fanned:  # what leaks in another time or in more instances is charged on each member
         prices = tuple(replace(row, leak=0.0) for row in prices)
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
@@ -256,29 +264,51 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     surcharges = tuple(_above(m, prices) for m in members)
     used = {name for each in surcharges for name, rate in each.items() if rate}
     kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
-    busy = tuple(tuple(_busy(m.arch, name) for name in timed) for m in members) if timed else ()
+    one = {name: all(m.arch.instances(name) == 1 for m in members) for name in timed}
+    busy = tuple(tuple(_busy(m.arch, n, one[n]) for n in timed) for m in members) if timed else ()
     return Family(layers, tuple(members), sized, kept if used else (), busy, fanned)
 
 
-def _free_fanout(every: Sequence[DesignPoint], asked: Sequence[ExploreSection]) -> str:
-    """The fanout dimension of which machines of one family may have different numbers of instances, from two
-    on (with one, a memory above it may hold less than its tile); none if it is empty.
+def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection]) -> tuple[str, ...]:
+    """The fanout dimensions of which machines of one family may have different numbers of instances, that of
+    most numbers first.
 
     Mappings cost the same however many instances there are, so long as there are those that they use. Not so
     where a share of them must be in use, and over a tree with costs, whose depth follows from all that there
-    are. Of a layer of several Einsums that one would count which uses most: the search adds up. Of several
-    dimensions that of most different numbers: to compare mappings by two costs more than it spares, and so it
-    does in deep hierarchies.
+    are. In deep hierarchies it costs more to compare mappings by it than it spares.
     """
-    if not every or not every[0].single or sum(c.stores for c in every[0].arch.components) > DEEP:
-        return ""
+    if not every or sum(c.stores for c in every[0].arch.components) > DEEP:
+        return ()
     told = {link_name(c, d) for section in asked for c, row in section.min_utilisation.items() for d in row}
     widths: dict[str, set[int]] = {}
     for machine in every:
         for name, d in _dimensions(machine).items():
             if name not in told and not (d.link is not None and d.link.costs and d.link.topology == "tree"):
                 widths.setdefault(name, set()).add(d.fanout)
-    return max(widths, key=lambda name: len(widths[name] - {1}), default="")
+    einsums = max(len(layer.workload.einsums) for layer in every[0].layers)
+    free = [name for name, each in widths.items() if len(each) > 1 and (einsums + 1) ** len(each) < MOST]
+    return tuple(sorted(free, key=lambda name: -len(widths[name])))
+
+
+def _by_widths(members: Sequence[DesignPoint], free: Sequence[str]) -> Iterator[list[DesignPoint]]:
+    """Machines that are searched together, of such as differ in `free` dimensions: all of them if one has the
+    most instances of each dimension; else those that differ in the first alone, since no machine has room for
+    what is best where there are the most of all."""
+    every = [tuple(_width(m, name) for name in free) for m in members]
+    together = tuple(map(max, zip(*every, strict=True))) in every
+    groups: dict[tuple[int, ...], list[DesignPoint]] = {}
+    for machine, widths in zip(members, every, strict=True):
+        groups.setdefault(() if together else widths[1:], []).append(machine)
+    yield from groups.values()
+
+
+def _alike_if_one(machine: DesignPoint, c: Component, ordered: bool) -> bool:
+    """Whether one instance of a fanout at a component is like several of which one is in use. Not so where
+    that takes space (a memory that allocates what is live holds the whole tile above a fanout), where it says
+    which storage may stand above which (`ordered`: nowhere), or above which fused loops."""
+    memories = [m for m in machine.arch.components if m.stores]
+    inside = any(machine.arch.index(m.name) >= machine.arch.index(c.name) for m in memories)
+    return all(m.allocation != "live" for m in memories) and (not inside or (ordered and machine.single))
 
 
 def _dimensions(machine: DesignPoint) -> dict[str, FanoutDim]:
@@ -286,8 +316,13 @@ def _dimensions(machine: DesignPoint) -> dict[str, FanoutDim]:
     return {link_name(c, d.name): d for c, d in machine.arch.dimensions}
 
 
+def _width(machine: DesignPoint, dimension: str) -> int:
+    """How many instances there are along a fanout dimension."""
+    return _dimensions(machine)[dimension].fanout
+
+
 def _is_as_wide(machine: DesignPoint, wide: Mapping[str, int]) -> bool:
-    return all(d.fanout == wide[name] for name, d in _dimensions(machine).items())
+    return all(_width(machine, name) == most for name, most in wide.items())
 
 
 def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
@@ -318,12 +353,12 @@ def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
     return WAYS if _linear(c) else ()
 
 
-def _busy(arch: Hierarchy, name: str) -> Busy:
-    """How long a component takes on its machine."""
+def _busy(arch: Hierarchy, name: str, one: bool) -> Busy:
+    """How long a component takes on its machine. `one`: it is the only instance, on all members."""
     c = arch[name]
     if c.computes:
         return Busy({f"busiest_operations:{name}": 1 / c.action("compute").throughput}, apart=False)
-    of = "" if arch.instances(name) == 1 else "busiest_"  # one instance reads all that is read
+    of = "" if one else "busiest_"  # one instance reads all that is read
     reads, writes = (1 / c.action(way).throughput for way in WAYS)
     if c.ports != "shared":
         return Busy({f"{of}reads:{name}": reads, f"{of}writes:{name}": writes}, apart=True)
@@ -376,18 +411,20 @@ def _sizes(machine: DesignPoint) -> dict[str, float]:
     return {c.name: c.size_bits for c in memories[1:]}
 
 
-def _plain(machine: DesignPoint, free: str) -> Hierarchy:
-    """The architecture without what may differ within a family; `free`: as `_free_fanout`."""
+def _plain(machine: DesignPoint, free: Sequence[str], ordered: bool) -> Hierarchy:
+    """The architecture without what may differ within a family, fanouts that are `free` among it. `ordered`:
+    storage of outer memories stands above that of inner ones."""
     arch = machine.arch
+
+    def many(c: Component, d: FanoutDim) -> bool:
+        return link_name(c.name, d.name) in free and (d.fanout > 1 or _alike_if_one(machine, c, ordered))
+
     backing = next((c.name for c in arch.components if c.stores), "")
     plain = (
         replace(
             _priceless(machine, c),
             size_bits=c.size_bits if c.name == backing else 0.0,
-            spatial=tuple(
-                replace(d, fanout=MANY) if d.fanout > 1 and link_name(c.name, d.name) == free else d
-                for d in c.spatial
-            ),
+            spatial=tuple(replace(d, fanout=MANY) if many(c, d) else d for d in c.spatial),
         )
         for c in arch.components
     )

@@ -81,8 +81,8 @@ def codesign(
     What is None of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and
     `time_limit` comes from the `codesign:` section of the first layer, which may name networks as well.
 
-    Machines that differ only in sizes of memories, area, prices per bit, leakage and, where each layer is one
-    Einsum, throughputs and a fanout are searched once: exactly (why: docs/howto/codesign.md).
+    Machines that differ only in sizes of memories, area, prices per bit, leakage, fanouts and, where each
+    layer is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md).
     Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()

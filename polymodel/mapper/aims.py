@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel import objectives as vocabulary
-from polymodel.objectives import Busy, FigureLimit, is_sum, objective_of, terms_of, uses
+from polymodel.objectives import Busy, FigureLimit, InstancesUsed, is_sum, objective_of, terms_of, uses
 from polymodel.pareto import undominated
 
 Array = Any
@@ -29,24 +29,23 @@ class Added:
     """A figure that adds up over Einsums: a weighted sum of energy, latency, the bits that components move
     ((component, `reads` or `writes`, weight) each), the operations that all instances of a compute unit
     would execute in as many steps as the busiest one takes (`places`), and what the busiest instances of
-    components move or execute ((component, `reads`, `writes` or `operations`, weight) each). `used`: a fanout
-    dimension (`PE.X`) of which so many instances are in use, or the first of `steps` that is as many; that
-    is a sum of one Einsum only."""
+    components move or execute ((component, `reads`, `writes` or `operations`, weight) each). `used`: how
+    many instances are in use of a fanout dimension."""
 
     energy: float = 0.0
     latency: float = 0.0
     moved: tuple[tuple[str, str, float], ...] = ()
     places: float = 0.0
     busiest: tuple[tuple[str, str, float], ...] = ()
-    used: str = ""
-    steps: tuple[float, ...] = ()
+    used: InstancesUsed | None = None
 
     def stepped(self, value: Array) -> Array:
-        """The value as it counts: of instances in use the first step that is as many."""
-        if not self.steps:
+        """The value as it counts: instances in use (0: nothing is known of them) by their step."""
+        if self.used is None:
             return value
-        at = np.searchsorted(self.steps, value * (1 - ROUNDING))
-        return np.where(value > 0, np.array(self.steps)[np.minimum(at, len(self.steps) - 1)], 0.0)
+        at = np.searchsorted(self.used.steps, value * (1 - ROUNDING))
+        weights = np.array(self.used.weights, float)
+        return np.where(value > 0, weights[np.minimum(at, len(weights) - 1)], 0.0)
 
     def slope(self, leak: float) -> float:
         """How much it grows per second, where so many watts leak."""
@@ -68,8 +67,7 @@ def added_of(name: str, operations: float) -> Added | None:
     moved: dict[tuple[str, str], float] = {}
     busiest: dict[tuple[str, str], float] = {}
     if name.startswith(f"{USED}:"):
-        _, dimension, *steps = name.split(":")
-        return Added(used=dimension, steps=tuple(map(float, steps)))
+        return Added(used=InstancesUsed.read(name.partition(":")[2]))
     for weight, one in terms_of(name):
         word, _, component = one.partition(":")
         if word == "energy":

@@ -326,9 +326,9 @@ class MovementTerms:
                     result = plus(result, loads[way == "writes"], weight)
         if space.copy or self.template.bottom:
             return result
-        for number, f in self.fanouts:
-            if f"{f.component}.{f.name}" == figure.used:  # one execution uses as many as all of them
-                return {Term(INSTANCES, END, spread=frozenset([number])): 1.0 / space.times}
+        if figure.used is not None:  # one execution uses as many as all of them
+            mine = [n for n, f in self.fanouts if f"{f.component}.{f.name}" == figure.used.dimension]
+            return {Term(INSTANCES, END, spread=frozenset(mine)): 1.0 / space.times}
         unit = space.units[self.template.unit].name
         times = sum(w for c, way, w in figure.busiest if (c, way) == (unit, "operations"))
         times += figure.places * space.hierarchy.instances(unit)

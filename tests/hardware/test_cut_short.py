@@ -23,7 +23,7 @@ def test_a_search_that_is_cut_short_has_bounds(
     objectives: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of every machine and of all: no more than the least there is, which a search to the end finds."""
-    spec, hardware = small(CHAIN, {"M": 8, "N": 8, "K": 8, "L": 8}), {"S": [512, 4096], "F": [4, 16]}
+    spec, hardware = small(CHAIN, {"M": 8, "N": 8, "K": 8, "L": 8}), {"S": [512, 4096], "R": [1e9, 2e9]}
     exact = pm.codesign(spec, hardware, objectives=objectives)
     assert exact.gap == 0
     assert exact.bounds == {o: exact.best(o).figures[o] for o in objectives}

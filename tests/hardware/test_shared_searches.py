@@ -30,6 +30,11 @@ def test_throughputs_of_memories_share_a_search(ports: str) -> None:
     assert several.searches == 2
 
 
+DIAMOND = (
+    "T[m, n] = A[m, k] * B[k, n]", "U[m, n] = A[m, k] * C[k, n]", "Z[m, l] = T[m, n] * U[m, n] * D[n, l]",
+)  # fmt: skip
+
+
 def with_registers(spec: pm.Spec, ports: str = "shared") -> pm.Spec:
     """The machine with a register file of Q bit/s in each PE, and multipliers of T operations per second."""
     assert spec.raw_arch is not None
@@ -122,47 +127,96 @@ def each_machine_as_by_itself(spec: pm.Spec, found: pm.Codesign) -> None:
             assert row.least[name] == pytest.approx(least, rel=1e-12, abs=0)
 
 
+def two_way(spec: pm.Spec) -> pm.Spec:
+    """With a second fanout dimension Y of G instances."""
+    assert spec.raw_arch is not None
+    dims = spec.raw_arch.nodes[2].spatial
+    return changed(spec, "PE", spatial=(*dims, dims[0].model_copy(update={"name": "Y", "fanout": "G"})))
+
+
 def test_fanouts_share_a_search() -> None:
-    """More leaks where there are more instances. With one instance by itself; with a share of the instances
-    that must be in use, and of cascades, each by itself."""
+    """More leaks where there are more instances. With a share of the instances that must be in use, each by
+    itself."""
     spec = small(leak=1.0e-4, ranks={"M": 4, "N": 3, "K": 2})
-    hardware: dict[str, Any] = {"S": [128, 512], "F": [2, 3, 4]}
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2, 3]}
     found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
     assert found.searches == 1
     each_machine_as_by_itself(spec, found)
-    assert pm.codesign(spec, {"F": [1, 2, 3]}).searches == 2
     used: dict[str, Any] = {"min_utilisation": {"PE": {"X": 0.5}}}
     assert pm.codesign(spec, {"F": [2, 3]}, constraints=used).searches == 2
-    chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2})
-    assert pm.codesign(chain, {"F": [2, 4]}).searches == 2
 
 
-def test_of_two_fanouts_the_one_of_most_numbers_shares_a_search() -> None:
-    """Beside a working set as an objective, so that what is found is evaluated."""
-    spec = small(ranks={"M": 4, "N": 4, "K": 2}, G=2)
-    assert spec.raw_arch is not None
-    dims = spec.raw_arch.nodes[2].spatial
-    more = dims[0].model_copy(update={"name": "Y", "fanout": "G"})
-    spec = changed(spec, "PE", spatial=(*dims, more))
-    hardware: dict[str, Any] = {"F": [2, 4], "G": [2, 3, 4]}
+def test_fanouts_of_fused_layers_share_a_search() -> None:
+    """An Einsum may use more instances than the other; of two layers one has fewer Einsums."""
+    spec = small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 3}, leak=1.0e-4)
+    hardware: dict[str, Any] = {"S": [96, 512], "F": [1, 4]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    assert found.searches == 1
+    each_machine_as_by_itself(spec, found)
+    layers = [(small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2}), 1), (small(ranks={"M": 4, "N": 3, "K": 2}), 2)]
+    several = pm.codesign(layers, {"F": [1, 2]}, objectives=("energy", "latency"))
+    assert several.searches == 2
+    same(several, separately(layers, {"F": [1, 2]}, ("energy", "latency"), {}))
+
+
+def test_two_fanouts_share_a_search() -> None:
+    """Beside a working set as an objective, so that what is found is evaluated. Where no machine has the most
+    instances of both, one of them is shared."""
+    spec = two_way(small(ranks={"M": 4, "N": 4, "K": 2}, G=2))
+    hardware: dict[str, Any] = {"F": [2, 4], "G": [1, 2, 4]}
     objectives = ("energy", "latency", "working_set:GLB")
     found = pm.codesign(spec, hardware, objectives=objectives)
-    assert found.searches == 2
+    assert found.searches == 1
     for row in found.rows:
         front = pm.explore(spec.bind(**row.machine.symbols), objectives=objectives)
         assert row.points == len(front)
         for name in objectives:
             assert row.least[name] == pytest.approx(min(p.value(name) for p in front), rel=1e-12, abs=0)
+    few = pm.codesign(spec, hardware, where=["F * G <= 8"], objectives=("energy", "latency"))
+    assert few.searches == 2
+    each_machine_as_by_itself(spec, few)
+
+
+def below_a_fanout(**fields: Any) -> pm.Spec:
+    """A chain on a machine with a register file in each of F PEs."""
+    chain = small(CHAIN, {"M": 2, "K": 2, "N": 2, "L": 2}, Q=1e9, T=1e9)
+    return changed(with_registers(chain), "RF", **fields)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(below_a_fanout(), id="above fused loops"),
+        pytest.param(changed(small(), "GLB", allocation="live"), id="live"),
+        pytest.param(
+            changed(
+                changed(with_registers(small(Q=1e9, T=1e9)), "GLB", tensors=pm.Tensors(may_keep="A")),
+                "RF", tensors=pm.Tensors(may_keep="Z"),
+            ),
+            id="side by side",
+        ),
+    ],
+)  # fmt: skip
+def test_one_instance_is_searched_apart_where_its_mappings_are_others(spec: pm.Spec) -> None:
+    """A memory in the only instance of a fanout holds what fused loops share; one that allocates what is live
+    holds less above it; and what memories above and below it hold may stand in any order."""
+    found = pm.codesign(spec, {"F": [1, 2, 4]}, objectives=("energy", "latency"))
+    assert found.searches == 2
+    each_machine_as_by_itself(spec, found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_random_fanouts_share_a_search(seed: int) -> None:
-    """With tiles over fanouts that divide or not, links that cost something, and throughputs that differ."""
+    """With tiles over fanouts that divide or not, links that cost something, throughputs that differ,
+    memories inside the fanout, and a second one."""
     pick = Random(seed)
     ranks = {n: pick.randint(2, 6) for n in "MNK"}
-    spec = small(ranks=ranks, leak=pick.choice([0, 1e-3]), S=pick.choice([96, 200, 1024]))
-    hardware: dict[str, Any] = {"F": sorted(pick.sample([2, 3, 4, 5, 6], pick.randint(2, 4)))}
+    spec = small(ranks=ranks, leak=pick.choice([0, 1e-3]), S=pick.choice([96, 200, 1024]), G=2, Q=1e9, T=1e9)
+    hardware: dict[str, Any] = {"F": sorted(pick.sample([1, 2, 3, 4, 5, 6], pick.randint(2, 4)))}
+    if pick.random() < 0.3:
+        spec = with_registers(spec, pick.choice(["shared", "separate"]))
+        hardware |= pick.choice([{}, {"Q": [2e7, 1e9], "T": [1e8, 1e9]}])
     if pick.random() < 0.5:
         hardware["R"] = [2e7, 1e9]
     assert spec.raw_arch is not None
@@ -171,6 +225,9 @@ def test_random_fanouts_share_a_search(seed: int) -> None:
         link = {"energy_per_bit_hop": 1e-13, "topology": pick.choice(["bus", "mesh", "line"])}
         dims = (type(dims[0]).model_validate({**dims[0].model_dump(exclude_none=True), "link": link}),)
         spec = changed(spec, "PE", spatial=dims)
+    elif pick.random() < 0.5:
+        spec = two_way(spec)
+        hardware["G"] = pick.choice([[1, 2], [2, 3], [1, 2, 4]])
     sizes = pick.choice(["divisors", "all"]) if dims[0].link is None else "divisors"
     asked: dict[str, Any] = {"spatial_sizes": sizes}
     found = pm.codesign(spec, hardware, objectives=("energy", "latency"), constraints=asked)
@@ -180,4 +237,28 @@ def test_random_fanouts_share_a_search(seed: int) -> None:
         for name in ("energy", "latency"):
             least = min(p.value(name) for p in front)
             assert row.least[name] == pytest.approx(least, rel=1e-12, abs=0)
+    assert found.searches < len(found.rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_fanouts_of_fused_layers_share_a_search(seed: int) -> None:
+    """Chains of two and three, products of what two Einsums make; the front of each machine to its last
+    point."""
+    pick = Random(seed)
+    einsums = pick.choice([CHAIN, (*CHAIN, "Y[m, p] = Z[m, l] * D[l, p]"), DIAMOND])
+    ranks = {n: pick.choice([2, 2, 3, 4]) for n in "MNKLP"}
+    spec = small(
+        einsums, ranks, leak=pick.choice([0, 1e-3]), S=pick.choice([48, 96, 200, 1024]), G=2, Q=1e9, T=1e9
+    )
+    hardware: dict[str, Any] = {"F": sorted(pick.sample([1, 2, 3, 4], pick.randint(2, 3)))}
+    if pick.random() < 0.4:
+        spec = two_way(spec)
+        hardware["G"] = [1, 2]
+    elif pick.random() < 0.4:
+        spec = with_registers(spec)
+    if pick.random() < 0.5:
+        hardware["S"] = sorted(pick.sample([40, 64, 128, 512], 2))
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    each_machine_as_by_itself(spec, found)
     assert found.searches < len(found.rows)
