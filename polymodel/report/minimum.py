@@ -9,7 +9,7 @@ two at the end. A size that is the root of a polynomial of the third degree or m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
@@ -29,14 +29,18 @@ class Minimum:
     """The least value of an objective over real tile sizes.
 
     `value`: an expression in the capacity and the extents; `at`: tile size -> where it is taken. It holds
-    where every tile size of `at` lies within its range, that is for capacities that are neither tiny nor so
-    large that a whole operand fits. `roots`: tile size -> a polynomial in it that is 0 there, of sizes that
-    no radicals tell; `value` and `at` then have that size as a symbol (`numbers` has their values).
+    where every tile size of `at` lies within its range, and more than two tiles in the one around it: for
+    capacities that are neither tiny nor so large that a whole operand fits. `roots`: size -> a polynomial in
+    it that is 0 there, of sizes that no radicals tell; `value` and `at` then have that size as a symbol
+    (`numbers` has their values).
+    `where`: what is not below 0 where the formula holds, if the capacity has room for the largest of several
+    peaks: one for each that is not the largest.
     """
 
     value: Expression
     at: Mapping[str, Expression]
     roots: Mapping[str, Expression] = field(default_factory=dict)
+    where: tuple[Expression, ...] = ()
 
     def leading(self, symbol: Any) -> Expression:
         """The value for large values of a symbol: the terms without it, and of those with it what falls most
@@ -62,7 +66,7 @@ class Minimum:
         import sympy
 
         sizes = set(self.roots)
-        every = [self.value, *self.at.values(), *self.roots.values()]
+        every = [self.value, *self.at.values(), *self.roots.values(), *self.where]
         names = {s.name: s for e in every for s in sympy.sympify(e).free_symbols if s.name not in sizes}
         remedy = f"give a number each for {', '.join(sorted(names))}"
         faults = [
@@ -74,8 +78,10 @@ class Minimum:
         ]
         if faults:
             raise SpecError(faults)
-        value, at = self._there({names[n]: sympy.nsimplify(v) for n, v in values.items()})
-        return Minimum(value, at)
+        trial = {names[n]: sympy.nsimplify(v) for n, v in values.items()}
+        value, at = self._there(trial)
+        trial |= {s: at[s.name] for e in self.where for s in e.free_symbols if s.name in sizes}
+        return Minimum(value, at, where=tuple(sympy.N(e.subs(trial), _DIGITS) for e in self.where))
 
     def _there(self, trial: Mapping[Any, Any]) -> tuple[Expression, dict[str, Expression]]:
         """The least value, and the tile sizes, at numbers of all symbols."""
@@ -120,33 +126,89 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
     """
     import sympy
 
-    objective, held = (_without_less(sympy.sympify(form)) for form in (objective, held))
-    for form in (objective, held):
+    if not ends:
+        remedy = "leave tile sizes symbols: closed_forms(spec), or closed_forms(spec, tiles=True)"
+        message = "no tile size is a symbol, so that there is nothing to choose"
+        raise SpecError([Diagnostic(message, remedy, code="nothing-to-show")])
+    whole, left = [sympy.sympify(f) for f in (objective, held)], dict(ends)
+    chosen: dict[Any, Expression] = {}
+    while True:
+        form, *peaks = _smooth(whole, left)
+        found = next(((x, end) for x in left if (end := _end(form, peaks, x, left[x])) is not None), None)
+        if found is None:
+            break
+        x, end = found
+        if end == left[x][0]:
+            whole = [_of_several_tiles(f, {x: left[x]}) for f in whole]
+        whole = [f.subs(x, end) for f in whole]
+        chosen = {y: v.subs(x, end) for y, v in chosen.items()} | {x: end}
+        left = {y: (low.subs(x, end), high.subs(x, end)) for y, (low, high) in left.items() if y != x}
+    refusals: list[Refused] = []
+    for peak in peaks:
+        try:
+            inside, roots = _inside(form, peak, capacity, list(left)) if left else ({}, {})
+        except Refused as refusal:
+            refusals.append(refusal)
+            continue
+        # Term by term: what does not depend on the capacity stays apart.
+        value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(form)))
+        at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
+        one = Minimum(value, {x.name: at[x] for x in ends}, {x.name: p for x, p in roots.items()})
+        above = [sympy.factor((peak - p).subs(inside)) for p in peaks if p is not peak]
+        if not above or _is_largest(one, above, sympy.sympify(capacity).free_symbols):
+            return replace(one, where=tuple(above))
+    if refusals:
+        raise refusals[0]
+    message = f"which of {len(peaks)} peaks uses up the capacity depends on the sizes"
+    raise Refused(message, NUMERIC, code="unsupported-symbol")
+
+
+def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
+    """An objective, and the peaks of which the largest is held, where tiles are several. Raises Refused for
+    what has no derivative."""
+    import sympy
+
+    objective, held = (_without_less(_of_several_tiles(f, ends)) for f in forms)
+    result = [objective, *(held.args if isinstance(held, sympy.Max) else (held,))]
+    for form in result:
         rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
         if rough:
             what = f"{min(map(str, rough), key=len)} has no derivative"
             raise Refused(
                 what, f"take the forms under assume='divides', or {NUMERIC}", code="unsupported-symbol"
             )
-    if not ends:
-        remedy = "leave tile sizes symbols: closed_forms(spec), or closed_forms(spec, tiles=True)"
-        message = "no tile size is a symbol, so that there is nothing to choose"
-        raise SpecError([Diagnostic(message, remedy, code="nothing-to-show")])
-    chosen: dict[Any, Expression] = {}
-    free = list(ends)
+    return result
+
+
+def _of_several_tiles(form: Expression, ends: Ends) -> Expression:
+    """What a form is where more than two tiles of each size lie in the one around it: first, last and single
+    tiles are no cases of their own."""
+    import sympy
+
+    less = {x: sympy.Dummy(positive=True) for x, (_, most) in ends.items() if most.is_finite is not False}
+    there = {x: ends[x][1] / 2 - d for x, d in less.items()}
+    back = {d: ends[x][1] / 2 - x for x, d in less.items()}
     while True:
-        found = next(((x, end) for x in free if (end := _end(objective, held, x, ends[x])) is not None), None)
-        if found is None:
-            break
-        x, end = found
-        free.remove(x)
-        objective, held = objective.subs(x, end), held.subs(x, end)
-        chosen = {y: v.subs(x, end) for y, v in chosen.items()} | {x: end}
-    inside, roots = _inside(objective, held, capacity, free) if free else ({}, {})
-    # Term by term: what does not depend on the capacity stays apart.
-    value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(objective)))
-    at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
-    return Minimum(value, {x.name: at[x] for x in ends}, {x.name: p for x, p in roots.items()})
+        cases = form.atoms(sympy.Piecewise, sympy.Min, sympy.Max)
+        inner = [c for c in cases if not any(c is not o and c.has(o) for o in cases)]
+        told = {c: c.subs(there, simultaneous=True).subs(back) for c in inner}
+        told = {c: sympy.expand(v) for c, v in told.items() if not v.has(type(c))}
+        if not told:
+            return form
+        form = form.xreplace(told)
+
+
+def _is_largest(found: Minimum, above: Sequence[Expression], capacity: set[Any]) -> bool:
+    """Whether the peak that uses up a large capacity is above all others by these."""
+    import sympy
+
+    others = {t for e in (found.value, *above, *found.at.values()) for t in e.free_symbols} - capacity
+    names = sorted((t for t in others if t.name not in found.roots), key=str)
+    trial = {t: sympy.Integer(sympy.prime(4 + i)) for i, t in enumerate(names)}
+    trial |= {s: sympy.Integer(10) ** 30 for s in capacity}
+    sizes = found._there(trial)[1]
+    there = {**trial, **{s: sizes[s.name] for e in above for s in e.free_symbols if s.name in found.roots}}
+    return all(sympy.N(e.subs(there), _DIGITS) >= 0 for e in above)
 
 
 def _short(form: Expression) -> Expression:
@@ -176,10 +238,11 @@ def _without_less(form: Expression) -> Expression:
 
 
 def _end(
-    objective: Expression, held: Expression, x: Any, ends: tuple[Expression, Expression]
+    objective: Expression, peaks: Sequence[Expression], x: Any, ends: tuple[Expression, Expression]
 ) -> Expression | None:
     """The end of its range that is best for a symbol whatever the others are; None if there is none such."""
-    costs, takes = _direction(objective, x), _direction(held, x)
+    costs, every = _direction(objective, x), {_direction(peak, x) for peak in peaks}
+    takes = next(iter(every - {0}), 0) if len(every - {0}) < 2 else None
     if costs is None or takes is None:
         return None
     if costs >= 0 and takes >= 0:

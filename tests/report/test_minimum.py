@@ -232,11 +232,54 @@ def test_how_roots_grow_with_the_capacity() -> None:
 
 def test_maxima_are_those_of_their_largest_argument() -> None:
     x, s = sympy.symbols("x S", positive=True)
+    ends = {x: (sympy.Integer(1), sympy.oo)}
+    least = minimum(1 / x, sympy.Max(x + 2, 3 * x), s, ends)
+    assert (least.value, least.where) == (3 / s, ())
     held = sympy.Max(x + 2, 3 * x, 2 * x + 3)  # the last one up to 3, then the one before it
-    with pytest.raises(pm.Refused, match="has no derivative"):
-        minimum(1 / x, held, s, {x: (sympy.Integer(1), sympy.oo)})
-    least = minimum(1 / x, sympy.Max(x + 2, 3 * x), s, {x: (sympy.Integer(1), sympy.oo)})
-    assert least.value == 3 / s
+    several = minimum(1 / x, held, s, ends)
+    assert (several.value, several.where) == (3 / s, (sympy.factor(s / 3 - 3),))
+
+
+def test_attention_uses_up_its_buffer_at_the_phase_that_holds_most() -> None:
+    """Queries stay while keys pass: no tiles that divide move less, and those of the formula just as much."""
+    branches = [
+        {"type": "Nested", "nodes": [{"type": "Compute", "einsum": e, "component": "MAC"}]}
+        for e in ("QK", "SM", "AV")
+    ]
+    spec = pm.load(
+        {
+            "arch": ARCH,
+            "symbols": {"M": None, "P": None, "E": None},
+            "workload": {
+                "rank_sizes": {"M": "M", "P": "P", "E": "E", "F": "E"},
+                "bits_per_value": {"All": 1},
+                "einsums": [
+                    "QK[m, p] = Q[m, e] * K[p, e]", "SM[m, p] = QK[m, p]", "AV[m, f] = SM[m, p] * V[p, f]",
+                ],
+            },
+            "mapping": {
+                "nodes": [
+                    storage("DRAM", "Q", "K", "V", "AV"), loop("m", "TM"), storage("GLB", "Q", "AV"),
+                    loop("p", "TP"), storage("GLB", "K", "V", "QK", "SM"),
+                    {"type": "Sequential", "nodes": branches},
+                ],
+            },
+        }
+    )  # fmt: skip
+    least = pm.closed_forms(spec, ranks=True).minimize("accesses:DRAM", "working_set:GLB", "S")
+    assert list(map(str, least.at.values())) == ["S/(E + F + 2)", "1"]
+    found = pm.compile(spec.bind(M=64, P=64, E=4))
+    sizes = [2**k for k in range(7)]
+    tiles = {"TM": [m for m in sizes for _ in sizes], "TP": sizes * len(sizes)}
+    points = found.arrays(tiles)
+    moved = points["reads:DRAM"] + points["writes:DRAM"]
+    for room in (80, 100, 160, 320):
+        there = least.numbers(M=64, P=64, E=4, F=4, S=room)
+        assert all(x >= 0 for x in there.where)
+        best = min(moved[points["working_set:GLB"] <= room])
+        assert best >= there.value
+        assert (best == there.value) == (there.at["TM"] in sizes)
+    assert any(x < 0 for x in least.numbers(M=64, P=64, E=4, F=4, S=30).where)
 
 
 def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
