@@ -68,6 +68,14 @@ def test_tile_sizes_are_symbols(number: int) -> None:
     assert counts["closed forms"] == 1
 
 
+def test_an_einsum_executes_again_below_a_loop_of_an_inferred_one() -> None:
+    """O executes again for each n, of S and of Q, and Q is inferred from S further in."""
+    one = legal(2056, 41)
+    assert one is not None
+    assert not refused_at_numbers(one)
+    assert not differences(SYMBOLIC.analyse(one.problem), REFEREE.analyse(one.problem))
+
+
 def test_tiles_fit_the_window_below_the_loops_above_them_alone() -> None:
     """T1 is needed for all of T2, which a loop further in, below which T1 does not stand, cuts into tiles."""
     one = legal(2365, 21)

@@ -117,8 +117,10 @@ class _Inference:
             if kinds[axis.node] == "bound":
                 renamed.append(axis)
                 continue
-            bound = (e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound")
-            other = max(bound, key=lambda e: _extent(cascade[e], axis))
+            tied = {e: ties(cascade, tree, e) for e in users(tree, axis.node)}
+            bound = (e for e, kinds_of in tied.items() if kinds_of[axis.node] == "bound")
+            # The loops above what is inferred are those of its consumer.
+            other = max(bound, key=lambda e: (_extent(cascade[e], axis), "inferred" not in tied[e].values()))
             w = axis.loop.variable_in(other) if axis.loop is not None else axis.variable
             low, high = cascade[other].bound(w)
             again = f"{other}.{w}"
