@@ -190,8 +190,8 @@ class TensorRule:
 Multicast = Literal["overlapping", "identical"]
 
 
-# How hops are counted. A line is a mesh whose first instance stands where data enter: no hop leads to it.
-Topology = Literal["bus", "mesh", "line", "tree"]
+Topology = Literal["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"]  # how hops are counted
+SEARCHED = ("bus", "mesh", "line")  # searches count hops of these
 
 
 @dataclass(frozen=True)

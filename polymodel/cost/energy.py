@@ -46,6 +46,8 @@ def link_times(counts: Counts) -> Iterator[ComponentTime]:
         entries = math.prod(d.fanout for _, d in dims[:-1])
         if link.topology == "tree":
             entries *= min(2, dims[-1][1].fanout)
+        if link.topology == "switch":
+            entries *= dims[-1][1].fanout
         yield ComponentTime(
             t.einsum, link_name(t.component, t.dim), "link", down * n, up * n, 0,
             (down + up) / link.throughput * n, 0.0, None, t.instances, entries,

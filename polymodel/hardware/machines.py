@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, link_name
+from polymodel.architecture.hierarchy import SEARCHED, Component, FanoutDim, Hierarchy, link_name
 from polymodel.cost.costs import area_items
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
@@ -283,7 +283,9 @@ def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection])
     widths: dict[str, set[int]] = {}
     for machine in every:
         for name, d in _dimensions(machine).items():
-            if name not in told and not (d.link is not None and d.link.costs and d.link.topology == "tree"):
+            if name not in told and not (
+                d.link is not None and d.link.costs and d.link.topology not in SEARCHED
+            ):
                 widths.setdefault(name, set()).add(d.fanout)
     einsums = max(len(layer.workload.einsums) for layer in every[0].layers)
     free = [name for name, each in widths.items() if len(each) > 1 and (einsums + 1) ** len(each) < MOST]

@@ -17,7 +17,7 @@ from polymodel.analysis.symbolic.spaces import (
     neighbours_joined,
     same_elements,
 )
-from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.hierarchy import SEARCHED, Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
@@ -105,9 +105,9 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
     """Refuses machines whose links are trees, or without a memory."""
     for name, d in hierarchy.costly_links:
         assert d.link is not None
-        if d.link.topology == "tree":
+        if d.link.topology not in SEARCHED:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
-            what = f"the link of {name}.{d.name} is a tree; the search counts hops on buses, meshes and lines"
+            what = f"the link of {name}.{d.name} is none that searches count: a bus, a mesh or a line"
             raise Refused(what, remedy, code="unsupported-link")
     if not any(c.stores for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory", code="missing-component")

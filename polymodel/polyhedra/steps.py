@@ -400,6 +400,7 @@ class CrossingCount:
 
     `coordinate`: (dimension, weight) pairs whose sum is the instance's coordinate. `shift`: None counts a
     chain's links 0..coordinate; else the tree's links at height `shift`, numbered coordinate >> shift.
+    `ring`: instead the links of the shorter way round so many instances. `beyond`: links from number 1 on.
     With an empty `coordinate` transfers are counted. `drop`: dimensions that are united over. `by_link`:
     the link's number is one more label.
     """
@@ -409,6 +410,8 @@ class CrossingCount:
     coordinate: tuple[tuple[int, int], ...] = ()
     shift: int | None = None
     by_link: bool = False
+    ring: int = 0
+    beyond: bool = False
 
     def relation(self, dims: int) -> isl.Map:
         """`{ [dims] -> [labels, link, transfer] }`."""
@@ -420,6 +423,11 @@ class CrossingCount:
         body = "true"
         if self.coordinate:
             body = f"0 <= e <= {where}" if self.shift is None else f"e = floor(({where})/{2**self.shift})"
+            if self.ring:  # links of the way down have numbers below 0
+                half, back = self.ring // 2, f"{where} - {self.ring}"
+                body = f"(1 <= e <= {where} <= {half}) or ({back} <= e < 0 and {where} > {half})"
+            if self.beyond:
+                body = f"({body}) and e >= 1"
         return parse_map(f"{{ [{', '.join(names)}] -> [{', '.join(image)}] : {body} }}")
 
     def count(self, points: isl.Set) -> Counts:

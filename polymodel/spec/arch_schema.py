@@ -213,7 +213,7 @@ class Link(SchemaObject):
     """The interconnect of a fanout dimension: joules per bit and hop, bits per second."""
 
     energy_per_bit_hop: Joules = 0
-    topology: Literal["bus", "mesh", "line", "tree"] = "bus"
+    topology: Literal["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"] = "bus"
     throughput: Annotated[Number, in_units(RATE)] = math.inf
 
 

@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 LINKS = st.builds(
     FanoutLink,
     energy_per_bit_hop=st.just(1.0),
-    topology=st.sampled_from(["bus", "mesh", "line", "tree"]),
+    topology=st.sampled_from(["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"]),
     throughput=st.sampled_from([math.inf, 8.0]),
 )
 
@@ -195,7 +195,7 @@ def test_a_sweep_over_a_mesh_is_what_evaluate_finds(reuse: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["pm", "mp"])
-@pytest.mark.parametrize("topology", ["bus", "mesh", "line", "tree"])
+@pytest.mark.parametrize("topology", ["bus", "mesh", "line", "tree", "switch", "all_to_all", "ring"])
 def test_windows_that_are_sent_one_by_one_share_a_dimension_with_a_loop_that_multicasts(
     topology: str, order: str
 ) -> None:
@@ -227,7 +227,8 @@ def test_windows_that_are_sent_one_by_one_share_a_dimension_with_a_loop_that_mul
     assert found[0] == found[1]
     hops = dict(found[0][0].hops)
     meshed = {"pm": 18, "mp": 21}[order]
-    by_hand = {"bus": 6, "mesh": meshed, "line": meshed - 6, "tree": {"pm": 18, "mp": 24}[order]}
+    by_hand = {"bus": 6, "mesh": meshed, "line": meshed - 6, "tree": {"pm": 18, "mp": 24}[order],
+               "switch": 12, "all_to_all": 9, "ring": 12}  # fmt: skip
     assert hops["I"] == by_hand[topology]
     if topology == "bus":
         closed = pm.evaluate(spec, engine="symbolic").analysis

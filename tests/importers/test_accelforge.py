@@ -358,7 +358,8 @@ def test_memories_of_an_array_are_one_each_above_its_fanout(tmp_path: Path) -> N
     times = dict(zip(report.latency["component"], report.latency["latency_s"], strict=True))
     assert (times["Rows"], times["Spread"]) == (128, 384)
     switch = imported(tmp_path, ARRAY.replace("KIND", "all_to_all"))
-    assert switch.spec.arch["Grid"].spatial[0].link.topology == "bus"
+    assert switch.spec.arch["Grid"].spatial[0].link.topology == "all_to_all"
+    assert not any(d.key == "Network" for d in switch.changed)
     odd = imported(tmp_path, ARRAY.replace("KIND", "torus"))
     assert any("there is no topology torus here" in d.message for d in odd.changed)
 

@@ -209,7 +209,8 @@ def test_what_is_lacking_there_is_named() -> None:
         pm.export_timeloop(pm.load("matmul_chain_2"))
     with faults("no-counterpart", at="mapping"):
         pm.export_timeloop(pm.load("conv2d", "simple_two_level"), allow=["reuse"])
-    accesses = [{"name": "A", "projection": ["m", "n"]}, {"name": "Z", "projection": ["m"], "output": True}]
+    sparse = {"name": "A", "projection": ["m", "n"], "density": 0.5}
+    accesses = [sparse, {"name": "Z", "projection": ["m"], "output": True}]
     triangle = {
         "rank_sizes": {"M": 8, "N": 8},
         "bits_per_value": {"All": 8},
@@ -245,3 +246,31 @@ def _uneven() -> pm.Spec:
         {"type": "Compute", "einsum": "O", "component": "MAC"},
     ]
     return spec.with_mapping(pm.MappingSpec(nodes=nodes))  # type: ignore[arg-type]  # plain data is read
+
+
+def test_what_has_no_key_in_a_problem_comes_back(tmp_path: Path) -> None:
+    """Names of tensors stand in variables; a space that is no box, and constants, in the notation of sets."""
+    spaces = ["0 <= m < 5", "0 <= k <= m", "1 <= n < 4"]
+    einsum = {
+        "name": "Z",
+        "tensor_accesses": [
+            {"name": "A", "projection": {"M": "m", "K": "k + 1"}},
+            {"name": "B", "projection": {"K": "k", "N": "n"}},
+            {"name": "Z", "projection": {"M": "m", "N": "n"}, "output": True},
+        ],
+        "iteration_space_shape": spaces,
+        "renames": {"input": "A", "both": "A | B"},
+    }
+    spec = pm.load({"workload": {"bits_per_value": {"All": 8}, "einsums": [einsum]}})
+    (tmp_path / "theirs.yaml").write_text(pm.export_timeloop(spec))
+    (again,) = pm.import_timeloop(tmp_path / "theirs.yaml").spec.workload
+    assert dict(again.renames)["both"] == {"A", "B"}
+    assert str(again.access_of("A").projection[1]) == "k + 1"
+    assert str(again.iteration_space.count_val()) == str(3 * (1 + 2 + 3 + 4 + 5))
+    added = pm.load(
+        {"workload": {"rank_sizes": {"M": 2}, "bits_per_value": {"All": 8}, "einsums": ["Z[m] += A[m]"]}}
+    )
+    for export in (pm.export_timeloop, pm.export_accelforge):
+        with pytest.raises(pm.SpecError, match="output has values before"):
+            export(added)
+        assert "Z" in export(added, allow=["accumulate"])

@@ -341,3 +341,105 @@ def test_faults_of_systems(text: str, code: str, tmp_path: Path) -> None:
     with pytest.raises(pm.SpecError) as caught:
         pm.import_zigzag(system(tmp_path / "a", text))
     assert code in [d.code for d in caught.value.diagnostics]
+
+
+def linked(folder: Path, text: str) -> Any:
+    """Parts by name: the fanout over cores, its topology, bits per second and joules per bit and hop."""
+    found = pm.import_zigzag(system(folder, text), clock=1e9)
+    result = {}
+    for c in found.spec.arch.components:
+        for d in (d for d in c.spatial if d.name == "core"):
+            told = (d.link.topology, d.link.throughput, d.link.energy_per_bit_hop) if d.link else None
+            result[c.name] = (d.fanout, told, c.branch)
+    return found, result
+
+
+CHAIN = """\
+cores: {0: offchip.yaml, 1: one.yaml, 2: one.yaml, 3: one.yaml}
+offchip_core_id: 0
+unit_energy_cost: 2
+core_connectivity:
+- {type: link, cores: [0, 1], bandwidth: 64}
+- {type: link, cores: [1, 2], bandwidth: 64}
+- {type: link, cores: [2, 3], bandwidth: 64}
+"""
+
+
+def test_links_of_a_system_are_those_of_its_fanouts(tmp_path: Path) -> None:
+    mesh = ("mesh", 64e9, 2e-12)
+    found, parts = linked(tmp_path / "chain", CHAIN)
+    assert parts == {"one": (3, mesh, "")}
+    assert not any(d.key == "core_connectivity" for d in found.left_out)
+    star = CHAIN.replace("[1, 2]", "[0, 2]").replace("[2, 3]", "[0, 3]")
+    assert linked(tmp_path / "star", star)[1] == {"one": (3, ("switch", 64e9, 2e-12), "")}
+    bus = CHAIN.split("- {type", maxsplit=1)[0] + "- {type: bus, cores: [0, 1, 2, 3], bandwidth: 8}\n"
+    assert linked(tmp_path / "bus", bus)[1] == {"one": (3, ("bus", 8e9, 2e-12), "")}
+    cycle = CHAIN.replace("[0, 1]", "[0, 1, 2]")
+    found, parts = linked(tmp_path / "odd", cycle)
+    assert parts == {"one": (3, None, "")}
+    assert ("core_connectivity", "energy and latency") in {(d.key, d.changes) for d in found.changed}
+
+
+def test_cores_in_pairs_of_an_older_system(tmp_path: Path) -> None:
+    """What is off chip stands in a key of its own, and a bus leads from it to all cores."""
+    text = (
+        "cores: {0: one.yaml, 1: one.yaml}\noffchip_core: offchip.yaml\ncore_connectivity: ['0, 1']\n"
+        "bandwidth: 32\nunit_energy_cost: 3\n"
+    )
+    parts = linked(tmp_path / "pairs", text)[1]
+    assert parts == {"one": (2, ("bus", float("inf"), 3e-12), "")}
+    grid = (
+        "cores: [one.yaml, one.yaml, cores/offchip.yaml]\ngraph: {type: 2d_mesh, nb_rows: 1, nb_cols: 2, "
+        "bandwidth: 32, unit_energy_cost: 3, offchip_core_id: 2}\n"
+    )
+    assert linked(tmp_path / "grid", grid)[1] == parts
+
+
+TILES = """\
+cores: {0: offchip.yaml, 1: tile.yaml, 2: one.yaml, 3: one.yaml, 4: tile.yaml, 5: one.yaml, 6: one.yaml}
+offchip_core_id: 0
+unit_energy_cost: 2
+core_connectivity:
+- {type: link, cores: [0, 1], bandwidth: 32}
+- {type: link, cores: [0, 4], bandwidth: 32}
+- {type: link, cores: [1, 2], bandwidth: 64}
+- {type: link, cores: [2, 3], bandwidth: 64}
+- {type: link, cores: [4, 5], bandwidth: 64}
+- {type: link, cores: [5, 6], bandwidth: 64}
+- {type: link, cores: [2, 5], bandwidth: 64}
+"""
+
+
+def tiled(folder: Path, text: str) -> Any:
+    path = system(folder, text)
+    none = {"unit_energy": 0, "dimensions": ["D1"], "sizes": [0]}
+    held = {"l2": {**MEMORY, "served_dimensions": ["D1"]}}
+    tile = {"name": "tile", "memories": held, "operational_array": none}
+    (folder / "cores" / "tile.yaml").write_text(json.dumps(tile))
+    return pm.import_zigzag(path, clock=1e9)
+
+
+def test_memories_on_the_way_to_some_of_the_cores(tmp_path: Path) -> None:
+    found = tiled(tmp_path / "a", TILES)
+    arch = found.spec.arch
+    assert [c.name for c in arch.components][:5] == ["offchip_dram", "tile", "tile_l2", "one", "one_sram"]
+    links = [arch[n].spatial[0].link for n in ("tile", "one")]
+    assert [(k.topology, k.throughput) for k in links if k] == [("switch", 32e9), ("mesh", 64e9)]
+    assert (arch.instances("tile_l2"), arch.instances("one_sram")) == (2, 4)
+
+
+def test_cores_that_share_a_memory(tmp_path: Path) -> None:
+    """The outermost memory of the first core is that of all: once for each group."""
+    text = (
+        "cores: {0: one.yaml, 1: cores/two.yaml, 2: offchip.yaml}\noffchip_core_id: 2\n"
+        "core_connectivity: [{type: link, cores: [0, 2], bandwidth: 16}]\ncore_memory_sharing: ['0, 1']\n"
+    )
+    found, parts = linked(tmp_path / "shared", text)
+    assert parts == {
+        "one_shared": (1, ("mesh", 16e9, 0), ""), "one": (1, None, "one"), "two": (1, None, ""),
+    }  # fmt: skip
+    memories = [c.name for c in found.spec.arch.components if c.kind == "memory"]
+    assert memories == ["offchip_dram", "one_shared_sram"]
+    lonely = text.replace("2: offchip.yaml", "2: offchip.yaml, 3: one.yaml")
+    with faults("no-counterpart", at="core_memory_sharing"):
+        linked(tmp_path / "lonely", lonely)

@@ -17,24 +17,36 @@ Wire = tuple[tuple[int, ...], Edge]  # coordinates of the dimensions before, whi
 def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
     """The links from a row's entry to one instance, as (level, number); docs/semantics.md, Interconnect."""
     assert dim.link is not None
-    if dim.link.topology == "bus":
+    topology = dim.link.topology
+    if topology == "bus":
         return {(0, 0)}
-    if dim.link.topology in ("mesh", "line"):
+    if topology in ("mesh", "line"):
         return {(0, i) for i in range(coordinate + 1)}
+    if topology == "ring":  # the shorter way round; where both are as long, the one of rising numbers
+        back = dim.fanout - coordinate
+        ways = {(0, i) for i in range(coordinate + 1)}, {(0, 0)} | {(1, i) for i in range(back)}
+        return ways[coordinate > back]
+    if topology in ("switch", "all_to_all"):
+        return {(1, coordinate)} | ({(0, 0)} if topology == "all_to_all" else set())
     depth = (dim.fanout - 1).bit_length()
     return {(depth - 1 - level, coordinate >> level) for level in range(depth)}
 
 
 def is_entry(dim: FanoutDim, edge: Edge) -> bool:
-    """True for the links at which data enter a row: the first one, of a tree those at its root."""
+    """True for the links where data enter a row: the first, of a tree those at its root, of a switch all."""
     assert dim.link is not None
+    if dim.link.topology == "switch":
+        return True
     return edge[0] == 0 if dim.link.topology == "tree" else edge == (0, 0)
 
 
 def is_hop(dim: FanoutDim, edge: Edge) -> bool:
-    """False for what leads to the first instance of a line, which stands where data enter."""
+    """False for what leads to the first instance of a line, a ring, or all to all, which stands where data
+    enter."""
     assert dim.link is not None
-    return dim.link.topology != "line" or edge != (0, 0)
+    if dim.link.topology == "all_to_all" and edge == (1, 0):
+        return False
+    return edge != (0, 0) or dim.link.topology not in ("line", "ring", "all_to_all")
 
 
 def largest(found: Iterable[list[int]]) -> tuple[tuple[int, int], ...]:

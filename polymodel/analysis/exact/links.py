@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import ExactBuffet, ExactLayout, shape_of
 from polymodel.analysis.exact.cached_counts import Array, CountProduct, dense, total
@@ -176,7 +177,7 @@ def _copied(layout: ExactLayout, einsum: str, tensor: str) -> Iterator[TransferR
         yield TransferRelation(einsum, tensor, (source.component, target.component), frozenset(), now, now)
 
 
-# A label beside the loops: which of the two links at the root of a tree.
+# A label beside the loops: which of the links at the root of a tree, or to the instances of a switch.
 ROOT = 10**6
 
 
@@ -191,16 +192,15 @@ class AxisRoles:
     coordinate: tuple[tuple[int, int], ...]
     drop: frozenset[int]
 
-    def crossing(
-        self, factor: Factor, shift: int | None, links: bool, by_link: bool, labelled: bool
-    ) -> CrossingCount:
-        """The count for one factor. `links`: count links, else transfers."""
+    def crossing(self, factor: Factor, ways: Ways) -> CrossingCount:
+        """The count for one factor."""
         own = dict(self.coordinate)
         spatial = {a: k for k, a in enumerate(factor.spatial)}
-        labels = tuple(k for a, k in spatial.items() if labelled and a in self.labels)
+        labels = tuple(k for a, k in spatial.items() if ways.labelled and a in self.labels)
         drop = [k for a, k in spatial.items() if a in self.drop]
-        where = tuple((k, own[a]) for a, k in spatial.items() if links and a in own)
-        return CrossingCount(labels, tuple(drop), where, shift, by_link and bool(where))
+        where = tuple((k, own[a]) for a, k in spatial.items() if ways.links and a in own)
+        by_link = ways.by_link and bool(where)
+        return CrossingCount(labels, tuple(drop), where, ways.shift, by_link, ways.ring, ways.beyond)
 
 
 def roles(
@@ -221,20 +221,31 @@ def roles(
 
 @dataclass(frozen=True)
 class Ways:
-    """One way of counting: links at one height of a tree, links of a chain, or transfers."""
+    """One way of counting: links at one height of a tree, links of a chain or `ring`, or transfers. Of a
+    switch each instance has a link of its own, as at the lowest height of a tree; `beyond`: but for the
+    first."""
 
     roles: AxisRoles
     shift: int | None
     links: bool
     by_link: bool
     labelled: bool
+    ring: int = 0
+    beyond: bool = False
 
     def counts_links(self, factor: Factor) -> bool:
         own = {a for a, _ in self.roles.coordinate}
         return self.links and bool(own & set(factor.spatial))
 
     def of(self, factor: Factor) -> CrossingCount:
-        return self.roles.crossing(factor, self.shift, self.links, self.by_link, self.labelled)
+        return self.roles.crossing(factor, self)
+
+    def numbers(self, where: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many links lead to coordinates."""
+        many: NDArray[np.int64] = np.minimum(where, self.ring - where) if self.ring else where + 1
+        if self.shift is not None:
+            many = (where >= 1).astype(np.int64) if self.beyond else np.ones_like(where)
+        return many
 
     def axes(self, factor: Factor) -> tuple[int, ...]:
         crossing = self.of(factor)
@@ -310,16 +321,16 @@ def _single(filled: tuple[CountProduct, ...], now: Touch, ways: Ways) -> CountPr
     where = sum(
         (grid[k] * own[a] for k, a in enumerate(order) if a in own), start=np.zeros(shape, dtype=np.int64)
     )
-    if ways.links and own and ways.shift is None:
-        counts = counts * (where + 1)
+    if ways.links and own:
+        counts = counts * ways.numbers(where)
     keep = [k for k, a in enumerate(order) if ways.labelled and a in ways.roles.labels]
     axes = tuple(order[k] for k in keep)
     rest = tuple(k for k in range(len(order)) if k not in keep)
     if not ways.by_link:
         return CountProduct(1, ((axes, _summed(counts, rest)),))
     side = where >> (ways.shift or 0)
-    both = [_summed(counts * (side == i), rest) for i in (0, 1)]
-    return CountProduct(1, (((*axes, ROOT), np.stack(both, axis=-1)),))
+    each = [_summed(counts * (side == i), rest) for i in range(int(side.max(initial=0)) + 1)]
+    return CountProduct(1, (((*axes, ROOT), np.stack(each, axis=-1)),))
 
 
 def _summed(values: Array | int, axes: tuple[int, ...]) -> Array:
@@ -353,10 +364,16 @@ def listed_products(flow: ListedTransfers, ways: Ways) -> list[CountProduct]:
     where = sum((places[:, k] * own[a] for k, a in enumerate(order) if a in own), start=np.zeros_like(time))
     link, rows = np.zeros_like(time), np.arange(len(time))
     if ways.links and own and ways.shift is None:  # all links of the chain up to the coordinate
-        rows = np.repeat(rows, where + 1)
-        link = np.arange(len(rows)) - np.repeat(np.cumsum(where + 1) - (where + 1), where + 1)
+        many = ways.numbers(where)
+        down = where > ways.ring - where if ways.ring else np.zeros_like(where, dtype=bool)
+        rows = np.repeat(rows, many)
+        link = np.arange(len(rows)) - np.repeat(np.cumsum(many) - many, many)
+        link = np.where(np.repeat(down, many), -1 - link, link)
     elif ways.links and own:
         link = where >> (ways.shift or 0)
+        if ways.beyond:
+            rows = rows[where >= 1]
+            link = link[where >= 1]
     table = [places[rows][:, labels], link, time[rows], element[rows], places[rows][:, rest]]
     axes = tuple(order[k] for k in labels)
     if not len(rows):
@@ -411,17 +428,19 @@ def _book(
     topology = dim[1].link.topology
     role = roles(layout, flow, dim)
     depth = (dim[1].fanout - 1).bit_length()
-    shifts: list[int | None] = list(range(depth)) if topology == "tree" else [None]
+    starred = topology in ("switch", "all_to_all")
+    shifts: list[int | None] = list(range(depth)) if topology == "tree" else [0] if starred else [None]
+    ring = dim[1].fanout if topology == "ring" else 0
     hops_ = 0
     if topology == "line":  # no hop to the first instance: one less of each transfer
         hops_ -= total(_products(flow, Ways(role, None, links=False, by_link=False, labelled=False)))
-    for shift in shifts:
-        ways = Ways(role, shift, topology != "bus", by_link=False, labelled=False)
+    for shift in shifts if role.coordinate or not (ring or topology == "all_to_all") else ():
+        ways = Ways(role, shift, topology != "bus", False, False, ring, topology == "all_to_all")
         hops_ += total(_products(flow, ways))
     row.hops[flow.tensor] = row.hops.get(flow.tensor, 0) + hops_
     if math.isinf(dim[1].link.throughput) or not shifts:
         return
-    tree = topology == "tree"
-    ways = Ways(role, shifts[-1], tree, by_link=tree, labelled=True)
+    apart = topology in ("tree", "switch")  # of these several links lead into a row
+    ways = Ways(role, shifts[-1], apart, by_link=apart, labelled=True)
     entering = _products(flow, ways)
     (row.up if flow.up else row.down).append((tensor_bits(layout, flow.tensor), entering))

@@ -11,11 +11,12 @@ from polymodel.errors import NotSeparable
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.flows import Dimension, FormLedger, RowForms, TransferPath
+    from polymodel.analysis.symbolic.forms import Form
 
 
 def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
     """Of each toll and costly link: its entry, up to which loop position instances are apart there, and the
-    dimension if it is a mesh."""
+    dimension unless a transfer is one hop."""
     for toll, level in _tolls(link):
         yield (
             ledger.tolls.setdefault((link.einsum, toll, link.tensor), ledger.row()),
@@ -26,7 +27,7 @@ def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, 
         yield (
             ledger.links.setdefault((link.einsum, component, dim, link.tensor), ledger.row()),
             _inner_spatial_start(link, partial(_within, link, link.order((component, dim)))),
-            (component, dim) if link.is_mesh((component, dim)) else None,
+            (component, dim) if link.topology((component, dim)) != "bus" else None,
         )
 
 
@@ -58,6 +59,50 @@ def _inner_spatial_start(link: TransferPath, inside: Callable[[int], bool]) -> i
             code="unsupported-loop",
         )
     return held
+
+
+Entering = Callable[[Callable[[int], "Use"]], "Form"]
+
+
+def hops_of(
+    link: TransferPath,
+    dim: Dimension,
+    between: Callable[[int], Use],
+    down: bool,
+    entering: Entering,
+    first: bool,
+) -> Form:
+    """The hops in a dimension; `first`: over the link to the first instance of a switch. `entering`: what is
+    counted with each loop's counter used so; `down`: of partial sums, which the first instance alone receives
+    unless the dimension broadcasts them."""
+    if first:
+        return entering(to_each(link, dim, between, down, "at0"))
+    topology = link.topology(dim)
+    if topology in ("switch", "all_to_all"):
+        hops = entering(to_each(link, dim, between, down, "keep"))
+        if topology == "switch":
+            return hops
+        return hops - entering(to_each(link, dim, between, down, "at0"))
+    hops = entering(along_mesh(link, dim, between, down))
+    return hops - entering(between) if topology == "line" else hops
+
+
+def to_each(
+    link: TransferPath, dim: Dimension, between: Callable[[int], Use], down: bool, use: Use
+) -> Callable[[int], Use]:
+    """Counters in a count of the instances along a dimension that receive something, each for itself
+    (`keep`), or of the first of them alone (`at0`)."""
+    space = link.space
+    along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == dim]
+
+    def one(i: int) -> Use:
+        if i not in along:
+            return between(i)
+        reduces = link.shares(i) and space.axes[i].variable not in space.access.variables
+        alone = down and reduces and not link.dim(i).broadcast_partials
+        return "at0" if alone else use
+
+    return one
 
 
 def along_mesh(

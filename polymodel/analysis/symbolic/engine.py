@@ -224,8 +224,9 @@ def _refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[For
 def _refuse_what_is_not_formed(problem: Problem) -> None:
     hierarchy = problem.hierarchy
     for component, dim in hierarchy.costly_links:
-        if dim.link is not None and dim.link.topology == "tree":
-            what = f"the link of {component}.{dim.name} is a tree, whose hops have no closed form"
+        if dim.link is not None and dim.link.topology in ("tree", "ring"):
+            kind = dim.link.topology
+            what = f"the link of {component}.{dim.name} is a {kind}, whose hops have no closed form"
             raise NotSeparable(what, "use engine exact, or topology: bus or mesh", code="unsupported-link")
 
 
@@ -396,7 +397,8 @@ def _link(
     if dim.link is None or isinf(dim.link.throughput):
         return LinkTraffic(einsum, component, dim.name, tuple(hops), (), Form())
     order = [(c, d.name) for c, d in layout.problem.hierarchy.dimensions]
-    outside = order[: order.index((component, dim.name))]
+    apart = dim.link.topology == "switch"  # each instance has a link of its own
+    outside = order[: order.index((component, dim.name)) + apart]
     used = _replicated(
         layout, einsum, layout.paths[einsum], lambda loop: (loop.component, loop.dim) in outside
     )

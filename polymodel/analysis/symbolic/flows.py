@@ -7,13 +7,13 @@ from dataclasses import field, replace
 from functools import cached_property, partial
 
 from polymodel.analysis.symbolic.counts import carried, count
-from polymodel.analysis.symbolic.crossings import along_mesh, crossed
+from polymodel.analysis.symbolic.crossings import crossed, hops_of
 from polymodel.analysis.symbolic.forms import TRAFFIC, ZERO, Form, number, product
 from polymodel.analysis.symbolic.generations import only_at_first
 from polymodel.analysis.symbolic.layout import Carry, SymbolicBuffet, SymbolicLayout, carries
 from polymodel.analysis.symbolic.spaces import ITERATIONS, Space, Use, is_fixed
 from polymodel.analysis.symbolic.tied_groups import instances_of
-from polymodel.architecture.hierarchy import FanoutDim
+from polymodel.architecture.hierarchy import FanoutDim, Topology
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode
@@ -144,15 +144,10 @@ class TransferPath:
         assert loop is not None
         return loop.component, loop.dim
 
-    def is_mesh(self, dim: Dimension) -> bool:
-        """Whether a transfer crosses as many links of a dimension as it has instances on the way."""
+    def topology(self, dim: Dimension) -> Topology:
+        """How the hops of a dimension are counted."""
         link = self.layout.problem.hierarchy[dim[0]].dim(dim[1]).link
-        return link is not None and link.chained
-
-    def starts_inside(self, dim: Dimension) -> bool:
-        """Whether no hop leads to the first instance of a dimension."""
-        link = self.layout.problem.hierarchy[dim[0]].dim(dim[1]).link
-        return link is not None and link.topology == "line"
+        return "bus" if link is None else link.topology
 
     def order(self, dim: Dimension) -> int:
         """Place of a dimension in the order in which data cross them."""
@@ -428,10 +423,9 @@ def _passing(
     """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
     between = _shared(link)
     entering = partial(needs, link, first, held)
-    if mesh is None or first:
+    if mesh is None or (first and link.topology(mesh) != "switch"):
         return entering(between)
-    hops = entering(along_mesh(link, mesh, between, down=False))
-    return hops - entering(between) if link.starts_inside(mesh) else hops
+    return hops_of(link, mesh, between, False, entering, first)
 
 
 def _output(link: TransferPath, ledger: FormLedger) -> None:
@@ -461,10 +455,9 @@ def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: boo
     """The same of partial sums on their way in."""
     between = _received(link, held)
     entering = partial(fillable, link, first, link.parent.depth, inside=True, reach=held)
-    if mesh is None or first:
+    if mesh is None or (first and link.topology(mesh) != "switch"):
         return entering(between)
-    hops = entering(along_mesh(link, mesh, between, down=True))
-    return hops - entering(between) if link.starts_inside(mesh) else hops
+    return hops_of(link, mesh, between, True, entering, first)
 
 
 def _received(link: TransferPath, held: int | None = None) -> Callable[[int], Use]:

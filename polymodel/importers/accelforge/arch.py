@@ -20,7 +20,7 @@ _FANOUT = ("Fanout", "Container")
 _OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
 _GROUPS = ("Hierarchical", "Hierarchy", "Fork")
 # Networks of AccelForge's: how hops of each are counted here.
-_TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "bus"}
+_TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "all_to_all"}
 
 
 @dataclass
@@ -269,9 +269,7 @@ def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object]
     remedy = "compare the hops in `energy` of a report, or write `link:` yourself"
     latency = network.take("total_latency")
     changes = ""
-    if link["topology"] != "line":
-        changes, why = "energy and latency", "a transfer over a bus is one hop, there one to each instance"
-    elif placed:
+    if placed and link["topology"] == "line":
         changes, why = "energy and latency", "its hops start at the edge, there at the places of memories"
     elif "throughput" in link or latency is not None:
         changes, why = "latency", "what enters a row limits it, there what goes on from its first instance"

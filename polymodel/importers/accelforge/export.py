@@ -75,6 +75,8 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         a.density is not None for e in spec.workload for a in e.accesses
     ):
         yield "densities", "tensors have densities"
+    if spec.raw_workload is not None and any(a.accumulates for e in spec.workload for a in e.accesses):
+        yield "accumulate", "an output has values before, to which results are added"
     if spec.raw_arch is None:
         return
     parts = spec.arch.components
@@ -308,7 +310,7 @@ def _differences(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, aga
 
 
 def _facts(einsum: Einsum) -> tuple[object, ...]:
-    accesses = tuple(replace(a, density=None) for a in einsum.accesses)
+    accesses = tuple(replace(a, density=None, accumulates=False) for a in einsum.accesses)
     return einsum.name, accesses, einsum.is_copy, einsum.n_instances, dict(einsum.renames)
 
 

@@ -6,6 +6,7 @@ What is written is imported again and compared with the spec: a file that is ano
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from polymodel.arithmetic import Affine
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.importers.imported import lacking_of, refuse_lacking, refuse_recurrences
 from polymodel.importers.timeloop.reading import CYCLE as CYCLE_SECONDS
-from polymodel.importers.timeloop.reading import DEFAULT_BITS, EXECUTIONS, OPERATIONS, VALUE_BITS
+from polymodel.importers.timeloop.reading import DEFAULT_BITS, EXECUTIONS, OPERATIONS, RENAMES, VALUE_BITS
 from polymodel.importers.timeloop.run import import_timeloop
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
@@ -28,6 +29,7 @@ from polymodel.spec.yaml_text import dump
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 WIDTH = 110
+_WORD = re.compile(r"[A-Za-z_]\w*")
 _FILES = {"variables": "arch.yaml", "architecture": "arch.yaml"}  # where sections stand; others by name
 CYCLE = 1e-9  # seconds, where no compute unit has a throughput
 PICO, SQUARE_MICRO = 1e12, 1e12  # joules to pJ, square metres to um^2
@@ -37,11 +39,13 @@ def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
     """The spec as Timeloop's YAML (version 0.4): problem, architecture with its energies (ERT) and areas
     (ART), and the mapping where there is one.
 
-    One Einsum over a box can be written. Timeloop evaluates one execution of it: where the spec has several
-    (`n_instances`), their number stands in `variables:`, where the import finds it; so does the width
-    of values where there is no machine. What Timeloop has no counterpart for, or counts by another rule,
-    refuses the export unless `allow` names it: `reuse`, `multicast`, `broadcast_partials`, `link` and others;
-    the message lists them. Symbols need values: `spec.bind(...)`.
+    One Einsum can be written. A space that is no box from 0 on, and an index with a constant, are written
+    in the notation of sets that the LoopTree model reads, where there is no mapping. Timeloop evaluates one
+    execution: where the spec has several (`n_instances`), their number stands in `variables:`, where the
+    import finds it; so do renames, operators, and the width of values where there is no machine. What
+    Timeloop has no counterpart for, or counts by another rule, refuses the export unless `allow` names it:
+    `reuse`, `multicast`, `broadcast_partials`, `link` and others; the message lists them. Symbols need
+    values: `spec.bind(...)`.
 
     For example `Path("theirs.yaml").write_text(export_timeloop(spec))`. Raises SpecError.
     """
@@ -60,10 +64,12 @@ def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
     refuse_recurrences(spec.workload, "Timeloop")
     refuse_lacking(_lacking(spec, einsum), allow)
     names = _names(einsum)
-    sections: dict[str, object] = {"problem": _problem(einsum, names)}
+    sections: dict[str, object] = {"problem": _problem(einsum, names, spec.mapping is not None)}
     times: dict[str, object] = {EXECUTIONS: einsum.n_instances} if einsum.n_instances != 1 else {}
     done = dict(einsum.operations)
     times |= {key: done[what] for key, what in OPERATIONS.items() if done.get(what)}
+    if einsum.renames:
+        times[RENAMES] = "; ".join(f"{n}: {' | '.join(sorted(m)) or 'Nothing'}" for n, m in einsum.renames)
     width = max(a.bits_per_value for a in einsum.accesses)
     if spec.raw_arch is None and (times or width != DEFAULT_BITS):
         sections["variables"] = {"version": 0.4, VALUE_BITS: width, **times}
@@ -96,6 +102,8 @@ def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
         yield "bits_per_value", "tensors have values of different widths, the widest is written for all"
     if einsum.is_copy:
         yield "is_copy_operation", "the Einsum copies its input, there it computes"
+    if any(a.accumulates for a in einsum.accesses):
+        yield "accumulate", "the output has values before, to which results are added"
     if any(not _uniform(a) for a in einsum.accesses):
         yield "densities", "a tensor has another density than a uniform one"
     if spec.raw_arch is None:
@@ -137,9 +145,10 @@ def _uniform(access: TensorAccess) -> bool:
     return isinstance(access.density, (NoneType, int, float)) and not isinstance(access.density, bool)
 
 
-def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
-    lows = [low for low, _ in einsum.bounds]
-    if any(lows) or not is_box(einsum.iteration_space):
+def _problem(einsum: Einsum, names: dict[str, str], mapped: bool) -> dict[str, object]:
+    """`mapped`: there is a mapping, whose loops are those of a box."""
+    listed = not _boxed(einsum)
+    if listed and (mapped or any(a.density is not None for a in einsum.accesses)):
         raise _refuse(f"the iteration space of {einsum.name} is not a box from 0 on", "", "workload")
     factors = {c for a in einsum.accesses for e in a.projection for _, c in e.terms if c != 1}
     shape: dict[str, object] = {"name": einsum.name, "dimensions": list(names.values())}
@@ -149,7 +158,9 @@ def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
         if len(einsum.accesses_of(tensor)) > 1:
             remedy = "write a copy of it as another tensor"
             raise _refuse(f"{einsum.name} accesses {tensor} in two places", remedy, "workload")
-    shape["data_spaces"] = [_data_space(a, names) for a in einsum.accesses]
+    shape["data_spaces"] = [_data_space(a, names, mapped) for a in einsum.accesses]
+    if listed:
+        return {"version": 0.4, "shape": shape, "instance": " and ".join(_constraints_of(einsum, names))}
     sizes: dict[str, object] = {names[v]: high + 1 for v, (_, high) in zip(names, einsum.bounds, strict=True)}
     densities = {
         a.tensor: {"distribution": "hypergeometric", "density": a.density}
@@ -160,14 +171,27 @@ def _problem(einsum: Einsum, names: dict[str, str]) -> dict[str, object]:
     return {"version": 0.4, "shape": shape, "instance": instance}
 
 
-def _data_space(access: TensorAccess, names: dict[str, str]) -> dict[str, object]:
-    projection = [_rank(access.tensor, e, names) for e in access.projection]
+def _boxed(einsum: Einsum) -> bool:
+    """Whether all variables count from 0 on, each for itself."""
+    return not any(low for low, _ in einsum.bounds) and is_box(einsum.iteration_space)
+
+
+def _constraints_of(einsum: Einsum, names: Mapping[str, str]) -> list[str]:
+    """The iteration space as text, with variables called as `names` says."""
+    return [_WORD.sub(lambda m: names.get(m[0], m[0]), str(c)) for c in einsum.constraints]
+
+
+def _data_space(access: TensorAccess, names: dict[str, str], mapped: bool) -> dict[str, object]:
+    projection = [_rank(access.tensor, e, names, mapped) for e in access.projection]
     result: dict[str, object] = {"name": access.tensor, "projection": projection}
     return {**result, "read_write": True} if access.output else result
 
 
-def _rank(tensor: str, expr: Affine, names: dict[str, str]) -> list[list[str]]:
-    if expr.constant or any(c < 1 for _, c in expr.terms):
+def _rank(tensor: str, expr: Affine, names: dict[str, str], mapped: bool) -> list[list[str]] | str:
+    plain = not expr.constant and all(c >= 1 for _, c in expr.terms)
+    if not plain and not mapped:
+        return _WORD.sub(lambda m: names.get(m[0], m[0]), str(expr))
+    if not plain:
         raise _refuse(f"{tensor} is indexed by {expr}", "write it without the constant", "workload")
     return [[names[v]] if c == 1 else [names[v], f"by_{c}"] for v, c in expr.terms]
 
@@ -448,7 +472,9 @@ def _problem_of(einsum: Einsum, names: Mapping[str, str]) -> tuple[object, ...]:
     variables = [names[v] for v in einsum.rank_variables]
     width = max(a.bits_per_value for a in einsum.accesses)
     done = {k: v for k, v in einsum.operations if v and k in OPERATIONS.values()}
-    return einsum.n_instances, width, done, accesses, dict(zip(variables, einsum.bounds, strict=True))
+    space = None if _boxed(einsum) else sorted(_constraints_of(einsum, names))
+    bounds = dict(zip(variables, einsum.bounds, strict=True))
+    return einsum.n_instances, width, done, accesses, bounds, space, dict(einsum.renames)
 
 
 def _called(expr: Affine, names: Mapping[str, str]) -> Affine:

@@ -27,6 +27,7 @@ CYCLE = "global_cycle_seconds"
 EXECUTIONS = "problem_executions"
 VALUE_BITS = "problem_value_bits"
 OPERATIONS = {f"problem_{what}": what for what in ("map", "reduce", "populate")}
+RENAMES = "problem_renames"  # what tensors are called in architectures: `input: A; weight: B`
 DEFAULT_BITS = 8
 
 

@@ -44,6 +44,7 @@ from polymodel.importers.timeloop.reading import (
     DEFAULT_BITS,
     EXECUTIONS,
     OPERATIONS,
+    RENAMES,
     VALUE_BITS,
     Fields,
     TimeloopReading,
@@ -296,10 +297,11 @@ def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
         written = workload(found.shapes, bits or width, name)
         sections["workload"] = written
         done = {what: reading.words[k] for k, what in OPERATIONS.items() if k in reading.words}
-        if done and len(found.shapes) == 1:
-            written["einsums"] = [
-                {**einsum_of(found.shapes[0]), "name": einsum_name(found.shapes), "operations": done}
-            ]
+        called = _renames(reading)
+        if (done or called) and len(found.shapes) == 1:
+            one = {**einsum_of(found.shapes[0]), "name": einsum_name(found.shapes)}
+            one |= {"operations": done} if done else {}
+            written["einsums"] = [{**one, "renames": called} if called else one]
         times = reading.variables.get(EXECUTIONS)
         if isinstance(times, int) and times > 1:
             written["n_instances"] = times
@@ -311,6 +313,12 @@ def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
     elif found.parts:
         _machine(found, bits, sections, reading)
     return sections
+
+
+def _renames(reading: TimeloopReading) -> dict[str, str]:
+    """What tensors are called besides, as the export writes it."""
+    pairs = (part.partition(":") for part in reading.words.get(RENAMES, "").split(";"))
+    return {name.strip(): members.strip() for name, _, members in pairs if name.strip() and members.strip()}
 
 
 def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: TimeloopReading) -> None:

@@ -66,7 +66,11 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
     if share is not None:
         why, remedy = "here units wait for what limits them", "lower `throughput:` of the compute unit"
         reading.leave(share, "utilization", why, remedy, changes="latency")
-    for key in ("dataflows", "type", "core_type"):
+    precision = top.take("operand_precision")
+    if precision is not None:
+        what = "`operand_precision` is not read: widths are those of the layers"
+        reading.note(precision, what, "write `bits_per_value:` of the workload", "operand_precision")
+    for key in ("dataflows", "type", "core_type", "operator_types"):
         given = top.take(key)
         if given is not None:
             why, remedy = "it limits a search", "say what to search in `explore:` (docs/howto/explore.md)"

@@ -123,7 +123,9 @@ ARCH: Texts = {
     },
     "Link": {
         "energy_per_bit_hop": entry("Joules per bit and hop.", 1e-14),
-        "topology": entry("How hops are counted: `bus`, `mesh`, `line` or `tree`."),
+        "topology": entry(
+            "How hops are counted: `bus`, `mesh`, `line`, `ring`, `tree`, `switch` or `all_to_all`."
+        ),
         "throughput": entry("Bits per second of the whole link; `inf` if it never limits.", "inf"),
     },
     "Action": {
