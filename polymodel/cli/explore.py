@@ -53,6 +53,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
     parser.add_argument("--unfused", metavar="SET", help="tensors that must")
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="search nothing: say what keeps the mapping of the spec out of those that would be looked at",
+    )
     add_search(
         parser,
         "processes that evaluate what is found",
@@ -70,6 +75,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     check_targets(options)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
+    if options.why:
+        return _why(spec, given, options)
     bar = ExploreProgress(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
     try:
         with bar.ticking():
@@ -99,6 +106,23 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if not len(result) and not result.complete:
         return text, REFUSED  # time or memory is over: nothing is known of what fits
     return text, FINE if len(result) else INFEASIBLE
+
+
+def _why(spec: Spec, given: dict[str, object], options: argparse.Namespace) -> tuple[str, int]:
+    """What keeps the mapping of the spec out of the space."""
+    from polymodel.mapper.membership import excluded_by
+    from polymodel.view.files import table_json
+    from polymodel.view.table import Column, Table
+
+    limits = {"limits": options.limit} if options.limit else {}
+    reasons = excluded_by(spec, {**given, **limits})
+    code = INFEASIBLE if reasons else FINE
+    if options.format != "table":
+        table = Table("excluded_by", (Column("excluded_by"),), tuple((r,) for r in reasons))
+        return table_json(table) if options.format == "json" else table.to_csv(), code
+    if not reasons:
+        return "the mapping is one of those that explore looks at\n", code
+    return "\n".join(["what keeps the mapping out:", *(f"  {r}" for r in reasons), ""]), code
 
 
 def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:

@@ -37,7 +37,7 @@ from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Sharing, Template, TemplateNode, placements, with_homes
+from polymodel.mapper.templates import Sharing, Template, TemplateNode, placements, staying, with_homes
 from polymodel.objectives import uses
 
 Array = Any
@@ -477,6 +477,11 @@ class _Search:
                 parted = tuple(_parted(x, depth + k + 1) for x in found.placed)
                 more = [*held[:k], (m, i), *held[k:]]
                 yield from ((t, parted) for t in self._templates(unit, more, along))
+        moving = tuple(replace(n, stays=None) for n in found.template.nodes)
+        for nodes in (moving, *staying(self.space, depth, moving)):
+            if nodes != found.template.nodes:
+                several = with_homes(self.space, Template(self.shape, nodes, unit))
+                yield from ((t, found.placed) for t in several)
 
 
 def _merged(placed: Array, level: int) -> Array:

@@ -189,13 +189,14 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
         waiting = [f for f in waiting if f not in ready]
         goal = [int(t[n.level]) for t in c.tiles]
         before = size[n.slides] if n.slides >= 0 else 0
-        _block(c, nodes, size, goal, ready, _Above(n.level - 1, held, n.slides))
+        _block(c, nodes, size, goal, ready, _Above(n.level - 1, held, _last(c, n.level - 1, n.slides)))
         held = n.operand if space.memories[n.memory].live else None
         steps = n.slides >= 0 and before > c.above_fanouts(n.slides, ready, goal[n.slides])
+        steps = steps or n.stays is not None
         policy = Reuse.SLIDE if steps else Reuse.REFILL
         name = space.memories[n.memory].name
         nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
-    _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, -1))
+    _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, ()))
     nodes += [Loop(space.variables[v], 1) for v, left in enumerate(size) if left > 1]
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
@@ -203,12 +204,20 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
 
 @dataclass(frozen=True)
 class _Above:
-    """A block of loops: its level, the operand that the node above it holds live, and the variable whose loop
-    is the innermost temporal one (-1: any)."""
+    """A block of loops: its level, the operand that the node above it holds live, and the variables whose
+    loops are the innermost temporal ones, in this order."""
 
     level: int
     held: int | None
-    last: int
+    last: tuple[int, ...]
+
+
+def _last(c: ChosenMapping, level: int, slides: int) -> tuple[int, ...]:
+    """Variables whose loops are the innermost ones of a block: those over which a node further in keeps its
+    tile, and the one along which the node right below slides."""
+    staying = [n for n in c.template.nodes if n.stays is not None and n.stays.since == level]
+    over = [v for n in staying for v in range(len(c.tiles)) if v not in c.space.operands[n.operand].alone]
+    return (*(v for v in over if v != slides), *([slides] if slides >= 0 else []))
 
 
 def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above) -> list[tuple[int, int]]:
@@ -216,7 +225,7 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
     leave least of the operand held live."""
     space = c.space
     if not c.template.homes or block.held is not None:
-        order = sorted(_order(space, block.held, size, goal), key=lambda v: v == block.last)
+        order = sorted(_order(space, block.held, size, goal), key=partial(_place, block.last))
         return [(v, goal[v]) for v in order if goal[v] < size[v]]
     result: list[tuple[int, int]] = []
     for v, tile in _loops_by_memory(space, c.template, c.sizes, block.level, block.last):
@@ -227,10 +236,10 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
 
 
 def _loops_by_memory(
-    space: EinsumSpace, template: Template, sizes: PointTiles, level: int, last: int
+    space: EinsumSpace, template: Template, sizes: PointTiles, level: int, last: tuple[int, ...]
 ) -> list[tuple[int, int]]:
     """The temporal loops right below a level as (variable, tile), by the memories that they belong to and in
-    the orders of these; those over the variable `last` are the innermost ones."""
+    the orders of these; those over the variables `last` are the innermost ones."""
     result = []
     for v, rows in enumerate(zip(sizes.tiles, sizes.spread, sizes.shared, strict=True)):
         tiles, wide, shared = (np.array(row)[:, None] for row in rows)
@@ -240,8 +249,13 @@ def _loops_by_memory(
         parted = parted_loops(tiles_of, template.homes[v], space.rules.factors(v), space.divide)
         if parted is None:
             raise AssertionError(f"{space.name}: the loops over {space.variables[v]} break a rule")
-        result += [(v == last, m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
+        result += [(_place(last, v), m, space.rules.place(m, v) or 0, v, -tile) for m, tile in parted[level]]
     return [(v, -tile) for _, _, _, v, tile in sorted(result)]
+
+
+def _place(last: tuple[int, ...], v: int) -> int:
+    """Where a variable's loops stand among those that are to be the innermost ones; 0 before all of them."""
+    return last.index(v) + 1 if v in last else 0
 
 
 def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:

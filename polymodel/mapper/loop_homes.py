@@ -60,7 +60,7 @@ def loop_homes(
             for v, mine in enumerate(usable)
         )
         for ordered in _in_orders(rules, homes, levels):
-            result.update(dict.fromkeys(_sliding_in(rules, ordered, nodes)))
+            result.update(dict.fromkeys(_sliding_in(rules, ordered, nodes, indexed)))
     return _widest(list(result))
 
 
@@ -111,22 +111,33 @@ def _in_order(homes: Homes, memory: int, sequence: tuple[int, ...], levels: int)
         )
 
 
-def _sliding_in(rules: LoopRules, homes: Homes, nodes: Sequence[TemplateNode]) -> list[Homes]:
-    """What is left of them where the loops that nodes slide along are the innermost ones of their levels."""
+def _sliding_in(
+    rules: LoopRules, homes: Homes, nodes: Sequence[TemplateNode], indexed: Sequence[frozenset[int]]
+) -> list[Homes]:
+    """What is left of them where the loops that nodes slide along, or over which they stay, are the innermost
+    ones of their levels."""
     result = [homes]
-    for n in (n for n in nodes if n.slides >= 0):
-        result = [left for one in result for left in _innermost(rules, one, n.slides, n.level - 1)]
+    for n in nodes:
+        if n.stays is not None:
+            over = frozenset(range(len(homes))) - indexed[n.operand]
+            result = [left for one in result for left in _innermost(rules, one, over, n.stays.since)]
+        if n.slides >= 0:
+            along = frozenset([n.slides])
+            result = [left for one in result for left in _innermost(rules, one, along, n.level - 1)]
     return result
 
 
-def _innermost(rules: LoopRules, homes: Homes, variable: int, level: int) -> Iterator[Homes]:
-    """Loops over the variable belong to one memory or to those further in, all others to it or to those
-    outside."""
-    for memory in homes[variable][level]:
-        outer = (frozenset(m for m in row[level] if m < memory) for row in homes)
-        here = [memory in row[level] and not rules.inside(memory, variable, v) for v, row in enumerate(homes)]
-        kept = [{*some, memory} if also else some for some, also in zip(outer, here, strict=True)]
-        kept[variable] = {m for m in homes[variable][level] if m >= memory}
+def _innermost(rules: LoopRules, homes: Homes, inside: frozenset[int], level: int) -> Iterator[Homes]:
+    """Loops over the variables `inside` belong to one memory or to those further in, all others to it or to
+    those outside."""
+    for memory in sorted({m for v in inside for m in homes[v][level]}):
+        kept: list[set[int]] = []
+        for v, row in enumerate(homes):
+            if v in inside:
+                kept.append({m for m in row[level] if m >= memory})
+                continue
+            here = memory in row[level] and not any(rules.inside(memory, x, v) for x in inside)
+            kept.append({m for m in row[level] if m < memory} | ({memory} if here else set()))
         yield tuple(
             (*row[:level], tuple(m for m in row[level] if m in some), *row[level + 1 :])
             for row, some in zip(homes, kept, strict=True)

@@ -26,7 +26,15 @@ from polymodel.mapper.einsum_rules import (
 from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, read_search_request
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import Sharing, Template, TemplateNode, exchanges_of, with_homes
+from polymodel.mapper.templates import (
+    Sharing,
+    Stay,
+    Template,
+    TemplateNode,
+    exchanges_of,
+    may_stay,
+    with_homes,
+)
 from polymodel.mapper.tile_chains import TileChains, broken_rules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
 from polymodel.mapping.resolve import LoopRule
@@ -90,12 +98,14 @@ def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
 
 @dataclass
 class _Node:
-    """One tensor in one memory; `slides`: the variable along which it does (-1: it refills)."""
+    """One tensor in one memory; `slides`: the variable along which it does (-1: it refills); `stays`: whether
+    it keeps its tile over loops above its instances."""
 
     operand: int
     memory: int
     reuse: Reuse
     slides: int = -1
+    stays: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,14 +211,44 @@ class _Path:
                 self.found.append(f"{self._at(node)} slides along {name} (`reuse` of its memory)")
             return True
         if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
-            self.found.append(
-                f"{self._at(node)} keeps it over the loop over {name}, which stands above its instances: "
-                "only what windows index stays there"
-            )
+            node.stays = self._may_stay(node)
+            if not node.stays:
+                self.found.append(
+                    f"{self._at(node)} keeps it over the loop over {name}, which stands above its instances "
+                    "(`reuse` of its memory; of inputs without windows)"
+                )
             return True
         del self.items[at]
         self.items.insert(above, node)
         return False
+
+    def _may_stay(self, node: _Node) -> bool:
+        return may_stay(self.space, TemplateNode(node.operand, node.memory, 0))
+
+    def _stay(self, node: _Node) -> Stay:
+        """Over which loops above its instances a node stays: those inside the innermost one that indexes its
+        tensor, of which there must be none further out in the same block."""
+        alone = self.space.operands[node.operand].alone
+        at = next(k for k, x in enumerate(self.items) if x is node)
+        above = [k for k in range(at) if self._in_time(self.items[k])]
+        after = next((k for k in reversed(above) if self._variable(k) in alone), -1)
+        if after < 0:
+            return Stay(0, -1)
+        begin = max((k for k in range(after) if isinstance(self.items[k], _Node)), default=-1)
+        outer = next((k for k in above if begin < k < after and self._variable(k) not in alone), None)
+        if outer is not None:
+            name, other = (self.space.variables[self._variable(k)] for k in (outer, after))
+            self.found.append(
+                f"{self._at(node)} stays over loops, but not over that over {name} above {other}"
+            )
+        since = sum(any(x is n for n in self.ordered) for x in self.items[:after])
+        return Stay(since, self._variable(after))
+
+    def _variable(self, at: int) -> int:
+        """That of a loop."""
+        step = self.items[at]
+        assert isinstance(step, _Step)
+        return step.variable
 
     def _in_time(self, item: _Node | _Step) -> bool:
         return isinstance(item, _Step) and item.fanout < 0
@@ -261,6 +301,14 @@ class _Path:
                     nodes.append(TemplateNode(node.operand, node.memory, level, slides=node.slides))
             if sum(n.slides >= 0 for n in group) > 1:
                 self.found.append(f"{self._at(group[0])} slides along a loop along which another node slides")
+        nodes = [
+            replace(n, stays=self._stay(self.ordered[n.level - 1]))
+            if n.level and self.ordered[n.level - 1].stays
+            else n
+            for n in nodes
+        ]
+        if sum(n.stays is not None for n in nodes) > 1:
+            self.found.append("several nodes stay over loops above their instances")
         band = numbered_bands(self.space, self.limits)
         for one, other in combinations(self.ordered, 2):
             mine = [

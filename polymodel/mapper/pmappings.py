@@ -439,7 +439,7 @@ class Explorer:
         space, sizes, result = self.space, self.limits.sizes, list[TileChains]()
         if not template.homes:
             return all_chains(space, template, sizes)
-        nodes = tuple((n.operand, n.memory, n.level) for n in template.nodes)
+        nodes = tuple((n.operand, n.memory, n.level, n.stays) for n in template.nodes)
         for b, members in enumerate(space.bundles):
             slides = any(n.slides == members[0] for n in template.nodes)
             key = b, nodes, template.shape, template.unit, template.homes[members[0]], slides

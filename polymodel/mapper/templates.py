@@ -47,15 +47,27 @@ class Sharing:
 
 
 @dataclass(frozen=True)
+class Stay:
+    """A node inside a fanout keeps its tile over the loops above its instances that leave its tensor alone,
+    of the blocks from that below level `since` on. `after`: the variable of the tensor over which a loop of
+    that block goes, further out than those (-1: no loop in time at all indexes the tensor)."""
+
+    since: int
+    after: int
+
+
+@dataclass(frozen=True)
 class TemplateNode:
     """One tensor in one memory; `shared` nodes hold an exchanged tensor. `slides`: the variable of the loop
-    right above it, over whose steps it keeps what its windows have in common (-1: it refills)."""
+    right above it, over whose steps it keeps what its windows have in common (-1: it refills). `stays`: over
+    which loops above its instances it keeps its tile (None: over none)."""
 
     operand: int
     memory: int
     level: int
     shared: bool = False
     slides: int = -1
+    stays: Stay | None = None
 
 
 @dataclass(frozen=True)
@@ -295,7 +307,8 @@ def _arranged(
             branch = tuple(TemplateNode(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if in_order((*fixed, *branch), band):
                 for sliding in product(*(_sliding(space, n) for n in branch)):
-                    yield tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
+                    nodes = tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
+                    yield from (nodes, *staying(space, depth, nodes))
 
 
 def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
@@ -303,6 +316,36 @@ def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
     for rules on the order of the loops above it."""
     along = [replace(node, slides=v) for v in space.slides(node.memory, node.operand)]
     return [node, *along] if space.rules.placed or not along else along
+
+
+def staying(
+    space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """The nodes, one of them keeping its tile over loops above its instances, in each way."""
+    places = [
+        max((depth, *(n.level for n in nodes if n.memory < f.below)))
+        for f in space.fanouts
+        if f.width > 1 and f.below
+    ]
+    for k, n in enumerate(nodes):
+        below = [p for p in places if p < n.level] if n.level > depth and may_stay(space, n) else []
+        alone = space.operands[n.operand].alone
+        several = [members[0] for members in space.bundles if members[0] in alone]
+        for since in range(depth, max(below, default=depth - 1) + 1):
+            # What slides along a loop over a variable of the tensor has that loop innermost.
+            across = any(m.level == since + 1 and m.slides in alone for m in nodes)
+            for after in () if across else several if since or depth else (*several, -1):
+                yield (*nodes[:k], replace(n, stays=Stay(since, after)), *nodes[k + 1 :])
+
+
+def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:
+    """Whether a node may keep its tile over loops above its instances: one of a tensor without windows that
+    is read, in a memory whose nodes may slide; where all tiles are equal."""
+    o = space.operands[node.operand]
+    plain = not (o.output or o.windows or o.first_differs or o.forward or space.ties or space.copy)
+    equal = space.divide and space.even and space.shares is None and not any(m.live for m in space.memories)
+    others = any(v not in o.alone for v in range(len(space.variables)))
+    return node.memory in space.rules.sliding and plain and equal and others and not node.shared
 
 
 def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -> range:

@@ -142,6 +142,8 @@ class Factors:
         if c.shared is not None:
             return self._unevenly(term, v, alone)
         result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
+        for level in range(term.since + 1, term.level + 1) if term.since >= 0 and not alone else ():
+            result = result / self._steps(level, v)[1]
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
             result = result / prod(c.spread[f] for f in sorted(divided))
@@ -579,8 +581,7 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
 def _whole_chain(extent: int, like: TileChains) -> TileChains:
     """Of what no loop goes over: it is whole at every level, and spread over no instances."""
     tiles = np.full((len(like.tiles), 1), extent, dtype=np.int64)
-    spread = np.ones((len(like.spread), 1), dtype=np.int64)
-    keys = np.zeros((len(like.keys), 1), dtype=np.int64)
+    spread, keys = (np.full((len(x), 1), k, dtype=np.int64) for k, x in ((1, like.spread), (0, like.keys)))
     return TileChains(extent, tiles, spread, keys, like.even)
 
 

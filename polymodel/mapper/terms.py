@@ -51,7 +51,8 @@ class Term(NamedTuple):
     `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
     `slides`: what stays over the steps of the loop over this variable right above the level is left out.
     `behind`: of an output that is carried forward, what is read of the generation before instead. `alive`: of
-    a tile that is carried forward the one generation that is alive at least.
+    a tile that is carried forward the one generation that is alive at least. `since`: tiles stay over the
+    loops of the blocks from that below this level on that leave the operand alone (-1: over none).
     """
 
     operand: int
@@ -67,6 +68,7 @@ class Term(NamedTuple):
     slides: int = -1
     behind: bool = False
     alive: bool = False
+    since: int = -1
 
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
@@ -389,7 +391,7 @@ class LinkCrossing:
     """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
     tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
     nothing to be refilled from at the parent, and whether there are any (`begun`). `reads`: how often an
-    operation reads an input. `behind`: as in a term."""
+    operation reads an input. `behind`, `since`: as in a term."""
 
     operand: int
     outer: int
@@ -403,6 +405,7 @@ class LinkCrossing:
     slides: int = -1
     reads: int = 1
     behind: bool = False
+    since: int = -1
 
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
@@ -412,7 +415,9 @@ class LinkCrossing:
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
         inside = self.union - outside
-        each = Term(self.operand, self.level, inside, slides=self.slides, behind=self.behind)
+        each = Term(
+            self.operand, self.level, inside, slides=self.slides, behind=self.behind, since=self.since
+        )
         times = float(self.reads) if self.level == END else 1.0
         moved: tuple[Form, Form] = {each: times}, {each._replace(split=outside): times}
         if not self.output:
@@ -502,15 +507,17 @@ def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
 def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], behind: bool = False) -> None:
     """What is read, of an output what is `behind`."""
     sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
+    staying = {n.level: n.stays.since for n in t.template.nodes if n.operand == i and n.stays is not None}
     for outer, inner, level in _links(t, held):
-        slides = sliding.get(level, -1)
+        slides, since = sliding.get(level, -1), staying.get(level, -1)
         way = _crossing(t, i, o, (outer, inner, level), {}, False)
-        way = replace(way, slides=slides, output=False, behind=behind)
+        way = replace(way, slides=slides, output=False, behind=behind, since=since)
         (asked, busiest), _ = way.passing(t.above(outer))
         size = way.size(t.above(outer))
         t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
-            every, size = Term(i, level, slides=slides, behind=behind), Term(i, level, each=True)
+            every = Term(i, level, slides=slides, behind=behind, since=since)
+            size = Term(i, level, each=True)
             t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         t.cross(way)
 

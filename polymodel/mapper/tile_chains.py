@@ -99,7 +99,7 @@ def tile_chains(
     kinds = _kinds(space, template, members[0])
     told = {m for m, _ in space.rules.factors(members[0])}
     homes = template.homes[members[0]] if template.homes else ()
-    slides = any(n.slides == members[0] for n in template.nodes)
+    slides = any(n.slides == members[0] or n.stays is not None for n in template.nodes)
     if slides or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
     pattern, symbols = _pattern(kinds, sizes != "all")
@@ -242,11 +242,20 @@ class _UnevenChains:
 
 
 def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
-    """How many rules on temporal loops each chain breaks [n]."""
+    """How many rules on temporal loops each chain breaks [n], and how many loops over the variable stand
+    where nodes that keep their tiles have none, or are missing where they have one."""
     result = np.zeros(chains.count, np.int64)
-    if not space.rules.of_blocks or space.copy:
+    staying = [n for n in template.nodes if n.stays is not None]
+    if space.copy or not (space.rules.of_blocks or staying):
         return result
     trips = _trips_below(space, template, chains)
+    for n in staying:
+        assert n.stays is not None
+        if variable in space.operands[n.operand].alone:
+            first = n.stays.since + (n.stays.after >= 0)
+            result += sum((trips[level] > 1 for level in range(first, n.level)), start=0 * result)
+        if variable == n.stays.after:
+            result += trips[n.stays.since] == 1
     if template.homes:
         homes, factors = template.homes[variable], space.rules.factors(variable)
         for level, some in enumerate(homes):

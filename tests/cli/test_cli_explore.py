@@ -213,3 +213,16 @@ def test_the_progress_line_moves_while_a_step_takes_long() -> None:
     assert "begins  3 s" in lines[0]
     assert any("25.0 %  Matmul1" in line for line in lines)
     assert lines[-1] == "\n"
+
+
+def test_why_a_mapping_is_not_found_is_told(capsys: Captured) -> None:
+    words = ("explore", "simple_two_level", "matmul/output_stationary", "--why")
+    code, out, _ = run(capsys, *words)
+    assert (code, out) == (FINE, "the mapping is one of those that explore looks at\n")
+    code, out, _ = run(capsys, *words, "--limit", "energy <= 1e-12")
+    assert code == INFEASIBLE
+    assert out.startswith("what keeps the mapping out:\n  the limit energy <= 1e-12, as it has ")
+    code, out, _ = run(capsys, *words, "--limit", "energy <= 1e-12", "--format", "csv")
+    assert out.startswith('excluded_by\n"the limit energy <= 1e-12, as it has ')
+    code, out, _ = run(capsys, *words, "--format", "json")
+    assert out == "[]\n"

@@ -113,10 +113,11 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         INSIDE.replace("[F]", "[F], reuse: slide"),
         {},
         (
-            "O: the node of F in RF keeps it over the loop over p, which stands above its instances: "
-            "only what windows index stays there",
+            "O: the node of F in RF keeps it over the loop over p, which stands above its instances "
+            "(`reuse` of its memory; of inputs without windows)",
         ),
     ),
+    (INSIDE.replace("[F]", "[F], reuse: slide"), {"memories": {"RF": {"reuse": ["refill", "slide"]}}}, ()),
     # A node that stays where it is over a loop is one above that loop.
     (
         INSIDE

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -165,3 +166,83 @@ def test_faults_and_what_is_not_covered_are_told() -> None:
         "the size of GLB is 8 bits instead of 1"
         in pm.explore(spec, constraints=asked("refill", "slide")).reason
     )
+
+
+# Nodes inside a fanout that keep their tiles over loops above their instances.
+
+
+def array_of(pick: Random, sizes: tuple[int, ...] = (2, 4)) -> Spec:
+    """A product, or windows, on DRAM, a buffer at times, and scratchpads inside a fanout."""
+    text = pick.choice(("Z[m,n] = A[m,k] * B[k,n]", "Z[m,n] = A[m] * B[n]", "O[p,m] = I[W=p+r] * F[r,m]"))
+    shape = {v: f"0 <= {v} < {pick.choice(sizes)}" for v in "mnkpr" if f"{v}," in text or f"{v}]" in text}
+    nodes = [memory("DRAM", 64, "inf", 16)]
+    if pick.random() < 0.5:
+        nodes.append(memory("GLB", 4, pick.choice((40, 64)), 32, tensors={"may_keep": "Outputs"}))
+    more = {"broadcast_partials": True, "may_reuse": pick.choice(("All", "Inputs"))}
+    spatial = [{"name": "X", "fanout": 2, **more}]
+    nodes.append({"type": "Container", "name": "PE", "spatial": spatial})
+    nodes.append(memory("RF", 1, pick.choice((16, 24, 64)), 64, tensors={"may_keep": "Inputs"}))
+    rate = {"name": "compute", "energy": 2, "throughput": pick.choice((1, 8))}
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [rate]})
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.8}
+    return pm.load({"schema_version": 1, "workload": work, "arch": arch})
+
+
+def staying(tree: LoopTree) -> Iterator[LoopTree]:
+    """One node in the scratchpad at a time slides, below loops above it in every order that keeps blocks."""
+    nodes = tree.nodes
+    yield tree
+    for at, node in enumerate(nodes):
+        if isinstance(node, StorageNode) and node.component == "RF" and node.tensors[0] in "ABF":
+            after = (replace(node, reuse="slide"), *nodes[at + 1 :])
+            yield from (LoopTree((*above, *after)) for above in reordered(nodes[:at]))
+
+
+def reordered(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """Each block of temporal loops in every order."""
+    begin = next((i for i, n in enumerate(nodes) if isinstance(n, Loop) and not n.spatial), len(nodes))
+    if begin == len(nodes):
+        yield nodes
+        return
+    end = begin
+    while end < len(nodes) and isinstance(nodes[end], Loop) and not nodes[end].spatial:
+        end += 1
+    for order in permutations(nodes[begin:end]):
+        yield from ((*nodes[:begin], *order, *rest) for rest in reordered(nodes[end:]))
+
+
+def check_staying(spec: Spec, pick: Random, most: int) -> tuple[int, int]:
+    """Whether none of about so many mappings, each with every node that may stay, beats what is found; how
+    many there were, and how many of what is found keep a tile over loops above its instances."""
+    asked = {"memories": {"RF": {"reuse": ["refill", "slide"]}}}
+    found = pm.explore(spec, constraints=asked)
+    mine = [(p.energy, p.latency) for p in found]
+    whole, many = Listed(spec), 0
+    share = most / whole.size()
+    for tree in whole.trees(lambda: share >= 1 or pick.random() < share):
+        for other in staying(tree):
+            try:
+                cost = figures(spec, other)
+            except SpecError:
+                continue
+            if cost is not None:
+                many += 1
+                energy, latency = cost
+                assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine), other
+    for p in found:
+        assert pm.excluded_by(p.spec, asked) == ()
+    kept = (n for p in found for _, n, _ in p.mapping.walk() if isinstance(n, StorageNode))
+    return many, sum(n.component == "RF" and n.reuse == "slide" and n.tensors[0] in "ABF" for n in kept)
+
+
+def test_no_drawn_mapping_that_keeps_tiles_above_instances_is_better() -> None:
+    results = [check_staying(array_of(Random(s), (2,)), Random(s), 8) for s in (1, 2)]
+    assert sum(many for many, _ in results) > 8
+
+
+@pytest.mark.slow
+def test_no_mapping_that_keeps_tiles_above_instances_is_better() -> None:
+    results = [check_staying(array_of(Random(s)), Random(s), 40) for s in range(40)]
+    assert sum(many for many, _ in results) > 1000
+    assert sum(kept for _, kept in results) >= 2

@@ -54,8 +54,10 @@ def explore_of(
     result: dict[str, object] = {}
     finished = {name: reader.finished(rule) for name, rule in memories.items()}
     if windowed(shape.spaces):
-        for part in [p for p in parts if p.kind == "memory"][1:]:
-            if reader.slides(part):
+        outermost = next((p for p in parts if p.kind == "memory"), None)
+        for k, part in enumerate(parts):
+            inside = any(p.instances > 1 for p in parts[: k + 1])
+            if part.kind == "memory" and part is not outermost and reader.slides(part, inside):
                 finished.setdefault(part.name, {})["reuse"] = ["refill", "slide"]
     if any(finished.values()):
         result["memories"] = {name: rule for name, rule in finished.items() if rule}
@@ -77,11 +79,13 @@ class _Reader:
         every = {v for s in self.shape.spaces for v in s.variables}
         self.used = [v for v, n in self.shape.sizes.items() if n > 1 and v in every]
 
-    def slides(self, part: TimeloopLevel) -> bool:
-        """Whether a memory may hold a tensor whose tiles overlap."""
+    def slides(self, part: TimeloopLevel, inside: bool) -> bool:
+        """Whether a memory may hold a tensor whose tiles overlap, or `inside` a fanout one that is read and
+        stays over loops above the instances."""
         bypassed = part.held.bypass - part.held.keep
         return part.entries != 0 and any(
-            s.variables - s.alone and s.name not in bypassed for s in self.shape.spaces
+            (s.variables - s.alone or (inside and not s.output)) and s.name not in bypassed
+            for s in self.shape.spaces
         )
 
     def alone(self, fields: Fields) -> None:
