@@ -360,7 +360,9 @@ def _figures(variant: Variant, block: Block) -> _Figures:
             continue
         broken = ~_flat(mask, size)
         if broken.any():
-            reason[broken] = [f"{r}; {limit.reason}" if r else limit.reason for r in reason[broken]]
+            again = broken & ~fitting
+            reason[again] += f"; {limit.reason}"
+            reason[broken & fitting] = limit.reason
             fitting &= ~broken
             if limit.illegal:
                 legal &= ~broken
@@ -369,7 +371,8 @@ def _figures(variant: Variant, block: Block) -> _Figures:
 
 def _flat(values: Array, size: int) -> Array:
     """One value per point, of an array of [left, right] of which one side is 1."""
-    return np.broadcast_to(np.asarray(values).reshape(-1), (size,))
+    flat = np.asarray(values).reshape(-1)
+    return flat if flat.size == size else np.broadcast_to(flat, (size,))
 
 
 def _whole(values: Array) -> Array:
@@ -410,7 +413,7 @@ class _Columns:
     def finished(self) -> dict[str, Array]:
         """All columns in the order of a sweep's, with gaps where a point is not a mapping."""
         gaps = np.flatnonzero(~self.legal)
-        columns = {n: _gapped(self.found[n], gaps) for n in ordered(self.found) if n in self.found}
+        columns = {n: _gapped(self.found[n], gaps) for n in ordered(tuple(self.found)) if n in self.found}
         return {**columns, "legal": self.legal, "feasible": self.feasible, "reason": self.reason}
 
 

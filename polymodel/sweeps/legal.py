@@ -252,7 +252,9 @@ class Verdicts:
 
 def _first_of_each(table: Array) -> tuple[Array, Array]:
     """Of the different rows of a boolean table the first place of each, and which of them every row is."""
-    bits = table.shape[1]
+    count, bits = table.shape
+    if count == 1:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
     if bits > 16:
         _, first, of = np.unique(np.packbits(table, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, of.reshape(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from polymodel.cost.costs import CostFigures
@@ -42,22 +43,23 @@ def table(
     }
     for name in symbols:
         columns[name] = [p[name] for p in points]
-    for key in ordered(keys):
+    for key in ordered(tuple(keys)):
         columns[key] = [row.get(key, 0) for _, row in found]
     return columns
 
 
-def ordered(keys: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=64)
+def ordered(keys: tuple[str, ...]) -> tuple[str, ...]:
     """The columns in the order that tables have them."""
     words = [o.word for o in OBJECTIVES]
     order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
              "feasible", "reason")  # fmt: skip
     every = dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"])
     sums = [k for k in every if is_sum(k)]
-    return [
+    return (
         *sums,
         *sorted((k for k in every if k not in sums), key=lambda k: order.index(k.partition(":")[0])),
-    ]
+    )
 
 
 def exact_cells(

@@ -76,6 +76,14 @@ def test_an_einsum_executes_again_below_a_loop_of_an_inferred_one() -> None:
     assert not differences(SYMBOLIC.analyse(one.problem), REFEREE.analyse(one.problem))
 
 
+def test_a_loop_that_cuts_an_einsum_and_decides_what_its_consumer_executes_is_refused() -> None:
+    """Q is inferred from S below l, and both have the loop over m inside; S is inferred from O further in."""
+    one = legal(2346, 41)
+    assert one is not None
+    assert refused_at_numbers(one).endswith("what _ executes is inferred")
+    assert not counted(one.spec, one.bound, one.drawn, Counter())
+
+
 def test_tiles_fit_the_window_below_the_loops_above_them_alone() -> None:
     """T1 is needed for all of T2, which a loop further in, below which T1 does not stand, cuts into tiles."""
     one = legal(2365, 21)

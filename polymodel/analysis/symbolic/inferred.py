@@ -231,10 +231,11 @@ class _Inference:
             hold.single_trip(k) and runs_once_inside(einsum, found, own[theirs.axes[k].node]) for k in shared
         )
         apart = [k for k, alone in zip(shared, once, strict=True) if not alone]
-        if apart and self.stores_below(name, theirs.axes[apart[0]].node):
+        decide = any(a.node in own for a in above.theirs[depth:])
+        if decide or (apart and self.stores_below(name, theirs.axes[apart[0]].node)):
             raise NotSeparable(
                 f"{name} and {consumer.name} share loops inside the one that decides what {name} executes, "
-                "and storage below them",
+                f"and {'these decide what the latter does' if decide else 'storage below them'}",
                 code="unsupported-inference",
             )
         windows = tuple(w for group in found for w in listed_windows(einsum, group, above, reader))
