@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import inf, prod
@@ -582,12 +582,17 @@ def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], 
 
 
 def refuse_carried_uneven(
-    one: Einsum, carried: Iterable[int], ties: Iterable[Tie], besides: Iterable[str], remedy: str
-) -> None:
-    """Refuses tensors that are carried forward beside what is counted only where all tiles are equal."""
-    for v in carried:
-        tied = any(v in t.both for t in ties)
+    one: Einsum, operands: Sequence[Operand], ties: Sequence[Tie], besides: Sequence[str],
+    rounding: Collection[str], remedy: str,
+) -> None:  # fmt: skip
+    """Refuses tensors that are carried forward beside what is counted only where all tiles are equal. Where
+    transfers are filled up to whole actions (`rounding`), each of one generation, all transfers are equal."""
+    for o in (o for o in operands if o.first_differs):
+        one_each = o.carried is None or (o.output and set(o.carried.back) == {1})
+        tied = any(v in t.both for t in ties for v in o.first_differs)
         for what in ("bounds that tie the rank variable to another one", *besides)[not tied :]:
+            if "action" in what and (o.tensor not in rounding or one_each):
+                continue
             told = f"{one.name} touches a tensor that is carried forward"
             message = f"{told}, which the search does not cover beside {what}"
             raise Refused(message, remedy, code="unsupported-recurrence")

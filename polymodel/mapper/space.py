@@ -425,8 +425,8 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
     _require_even(one, memories, rounding, limits)
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
     refuse_uneven(one, ties, besides, REMEDY)
-    carried = {v for o in operands for v in o.first_differs}
-    refuse_carried_uneven(one, carried, ties, (x for x in besides if "sizes" not in x), REMEDY)
+    besides = [x for x in besides if "sizes" not in x]
+    refuse_carried_uneven(one, operands, ties, besides, rounding, REMEDY)
     _require_counted_unevenly(hierarchy, rounding, limits)
     keep, may = _rules(one, memories)
     utilisation = {(c, d): least for c, d, least in limits.min_utilisation}

@@ -126,9 +126,9 @@ class Factors:
         variable = self.space.bundles[b][0]
         if operand is None:
             return self._single(term, b, False)
-        if variable == operand.first or (term.alive and variable == operand.over):
+        if variable == operand.first or (term.of_one_generation and variable == operand.over):
             return np.ones(self.chains[b].count)
-        if variable == operand.behind:
+        if variable == operand.behind and not term.each:
             return self._generations(term, b, operand)
         return self._single(term, b, variable in operand.alone)
 

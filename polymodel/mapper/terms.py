@@ -70,6 +70,11 @@ class Term(NamedTuple):
     alive: bool = False
     since: int = -1
 
+    @property
+    def of_one_generation(self) -> bool:
+        """Whether its elements are those of one generation, as each transfer of the one before brings."""
+        return self.alive or (self.each and self.behind)
+
     def repeated(self, bundle: int) -> Fans:
         """The fanout whose instances by a bundle count, if any."""
         counts = self.reaching is not None and bundle >= self.reaching[1]
@@ -410,7 +415,8 @@ class LinkCrossing:
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
         inside = self.union - outside
-        return None if self.level == END else Term(self.operand, self.level, inside, each=True)
+        one = Term(self.operand, self.level, inside, each=True, behind=self.behind)
+        return None if self.level == END else one
 
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
         """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
@@ -517,7 +523,7 @@ def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], be
         t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
             every = Term(i, level, slides=slides, behind=behind, since=since)
-            size = Term(i, level, each=True)
+            size = Term(i, level, each=True, behind=behind)
             t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
         t.cross(way)
 

@@ -82,6 +82,20 @@ def alone(pick: Random, most: int, some: tuple[str, ...] = ALONE) -> Spec:
             return spec
 
 
+def rounded(pick: Random, most: int) -> Spec:
+    """One Einsum that goes on from the generation before, in memories that move whole actions."""
+    while True:
+        sizes = {v: pick.choice((2, 3, 4, 6)) for v in "pmn"}
+        arch = machine(pick)
+        for node in (n for n in arch["nodes"] if n["type"] == "Memory" and n["name"] != "DRAM"):
+            per_action = pick.choice((12, 20, 24))
+            node["actions"] = [{**a, "bits_per_action": per_action} for a in node["actions"]]
+        init = {"S": pick.choice((0, "identity", "T"))}
+        spec = loaded((pick.choice(ALONE),), sizes, init, arch)
+        if 10 < Listed(spec).size() < most:
+            return spec
+
+
 def pair(pick: Random, most: int, some: Pairs = FOLLOWED + CYCLES + DELAYED) -> Spec:
     """Two Einsums on two memories."""
     while True:
@@ -137,6 +151,7 @@ def test_the_front_is_that_of_all_mappings() -> None:
     assert check(alone(Random(3), 50)) > 10
     assert check(alone(Random(1), 50, FAR)) > 10
     assert check_uneven(uneven(Random(1), 40)) > 5
+    assert check(rounded(Random(5), 60)) > 10
     assert check_pair(pair(Random(2), 50, FOLLOWED + CYCLES)) > 10
     assert check_pair(pair(Random(5), 110, CYCLES)) > 5
 
@@ -147,6 +162,7 @@ def test_the_fronts_of_many_spaces() -> None:
     assert sum(check(alone(pick, 300)) for _ in range(40)) > 1500
     assert sum(check(alone(pick, 200, FAR)) for _ in range(40)) > 1500
     assert sum(check_uneven(uneven(pick, 250)) for _ in range(30)) > 500
+    assert sum(check(rounded(pick, 300)) for _ in range(30)) > 500
     assert sum(check_pair(pair(pick, 500)) for _ in range(40)) > 1500
 
 
@@ -197,4 +213,4 @@ def test_what_is_read_otherwise_is_refused() -> None:
     with pytest.raises(
         Refused, match="carried forward, which the search does not cover beside `bits_per_action`"
     ):
-        pm.explore(loaded((ALONE[0],), sizes, {"S": 0}, rounding))
+        pm.explore(loaded((FAR[0],), sizes, {"S": 1}, rounding))
