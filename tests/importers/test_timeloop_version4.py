@@ -349,3 +349,26 @@ def test_numbers_of_parts_further_out(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(wrong)
     with faults("not-a-number", at="architecture.nodes[2].attributes.datawidth"):
         pm.import_timeloop(tmp_path / "wrong.yaml")
+
+
+def test_words_of_early_files(tmp_path: Path) -> None:
+    """`!Element` is a component; loops of the LoopTree model run over a `dimension`, in a `tile_size`."""
+    machine = NUMBERS.split("  - !Component {name: DRAM", maxsplit=1)[0]
+    machine += "  - !Element {name: DRAM, class: DRAM}\n  - !Element {name: MAC, class: intmac}\n"
+    (tmp_path / "machine.yaml").write_text(machine)
+    parts = pm.import_timeloop(tmp_path / "machine.yaml").spec.arch.components
+    assert [(p.name, p.kind) for p in parts] == [("DRAM", "memory"), ("MAC", "compute")]
+    problem = {
+        "shape": {"name": "E", "dimensions": ["M", "K"], "data_spaces": [
+            {"name": "A", "dimensions": ["A_M", "A_K"], "projection": "[ M, K ]"},
+            {"name": "Z", "dimensions": ["Z_M"], "projection": "[ M ]", "read_write": True},
+        ]},
+        "instance": "0 <= M < 6 and 0 <= K < 4",
+    }  # fmt: skip
+    nodes = [
+        {"type": "storage", "target": 0, "dspace": ["A", "Z"]},
+        {"type": "temporal", "dimension": "M", "tile_size": 2},
+        {"type": "compute", "einsum": "E", "target": 1},
+    ]
+    found = pm.import_timeloop({"problem": [problem], "mapping": {"type": "fused", "nodes": nodes}})
+    assert "!Temporal {rank_variable: m, tile_shape: 2}" in found.text

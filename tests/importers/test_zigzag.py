@@ -269,20 +269,58 @@ def test_a_clock_is_a_frequency() -> None:
         pm.import_zigzag([LAYER], clock=0)
 
 
-def test_memories_along_dimensions_of_their_own_are_allowed_by_name() -> None:
-    """One per row and one per column: the second has a copy in each row, at its share of the price."""
-    held = {"rows": (["D1"], "I1"), "columns": (["D2"], "I2"), "sram": (["D1", "D2"], "O")}
-    memories = {n: {**MEMORY, "served_dimensions": d, "operands": [o]} for n, (d, o) in held.items()}
+ACROSS = """\
+mapping:
+  nodes:
+  - !Storage {component: sram, tensors: [I, W, O]}
+  - !Temporal {rank_variable: b, tile_shape: 1}
+  - !Temporal {rank_variable: k, tile_shape: 3}
+  - !Temporal {rank_variable: c, tile_shape: 2}
+  - !Storage {component: rows, tensors: [I]}
+  - !Spatial {rank_variable: k, tile_shape: 1, component: Array_D1, name: D1}
+  - !Storage {component: columns, tensors: [O]}
+  - !Spatial {rank_variable: c, tile_shape: 1, component: Array_D2, name: D2}
+  - !Compute {einsum: layer0, component: MAC}
+"""
+
+
+def test_memories_along_dimensions_of_their_own(tmp_path: Path) -> None:
+    """Inputs are held once per D2 and serve D1, sums once per D1 and add up over D2. By hand, of an array
+    that is not full: a cycle reads two inputs for all of k, and adds a sum of two products for each k."""
+    held = {"rows": (["D1"], "I1"), "columns": (["D2"], "O"), "sram": (["D1", "D2"], "I1, I2, O")}
+    memories = {
+        n: {**MEMORY, "served_dimensions": d, "operands": o.split(", ")} for n, (d, o) in held.items()
+    }
+    found = pm.import_zigzag([[LAYER], {"memories": memories, "operational_array": ARRAY}], clock=1e9)
+    arch = found.spec.arch
+    assert [c.name for c in arch.components] == ["sram", "rows", "Array_D1", "columns", "Array_D2", "MAC"]
+    assert (arch["rows"].size_bits, arch["rows"].action("read").throughput) == (2 * 4096, 2 * 8e9)
+    assert (arch.instances("rows"), arch.instances("columns")) == (1, 4)
+    assert [d.changes for d in found.changed if d.key == "served_dimensions"] == [
+        "accesses of values that several instances hold"
+    ]
+    found.save(tmp_path / "spec.yaml")
+    (tmp_path / "mapping.yaml").write_text(ACROSS)
+    spec = pm.load(tmp_path / "spec.yaml", tmp_path / "mapping.yaml")
+    cycles = 4 * 3 * 8  # of b, of tiles of three k (8 is 3 + 3 + 2), of pairs of c
+    for engine in ("exact", "enumerate"):
+        rows = pm.evaluate(spec, engine=engine).accesses.set_index(["component", "tensor"])
+        assert rows.loc[("rows", "I"), "read_elements"] == cycles * 2
+        sums = rows.loc[("columns", "O")]
+        assert sums.write_elements - sums.fill_elements == 4 * 8 * 8
+
+
+def test_memories_without_a_place_above_what_they_serve() -> None:
+    """Further out than another of the same operand, and along a dimension that this one serves."""
+    outer = {**MEMORY, "served_dimensions": ["D1"], "operands": ["I1"]}
+    inner = {**MEMORY, "served_dimensions": ["D2"], "operands": ["I1"]}
+    memories = {"near": inner, "far": outer, "sram": MEMORY}
     given = {"memories": memories, "operational_array": ARRAY}
-    with faults("no-counterpart", at="memories.rows.served_dimensions"):
+    with faults("no-counterpart", at="memories.near.served_dimensions"):
         pm.import_zigzag(given)
     found = pm.import_zigzag(given, allow=["served_dimensions"])
-    arch = found.spec.arch
-    assert arch.instances("columns") == 4
-    assert arch.instances("rows") == 8  # 2 there, each of which serves 4 units
-    assert arch["columns"].action("read").energy == 1e-12 / 8
-    assert arch["rows"].action("read").energy == 1e-12 / 8 / 4
-    assert [d.changes for d in found.changed if d.key == "served_dimensions"] == ["accesses of that memory"]
+    assert found.spec.arch.instances("near") == 8  # 4 there, each of which serves 2 units
+    assert found.spec.arch["near"].action("read").energy == 1e-12 / 8 / 2
 
 
 SYSTEM = """\
@@ -393,6 +431,14 @@ def test_cores_in_pairs_of_an_older_system(tmp_path: Path) -> None:
         "bandwidth: 32, unit_energy_cost: 3, offchip_core_id: 2}\n"
     )
     assert linked(tmp_path / "grid", grid)[1] == parts
+
+
+def test_a_mapping_whose_layers_have_a_key_of_their_own() -> None:
+    """As Stream writes it: what allots layers to cores is left to the search."""
+    layers = [{"name": "x", "core_allocation": [0], "kernel": {"name": "conv"}}]
+    found = pm.import_zigzag([[LAYER], {"layers": layers, "fused_groups": [{"name": "g", "layers": ["x"]}]}])
+    assert {d.key for d in found.left_out} == {"core_allocation", "kernel", "fused_groups"}
+    assert not found.changed
 
 
 TILES = """\

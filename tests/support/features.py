@@ -101,6 +101,9 @@ PE_TREE = (
 LINKED = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "mesh", "throughput": 1e8})
 BUS = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "bus", "throughput": 1e8})
 LINE = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "line", "throughput": 1e8})
+RING = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "ring", "throughput": 1e8})
+SWITCH = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "switch", "throughput": 1e8})
+ALL_TO_ALL = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "all_to_all", "throughput": 1e8})
 STAGES = (
     memory("DRAM", 1e-10, throughput=1e12),
     memory("GLB", 1e-12, throughput=1e12),
@@ -125,6 +128,9 @@ FEATURES: tuple[Feature, ...] = (
     Feature("links with costs", arch=(*WITH_PE[:2], LINKED, unit()), tree=PE_TREE),
     Feature("links that are buses", arch=(*WITH_PE[:2], BUS, unit()), tree=PE_TREE),
     Feature("links that are lines", arch=(*WITH_PE[:2], LINE, unit()), tree=PE_TREE),
+    Feature("links that are rings", arch=(*WITH_PE[:2], RING, unit()), tree=PE_TREE),
+    Feature("links to a switch", arch=(*WITH_PE[:2], SWITCH, unit()), tree=PE_TREE),
+    Feature("links from all to all", arch=(*WITH_PE[:2], ALL_TO_ALL, unit()), tree=PE_TREE),
     Feature(
         "tolls",
         arch=(

@@ -74,7 +74,7 @@ def is_fused(node: YamlNode) -> bool:
         return str(kind.value.scalar) in ("fused", "looptree")
     nodes = node.entry("nodes")
     inner = nodes.value.elements or () if nodes is not None else ()
-    return any(n.entry("tile_shape") or n.entry("dspace") for n in inner)
+    return any(n.entry(k) for n in inner for k in ("tile_shape", "tile_size", "dspace"))
 
 
 def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
@@ -206,11 +206,12 @@ class _Builder:
         return tag, {"nodes": branches}
 
     def loop(self, fields: Fields, spatial: bool, below: Sequence[YamlNode]) -> Written | None:
-        rank, tile = fields.need("rank", example="rank: M"), fields.count("tile_shape", "tile_size")
+        rank = fields.need("rank", "dimension", example="rank: M")
+        tile = fields.count("tile_shape", "tile_size")
         fields.ignore("spatial")
         names = {theirs: ours for s in self.shapes.values() for theirs, ours in s.dims.items()}
         if rank is None or tile is None:
-            if tile is None and "tile_shape" not in fields:
+            if tile is None and "tile_shape" not in fields and "tile_size" not in fields:
                 self.reading.fault(
                     fields.node,
                     "`tile_shape` is missing",

@@ -29,8 +29,9 @@ from polymodel.spec.numbers import Value
 
 _OWN = ("meshx", "meshy", "instances")
 TAGS = (
-    "Component", "Container", "Hierarchical", "Parallel", "Pipelined", "Nothing", "ArithmeticStorage",
-    "Architecture", "Storage", "Compute", "Temporal", "Spatial", "Dataspace", "Permutation",
+    "Component", "Element", "Container", "Hierarchical", "Parallel", "Pipelined", "Nothing",
+    "ArithmeticStorage", "Architecture", "Storage", "Compute", "Temporal", "Spatial", "Dataspace",
+    "Permutation",
 )  # fmt: skip
 
 
@@ -105,7 +106,7 @@ class _Builder:
         if node.tag == "Nothing":
             fields.ignore("name")
             return outer
-        if node.tag not in ("Component", "Container", "Storage", "Compute", ""):
+        if node.tag not in ("Component", "Element", "Container", "Storage", "Compute", ""):
             what = f"!{node.tag} nodes are not known"
             remedy = "use !Component, !Container, !Hierarchical or !Parallel"
             self.reading.fault(node, what, remedy, path, code="unknown-choice")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polymodel.importers.tables import KeyedTable, Reading
@@ -21,14 +21,17 @@ _TYPES = {"read": ("read",), "write": ("write",), "read_write": ("read", "write"
 
 @dataclass(frozen=True)
 class _Memory:
-    """`alone`: dimensions of the array along which there is one for every unit; `copies`: how many stand here
-    for one there."""
+    """`alone`: dimensions of the array along which there is one for every unit; `line`: its place in the
+    file, from the array on. `copies`: how many stand here for one there; `together`: how many there are one
+    here."""
 
     name: str
     table: KeyedTable
     operands: tuple[str, ...]
     alone: frozenset[str]
+    line: int = 0
     copies: int = 1
+    together: int = 1
 
 
 def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = False) -> list[Written]:
@@ -129,38 +132,67 @@ def _memories(reading: Reading, top: KeyedTable, fanouts: dict[str, float]) -> l
                 entry.value, what, f"dimensions: {', '.join(sorted(dims))}", one.path, code="unknown-name"
             )
         name = re.sub(r"\W+", "_", entry.key, flags=re.ASCII)
-        result.append(_Memory(name if name[:1].isalpha() else f"M{name}", one, operands, dims - served))
+        title = name if name[:1].isalpha() else f"M{name}"
+        result.append(_Memory(title, one, operands, dims - served, len(result)))
     if table is None or not result:
         message = "the accelerator has no memory"
         reading.fault(top.node, message, "add `memories:`", "memories", code="missing-component")
     result.reverse()
     result.sort(key=lambda m: len(m.alone))
-    return list(_nested(reading, result, fanouts))
+    return _nested(reading, result, fanouts)
 
 
-def _nested(reading: Reading, memories: Iterable[_Memory], fanouts: dict[str, float]) -> Iterator[_Memory]:
-    """The memories along more and more dimensions: where one serves a dimension along which one outside it
-    has instances, each of them has its own here, and an access of each costs its share."""
-    reach: frozenset[str] = frozenset()
-    outer = ""
+def _nested(reading: Reading, memories: Sequence[_Memory], fanouts: dict[str, float]) -> list[_Memory]:
+    """The memories along more and more dimensions. One that serves a dimension along which one outside it has
+    instances stands above that dimension, and is all of its instances together there."""
+    result: list[_Memory] = []
     for memory in memories:
-        shared = sorted(reach - memory.alone)
-        reach |= memory.alone
-        if shared:
-            along = ", ".join(shared)
+        outer = [
+            i for i, m in enumerate(result) if m.line > memory.line and {*m.operands} & {*memory.operands}
+        ]
+        inner = [
+            i for i, m in enumerate(result) if m.line < memory.line and {*m.operands} & {*memory.operands}
+        ]
+        apart = [i for i, m in enumerate(result) if not m.alone <= memory.alone]
+        first, last = max(outer, default=-1) + 1, min([*inner, *apart], default=len(result))
+        if first > last:
+            result.append(_copied(reading, memory, result[-1], fanouts))
+        elif last == len(result):
+            result.append(memory)
+        else:
+            reach = (result[last - 1].alone if last else frozenset()) | (memory.alone & result[last].alone)
+            own = sorted(memory.alone - reach)
+            table, along = memory.table, ", ".join(own)
             why = (
-                f"one {memory.name} serves {along}, along which {outer} has instances: they do not form one"
-                f" hierarchy, and each of these has its own {memory.name} here"
+                f"it serves dimensions along which {result[last].name} has instances: it stands above them,"
+                f" all {memory.name} along {along or 'none'} together"
             )
-            remedy = "write it by hand, or allow it: energies are those there where the array is full"
-            table = memory.table
+            remedy = f"let loops along {along or 'these'} index what it holds: then counts are those there"
             reading.leave(
                 table.node, "served_dimensions", why, remedy, table.path, owner=memory.name,
-                changes="accesses of that memory", refused=True,
+                changes="accesses of values that several instances hold",
             )  # fmt: skip
-        copies = math.prod(int(fanouts[d]) for d in shared)
-        yield replace(memory, alone=reach, copies=max(copies, 1))
-        outer = memory.name
+            together = math.prod(int(fanouts[d]) for d in own)
+            result.insert(last, replace(memory, alone=reach, together=max(together, 1)))
+    return result
+
+
+def _copied(reading: Reading, memory: _Memory, outer: _Memory, fanouts: dict[str, float]) -> _Memory:
+    """A memory for which no place is above the dimensions that it serves: one for each instance of what is
+    around it, of which an access costs its share."""
+    shared = sorted(outer.alone - memory.alone)
+    why = (
+        f"one {memory.name} serves {', '.join(shared)}, along which {outer.name} has instances: they do not"
+        f" form one hierarchy, and each of these has its own {memory.name} here"
+    )
+    remedy = "write it by hand, or allow it: energies are those there where the array is full"
+    table = memory.table
+    reading.leave(
+        table.node, "served_dimensions", why, remedy, table.path, owner=memory.name,
+        changes="accesses of that memory", refused=True,
+    )  # fmt: skip
+    copies = math.prod(int(fanouts[d]) for d in shared)
+    return replace(memory, alone=outer.alone | memory.alone, copies=max(copies, 1))
 
 
 @dataclass(frozen=True)
@@ -190,7 +222,7 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
             reading.fault(table.node, what, remedy, table.path, code="no-counterpart")
             continue
         energy = f"{number_text(cost)}e-12 / {number_text(width * memory.copies)}"
-        throughput = f"{number_text(ports.cycle[name])} * {number_text(clock)}"
+        throughput = f"{number_text(ports.cycle[name] * memory.together)} * {number_text(clock)}"
         actions.append({"name": name, "energy": energy, "throughput": throughput})
     given = table.take("auto_cost_extraction")
     if given is not None and given.scalar is True:
@@ -199,7 +231,7 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
             given, "auto_cost_extraction", why, remedy, table.path, owner=memory.name, changes="energy",
             refused=True,
         )  # fmt: skip
-    size = int(values["size"]) // _doubled(reading, memory)
+    size = int(values["size"]) // _doubled(reading, memory) * memory.together
     _rest(reading, table)
     held = " | ".join(ROLES[o] for o in memory.operands)
     fields: dict[str, object] = {"name": memory.name, "size": size}

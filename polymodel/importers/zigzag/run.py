@@ -22,8 +22,9 @@ CLOCK = 1e9
 File = str | Path | Mapping[str, object] | Sequence[object]
 _STEERING = (
     "spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation", "intra_core_tiling",
-    "inter_core_tiling", "layer_dimensions", "core_allocation_is_fixed",
+    "inter_core_tiling", "layer_dimensions", "core_allocation_is_fixed", "kernel",
 )  # fmt: skip
+_AROUND = ("fused_groups", "runtime_args")  # beside the `layers:` of a mapping of Stream's
 
 
 def import_zigzag(
@@ -126,6 +127,11 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
             result.layers = root
         elif root.elements and any(e.entry("spatial_mapping") or e.entry("name") for e in root.elements):
             _mapping(reading, root, result)
+        elif (inner := root.entry("layers")) is not None and inner.value.elements:
+            _mapping(reading, inner.value, result)
+            for around in (e for e in root.entries or () if e is not inner):
+                why = "it limits a search" if around.key in _AROUND else "a mapping has no such key"
+                reading.leave(around.value, around.key, why, "say what to search in `explore:`")
         elif root.entry("memories") is not None:
             _once(reading, root, result.machine, "an accelerator")
             result.machine = root
