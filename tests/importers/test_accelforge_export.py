@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import islpy as isl
 import pytest
@@ -233,3 +234,29 @@ def test_a_fork_is_a_branch_there_and_back(tmp_path: Path) -> None:
     idle = pm.import_accelforge(path)
     assert [c.name for c in idle.spec.arch.components] == ["DRAM", "GLB", "PEs", "MAC"]
     assert "nothing executes on it" in idle.left_out[0].message
+
+
+def test_links_are_networks_in_front_of_memories_and_units(tmp_path: Path) -> None:
+    """One for each fanout that stands alone between two memories; other links are refused."""
+    workload = {
+        "rank_sizes": {"M": 4, "K": 8}, "bits_per_value": {"All": 8}, "einsums": ["Z[m, k] = A[m, k]"],
+    }  # fmt: skip
+    shared = {"topology": "all_to_all", "energy_per_bit_hop": 3}
+    chained = {"topology": "line", "energy_per_bit_hop": 2}
+    nodes: list[dict[str, Any]] = [
+        {"type": "Memory", "name": "DRAM"},
+        {"type": "Memory", "name": "Buffer", "spatial": [{"name": "X", "fanout": 4, "link": shared}]},
+        {"type": "Compute", "name": "MAC", "spatial": [{"name": "Y", "fanout": 2, "link": chained}]},
+    ]
+    spec = pm.load({"workload": workload, "arch": {"nodes": nodes}})
+    back = again(tmp_path, pm.export_accelforge(spec)).arch
+    links = [back[name].spatial[0].link for name in ("Buffer", "MAC")]
+    assert [(k.topology, k.energy_per_bit_hop) for k in links if k] == [("all_to_all", 3), ("line", 2)]
+    for change in (
+        lambda: chained.update(topology="ring"),
+        lambda: chained.update(topology="line", throughput=8),
+        lambda: (chained.pop("throughput"), nodes.insert(1, {**nodes[2], "type": "Container", "name": "PE"})),
+    ):
+        change()
+        with faults("no-counterpart", at="link"):
+            pm.export_accelforge(pm.load({"workload": workload, "arch": {"nodes": nodes}}))

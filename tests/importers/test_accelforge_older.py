@@ -306,3 +306,43 @@ def test_what_branches_hand_over_is_stored_above_them(tmp_path: Path) -> None:
     found = pm.import_accelforge(files(tmp_path, apart=apart))
     assert "!Pipeline" in found.text
     assert ("binding", "latency") in {(d.key, d.changes) for d in found.changed}
+
+
+COVERED = """\
+workload:
+  rank_sizes: {M: 4, K: 8, N: 8}
+  bits_per_value: {All: 8}
+  einsums: ["Z[m, n] = A[m, k] * B[k, n]"]
+arch:
+  nodes:
+  - !Memory {name: DRAM}
+  - !Network {name: Net, topology: KIND, actions: [{name: hop, energy: 3, throughput: inf, latency: 0}]}
+  - !Container {name: PE, spatial: [{name: X, fanout: 4}]}
+  - !Memory {name: Buffer, spatial: [{name: Y, fanout: 4}]}
+  - !Compute {name: MAC}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, Z]}
+  - !Temporal {rank_variable: m, tile_shape: 2}
+  - !Spatial {rank_variable: n, tile_shape: 2, component: PE, name: X}
+  - !Spatial {rank_variable: k, tile_shape: 2, component: Buffer, name: Y}
+  - !Storage {component: Buffer, tensors: [A, B, Z]}
+  - !Temporal {rank_variable: k, tile_shape: 1}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Temporal {rank_variable: n, tile_shape: 1}
+  - !Compute {einsum: Z, component: MAC}
+"""
+
+
+@pytest.mark.parametrize(("kind", "hops"), [
+    ("mesh", {"A": 2304, "B": 3072, "Z": 1152}),
+    ("all_to_all", {"A": 1536, "B": 1536, "Z": 960}),
+])  # fmt: skip
+def test_a_network_links_all_fanouts_up_to_the_next_memory(
+    kind: str, hops: dict[str, int], tmp_path: Path
+) -> None:
+    """Hops in bits are those that AccelForge 1.0.467 prints for this file."""
+    found = pm.import_accelforge(files(tmp_path, covered=COVERED.replace("KIND", kind)))
+    energy = pm.evaluate(found.spec).energy
+    moved = energy[energy.action == "hop"].groupby("tensor")["count"].sum()
+    assert dict(moved) == hops

@@ -57,6 +57,7 @@ def arch_of(
     kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _keep_text(t))] if n}
     above: list[str] = []
     pending: list[KeyedTable] = []
+    covering: object = None  # the fanout that a network links, up to the next memory or unit
     for given in nodes:
         if given.node.tag == "Network":
             pending.append(given)
@@ -71,6 +72,10 @@ def arch_of(
             if pending and "spatial" in fields:
                 network, spatial = pending.pop(), fields["spatial"]
                 fields["spatial"] = _linked(reading, network, spatial, inner, network.owner in found.placed)
+                covering = fields["spatial"]
+            elif covering and "spatial" in fields:
+                fields["spatial"] = _linked_alike(covering, fields["spatial"])
+            covering = covering if tag == "Container" else None
             branch = found.branches.get(given.owner, "")
             if not branch and tag == "Compute" and "spatial" in fields and given is not nodes[-1]:
                 branch = given.owner  # there its fanout replicates itself alone
@@ -279,6 +284,12 @@ def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object]
         )
     else:
         reading.note(network.node, f"{network.owner} is the link of the fanout behind it", "", network.path)
+
+
+def _linked_alike(covering: object, spatial: object) -> object:
+    """A fanout behind another one that a network links, linked as that one."""
+    link = covering[0].get("link") if isinstance(covering, list) and covering else None
+    return [{**one, "link": link} for one in spatial] if link and isinstance(spatial, list) else spatial
 
 
 def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope, placed: bool) -> object:

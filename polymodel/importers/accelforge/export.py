@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim
+from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim, FanoutLink
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
@@ -87,7 +87,8 @@ def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
         yield "multicast", "a fanout shares equal tiles only"
     if len({c.read_first for c in parts if c.stores}) > 1:
         yield "read_first", "some memories read outputs before the first sum, and others do not"
-    yield from (found for found in lacking_of(spec.arch) if found[0] != "branch")
+    written = {"branch"} | ({"link"} if _are_networks(parts) else set())
+    yield from (found for found in lacking_of(spec.arch) if found[0] not in written)
 
 
 def _workload(cascade: Cascade) -> dict[str, object]:
@@ -126,11 +127,47 @@ def _access(access: TensorAccess) -> dict[str, object]:
 def _forked(parts: Iterable[Component]) -> Iterator[tuple[str, dict[str, object]]]:
     """The components in order, those of a branch in a fork."""
     for branch, found in groupby(parts, lambda c: c.branch):
-        nodes = [_component(c) for c in found]
+        nodes = [node for c in found for node in (*_network(c), _component(c))]
         if branch:
             yield "Fork", {"nodes": nodes}
         else:
             yield from nodes
+
+
+# Topologies with the hops of a network there.
+_NETWORKS = {"line": "mesh", "all_to_all": "all_to_all"}
+
+
+def _links(part: Component) -> set[FanoutLink]:
+    return {d.link for d in part.spatial if d.link is not None and d.link.costs}
+
+
+def _are_networks(parts: Iterable[Component]) -> bool:
+    """Whether the links are those of networks there. A network has the hops of all fanouts from it on to the
+    next memory or compute unit, so that there may be no other one between."""
+    apart = True  # whether no fanout stands behind the memory before
+    for part in parts:
+        alone = apart and (part.stores or part.computes) and _is_network(part)
+        if _links(part) and not alone:
+            return False
+        apart = part.stores or (apart and not part.spatial)
+    return True
+
+
+def _is_network(part: Component) -> bool:
+    """Whether a network there may have the links of all fanout dimensions of a component: one price and one
+    topology, and nothing that limits what passes, which there is counted behind the first instance."""
+    links = _links(part)
+    alike = len(links) == 1 and all(d.link in links for d in part.spatial)
+    return not links or (alike and all(k.topology in _NETWORKS and math.isinf(k.throughput) for k in links))
+
+
+def _network(part: Component) -> Iterator[tuple[str, dict[str, object]]]:
+    """The network in front of a component whose fanouts have a link."""
+    for link in _links(part) if _is_network(part) else ():
+        hop = {"name": "hop", "energy": link.energy_per_bit_hop, "throughput": "inf", "latency": 0}
+        fields: dict[str, object] = {"name": f"{part.name}_network", "topology": _NETWORKS[link.topology]}
+        yield "Network", {**fields, "area": 0, "leak_power": 0, "actions": [hop]}
 
 
 def _component(part: Component) -> tuple[str, dict[str, object]]:
@@ -317,7 +354,8 @@ def _facts(einsum: Einsum) -> tuple[object, ...]:
 def _prices(part: Component) -> tuple[object, ...]:
     actions = tuple(replace(part.action(n), provenance="") for n in KINDS[part.kind].actions)
     spatial = tuple((d.name, d.fanout, d.may_reuse and d.may_reuse.by_einsum) for d in part.spatial)
+    links = _links(part) if _is_network(part) else set()
     kept = tuple(rule and rule.by_einsum for rule in (part.keep, part.may_keep))
     static = (part.leak_power, part.area) if part.acts else ()
     static = (*static, part.read_first, bool(part.branch))
-    return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept
+    return part.name, part.kind, part.size_bits, actions, static, part.ports, spatial, kept, links
