@@ -364,6 +364,23 @@ def test_a_system_of_several_cores(tmp_path: Path) -> None:
     assert "one_MAC" in str(units[0].mapping)
 
 
+def test_files_of_cores_stay_in_the_folders_around(tmp_path: Path) -> None:
+    """A path may start further out, but leads back; a link, or steps up from further out, lead nowhere."""
+    inner = tmp_path / "src" / "hardware"
+    path = system(inner, "cores: [src/hardware/one.yaml, cores/offchip.yaml]\noffchip_core_id: 1\n")
+    assert [c.name for c in pm.import_zigzag(path, clock=1e9).spec.arch.components][1:3] == [
+        "one",
+        "one_sram",
+    ]
+    (tmp_path / "secret.yaml").write_text((inner / "one.yaml").read_text())
+    (inner / "cores" / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    for name in ("../secret.yaml", "link.yaml", "cores/link.yaml"):
+        path.write_text(f"cores: [{name}, cores/offchip.yaml]\n")
+        with pytest.raises(pm.SpecError) as caught:
+            pm.import_zigzag(path)
+        assert {d.code for d in caught.value.diagnostics} & {"unreadable-file", "foreign-file"}
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -68,15 +68,18 @@ def _machine(reading: Reading, document: Document, sections: _Sections, clock: f
         return machine_of(reading, sections.machine, clock)
 
     def core_file(name: str, node: YamlNode) -> YamlNode | None:
-        """The file of a core: in the folder of the system's file, those beside it, and below these."""
+        """The file of a core: in the folder of the system's file, those beside it, and below these.
+
+        A path may start at a folder further out, as in Stream's sources; links are followed first.
+        """
         path = folder / name
         around = folder.resolve().parent
-        if not (path.resolve().is_relative_to(around)) or path.suffix not in (".yaml", ".yml"):
+        if not path.resolve().is_relative_to(around) or path.suffix not in (".yaml", ".yml"):
             what = f"{name} is not a YAML file in the folders around this one"
             reading.fault(node, what, "name a file beside this one", "cores", code="foreign-file")
             return None
-        near = [path, folder / "cores" / name]
-        near += [p for p in (up / name for up in folder.resolve().parents) if p.is_relative_to(around)]
+        near = (up / name for up in (folder, folder / "cores", *folder.resolve().parents))
+        near = (p for p in near if p.resolve().is_relative_to(around))
         return _root(next((p for p in near if p.is_file()), path), document, reading)
 
     return system_of(reading, sections.machine, core_file, clock)
