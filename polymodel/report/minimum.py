@@ -168,6 +168,12 @@ def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
     what has no derivative."""
     import sympy
 
+    from polymodel.analysis.symbolic.region_terms import RegionCount
+
+    listed = {count for f in forms for count in f.atoms(RegionCount)}
+    if listed:
+        what = f"{min(map(str, listed), key=len)} is counted at whole tile sizes, and has no derivative"
+        raise Refused(what, NUMERIC, code="unsupported-symbol")
     objective, held = (_without_less(_of_several_tiles(f, ends)) for f in forms)
     result = [objective, *(held.args if isinstance(held, sympy.Max) else (held,))]
     for form in result:

@@ -282,6 +282,27 @@ def test_attention_uses_up_its_buffer_at_the_phase_that_holds_most() -> None:
     assert any(x < 0 for x in least.numbers(M=64, P=64, E=4, F=4, S=30).where)
 
 
+def test_what_is_counted_of_a_triangle_has_no_formula() -> None:
+    einsum = {
+        "name": "Z",
+        "iteration_space_shape": "n <= m",
+        "tensor_accesses": [
+            {"name": "A", "projection": ["m"]},
+            {"name": "B", "projection": ["n"]},
+            {"name": "Z", "projection": ["m", "n"], "output": True},
+        ],
+    }
+    nodes = [storage("DRAM", "A", "B", "Z"), loop("m", "TM"), storage("GLB", "A"), loop("n", "TN")]
+    nodes += [storage("GLB", "B", "Z"), {"type": "Compute", "einsum": "Z", "component": "MAC"}]
+    symbols = {"M": None, "TM": None, "TN": None}
+    workload = {"rank_sizes": {"M": "M", "N": "M"}, "bits_per_value": {"All": 1}, "einsums": [einsum]}
+    spec = pm.load({"arch": ARCH, "workload": workload, "mapping": {"nodes": nodes}, "symbols": symbols})
+    with pytest.raises(pm.NotSeparable, match=r"symbols have no closed form where (.*) is not a box"):
+        pm.closed_forms(spec, ranks=True)
+    with pytest.raises(pm.Refused, match=r"whole tile sizes(.|\n)*pm.compile"):
+        pm.closed_forms(spec.bind(M=8)).minimize("accesses:DRAM", "working_set:GLB", "S")
+
+
 def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
     forms = pm.closed_forms(CUBE, ranks=True)
     a, b, c, x, y, z, s = sympy.symbols("a b c x y z S", positive=True)

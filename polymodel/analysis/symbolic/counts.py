@@ -498,14 +498,11 @@ def symbols_refused(where: str) -> NotSeparable:
     return NotSeparable(what, "leave extents numbers (ranks=False)", code="unsupported-symbol")
 
 
-def check_tied(problem: Problem, ranks: Mapping[str, str], decided: Mapping[str, Set[int]]) -> None:
-    """Refuse what goes with boxes only: extents that are symbols, and Einsums that are inferred.
+def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:
+    """Refuse Einsums that are inferred, where that goes with boxes only.
 
     `decided`: the loops (by node id) that decide what Einsums execute that these do not all bind.
     """
-    name = next((e for e in problem.tree.einsums if groups(problem.cascade[e])), None)
-    if name is not None and ranks:
-        raise symbols_refused(f"the iteration space is not a box ({name})")
     loops = set().union(*decided.values())
     for e in problem.tree.einsums:
         tied = _tied(problem, e)

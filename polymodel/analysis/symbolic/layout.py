@@ -37,6 +37,7 @@ from polymodel.analysis.symbolic.spaces import (
     TiedGroup,
     Unions,
     Window,
+    cuts,
     groups,
     neighbours_joined,
     same_elements,
@@ -196,13 +197,13 @@ def lay_out(
     tree = problem.tree
     lines = carried_lines(problem) if problem.cascade.shifted else {}
     for name in tree.einsums:
-        check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
         if ranks:
             _check_ranks(problem.cascade[name])
+        check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
     mixed, uneven = tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {}, points)
-    check_tied(problem, ranks or {}, {e: _deciding(p) for e, p in found.items()})
+    check_tied(problem, {e: _deciding(p) for e, p in found.items()})
     problem = _in_strides(problem, found)
     axes = {e: path.axes for e, path in found.items()}
     for path in axes.values():
@@ -444,23 +445,22 @@ def check_space(
 
 
 def _check_ranks(einsum: Einsum) -> None:
-    """Refuse ranks of more than two rank variables whose extents are symbols."""
-    sums = [access for access in einsum.accesses if any(len(e.terms) > 2 for e in access.projection)]
-    if sums:
-        what = f"a rank of {sums[0].tensor} in {einsum.name} has more than two rank variables"
-        raise symbols_refused(what)
+    """Refuse spaces that are no boxes, and ranks of more than two rank variables, if extents are symbols."""
+    for _ in cuts(einsum):
+        raise symbols_refused(f"the iteration space is not a box ({einsum.name})")
+    for access in einsum.accesses:
+        if any(len(e.terms) > 2 for e in access.projection):
+            raise symbols_refused(
+                f"a rank of {access.tensor} in {einsum.name} has more than two rank variables"
+            )
 
 
 def check_box(einsum: Einsum) -> None:
-    """Refuse spaces that are not boxes: a constraint that the bounding box does not imply."""
-    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
-    for c in einsum.constraints:
-        single = len(c.expr.variables) == 1 and c.kind == "ge" and abs(c.expr.terms[0][1]) == 1
-        least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
-        if c.kind != "ge" or (least < 0 and not single):
-            raise NotSeparable(
-                f"the iteration space of {einsum.name} is not a box: {c}", code="unsupported-space"
-            )
+    """Refuse spaces that are not boxes."""
+    for c in cuts(einsum):
+        raise NotSeparable(
+            f"the iteration space of {einsum.name} is not a box: {c}", code="unsupported-space"
+        )
     check_space(einsum)
 
 

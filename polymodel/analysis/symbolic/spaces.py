@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
@@ -11,7 +11,7 @@ from typing import Literal
 from polymodel.analysis.symbolic.atoms import ChainLevel, Leaf, Role
 from polymodel.analysis.symbolic.forms import ChainSize, Form
 from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
-from polymodel.arithmetic import Affine
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop
@@ -143,6 +143,16 @@ def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
         # In one order, so that Einsums that share loops over them have equal regions.
         result.setdefault(tuple(sorted(tied[expr.variables[0]])), []).append(expr)
     return tuple(TiedGroup(names, _region(box, names, exprs)) for names, exprs in result.items())
+
+
+def cuts(einsum: Einsum) -> Iterator[Constraint]:
+    """The constraints that the bounding box does not imply."""
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    for c in einsum.constraints:
+        single = len(c.expr.variables) == 1 and c.kind == "ge" and abs(c.expr.terms[0][1]) == 1
+        least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
+        if c.kind != "ge" or (least < 0 and not single):
+            yield c
 
 
 def _region(box: Mapping[str, tuple[int, int]], names: tuple[str, ...], bounds: list[Affine]) -> Region:
