@@ -32,6 +32,8 @@ def spec_of(pick: Random, sizes: tuple[int, ...] = (4, 6, 8)) -> Spec:
     kind = pick.choice(("flat", "fanout", "above", "deep"))
     if kind in ("fanout", "above"):
         pes = {"type": "Container", "name": "PE", "spatial": fanouts(pick, pick.choice((1, 1, 2)))}
+        if kind == "above":  # weights inside would stay over loops above: see `staying`
+            nodes[1]["tensors"] = {"may_keep": "I | O"}
         nodes.insert(2 if kind == "fanout" else 1, pes)
     if kind == "deep":
         nodes.append(memory("RF", 1, pick.choice((16, 32)), 64, tensors={"may_keep": "I"}))
@@ -189,18 +191,18 @@ def array_of(pick: Random, sizes: tuple[int, ...] = (2, 4)) -> Spec:
     return pm.load({"schema_version": 1, "workload": work, "arch": arch})
 
 
-def staying(tree: LoopTree) -> Iterator[LoopTree]:
-    """One node in the scratchpad at a time slides, below loops above it in every order that keeps blocks."""
+def staying(tree: LoopTree, component: str = "RF") -> Iterator[LoopTree]:
+    """At most one node of this memory slides, below loops above it in every order that keeps blocks."""
     nodes = tree.nodes
     yield tree
     for at, node in enumerate(nodes):
-        if isinstance(node, StorageNode) and node.component == "RF" and node.tensors[0] in "ABF":
+        if isinstance(node, StorageNode) and node.component == component and node.tensors[0] in "ABF":
             after = (replace(node, reuse="slide"), *nodes[at + 1 :])
             yield from (LoopTree((*above, *after)) for above in reordered(nodes[:at]))
 
 
 def reordered(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
-    """Each block of temporal loops in every order."""
+    """Each block of temporal loops in every order, but for the last one above a node that slides."""
     begin = next((i for i, n in enumerate(nodes) if isinstance(n, Loop) and not n.spatial), len(nodes))
     if begin == len(nodes):
         yield nodes
@@ -208,8 +210,10 @@ def reordered(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
     end = begin
     while end < len(nodes) and isinstance(nodes[end], Loop) and not nodes[end].spatial:
         end += 1
-    for order in permutations(nodes[begin:end]):
-        yield from ((*nodes[:begin], *order, *rest) for rest in reordered(nodes[end:]))
+    below = next((n for n in nodes[end:] if isinstance(n, StorageNode)), None)
+    free = end - 1 if below is not None and below.reuse == "slide" else end
+    for order in permutations(nodes[begin:free]):
+        yield from ((*nodes[:begin], *order, *nodes[free:end], *rest) for rest in reordered(nodes[end:]))
 
 
 def check_staying(spec: Spec, pick: Random, most: int) -> tuple[int, int]:

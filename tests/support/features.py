@@ -118,7 +118,8 @@ FAST_WITH_PE = (
     unit(),
 )
 REFILLS = (
-    "storage nodes of the search refill, or slide along the loop right above them where `reuse` says so; "
+    "storage nodes of the search refill, or slide along the loop right above them, or inputs over loops "
+    "above instances, where `reuse` says so; "
     "what a tile has in common with one of an earlier iteration further out is fetched again"
 )
 
