@@ -216,6 +216,12 @@ def _of_part(
     return None if found is None else replace(found, templates=(), regions=()), late
 
 
+def _often_best(template: Template) -> tuple[int, int]:
+    """Templates whose nodes slide are less often the best ones, and of those that stay there are many."""
+    staying = sum(n.stays is not None for n in template.nodes)
+    return staying, sum(n.slides >= 0 for n in template.nodes)
+
+
 class Explorer:
     """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
 
@@ -253,7 +259,7 @@ class Explorer:
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
             for several in by_shape.values():  # those first that are most often best
-                several.sort(key=lambda t: sum(n.slides >= 0 for n in t.nodes))
+                several.sort(key=_often_best)
             of_shapes = self._one_by_one if tally.crew is None else self._on_a_cluster
             for shape, result, late in of_shapes({s: tuple(x) for s, x in by_shape.items()}, wanted, tally):
                 if result is not None or not late:
