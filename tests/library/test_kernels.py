@@ -141,6 +141,38 @@ SMALL: dict[str, dict[str, int | float]] = {
 }  # fmt: skip
 
 
+RUNS: list[dict[str, int | str]] = [{"BATCH": 2}, {"PHASE": "decode"}, {"PHASE": "decode", "BATCH": 3}]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+@pytest.mark.thin(3)
+def test_mamba_2_for_several_sequences_and_token_by_token(run: dict[str, int | str]) -> None:
+    """A token that is decoded takes what each one takes in prefill; the taps of the convolution are those of
+    the tokens before it, and its own. States of all sequences are read, and written back."""
+    small = SMALL["mamba_2"]
+    for machine in ("edge_npu", "simple_two_level"):
+        spec = pm.load("mamba_2", machine, **small, **run)
+        found = pm.evaluate(spec)
+        referee = pm.evaluate(spec, engine="enumerate")
+        assert not differences(found.analysis, referee.analysis)
+    one = {e.name: operations(e) for e in pm.load("mamba_2", **small).workload}
+    here = {e.name: operations(e) for e in spec.workload}
+    batch = int(run.get("BATCH", 1))
+    if "PHASE" not in run:
+        assert here == {name: batch * n for name, n in one.items()}
+        return
+    conv = {f"{x}Conv" for x in "UBC"}
+    assert {n: 3 * x for n, x in here.items() if n in one and n not in conv} == {
+        n: batch * x for n, x in one.items() if n not in conv
+    }
+    assert here["UTaps"] + here["UConv"] == 2 * batch * 2 * 3 * 4  # taps, layers, heads, their width
+    rows = (t for t in found.analysis.traffic if t.component == "DRAM")
+    moved = {(t.einsum, t.tensor): (t.reads, t.writes) for t in rows}
+    states = batch * 3 * 4 * 3  # of one layer
+    assert (moved["State", "Before"], moved["State", "State"]) == ((states, 0), (0, states))
+    assert moved["Y", "State"] == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("workload", "machine"), [*((w, "edge_npu") for w in SMALL), ("mamba_2", "simple_two_level")]
 )

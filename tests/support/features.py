@@ -369,6 +369,17 @@ FEATURES: tuple[Feature, ...] = (
         tree=(storage("DRAM", "A", "Z"), loop("x", 4), storage("GLB", "A", "Z"), leaf("Z")),
         slopes="ski",
     ),
+    Feature(
+        "products of a tensor with itself (Gram)",
+        {
+            "rank_sizes": {"M": 4},
+            "bits_per_value": {"All": 8},
+            "iteration_space_shape": {"m": "0 <= m < 4", "k": "0 <= k < 4"},
+            "einsums": ["G[m, k] = A[M=m] * A[M=k]"],
+        },
+        tree=(storage("DRAM", "A", "G"), loop("m", 2), storage("GLB", "A", "G"), leaf("G")),
+        slopes="ski",
+    ),
     Feature("adding to what is there", product(einsums=["Z[m, n] += A[m, k] * B[k, n]"]), slopes="ski"),
     Feature(
         "a running sum",
