@@ -226,10 +226,8 @@ class _Inference:
         einsum = self.problem.cascade[name]
         found = listed_groups(einsum, hold.tensor, reader, above)
         own = {a.node: a for a in axes}
-        shared = [k for k, a in enumerate(theirs.axes) if k >= depth and a.node in own]
-        once = (
-            hold.single_trip(k) and runs_once_inside(einsum, found, own[theirs.axes[k].node]) for k in shared
-        )
+        shared = {k: own[a.node] for k, a in enumerate(theirs.axes) if k >= depth and a.node in own}
+        once = (hold.single_trip(k) and runs_once_inside(einsum, found, a) for k, a in shared.items())
         apart = [k for k, alone in zip(shared, once, strict=True) if not alone]
         decide = any(a.node in own for a in above.theirs[depth:])
         if decide or (apart and self.stores_below(name, theirs.axes[apart[0]].node)):
