@@ -358,10 +358,54 @@ def test_a_system_of_several_cores(tmp_path: Path) -> None:
     link = parts[1].spatial[0].link
     assert parts[1].spatial[0].fanout == 2
     assert link is not None
-    assert (link.topology, link.energy_per_bit_hop, link.throughput) == ("bus", 2e-12, 32e9)
+    assert (link.topology, link.energy_per_bit_hop, link.throughput) == ("bus", 2e-12 / 32, 32e9)
     assert [d.key for d in found.left_out if d.changes == "latency"] == ["utilization"]
     units = pm.explore(found.spec, objectives="energy", constraints={"compute": {"layer0": "one_MAC"}})
     assert "one_MAC" in str(units[0].mapping)
+
+
+def test_tiles_of_an_array_of_processors(tmp_path: Path) -> None:
+    """Two columns: a tile of memory, above two of processors; behind the shim stands the memory off chip."""
+    tile = "type: aie2.{}\nmemory: {{capacity: {}, bandwidth_min: 8, bandwidth_max: {}}}\n"
+    (tmp_path / "shim.yaml").write_text(
+        "name: shim\ntype: aie2.shim\ndma: {mm2s: 2, s2mm: 1, channel_bits: 32}\n"
+    )
+    (tmp_path / "store.yaml").write_text("name: store\n" + tile.format("memory", 4096, 96))
+    (tmp_path / "tile.yaml").write_text("name: tile\n" + tile.format("compute", 512, 64))
+    links = [(0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 6), (2, 5), (3, 6)]
+    (tmp_path / "array.yaml").write_text(
+        "cores: [shim.yaml, store.yaml, tile.yaml, tile.yaml, store.yaml, tile.yaml, tile.yaml]\n"
+        "offchip_core_id: 0\ncore_connectivity:\n"
+        + "".join(f"  - {{type: link, cores: [{a}, {b}], bandwidth: 16}}\n" for a, b in links)
+    )
+    found = pm.import_zigzag([LAYER], tmp_path / "array.yaml", clock=1e9)
+    arch = found.spec.arch
+    assert [c.name for c in arch.components] == [
+        "shim_memory", "store", "store_memory", "tile", "tile_memory", "tile_MAC",
+    ]  # fmt: skip
+    off, columns, store, rows, *_ = arch.components
+    assert [a.throughput for a in off.actions] == [64e9, 32e9]
+    assert store.actions[0].throughput == 96e9
+    ways = [(d.fanout, d.link.topology) for c in (columns, rows) for d in c.spatial]
+    assert ways == [(2, "switch"), (2, "mesh")]
+    assert any("said by its kernels" in d.message for d in found.left_out)
+    for name in ("store.yaml", "shim.yaml"):
+        with pytest.raises(pm.SpecError):
+            pm.import_zigzag(tmp_path / name)
+
+
+def test_transfers_of_ports_in_one_list() -> None:
+    port = {"type": "read_write", "bandwidth_max": 64}
+    lines = ["I1, tl", "I1, fh", "O, tl", "O, th", "O, fh", "O, fl"]
+    told = [
+        pm.import_zigzag({
+            "memories": {"m": {"size": 99, "r_cost": 1, "w_cost": 2, "operands": ["I1", "O"],
+                               "ports": [{**port, "allocation": given}], "served_dimensions": ["D1", "D2"]}},
+            "operational_array": ARRAY,
+        }).text
+        for given in (lines, ", ".join(lines).split(", "))
+    ]  # fmt: skip
+    assert told[0] == told[1]
 
 
 def test_files_of_cores_stay_in_the_folders_around(tmp_path: Path) -> None:
@@ -421,14 +465,14 @@ core_connectivity:
 
 
 def test_links_of_a_system_are_those_of_its_fanouts(tmp_path: Path) -> None:
-    mesh = ("mesh", 64e9, 2e-12)
+    mesh = ("mesh", 64e9, 2e-12 / 64)
     found, parts = linked(tmp_path / "chain", CHAIN)
     assert parts == {"one": (3, mesh, "")}
     assert not any(d.key == "core_connectivity" for d in found.left_out)
     star = CHAIN.replace("[1, 2]", "[0, 2]").replace("[2, 3]", "[0, 3]")
-    assert linked(tmp_path / "star", star)[1] == {"one": (3, ("switch", 64e9, 2e-12), "")}
+    assert linked(tmp_path / "star", star)[1] == {"one": (3, ("switch", 64e9, 2e-12 / 64), "")}
     bus = CHAIN.split("- {type", maxsplit=1)[0] + "- {type: bus, cores: [0, 1, 2, 3], bandwidth: 8}\n"
-    assert linked(tmp_path / "bus", bus)[1] == {"one": (3, ("bus", 8e9, 2e-12), "")}
+    assert linked(tmp_path / "bus", bus)[1] == {"one": (3, ("bus", 8e9, 2e-12 / 8), "")}
     cycle = CHAIN.replace("[0, 1]", "[0, 1, 2]")
     found, parts = linked(tmp_path / "odd", cycle)
     assert parts == {"one": (3, None, "")}
@@ -442,7 +486,7 @@ def test_cores_in_pairs_of_an_older_system(tmp_path: Path) -> None:
         "bandwidth: 32\nunit_energy_cost: 3\n"
     )
     parts = linked(tmp_path / "pairs", text)[1]
-    assert parts == {"one": (2, ("bus", float("inf"), 3e-12), "")}
+    assert parts == {"one": (2, ("bus", float("inf"), 3e-12 / 8), "")}
     grid = (
         "cores: [one.yaml, one.yaml, cores/offchip.yaml]\ngraph: {type: 2d_mesh, nb_rows: 1, nb_cols: 2, "
         "bandwidth: 32, unit_energy_cost: 3, offchip_core_id: 2}\n"

@@ -71,6 +71,7 @@ def system_of(
         reading.note(root, what, "compare the links of the cores by hand", "cores")
     outer = [c for c in cores if c.shared and c.outside] or [c for c in cores if c.shared][:1]
     result = [node for core in outer for node in _named(core.title, core.nodes, "")]
+    network.off = next((w for core in outer for w in _widths(core)), None)
     groups = _groups(reading, root, cores, outer, network, sharing)
     if groups is not None:
         return [*result, *groups]
@@ -186,7 +187,10 @@ def _title(root: YamlNode, path: str, taken: set[str]) -> str:
 
 
 def _holds_only(root: YamlNode) -> bool:
-    """Whether a core has no units: its array has no size."""
+    """Whether a core has no units: its array has no size, or it is a tile that does not compute."""
+    kind = root.entry("type")
+    if root.entry("memory") is not None and kind is not None and str(kind.value.scalar).endswith("compute"):
+        return False
     array = next((e.value for e in root.entries or () if e.key in ("operational_array", "multipliers")), None)
     sizes = array.entry("sizes") if array is not None else None
     return array is None or (sizes is not None and any(n.scalar == 0 for n in sizes.value.elements or ()))
@@ -204,7 +208,7 @@ def _places(node: YamlNode) -> list[str]:
 
 @dataclass(frozen=True)
 class _Wire:
-    """A link between cores, or a bus. `rate`: bits per cycle, `price`: pJ per bit; None where not said."""
+    """A link between cores, or a bus: `rate` in bits per cycle, `price` in pJ per cycle in use, if said."""
 
     cores: frozenset[str]
     rate: float | None
@@ -221,6 +225,7 @@ class _Network:
     every: _Wire | None = None
     unknown: bool = False  # whether a way was asked for that is none of ours
     listed: YamlNode | None = None
+    off: float | None = None  # bits per cycle of the memory off chip, where a bus has no rate of its own
 
     def near(self, place: str) -> list[str]:
         return [p for w in self.wires if place in w.cores for p in sorted(w.cores - {place})]
@@ -270,17 +275,18 @@ class _Network:
             self.unknown = True
             return None
         result: dict[str, object] = {"topology": topology}
-        if wires[0].price:
-            result["energy_per_bit_hop"] = wires[0].price * 1e-12
-        if wires[0].rate:
-            result["throughput"] = f"{number_text(wires[0].rate)} * {number_text(self.clock)}"
+        rate, price = wires[0].rate, wires[0].price
+        width = rate or self.off
+        if price and width:
+            result["energy_per_bit_hop"] = f"{number_text(price)}e-12 / {number_text(width)}"
+        self.unknown |= bool(price and not width)
+        if rate:
+            result["throughput"] = f"{number_text(rate)} * {number_text(self.clock)}"
         return result if len(result) > 1 else None
 
     def name_others(self, reading: Reading, root: YamlNode) -> None:
         if self.unknown:
-            why = (
-                "neither a bus, nor a chain, nor a link of its own leads to each core, or their widths differ"
-            )
+            why = "neither a bus, nor a chain, nor a link of its own leads to each core, or widths differ"
             remedy = "write `link:` of the fanouts of the cores"
             reading.leave(self.listed or root, "core_connectivity", why, remedy, changes="energy and latency")
 
@@ -326,6 +332,14 @@ def _network(reading: Reading, top: KeyedTable, graph: KeyedTable | None, clock:
                 why = "a bus here has no such key"
                 reading.leave(entry.value, entry.key, why, "remove it", "graph", changes="latency")
     return result
+
+
+def _widths(core: _Core) -> Iterator[float]:
+    """The bits per cycle of the actions of the memories of a core."""
+    for _, fields in core.nodes:
+        actions = fields.get("actions")
+        for action in actions if isinstance(actions, list) else ():
+            yield float(str(action.get("throughput", 0)).split(" * ")[0])
 
 
 def _said(node: YamlNode | None, otherwise: float | None) -> float | None:

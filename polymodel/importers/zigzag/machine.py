@@ -39,6 +39,8 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
     top = KeyedTable(reading, root, "")
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
+    if array is None and ("memory" in top or (shared and "memories" not in top)):
+        return _tile(reading, top, clock, shared)
     if array is None and shared:
         return [part for m in _memories(reading, top, {}) for part in _memory(reading, m, clock)]
     if array is None:
@@ -91,6 +93,57 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
         below |= memory.alone
         result += _memory(reading, memory, clock)
     return [*result, *_containers([d for d in names if d not in below], fanouts), unit]
+
+
+def _tile(reading: Reading, top: KeyedTable, clock: float, shared: bool) -> list[Written]:
+    """A tile of an array of processors: `memory:` with a capacity and a rate, or just the `dma:` of a shim.
+
+    Behind a shim stands the memory off chip. What a processor does in a cycle is said by its kernels.
+    """
+    table, ways = top.table("memory"), top.table("dma")
+    kind = top.text("type")
+    if table is None and ways is None:
+        message, remedy = "the accelerator has no memory", "add `memories:`"
+        reading.fault(top.node, message, remedy, "memories", code="missing-component")
+        return []
+    fields: dict[str, object] = {"name": "memory"}
+    rates = {"read": 0.0, "write": 0.0}
+    if ways is not None:
+        bits = _value(reading, ways, "channel_bits") or 32
+        rates = {"read": _value(reading, ways, "mm2s") * bits, "write": _value(reading, ways, "s2mm") * bits}
+        _rest(reading, ways)
+    if table is not None:
+        fields["size"] = int(_value(reading, table, "capacity"))
+        rates = dict.fromkeys(rates, _value(reading, table, "bandwidth_max"))
+        table.take("bandwidth_min")
+        _rest(reading, table)
+    top.take("max_object_fifo_depth")
+    what = "accesses and operations of a tile cost nothing: its file has no energies"
+    reading.note(top.node, what, "write `energy:` of the actions", "memory")
+    for entry in top.rest:
+        _left(reading, top, entry.key, entry.value)
+    actions: list[dict[str, object]] = [{"name": n} for n in rates]
+    for action, rate in zip(actions, rates.values(), strict=True):
+        if rate:
+            action["throughput"] = f"{number_text(rate)} * {number_text(clock)}"
+    held = " | ".join(ROLES.values())
+    fields |= {"tensors": {"keep": held, "may_keep": held}, "actions": actions}
+    if shared:
+        return [("Memory", fields)]
+    if not kind.endswith("compute"):
+        message, remedy = (
+            f"a tile of type {kind or 'none'} has no processor",
+            "import the system of which it is part",
+        )
+        reading.fault(top.node, message, remedy, "type", code="missing-component")
+        return []
+    why = "what a processor does in a cycle is said by its kernels: one operation is taken"
+    remedy = "raise `throughput:` of the compute unit"
+    reading.leave(top.node, "type", why, remedy, kind, changes="latency")
+    return [
+        ("Memory", fields),
+        ("Compute", {"name": "MAC", "actions": [{"name": "compute", "throughput": clock}]}),
+    ]
 
 
 def _number(reading: Reading, node: YamlNode, path: str) -> float:
@@ -324,9 +377,10 @@ def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
         least = port.take("bandwidth_min")
         if i == 0 and least is not None:
             _coarse(reading, memory, least, "bandwidth_min")
-        pairs = [str(n.scalar).partition(",") for n in port.items("allocation")]
+        words = [w.strip() for n in port.items("allocation") for w in str(n.scalar).split(",")]
+        pairs = list(zip(words[::2], words[1::2], strict=False))  # `- I1, tl` a line, or all in one list
         for action in _TYPES[kind]:
-            served = [(o.strip(), t.strip()) for o, _, t in pairs if t.strip() in _TRANSFERS[action]]
+            served = [(o, t) for o, t in pairs if t in _TRANSFERS[action]]
             if served:
                 widths[action] |= dict.fromkeys(served, width)
                 cycle[action] += width

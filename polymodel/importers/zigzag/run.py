@@ -135,7 +135,7 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
             for around in (e for e in root.entries or () if e is not inner):
                 why = "it limits a search" if around.key in _AROUND else "a mapping has no such key"
                 reading.leave(around.value, around.key, why, "say what to search in `explore:`")
-        elif root.entry("memories") is not None:
+        elif root.entry("memories") is not None or root.entry("memory") is not None:
             _once(reading, root, result.machine, "an accelerator")
             result.machine = root
         elif root.entry("cores") is not None:
