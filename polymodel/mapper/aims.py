@@ -477,9 +477,10 @@ class Bound:
     seconds: float = 0.0
 
     def hopeful(self, figures: Sequence[Array], rest: Array | None = None) -> Array:
-        """False where some known mapping is better in every figure, whatever is added. `rest` [sums and
-        mixtures, levels, n]: what is added to each."""
+        """False where some known mapping is better in every figure, whatever is added; of peaks that are not
+        among them nothing is known. `rest` [sums and mixtures, levels, n]: what is added to each."""
         values = np.stack(list(figures))
+        values = np.pad(values, ((0, len(self.known.figures) - len(values)), (0, 0)))
         added = self.rest[:, :, None] if rest is None else rest
         sums, n, edges = self.known.sums, values.shape[1], self.known.edges
         mixed = self.known.weights @ values[:sums] if len(self.known.weights) else np.zeros((0, n))

@@ -151,3 +151,18 @@ def test_mixtures_rule_out_what_no_corner_of_the_front_has_room_for() -> None:
                 assert got[n]
             elif not each and points[0, n] > first[0] and points[1, n] > second[-1]:
                 assert not got[n]
+
+
+@pytest.mark.parametrize(("sums", "peaks"), [(2, 1), (2, 2), (3, 1)])
+def test_peaks_that_are_not_told_rule_nothing_out(sums: int, peaks: int) -> None:
+    """Regions below a cut know no peaks. A known mapping that is better in every sum is not surely better: of
+    its peaks only the first is surely lower, above the level where it lies."""
+    edges = np.array([16.0, 64.0, np.inf])
+    figures = np.array([[1.0] * sums + [8.0] * peaks]).T
+    known = KnownMappings(figures, sums, edges)
+    worse = [np.array([2.0])] * sums
+    for levels in (3, 1):  # what is to come needs the space of the last levels
+        rest = np.full((sums, len(edges)), np.inf)
+        rest[:, len(edges) - levels :] = 0.0
+        surely = peaks == 1 and levels == 1
+        assert Bound(known, rest).hopeful(worse).tolist() == [not surely]
