@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.schedule.legality import check
+from polymodel.sweeps import axes, kernel
+from polymodel.sweeps.grid import Grid
 from tests.analysis.refusals import refused_at_numbers
 from tests.analysis.test_agreement import differences
 from tests.analysis.verdicts import counted, evaluated, in_closed_forms
@@ -102,6 +105,32 @@ def test_many_specs_are_counted_alike() -> None:
         found += [f"{number}: {line}" for line in counted(one.spec, one.bound, one.drawn, Counter())]
     assert not found, found
     assert refused <= REFUSED_AT_MOST * 1000, refused
+
+
+@pytest.mark.slow
+def test_grids_of_which_factors_take_several_axes_are_swept_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever meets in factors alone is several axes, as of grids too large for one."""
+
+    def apart(_grid: Grid, whole: frozenset[str], groups: list[frozenset[str]], _met: object) -> object:
+        return [g for g in groups if g <= whole]
+
+    monkeypatch.setattr(axes, "_in_factors", apart)
+    monkeypatch.setattr(kernel, "RIGHT", 2)  # some tables have axes on both sides
+    made: Counter[bool] = Counter()
+    joint = kernel.ArrayKernel._joint
+
+    def counting(*arguments: Any) -> kernel.JointTable:
+        table = joint(*arguments)
+        made[min(table.values.shape) > 1] += 1
+        return table
+
+    monkeypatch.setattr(kernel.ArrayKernel, "_joint", counting)
+    for number in range(200, 290):
+        one = legal(number, 43)
+        assert one is not None, number
+        assert not counted(one.spec, one.bound, one.drawn, Counter()), number
+    assert made[True] > 5
+    assert made[False] > 5
 
 
 def test_what_no_iteration_makes_is_missed_where_it_is_inferred() -> None:
