@@ -14,7 +14,7 @@ from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers
-from polymodel.mapper.ties import Cuts, is_busiest, of_busiest, of_instances, shortest
+from polymodel.mapper.ties import Cuts, cuts_of, is_busiest, of_busiest, of_instances
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 
 Array = Any
@@ -283,15 +283,11 @@ class Factors:
         if (v, several) not in self._cut:
             c = self.chains[v]
             loops = [self._roles(v, term) for term in several]
-            columns = [size for some in loops for size, _ in some]
-            rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+            rows = zip(*(size.tolist() for some in loops for size, _ in some), strict=True)
+            kinds = tuple(tuple(kind for _, kind in some) for some in loops)
             found: dict[tuple[Cuts, ...], int] = {}
-            number = []
-            for row in rows.tolist():
-                sizes = iter(row)
-                cuts = tuple(shortest(c.extent, [(next(sizes), kind) for _, kind in some]) for some in loops)
-                number.append(found.setdefault(cuts, len(found)))
-            self._cut[v, several] = list(found), np.array(number)[where.reshape(-1)]
+            number = [found.setdefault(cuts_of(c.extent, row, kinds), len(found)) for row in rows]
+            self._cut[v, several] = list(found), np.array(number, np.int64)
         return self._cut[v, several]
 
     def _roles(self, v: int, term: Term) -> list[tuple[Array, Role]]:

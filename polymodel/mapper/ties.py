@@ -51,6 +51,13 @@ def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:
     return tuple(result)
 
 
+@lru_cache(maxsize=2**16)
+def cuts_of(extent: int, sizes: tuple[int, ...], kinds: tuple[tuple[str, ...], ...]) -> tuple[Cuts, ...]:
+    """The shortest cuts of several terms, whose tile sizes stand one after another."""
+    each = iter(sizes)
+    return tuple(shortest(extent, [(next(each), kind) for kind in some]) for some in kinds)
+
+
 def of_instances(tie: Tie, cuts: CutPair, elements: Elements) -> Array:
     """Elements of all groups of tiles, by the instance that has them; not to be written to."""
     return _of_instances(tie.region, *cuts, *elements)
