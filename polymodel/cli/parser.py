@@ -21,15 +21,12 @@ _ARGUMENT = re.compile(r"argument ([^:]+): (.*)\Z", re.DOTALL)
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line; sources of a spec may stand behind options as well."""
+    """The options of a command line."""
     options, rest = parser.parse_known_args(arguments)
-    if not rest:
-        return options
-    if not hasattr(options, "sources") or any(text.startswith("-") for text in rest):
+    if rest:
         if hasattr(options, "common") and isinstance(parser, Parser):
             parser.beyond = "what both specs share goes with --with {}"
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    options.sources += rest
     return options
 
 
@@ -52,6 +49,7 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         self.faults: list[Diagnostic] = []
         result, rest = super().parse_known_args(args, namespace)
+        rest = self._interspersed(result, rest)
         known = [o for a in self._actions for o in a.option_strings]
         for text in [t for t in rest if t.startswith("-")]:
             name = text.partition("=")[0]
@@ -60,6 +58,17 @@ class Parser(argparse.ArgumentParser):
         if self.faults:
             self._stop()
         return result, rest
+
+    def _interspersed(self, result: argparse.Namespace, rest: list[str]) -> list[str]:
+        """What is left of `rest` when arguments that stand behind options have gone to the list of arguments
+        that this command takes, as argparse fills that list from one place only."""
+        taken = next((a for a in self._actions if not a.option_strings and a.nargs in ("*", "+")), None)
+        words = [t for t in rest if t and not t.startswith("-")]
+        if taken is None or not words:
+            return rest
+        values = [self._get_value(taken, w) for w in words]
+        setattr(result, taken.dest, [*(getattr(result, taken.dest) or []), *values])
+        return [t for t in rest if t not in words]
 
     def error(self, message: str) -> NoReturn:
         found = _REQUIRED.match(message)

@@ -27,8 +27,8 @@ from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, read_search_request
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import (
+    ArrayResidency,
     Sharing,
-    Stay,
     Template,
     TemplateNode,
     exchanges_of,
@@ -225,7 +225,7 @@ class _Path:
     def _may_stay(self, node: _Node) -> bool:
         return may_stay(self.space, TemplateNode(node.operand, node.memory, 0))
 
-    def _stay(self, node: _Node) -> Stay:
+    def _stay(self, node: _Node) -> ArrayResidency:
         """Over which loops above its instances a node stays: those inside the innermost one that indexes its
         tensor, of which there must be none further out in the same block."""
         alone = self.space.operands[node.operand].alone
@@ -233,7 +233,7 @@ class _Path:
         above = [k for k in range(at) if self._in_time(self.items[k])]
         after = next((k for k in reversed(above) if self._variable(k) in alone), -1)
         if after < 0:
-            return Stay(0, -1)
+            return ArrayResidency(0, -1)
         begin = max((k for k in range(after) if isinstance(self.items[k], _Node)), default=-1)
         outer = next((k for k in above if begin < k < after and self._variable(k) not in alone), None)
         if outer is not None:
@@ -242,7 +242,7 @@ class _Path:
                 f"{self._at(node)} stays over loops, but not over that over {name} above {other}"
             )
         since = sum(any(x is n for n in self.ordered) for x in self.items[:after])
-        return Stay(since, self._variable(after))
+        return ArrayResidency(since, self._variable(after))
 
     def _variable(self, at: int) -> int:
         """That of a loop."""

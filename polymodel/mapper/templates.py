@@ -47,7 +47,7 @@ class Sharing:
 
 
 @dataclass(frozen=True)
-class Stay:
+class ArrayResidency:
     """A node inside a fanout keeps its tile over the loops above its instances that leave its tensor alone,
     of the blocks from that below level `since` on. `after`: the variable of the tensor over which a loop of
     that block goes, further out than those (-1: no loop in time at all indexes the tensor)."""
@@ -67,7 +67,7 @@ class TemplateNode:
     level: int
     shared: bool = False
     slides: int = -1
-    stays: Stay | None = None
+    stays: ArrayResidency | None = None
 
 
 @dataclass(frozen=True)
@@ -335,7 +335,7 @@ def staying(
             # What slides along a loop over a variable of the tensor has that loop innermost.
             across = any(m.level == since + 1 and m.slides in alone for m in nodes)
             for after in () if across else several if since or depth else (*several, -1):
-                yield (*nodes[:k], replace(n, stays=Stay(since, after)), *nodes[k + 1 :])
+                yield (*nodes[:k], replace(n, stays=ArrayResidency(since, after)), *nodes[k + 1 :])
 
 
 def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:

@@ -117,6 +117,17 @@ def test_execute_checks_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert out.split("saved")[0] == run(capsys, *arguments, "--check")[1].rstrip("\n") + "\n\n"
 
 
+def test_data_may_stand_behind_options(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--size", "K=3", "--size", "M=4", "--size", "N=5"]
+    assert main(["execute", "teaal/gamma", "A=dense", "B=dense", *sizes]) == 0
+    ahead = capsys.readouterr().out
+    assert main(["execute", "teaal/gamma", *sizes[:2], "A=dense", *sizes[2:], "B=dense"]) == 0
+    assert capsys.readouterr().out == ahead
+    with pytest.raises(SystemExit):
+        main(["execute", "teaal/gamma", *sizes, "A=dense", "--oops", "B=dense"])
+    assert capsys.readouterr().err.startswith("--oops: there is no such option")
+
+
 def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "B=random:2", "C=dense")
     assert code == 2
