@@ -25,7 +25,7 @@ from polymodel.sweeps.values import Number
 
 Array = Any
 WAYS = ("read", "write")
-DEEP = 3  # memories
+DEEP = 2  # memories
 MANY = 2  # stands for any number of instances
 MOST = 2**39  # sums of counts of instances that are told apart, rounding aside
 SHARED = 3  # so many prices are dearer to search one by one than at once, over more figures

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.hardware import machines
 from tests.hardware.small import small
 from tests.hardware.test_codesign import CHAIN, changed, literal_front, same, separately
 
@@ -197,9 +198,13 @@ def below_a_fanout(**fields: Any) -> pm.Spec:
         ),
     ],
 )  # fmt: skip
-def test_one_instance_is_searched_apart_where_its_mappings_are_others(spec: pm.Spec) -> None:
+def test_one_instance_is_searched_apart_where_its_mappings_are_others(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A memory in the only instance of a fanout holds what fused loops share; one that allocates what is live
-    holds less above it; and what memories above and below it hold may stand in any order."""
+    holds less above it; and what memories above and below it hold may stand in any order. Of three memories
+    that would be so as well if they shared searches, which does not pay."""
+    monkeypatch.setattr(machines, "DEEP", 3)
     found = pm.codesign(spec, {"F": [1, 2, 4]}, objectives=("energy", "latency"))
     assert found.searches == 2
     each_machine_as_by_itself(spec, found)
@@ -207,9 +212,10 @@ def test_one_instance_is_searched_apart_where_its_mappings_are_others(spec: pm.S
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_random_fanouts_share_a_search(seed: int) -> None:
+def test_random_fanouts_share_a_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tiles over fanouts that divide or not, links that cost something, throughputs that differ,
     memories inside the fanout, and a second one."""
+    monkeypatch.setattr(machines, "DEEP", 3)
     pick = Random(seed)
     ranks = {n: pick.randint(2, 6) for n in "MNK"}
     spec = small(ranks=ranks, leak=pick.choice([0, 1e-3]), S=pick.choice([96, 200, 1024]), G=2, Q=1e9, T=1e9)
@@ -242,9 +248,10 @@ def test_random_fanouts_share_a_search(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_random_fanouts_of_fused_layers_share_a_search(seed: int) -> None:
+def test_random_fanouts_of_fused_layers_share_a_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chains of two and three, products of what two Einsums make; the front of each machine to its last
     point."""
+    monkeypatch.setattr(machines, "DEEP", 3)
     pick = Random(seed)
     einsums = pick.choice([CHAIN, (*CHAIN, "Y[m, p] = Z[m, l] * D[l, p]"), DIAMOND])
     ranks = {n: pick.choice([2, 2, 3, 4]) for n in "MNKLP" if n.lower() in "".join(einsums)}
