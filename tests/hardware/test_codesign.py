@@ -358,7 +358,8 @@ def searched(done, total, seconds):
     if done == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-pm.codesign(small(), {"S": [128, 512], "F": [1, 2, 4]}, store=sys.argv[1], progress=searched)
+spec = small(energy="1.0e-13 * sqrt(S)", rounded=24)
+pm.codesign(spec, {"S": [128, 256, 512], "F": [1, 2]}, store=sys.argv[1], progress=searched)
 """
 
 
@@ -367,13 +368,14 @@ def test_a_cluster_and_a_run_that_was_killed_save_the_same_bytes(tmp_path: Path)
     distributed = pytest.importorskip("distributed")
     import joblib
 
-    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2, 4]}
-    plain = files(pm.codesign(small(), hardware), tmp_path / "plain")
+    spec = small(energy="1.0e-13 * sqrt(S)", rounded=24)  # prices per action are searched apart
+    hardware: dict[str, Any] = {"S": [128, 256, 512], "F": [1, 2]}
+    plain = files(pm.codesign(spec, hardware), tmp_path / "plain")
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "store"], check=False)
     assert killed.returncode == -signal.SIGKILL
     told: list[int] = []
     again = pm.codesign(
-        small(), hardware, store=tmp_path / "store", progress=lambda done, n, s: told.append(done)
+        spec, hardware, store=tmp_path / "store", progress=lambda done, n, s: told.append(done)
     )
     assert told == [1, 2, 3]
     assert files(again, tmp_path / "again") == plain
@@ -382,7 +384,7 @@ def test_a_cluster_and_a_run_that_was_killed_save_the_same_bytes(tmp_path: Path)
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
-        together = pm.codesign(small(), hardware, workers=2)
+        together = pm.codesign(spec, hardware, workers=2)
     assert files(together, tmp_path / "together") == plain
 
 
