@@ -554,7 +554,8 @@ class Codesign(Answer):
 
     def _headline(self, timed: bool = True) -> str:
         points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
-        limits = f" with {', '.join(map(str, self.request.limits))}" if self.request.limits else ""
+        told = ", ".join(limit.told for limit in self.request.limits)
+        limits = f" with {told}" if told else ""
         return (
             f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {len(self.rows)} machines, "
             f"{self.searches} search{'es' * (self.searches != 1)}" + f" in {self.seconds:.3g} s" * timed

@@ -23,6 +23,7 @@ from polymodel.objectives import (
     uses,
     whose,
 )
+from polymodel.quantities import engineering
 from polymodel.spec.faults import Faults, Path, listed, path_text, plainly, shown, suggestion
 from polymodel.spec.numbers import amount_in
 from polymodel.spec.section_schemas import CodesignSection, limit_texts
@@ -47,6 +48,12 @@ class NetworkLimit:
         """How much of the limit a figure takes."""
         most = self.limit.number
         return number / most if most else (inf if number else 1.0)
+
+    @property
+    def told(self) -> str:
+        """For readers: in the unit of tables, rounded as they are."""
+        unit = unit_of(self.limit.name).removeprefix("1")
+        return f"{self.name} {self.limit.relation} {engineering(self.limit.number, unit)}"
 
     def __str__(self) -> str:
         return f"{self.name} {self.limit.relation} {self.limit.number:.15g}"

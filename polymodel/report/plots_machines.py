@@ -62,6 +62,9 @@ def machine_axes(
     ax.grid(True, color="0.92")
     ax.set_axisbelow(True)
     ax.margins(0.2, 0.12)
+    ax.autoscale_view()
+    ax.set_xlim(left=max(ax.get_xlim()[0], 0.0))  # no figure of a machine is below 0
+    ax.set_ylim(bottom=max(ax.get_ylim()[0], 0.0))
     _name(ax, [placed[i] for i in best], [placed[i] for i in others])
     if others:
         ax.legend(fontsize=FONT)
@@ -81,7 +84,6 @@ def _staircase(points: Sequence[tuple[float, float]]) -> Iterator[tuple[int, tup
 def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
     """Names of machines beside their first point, where they hide no point and no other name. Those of the
     best are always there, with a line to the point where they stand far off."""
-    ax.autoscale_view()
     scale = 72.0 / ax.figure.dpi
     width, height = (n * scale for n in ax.bbox.size)
     at = {p: _in_points(ax, p, scale) for _, p in (*best, *others)}

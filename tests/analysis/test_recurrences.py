@@ -182,7 +182,7 @@ def test_what_carries_nothing_forward_is_refused() -> None:
         loaded("S[p] = S[P=p+1] + A[p]", rank_sizes={"P": 5})
     with pytest.raises(pm.SpecError, match="is written ahead of what is read"):
         loaded("S[P=p-1] = S[p] + A[p]", rank_sizes={"P": 5})
-    with pytest.raises(pm.SpecError, match="nothing is before it: neither its Einsum"):
+    with pytest.raises(pm.SpecError, match="nothing is before it: no Einsum reads it"):
         loaded("S[P=p+1] = S[p] + A[p]", init={"A": 0}, rank_sizes={"P": 5})
     with pytest.raises(pm.SpecError, match="reads only what comes before all that is made of S"):
         loaded("S[P=p+1] = S[p] + A[p]", init={"S": 0}, rank_sizes={"P": 1})

@@ -15,6 +15,7 @@ QUIET = [
     "--no-default-browser-check", "--disable-gpu", "--disable-extensions", "--mute-audio",
 ]  # fmt: skip
 SIZES = {1280: 900, 400: 800}
+PATIENCE = 180_000  # ms: where other processes have the processors, pages take long to load
 WIDEST = "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
 
 
@@ -37,6 +38,7 @@ class Visit:
 
     def __init__(self, browser: Any, width: int, **more: Any) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": SIZES[width]}, **more)
+        self.page.set_default_timeout(PATIENCE)
         self.asked: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))

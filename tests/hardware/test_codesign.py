@@ -457,7 +457,7 @@ def test_the_command_prints_saves_and_draws(tmp_path: Path, capsys: pytest.Captu
     for title in ("Every machine", "energy against area", "what S is worth", "What each symbol is worth"):
         assert title in text
     assert main([*command, "--limit", "latency <= 1e-12"]) == 1
-    assert "with latency <= 1e-12: 0 points on 2 machines, 1 search" in capsys.readouterr().out
+    assert "with latency <= 1 ps: 0 points on 2 machines, 1 search" in capsys.readouterr().out
 
 
 SPEC = """
