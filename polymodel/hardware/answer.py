@@ -554,8 +554,8 @@ class Codesign(Answer):
 
     def _headline(self, timed: bool = True) -> str:
         points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
-        told = ", ".join(limit.told for limit in self.request.limits)
-        limits = f" with {told}" if told else ""
+        each = ", ".join(limit.for_readers for limit in self.request.limits)
+        limits = f" with {each}" if each else ""
         return (
             f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {len(self.rows)} machines, "
             f"{self.searches} search{'es' * (self.searches != 1)}" + f" in {self.seconds:.3g} s" * timed

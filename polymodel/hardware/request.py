@@ -50,8 +50,8 @@ class NetworkLimit:
         return number / most if most else (inf if number else 1.0)
 
     @property
-    def told(self) -> str:
-        """For readers: in the unit of tables, rounded as they are."""
+    def for_readers(self) -> str:
+        """In the unit of tables, rounded as they are."""
         unit = unit_of(self.limit.name).removeprefix("1")
         return f"{self.name} {self.limit.relation} {engineering(self.limit.number, unit)}"
 
