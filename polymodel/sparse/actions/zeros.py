@@ -26,8 +26,9 @@ class Zeros(Protocol):
 
 
 def is_union(einsum: Einsum) -> bool:
-    """True of sums: one operand alone makes a result, so that a missing one stops nothing."""
-    return dict(einsum.operations).get("map") in UNION
+    """True of sums: one operand alone makes a result, so that a missing one stops nothing. Not where one
+    that is absent decides the result: infinity is a sum with infinity, and leaves a minimum as it is."""
+    return dict(einsum.operations).get("map") in UNION and not _deciding(einsum)
 
 
 def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
@@ -41,15 +42,26 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
         if operation in (*MULTIPLY, *UNION) or (operation in KEEPS and len(einsum.inputs) == 1):
             return True
         return all(_absorbs(einsum, a, 0.0) for a in einsum.inputs if a.tensor in sparse)
-    (output,) = einsum.outputs[:1]
-    nothing: float | None = output.default
-    if set(einsum.rank_variables) - set(output.variables):
-        nothing = _identity(einsum)
+    nothing, output = _nothing(einsum), einsum.outputs[0]
     if nothing is None or (nothing != output.default and output.tensor in sparse):
         return False
-    if operation in UNION:
+    if is_union(einsum):
         return _value(einsum, {a: a.default for a in einsum.inputs}) == nothing
     return all(_absorbs(einsum, a, nothing) for a in einsum.inputs if a.tensor in sparse)
+
+
+def _nothing(einsum: Einsum) -> float | None:
+    """What an operation gives that may be left out: what is absent from its result, or leaves a reduction as
+    it is; None if that is not known."""
+    output = einsum.outputs[0]
+    return _identity(einsum) if {*einsum.rank_variables} - {*output.variables} else output.default
+
+
+def _deciding(einsum: Einsum) -> list[TensorAccess]:
+    """Operands of which one that is absent decides that the operation may be left out, where `default` says
+    what absent points hold."""
+    nothing = _nothing(einsum) if any(a.default for a in einsum.accesses) else None
+    return [] if nothing is None else [a for a in einsum.inputs if _absorbs(einsum, a, nothing)]
 
 
 def _identity(einsum: Einsum) -> float | None:

@@ -185,3 +185,45 @@ def test_gpt_3_with_two_weights_of_four_is_what_a_hand_counts(tmp_path: Path) ->
     assert energy.energy_J == pytest.approx(10 * weights * 450e-12 / 64, rel=1e-12)
     work = {c.einsum: c for c in found.counts.compute}
     assert work["FFA"].effectual == work["FFA"].dense / 2
+
+
+@pytest.mark.parametrize("operation", ["add", "_0 + _1"])
+@pytest.mark.parametrize("kept", [{"A": 0.25}, {"A": 0.25, "B": 0.5}])
+def test_an_absent_edge_is_infinitely_long(operation: str, kept: dict[str, float]) -> None:
+    """Of a sum with infinity the least stays as it is: where A or B is absent there is nothing to do. The
+    named sum counted what either of them has, 250 + 500 - 125 of 1,000."""
+    found = least_sums(operation, kept, default=dict.fromkeys([*kept, "Z"], "inf"))
+    share = kept["A"] * kept.get("B", 1.0)
+    assert found.sparse.compute[["effectual", "label"]].to_dict("records") == [
+        {"effectual": pytest.approx(1000 * share), "label": "expected"}
+    ]
+
+
+def test_an_absent_edge_beside_one_of_no_length_is_refused() -> None:
+    """Absent points of B hold 0, with which a sum is not left out."""
+    with pytest.raises(Refused, match="add of what is absent in A, B"):
+        _ = least_sums("add", {"A": 0.25, "B": 0.5}, default={"A": "inf", "Z": "inf"}).sparse
+
+
+def least_sums(operation: str, densities: dict[str, float], default: dict[str, str]) -> pm.Report:
+    memory = {"type": "Memory", "name": "DRAM", "size": "inf", "tensors": {"keep": "All"},
+              "actions": [{"name": n, "energy": 1, "throughput": 1} for n in ("read", "write")]}  # fmt: skip
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1, "throughput": 1}],
+            "sparse": {"actions": [{"skip": "compute", "on": [*densities]}]}}  # fmt: skip
+    einsum = {
+        "name": "Z", "operations": {"map": operation, "reduce": "min"},
+        "tensor_accesses": [
+            {"name": "A", "projection": ["m", "k"]}, {"name": "B", "projection": ["k"]},
+            {"name": "Z", "projection": ["m"], "output": True},
+        ],
+    }  # fmt: skip
+    workload = {"rank_sizes": {"M": 10, "K": 100}, "bits_per_value": {"All": 8}, "default": default}
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
+        {"type": "Compute", "einsum": "Z", "component": "MAC"},
+    ]
+    spec = pm.load({
+        "arch": {"nodes": [memory, unit]}, "mapping": {"nodes": nodes},
+        "workload": {**workload, "densities": densities, "einsums": [einsum]},
+    })  # fmt: skip
+    return pm.evaluate(spec)
