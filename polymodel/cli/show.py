@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             spec.mapping,
         )
     whole = f"{spec}\n" if spec.teaal is not None else ""
-    drawn = partial(show_html, *parts, whole)
-    text = drawn() if options.format == "html" else whole or show_text(*parts)
+    drawn = partial(show_html, *parts, spec.variable_declarations, whole)
+    text = drawn() if options.format == "html" else whole or show_text(*parts, spec.variable_declarations)
     saved = save_page(options.html, drawn)
     if options.out:
         saved.append(f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}")

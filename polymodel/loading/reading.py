@@ -129,6 +129,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         locator=document.faults.locator,
         raw_teaal=document.teaal,
         template_variables=tuple(sorted(document.variables)),
+        variable_declarations=tuple(document.declared.values()),
     )
 
 
@@ -208,7 +209,7 @@ def near_name(text: str) -> str:
 
 def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:
     """The mapping that a pair of library names brings, unless a source has one."""
-    if pair.workload is None:
+    if pair.workload is None or document.refused:  # of which mapping nothing can be said
         return
     named, _, wanted = pair.variant.rpartition("/")
     arch = named or pair.arch  # a mapping that is named with its architecture goes with any other

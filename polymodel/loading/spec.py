@@ -45,7 +45,7 @@ from polymodel.spec.faults import (
     plainly,
     suggestion,
 )
-from polymodel.spec.files import keeping
+from polymodel.spec.files import Variable, keeping
 from polymodel.spec.numbers import Value
 from polymodel.spec.section_schemas import (
     CodesignSection,
@@ -83,7 +83,8 @@ class Spec:
     `library` is the (workload, architecture) pair of library names, where known; `chosen`
     names the mapping as it was asked for, or says that it is the default one. `raw_teaal` is a
     TeAAL spec as written; it brings `raw_workload` and, where it can, the mapping. `template_variables`
-    are the names that the templates read know; `variables` those that were given.
+    are the names that the templates read know, `variable_declarations` what they say of them;
+    `variables` those that were given.
     """
 
     raw_workload: Workload | None = None
@@ -106,6 +107,7 @@ class Spec:
     locator: Locator = field(default_factory=lambda: Faults().locator)
     raw_teaal: TeaalSpec | None = None
     template_variables: tuple[str, ...] = ()
+    variable_declarations: tuple[Variable, ...] = ()
 
     def __post_init__(self) -> None:
         remedy = "pm.load(...) makes specs"

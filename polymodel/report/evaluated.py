@@ -29,7 +29,7 @@ from polymodel.schedule.touch import essential_constraints
 from polymodel.spec.faults import check_classes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Column, Table
-from polymodel.workload.einsum import Passes, passes
+from polymodel.workload.einsum import passes
 
 if TYPE_CHECKING:
     import pandas
@@ -345,10 +345,11 @@ class Evaluated(Answer):
         """Stages that overlap: slots and phases of every pipeline."""
         return tables.pipelines(self.costs)
 
-    @property
-    def passes(self) -> tuple[Passes, ...]:
-        """How often the workload has to walk each rank of each input, whatever the mapping."""
-        return passes(self.problem.cascade)
+    @declared
+    def passes(self) -> Table:
+        """How often the workload has to walk each rank of each input, whatever the mapping: another pass
+        begins where an Einsum needs what was summed up over the rank, and walks it as well."""
+        return tables.passes(passes(self.problem.cascade))
 
     def __post_init__(self) -> None:
         remedy = "pm.evaluate(spec) makes reports"

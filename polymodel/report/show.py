@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy, hierarchy_text, sources_text
@@ -10,17 +11,23 @@ from polymodel.loading.typos import likely_typos
 from polymodel.mapping.looptree import LoopTree, looptree_text
 from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
-from polymodel.spec.files import write_text
+from polymodel.spec.files import Variable, write_text
 from polymodel.view.answer import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade, cascade_text, passes, values_text
 from polymodel.workload.totals import totals
 
+LONGEST = 40  # characters of a list; of a longer one its length is told
 PASSES = 3  # of several numbers of passes so many are told, the largest first
 PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
 
 
-def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
-    """The parts that there are, one below the other."""
+def show_text(
+    workload: Cascade | None,
+    arch: Hierarchy | None,
+    mapping: LoopTree | None,
+    variables: Sequence[Variable] = (),
+) -> str:
+    """The parts that there are, one below the other, and what the templates say of their variables."""
     parts = []
     if workload is not None:
         parts.append(f"workload {workload.name}".rstrip() + "\n" + _indented(_workload(workload)))
@@ -28,7 +35,24 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
         parts.append(f"architecture {arch.name}".rstrip() + "\n" + _indented(_architecture(arch)))
     if mapping is not None:
         parts.append(f"mapping {mapping.name}".rstrip() + "\n" + _indented(looptree_text(mapping, workload)))
+    if variables:
+        parts.append("template variables\n" + _indented(_variables(variables)))
     return "\n".join(parts)
+
+
+def _variables(variables: Sequence[Variable]) -> str:
+    """One line each: the value, what it is, and what else it may be."""
+    given = [f"{v.name} = {_value(v.value)}" for v in variables]
+    wide = max(map(len, given))
+    told = [
+        f"{v.about} ({v.allowed()})" if v.about and v.allowed() else v.about or v.allowed() for v in variables
+    ]
+    return "".join(f"{g:{wide}}  {t}".rstrip() + "\n" for g, t in zip(given, told, strict=True))
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return f"({len(value)} entries)" if isinstance(value, list) and len(text) > LONGEST else text
 
 
 def _workload(workload: Cascade) -> str:
@@ -60,7 +84,11 @@ def _indented(text: str) -> str:
 
 
 def show_html(
-    workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None, whole: str = ""
+    workload: Cascade | None,
+    arch: Hierarchy | None,
+    mapping: LoopTree | None,
+    variables: Sequence[Variable] = (),
+    whole: str = "",
 ) -> str:
     """The same as one self-contained page with pictures; `whole`: a text of all of it that stands on top."""
     from polymodel.view.html import page
@@ -74,6 +102,8 @@ def show_html(
         blocks.append(Code(_architecture(arch)))
     if mapping is not None:
         blocks += [Line("LoopTree", "title"), Picture("LoopTree", looptree_svg(mapping, workload))]
+    if variables:
+        blocks += [Line("Template variables", "title"), Code(_variables(variables))]
     return page("polymodel spec", blocks)
 
 

@@ -11,6 +11,7 @@ from polymodel.cost.records import Costs, Counts, EinsumTime, Need, RooflinePoin
 from polymodel.mapping.looptree import Loop, PathStep, Split
 from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
+from polymodel.workload.einsum import Passes
 
 # Tables of counts: tiles, accesses, reuse, lifetimes, working sets.
 
@@ -444,3 +445,12 @@ def area(costs: Costs) -> Table:
     )  # fmt: skip
     rows = tuple((a.component, a.instances, a.area_each, a.area, a.provenance) for a in costs.area)
     return Table("area", columns, rows)
+
+
+def passes(found: Iterable[Passes]) -> Table:
+    """One row for each rank of each workload input: a count of walks that no mapping can do with fewer of."""
+    columns = (
+        Column("tensor"), Column("rank"), Column("passes", words="walks of each fiber of the rank, at least"),
+        Column("begun_by", words="Einsums in which a pass begins, in their order"),
+    )  # fmt: skip
+    return Table("passes", columns, tuple((p.tensor, p.rank, p.passes, ", ".join(p.begun_by)) for p in found))

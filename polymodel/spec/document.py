@@ -31,7 +31,7 @@ from polymodel.spec.faults import (
     shown,
     suggestion,
 )
-from polymodel.spec.files import filled, is_template, text_of
+from polymodel.spec.files import RefusedVariable, Variable, filled, is_template, text_of
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 from polymodel.spec.other_tools import SECTIONS as TEAAL
 from polymodel.spec.other_tools import foreign, is_teaal, section_of_accelforge
@@ -197,6 +197,8 @@ class Document:
     bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols as a mapping alone gives them
     files: list[str] = field(default_factory=list)
     teaal: TeaalSpec | None = None
+    declared: dict[str, Variable] = field(default_factory=dict)  # template variables
+    refused: set[str] = field(default_factory=set)  # template variables whose values are not allowed
     unread: bool = False  # a part of some file could not be read: what seems to be missing may stand there
 
     def __post_init__(self) -> None:
@@ -245,6 +247,7 @@ def root_of(
         return None, True
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
     if is_template(text):
+        variables = {n: v for n, v in variables.items() if n not in document.refused}
         rendered = filled(text, source, variables)
         if rendered is None:
             # jinja2 takes as long to import as a small spec to evaluate, and few files need all of it.
@@ -253,9 +256,11 @@ def root_of(
             functions = includes.functions(path.parent) if includes is not None else {}
             rendered, faults = render(text, source, variables, functions)
             document.faults.extend(faults)
+            document.refused |= {d.name for d in faults if isinstance(d, RefusedVariable)}
         if rendered is None:
             document.variables |= set(variables)  # which of them it reads is not known
             return None, True
+        document.declared = {v.name: v for v in rendered.declared} | document.declared
         document.variables |= rendered.variables | (includes.variables if includes is not None else set())
         text, source = rendered.text, rendered.source
     root, faults = parse_yaml(text, source, tags, includes.parts if includes is not None else None)

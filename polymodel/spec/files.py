@@ -437,12 +437,72 @@ _ELSEWHERE = re.compile("[\r\ue000-\ue003]")  # what `template.render` normalise
 
 
 @dataclass(frozen=True)
+class Variable:
+    """A template variable as `{% variable NAME = default, ... %}` declares it, with its value in a file.
+
+    What it may be: one of `among`, or a number from `least` to `most` that `multiple_of` divides; a whole one
+    where the default is whole.
+    """
+
+    name: str
+    value: object
+    default: object
+    about: str = ""
+    among: tuple[object, ...] = ()
+    least: int | float | None = None
+    most: int | float | None = None
+    multiple_of: int | None = None
+
+    def allowed(self) -> str:
+        """What it may be, in words; empty where anything goes."""
+        if self.among:
+            return f"one of {', '.join(map(str, self.among))}"
+        if isinstance(self.default, (list, str)):
+            return "a list" if isinstance(self.default, list) else ""
+        words = "a whole number" if isinstance(self.default, int) else "a number"
+        if self.multiple_of is not None:
+            words = f"a multiple of {self.multiple_of}"
+        if self.least is not None and self.most is not None:
+            return f"{words} from {self.least} to {self.most}"
+        limits = [f"at least {self.least}"] if self.least is not None else []
+        limits += [f"at most {self.most}"] if self.most is not None else []
+        return ", ".join([words, *limits])
+
+    def fault(self) -> str:
+        """The code of what is wrong with the value; empty if nothing is."""
+        value = self.value
+        if self.among:
+            alike = [a for a in self.among if type(a) is type(value)]
+            return "" if value in alike else "unknown-choice"
+        if value == self.default and value is None:
+            return ""
+        if isinstance(self.default, (list, str)):
+            return "" if isinstance(value, type(self.default)) else "wrong-type"
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return "not-a-number"
+        if isinstance(self.default, int) and not isinstance(value, int):
+            return "not-an-integer"
+        outside = self.least is not None and not value >= self.least
+        if outside or (self.most is not None and not value <= self.most):
+            return "out-of-range"
+        return "inconsistent-values" if self.multiple_of and value % self.multiple_of else ""
+
+
+@dataclass(frozen=True)
+class RefusedVariable(Diagnostic):
+    """Of a template variable whose value its declaration does not allow: its name."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Rendered:
-    """The text to parse, its source, and the template variables that the file knows."""
+    """The text to parse, its source, the template variables that the file knows, and what it declares."""
 
     text: str
     source: Source
     variables: frozenset[str]
+    declared: tuple[Variable, ...] = ()
 
 
 def is_template(text: str) -> bool:

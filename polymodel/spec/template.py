@@ -7,7 +7,8 @@ of the output remembers which line of the file it came from.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -22,8 +23,8 @@ from jinja2.visitor import NodeTransformer
 from polymodel.errors import Diagnostic
 from polymodel.frozen import dataclass
 from polymodel.governor import tick
-from polymodel.spec.faults import Source, suggestion
-from polymodel.spec.files import Rendered
+from polymodel.spec.faults import Source, shown, suggestion
+from polymodel.spec.files import RefusedVariable, Rendered, Variable
 from polymodel.spec.numbers import LARGEST
 
 MAX_OUTPUT = 2_000_000
@@ -44,6 +45,7 @@ _METHODS = {
     list: ("count", "index"),
     tuple: ("count", "index"),
 }
+_RULES = ("among", "least", "most", "multiple_of", "about")
 _REFUSED = {
     "Include": "include", "Import": "import", "FromImport": "from ... import", "Extends": "extends",
     "Block": "block", "CallBlock": "call", "FilterBlock": "filter", "AssignBlock": "set ... endset",
@@ -110,6 +112,29 @@ class _Assert(Extension):
         return nodes.ExprStmt(held, lineno=line)
 
 
+class _Variable(Extension):
+    """`{% variable NAME = default, least=1, about="what it is" %}`: NAME gets its value, checked."""
+
+    tags = {"variable"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        target = parser.parse_assign_target(name_only=True)
+        parser.stream.expect("assign")
+        default = parser.parse_expression()
+        rules = []
+        while parser.stream.skip_if("comma"):
+            key = parser.stream.expect("name").value
+            if key not in _RULES:
+                parser.fail(f"`{key}` is no rule of a variable; there are {', '.join(_RULES)}", line)
+            parser.stream.expect("assign")
+            rules.append(nodes.Keyword(key, parser.parse_expression()))
+        given = nodes.Name(target.name, "load", lineno=line)
+        place = [nodes.Const(target.name), nodes.Const(line), default]
+        value = nodes.Filter(given, "bounded_variable", place, rules, None, None, lineno=line)
+        return nodes.Assign(target, value, lineno=line)
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     """The sandbox with a work budget; one environment renders one template.
 
@@ -124,14 +149,16 @@ class _Environment(ImmutableSandboxedEnvironment):
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
             finalize=self.weighed,
-            extensions=[_Assert],
+            extensions=[_Assert, _Variable],
         )
+        self.declared: dict[str, tuple[Variable, int]] = {}  # and their lines
         self.budget = budget
         self.call_weight = 1
         self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace, **functions}
         self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
         self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
         self.filters |= {"bounded_slice": self._slice, "bounded_assert": self._assert}
+        self.filters["bounded_variable"] = self._variable
         self.filters |= {"bounded_concat": self._join, "join": self._join, "round": self._round}
 
     def spend(self, amount: int) -> None:
@@ -184,6 +211,25 @@ class _Environment(ImmutableSandboxedEnvironment):
     def _assert(self, holds: object, message: object) -> None:
         if not holds:
             raise TemplateStopped(str(self.weighed(message))[:400], "give the template other variables")
+
+    def _variable(
+        self,
+        given: object,
+        name: str,
+        line: int,
+        default: object,
+        among: Sequence[object] = (),
+        least: int | None = None,
+        most: int | None = None,
+        multiple_of: int | None = None,
+        about: str = "",
+    ) -> object:
+        value = default if isinstance(given, jinja2.Undefined) else given
+        self.weighed([value, default, among, least, most, multiple_of])
+        declared = Variable(name, value, default, str(about), tuple(among), least, most, multiple_of)
+        self.declared[name] = declared, line
+        # What is wrong is told in the end, all of it; meanwhile the default stands in for it.
+        return default if declared.fault() else value
 
     def _join(self, values: Iterable[object], d: str = "") -> str:
         parts: list[str] = []
@@ -324,6 +370,19 @@ def render(
         what, remedy = "the template contains private-use characters", "remove U+E000 to U+E003"
         return None, (Diagnostic(what, remedy, "", plain.place(1, 1), code="syntax-error"),)
     environment = _Environment(budget or Budget(), functions or {})
+    output, known, faults = _output(environment, text, plain, variables)
+    refused = tuple(_refusal(v, plain, line) for v, line in environment.declared.values() if v.fault())
+    if refused or faults:  # what follows from a wrong value is no fault of its own
+        return None, refused or faults
+    declared = tuple(variable for variable, _ in environment.declared.values())
+    return replace(_unmarked(output, plain, known), declared=declared), ()
+
+
+def _output(
+    environment: _Environment, text: str, plain: Source, variables: Mapping[str, object]
+) -> tuple[str, frozenset[str], tuple[Diagnostic, ...]]:
+    """What a template prints, with marks of lines, and the variables that it reads; or its fault."""
+    error: Exception
     try:
         tree = environment.parse(_marked(environment, text))
         known = frozenset(meta.find_undeclared_variables(tree))
@@ -332,24 +391,38 @@ def render(
         environment.call_weight = bounding.macro_data
         code = environment.compile(tree, filename="<template>")
         template = jinja2.Template.from_code(environment, code, dict(environment.globals))
-        output = _collected(environment, template, variables)
-    except TemplateError as error:
-        told = error.told if isinstance(error, TemplateStopped) else ()
-        return None, told or (_fault(error, plain, [*variables]),)
-    except RecursionError as error:
-        return None, (
-            _fault(
-                _TooMuch("macros call each other without end").with_traceback(error.__traceback__), plain, []
-            ),
-        )
+        return _collected(environment, template, variables), known, ()
+    except TemplateError as found:
+        told = found.told if isinstance(found, TemplateStopped) else ()
+        return "", frozenset(), told or (_fault(found, plain, [*variables]),)
+    except RecursionError as found:
+        error = _TooMuch("macros call each other without end").with_traceback(found.__traceback__)
     except SyntaxError:  # digits of other scripts, which jinja2 takes for a number
-        return None, (_fault(TemplateSyntaxError("a number is made of the digits 0 to 9", 0), plain, []),)
-    except NameError as error:  # jinja2 folds constants into code, where an endless one is not a literal
-        too_large = _TooMuch("a number in the template is too large").with_traceback(error.__traceback__)
-        return None, (_fault(too_large, plain, []),)
-    except (TypeError, ValueError, ArithmeticError, MemoryError, LookupError, AttributeError) as error:
-        return None, (_fault(error, plain, []),)
-    return _unmarked(output, plain, known), ()
+        error = TemplateSyntaxError("a number is made of the digits 0 to 9", 0)
+    except NameError as found:  # jinja2 folds constants into code, where an endless one is not a literal
+        error = _TooMuch("a number in the template is too large").with_traceback(found.__traceback__)
+    except (TypeError, ValueError, ArithmeticError, MemoryError, LookupError, AttributeError) as found:
+        error = found
+    return "", frozenset(), (_fault(error, plain, []),)
+
+
+def _refusal(variable: Variable, plain: Source, line: int) -> RefusedVariable:
+    """The fault of a value that its declaration does not allow."""
+    name, value = variable.name, variable.value
+    default = " (unless given)" if value == variable.default else ""
+    what = f"template variable {name} = {shown(value)}{default} is not {variable.allowed()}"
+    near = suggestion(str(value), map(str, variable.among)) if variable.among else ""
+    remedy = (
+        near
+        if near.startswith("did you mean")
+        else f"give another one: --var {name}=..., load(..., {name}=...)"
+    )
+    if variable.about:
+        remedy = f"{remedy} ({name}: {variable.about})"
+    text = plain.lines[line - 1]
+    column = text.find(name, text.find("variable")) + 1
+    place = plain.place(line, max(column, 1))
+    return RefusedVariable(what, remedy, f"variables.{name}", place, code=variable.fault(), name=name)
 
 
 def _marked(environment: _Environment, text: str) -> str:

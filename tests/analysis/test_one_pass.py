@@ -133,7 +133,9 @@ def test_passes_over_keys_are_those_that_dependences_ask_for() -> None:
     assert [walks(pm.load("attention_two_pass"), "K", rank) for rank in ("C", "M", "E")] == [2, 2, 1]
     assert walks(pm.load("matmul"), "A", "K") == 1
     report = pm.evaluate(pm.load("simple_two_level", MAPPING, H=1, C=2, M=2, P=8, E=2))
-    assert report.passes == passes(report.problem.cascade)
+    found = [(p.tensor, p.rank, p.passes, ", ".join(p.begun_by)) for p in passes(report.problem.cascade)]
+    assert list(report.table("passes").rows) == found == report.passes.to_records(index=False).tolist()
+    assert ("K", "M", 2, "QK, SLN") in found
 
 
 def test_scans_and_iterations_compute_what_loops_do() -> None:

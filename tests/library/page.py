@@ -38,10 +38,20 @@ def about(path: Path) -> str:
     raise AssertionError(f"{path} begins with no sentence")
 
 
+def variables(name: str) -> list[str]:
+    """The template variables of a file, with the words that one may be."""
+    spec = pm.load(name)
+    among = {v.name: v.among for v in spec.variable_declarations if isinstance(v.default, str)}
+    return [
+        f"`{v}`" + (f" ({', '.join(map(str, among[v]))})" if among.get(v) else "")
+        for v in spec.template_variables
+    ]
+
+
 def machines() -> Iterator[tuple[str, ...]]:
     yield "machine", "is", "template variables"
     for name in architectures():
-        known = [f"`{v}`" for v in pm.load(name).template_variables]
+        known = variables(name)
         yield f"`{name}`", about(ROOT / "arch" / f"{name}.yaml"), ", ".join(known)
 
 
@@ -50,7 +60,7 @@ def templates() -> Iterator[tuple[str, ...]]:
     for name in workloads():
         if name in models() and models()[name].workload != name:
             continue
-        known = [f"`{v}`" for v in pm.load(name).template_variables]
+        known = variables(name)
         folders = sorted(p.name for p in (ROOT / "workloads" / name).iterdir())
         mapped = [f"`{arch}`: {', '.join(variants(name, arch))}" for arch in folders]
         yield (

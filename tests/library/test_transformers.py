@@ -9,6 +9,7 @@ import pytest
 import polymodel as pm
 from polymodel.spec.files import models
 from tests.analysis.test_agreement import differences
+from tests.faults import faults
 from tests.library.figures import macs, parameters
 from tests.library.published import PUBLISHED
 from tests.seeds import seeds
@@ -177,3 +178,46 @@ def test_an_h100_holds_eight_layers_of_deepseek_v3(phase: str) -> None:
     assert pm.evaluate(pm.load("deepseek_v3", "h100_like", LAYERS=8, PHASE=phase)).feasible
     whole = pm.evaluate(pm.load("deepseek_v3", "h100_like", PHASE=phase))
     assert {v.component for v in whole.violations} == {"HBM"}
+
+
+@pytest.mark.parametrize(
+    "model", ["llama3_8b", "mixtral_8x22b", "deepseek_v3", "mamba2_2_7b", "gpt3_6.7B", "bert_base"]
+)
+def test_values_that_a_model_cannot_have_are_faults(model: str) -> None:
+    for variables, code in (
+        ({"PHASE": "sideways"}, "unknown-choice"),
+        ({"TOKENS": 0}, "out-of-range"),
+        ({"WIDTH": -1}, "out-of-range"),
+        ({"BATCH": 1.5}, "not-an-integer"),
+    ):
+        with faults(code, at=f"variables.{next(iter(variables))}"):
+            pm.load(model, "tpu_v4i", **variables)
+
+
+def test_variables_that_contradict_each_other_are_faults() -> None:
+    for model, name, value, code in (
+        ("llama3_8b", "HEADS", 31, "inconsistent-values"),
+        ("mixtral_8x22b", "ACTIVE", 9, "out-of-range"),
+        ("deepseek_v3", "DENSE_LAYERS", 61, "out-of-range"),
+        ("bert_base", "PHASE", "decode", "unknown-choice"),
+        ("vit_b_16", "TOKENS", 100, "out-of-range"),
+        ("mamba2_2_7b", "TAPS", 0, "out-of-range"),
+    ):
+        with faults(code, at=f"variables.{name}"):
+            pm.load(model, **{name: value})
+
+
+def test_one_layer_of_gpt3_has_the_variables_of_other_models() -> None:
+    """A decoded token meets each weight once, and the cache twice."""
+    sizes = {"HEADS": 4, "HEAD_WIDTH": 8, "BATCH": 3}
+    assert macs(pm.load("gpt3_6.7B", TOKENS=5, **sizes).workload) == 3 * (5 * 12 * 32**2 + 2 * 5 * 5 * 32)
+    decode = pm.load("gpt3_6.7B", PHASE="decode", CONTEXT=7, **sizes).workload
+    assert macs(decode) == 3 * (12 * 32**2 + 2 * 7 * 32)
+    whole = pm.load("gpt3_6_7b", TOKENS=16, LAYERS=1).workload
+    own = pm.load("gpt3_6.7B", TOKENS=16).workload
+    assert macs(whole) - macs(own) == 16 * 4096 * 50257
+    for variant in ("fused", "long_context", "unfused", "untiled_fused"):
+        report = pm.evaluate(pm.load("tpu_v4i", f"gpt3_6.7B/{variant}", PHASE="decode", CONTEXT=256, BATCH=2))
+        assert report.feasible
+        read = {t.tensor: t.reads_fill for t in report.analysis.traffic if t.component == "DRAM"}
+        assert read["CacheK"] == read["CacheV"] == 2 * 256 * 4096

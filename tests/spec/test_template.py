@@ -9,6 +9,7 @@ import pytest
 
 from polymodel.errors import SpecError
 from polymodel.loading import load
+from tests.faults import faults
 
 WORKLOAD = """\
 workload:
@@ -143,3 +144,44 @@ def test_refused_quickly(tmp_path: Path, text: str) -> None:
     (fault,) = caught.value.diagnostics
     assert fault.message.startswith(("template", "the template"))
     assert fault.remedy
+
+
+DECLARED = """\
+{% variable GROUPS = 2, least=1, most=8, about="groups of heads" %}
+{% variable HEADS = 4, multiple_of=GROUPS %}
+{% variable PHASE = "all", among=["all", "one"] %}
+{% variable SHARE = 0.5, least=0, most=1 %}{% variable SIZES = [3] %}
+workload:
+  rank_sizes: {H: {{ HEADS // GROUPS }}, M: {{ SIZES[0] if PHASE == "all" else 1 }}}
+  bits_per_value: {All: 8}
+  densities: {A: {{ SHARE }}}
+  einsums:
+  - Z[h, m] = A[h, m]
+"""
+
+
+def test_declared_variables_are_checked_and_listed(tmp_path: Path) -> None:
+    path = str(spec_file(tmp_path, DECLARED))
+    spec = load(path, HEADS=6, PHASE="one", SHARE=1)
+    assert [spec.workload["Z"].bound(v) for v in "hm"] == [(0, 2), (0, 0)]
+    assert [(v.name, v.value) for v in spec.variable_declarations] == [
+        ("GROUPS", 2), ("HEADS", 6), ("PHASE", "one"), ("SHARE", 1), ("SIZES", [3]),
+    ]  # fmt: skip
+    assert spec.variable_declarations[0].allowed() == "a whole number from 1 to 8"
+    for name, value, code in (
+        ("GROUPS", 0, "out-of-range"), ("GROUPS", 9, "out-of-range"), ("GROUPS", 1.5, "not-an-integer"),
+        ("GROUPS", "x", "not-a-number"), ("GROUPS", True, "not-a-number"), ("SIZES", 3, "wrong-type"),
+        ("HEADS", 5, "inconsistent-values"), ("PHASE", "sideways", "unknown-choice"),
+        ("SHARE", float("nan"), "out-of-range"),
+    ):  # fmt: skip
+        with faults(code, at=f"variables.{name}"):
+            load(path, **{name: value})
+    with faults("inconsistent-values", at="variables.HEADS"):  # 4 unless given
+        load(path, GROUPS=3)
+    with pytest.raises(SpecError) as caught:
+        load(path, PHASE="on", HEADS=0.5)
+    told = [(d.path, d.place.line) for d in caught.value.diagnostics]
+    assert told == [("variables.HEADS", 2), ("variables.PHASE", 3)]
+    assert "did you mean one?" in str(caught.value)
+    with faults("syntax-error", at=""):
+        load(str(spec_file(tmp_path, "{% variable N = 3, larger=2 %}\n" + DECLARED)))
