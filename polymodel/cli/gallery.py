@@ -40,4 +40,4 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         from polymodel.view.files import table_json
 
         return table_json(table), FINE
-    return table.to_csv() if options.format == "csv" else f"{result}\n", FINE
+    return table.to_csv() if options.format == "csv" else f"{result}", FINE

@@ -45,13 +45,13 @@ def _checked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     parts: list[str] = []
     notes: list[str] = []
     if spec.raw_arch is not None and not unbound:
-        parts.append(f"architecture with {len(spec.arch.components)} components")
+        parts.append(f"architecture with {_number(len(spec.arch.components), 'component')}")
         free = ", ".join(" ".join(pair) for pair in spec.arch.free_actions)
         notes += [f"no energy is given for {free}, so they cost none"] if free else []
     if spec.teaal is not None:
-        parts.append(f"TeAAL spec with {len(spec.teaal.expressions)} Einsums")
+        parts.append(f"TeAAL spec with {_number(len(spec.teaal.expressions), 'Einsum')}")
     if spec.raw_workload is not None and not unbound:
-        parts.append(f"workload with {len(spec.workload)} Einsums")
+        parts.append(f"workload with {_number(len(spec.workload), 'Einsum')}")
     if spec.template is not None and not unbound:
         from polymodel.analysis.result import Problem, pipelines_of
         from polymodel.schedule.legality import require_legal
@@ -60,7 +60,7 @@ def _checked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
         problem = Problem(spec.workload, spec.arch, spec.mapping)
         require_legal(problem)
         pipelines_of(problem)
-        parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
+        parts.append(f"legal mapping with {_number(sum(1 for _ in spec.mapping.walk()), 'node')}")
     notes += spec.remarks
     if unbound:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
@@ -69,3 +69,7 @@ def _checked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
         message = "begin a section with `workload:`, `arch:` or `mapping:`"
         raise SpecError([Diagnostic(nothing, message, code="missing-section")])
     return parts, notes
+
+
+def _number(many: int, what: str) -> str:
+    return f"{many} {what}" if many == 1 else f"{many} {what}s"

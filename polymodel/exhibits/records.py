@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Number = int | float | str
+
+WIDE = 100  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -81,16 +84,10 @@ class Gallery(Answer):
         """Each exhibit with its source and its figures."""
         result: list[Block] = []
         for exhibit in self.exhibits:
-            result += [Line(f"{exhibit.title} ({exhibit.source})"), Line(exhibit.about, "small")]
-            rows = [
-                r
-                for r, f in zip(self.table("figures").rows, self.rows, strict=True)
-                if f.exhibit == exhibit.name
-            ]
-            columns = self.table("figures").columns
-            result.append(Section("", Table("figures", columns[1:], tuple(r[1:] for r in rows))))
+            result += [Line()] if result else []
+            result += [Line(exhibit.title), Line(_wrapped(f"source: {exhibit.source}"))]
+            result += [Line(exhibit.about, "small"), *_compared(self.table("figures").of(exhibit.name))]
             result += [Line(f"to go on from: {exhibit.again}")] if exhibit.again else []
-            result.append(Line())
         return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -103,6 +100,21 @@ class Gallery(Answer):
             raise SpecError([Diagnostic(message, "name another exhibit", code="nothing-to-show")])
         columns = (Column("figure"), Column("difference in %"))
         return bar_axes(Table("figures", columns, tuple(both)), "difference in %", ax)
+
+
+def _compared(figures: Table) -> list[Block]:
+    """The figures of one exhibit, with the numbers of the reasons that stand below, each of them once."""
+    reasons = {
+        str(why): f"({n})" for n, why in enumerate(dict.fromkeys(filter(None, figures.column("why"))), 1)
+    }
+    rows = tuple((*row[:-1], reasons.get(str(row[-1]), "")) for row in figures.rows)
+    names = [c.name for c in figures.columns if reasons or c.name != "why"]
+    table = Table(figures.name, figures.columns, rows).only(*names)
+    return [Section("", table), *(Line(_wrapped(f"{n} {why}")) for why, n in reasons.items())]
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDE, initial_indent="  ", subsequent_indent="      ")
 
 
 def _shown(value: Number | None) -> str:

@@ -343,7 +343,7 @@ class Front(Answer):
     def _headline(self) -> str:
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
-        combined = f" ({looked:.4g} combinations looked at)" if looked else ""
+        combined = f" ({looked:,} combinations looked at)" if looked else ""
         limits = "".join(f", {limit}" for limit in self.request.at_most)
         return f"Front over {', '.join(self.objectives)}{limits}: {count}, in {self.seconds:.3g} s{combined}"
 
@@ -559,7 +559,7 @@ def _pictures(front: Front) -> Iterator[Plot]:
     varying = [o for k, o in enumerate(front.objectives) if len({p.values[k] for p in front.points}) > 1]
     pairs = list(combinations(varying, 2))[:MOST_PICTURES] or [(front.objectives[0], front.objectives[1])]
     for x, y in pairs:
-        yield Plot(f"{y} over {x}", partial(_drawn, front, x, y))
+        yield Plot(f"{y} over {x}", partial(_drawn, front, x, y), over=(x, y))
 
 
 def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:

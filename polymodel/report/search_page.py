@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polymodel.mapping.looptree import LoopTree
+from polymodel.report.plots_sweep import fronts
 from polymodel.report.provenance import spec_part
 from polymodel.report.svg import looptree_svg
 from polymodel.view.answer import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 3000  # a page with more takes long to open
 MOST_TREES = 12
+ROWS = "row"  # names of rows, to which points of plots lead
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,14 @@ class Best:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: `draw` gets the axes; `width` and `height` in inches."""
+    """A plot: `draw` gets the axes; `width` and `height` in inches. `over`: the columns of the table that its
+    axes have, where its points are rows: each leads to its row, and to the mapping of that."""
 
     title: str
     draw: Callable[[Axes], object]
     width: float = 8.0
     height: float = 4.6
+    over: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,8 @@ def search_figures(found: Finding) -> list[Block]:
 def search_sections(found: Finding, plots: bool, command: str) -> list[Part]:
     """The sections of the page. `plots=False` leaves out what takes matplotlib, `command` is the command line
     to be told."""
-    parts = [_table(found), *(plotted(found.pictures) if plots else ()), *_mappings(found), *_looked(found)]
+    shown = plotted(found.pictures, found.table) if plots else ()
+    parts = [_table(found), *shown, *_mappings(found), *_looked(found)]
     parts.append(made_part(command, found.asked))
     return [*parts, *(spec_part(spec, title) for title, spec in found.specs)]
 
@@ -124,18 +129,31 @@ def _table(found: Finding) -> Part:
         told.append("Where a number is a link, it leads to the mapping.")
     if not total:
         return Part("Table: points", notes(["no rows: no point is kept"]), opened=True)
-    shown = Section("", table.bare(), link=lambda row: links.get(row, ""))
+    shown = Section("", table.bare(), link=lambda row: links.get(row, ""), rows=ROWS)
     return Part("Table: points", [*notes(told), shown], opened=True)
 
 
-def plotted(pictures: Sequence[Plot]) -> Iterator[Part]:
-    """A section per picture, the first one open."""
+def plotted(pictures: Sequence[Plot], table: Table | None = None) -> Iterator[Part]:
+    """A section per picture, the first one open. `table`: the rows that points of pictures are."""
     for number, picture in enumerate(pictures):
         figure, ax = blank(picture.width, picture.height)
         picture.draw(ax)
+        if picture.over is not None and table is not None:
+            _linked(ax, picture.over, table)
         title = f"Plot: {picture.title}"
         svg = inline(figure, title, f"p{number}")
         yield Part(title, [Picture(title, svg, plot=True)], opened=not number)
+
+
+def _linked(ax: Axes, over: tuple[str, str], table: Table) -> None:
+    """Links from points of fronts to the rows that have their figures; the page's script follows them."""
+    import numpy as np
+
+    columns = [[float(v) if isinstance(v, (int, float)) else None for v in table.column(c)] for c in over]
+    rows = {place: row for row, place in enumerate(zip(*columns, strict=True)) if row < MOST_ROWS}
+    for points in (p for parts in fronts(ax).values() for p in parts):
+        found = [rows.get((x, y)) for x, y in np.asarray(points.get_offsets(), float).tolist()]
+        points.set_urls([None if row is None else f"#{ROWS}-{row}" for row in found])
 
 
 def _mappings(found: Finding) -> Iterator[Part]:

@@ -27,7 +27,7 @@ KEPT = {
     "all": "Every point with legal tiles",
 }
 BEATEN = {"front": "another point is no worse in any objective", "top": "others are better", "all": ""}
-ROWS = "Every row has the figures that `polymodel evaluate` gives for its point."
+ROWS = "Every row has the figures that an evaluation of its point gives."
 
 
 def finding(sweep: Sweep) -> Finding:
@@ -74,7 +74,7 @@ def _facts(sweep: Sweep, kept: int) -> list[tuple[str, str]]:
         ("points", f"{sweep.points:,}, of which {sweep.evaluated:,} were evaluated"),
         ("feasible", f"{sweep.feasible:,}"),
         ("kept", f"{kept:,}"),
-        ("time", f"{engineering(sweep.seconds, 's')} ({sweep.rate:.3g} points/s)"),
+        ("time", f"{engineering(sweep.seconds, 's')} ({sweep.rate:,.0f} points/s)"),
     ]
 
 
@@ -121,7 +121,8 @@ def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
 
 def _pictures(sweep: Sweep) -> Iterator[Plot]:
     if len(sweep.objectives) > 1:
-        yield Plot("front", partial(_drawn, sweep, "front", ()))
+        over = (sweep.objectives[0], sweep.objectives[1])
+        yield Plot("front", partial(_drawn, sweep, "front", ()), over=over)
     along = sweep.keep == "all"
     varied = [n for n, v in zip(sweep.grid.names, sweep.grid.values, strict=True) if len(v) > 1]
     if along and len(varied) > 1:

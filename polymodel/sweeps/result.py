@@ -263,7 +263,7 @@ class Sweep(Answer):
         kept = len(next(iter(self.columns.values()), ()))
         lines = [
             f"Sweep: {self.points} points, {self.evaluated} of them evaluated in {self.seconds:.3g} s "
-            f"({self.rate:.3g} points/s), {self.feasible} feasible, {kept} kept",
+            f"({self.rate:,.0f} points/s), {self.feasible} feasible, {kept} kept",
             *(f"  infeasible: {n} ({reason})" for reason, n in self.infeasible.items()),
             *([f"  pruned: {self.pruned} points, no better than one evaluated"] if self.pruned else []),
             *(f"  note: {n}" for n in self.notes),

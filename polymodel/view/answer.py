@@ -70,7 +70,8 @@ class Section:
     `total`: columns that are added up in a text; `opened`: unfolded at first in a notebook; `about`: a line
     above it on pages; `more`: what is left out, below it. `exact(row, column)`: the title of a cell whose
     figure is text already, empty for other cells. `link(row)`: the place on the page that a row's first
-    cell leads to, empty for none.
+    cell leads to, empty for none. `rows`: the beginning of the name that links to a row end with, `rows-0`
+    and so on; empty for none.
     """
 
     title: str
@@ -81,6 +82,7 @@ class Section:
     more: str = ""
     exact: Callable[[int, int], str] | None = None
     link: Callable[[int], str] | None = None
+    rows: str = ""
     indent: str = "  "
     tag: ClassVar[str] = "section"
 

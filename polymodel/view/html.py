@@ -87,6 +87,7 @@ class UntitledTable:
     title: str = ""
     about: str = ""
     more: str = ""
+    rows: str = ""
     exact: None = None
     link: None = None
 

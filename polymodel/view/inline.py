@@ -50,9 +50,12 @@ def _tidy(svg: str, title: str, prefix: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = svg.replace("xlink:href=", "href=")
-    used = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
+    given = set(re.findall(r' id="([^"]+)"', svg))
+    used = given & set(re.findall(r'(?:href="|url\()#([^")]+)', svg))  # links to elsewhere on the page stay
     svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", svg)
+    svg = re.sub(
+        r'(href="|url\()#([^")]+)', lambda m: f"{m[1]}#{prefix}-{m[2]}" if m[2] in used else m[0], svg
+    )
     svg = _PATH.sub(lambda m: _shorter(m[0]), svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     svg = re.sub(r"<(g)>\s*</\1>", "", svg)

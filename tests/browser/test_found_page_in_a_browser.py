@@ -196,6 +196,24 @@ def test_columns_are_plotted_and_looked_at_more_closely(browser: Any, pages: dic
     page.close()
 
 
+def test_a_point_of_a_front_leads_to_its_loop_tree(browser: Any, pages: dict[str, Path]) -> None:
+    visit = Visit(browser, 1280)
+    page = visit.page
+    page.goto(pages["front"].as_uri())
+    rows = page.locator("#table-points tbody tr")
+    points = page.locator("figure.plot").first.locator("svg a")
+    assert points.count() == rows.count()
+    for row in (0, 1):  # one with its mapping on the page, one without
+        at = page.locator(f"figure.plot svg a[href='#row-{row}']").first
+        assert f"mapping: {row}\nenergy: " in (at.locator("title").text_content() or "")
+        page.click("text=fold all")
+        at.evaluate("link => link.dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))")
+        seen = "#mapping-0 .picture svg" if row == 0 else "#table-points tr.found"
+        page.wait_for_selector(seen, state="visible")
+    assert visit.complaints == []
+    page.close()
+
+
 def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
     visit = Visit(browser, 1280)
     page = visit.page

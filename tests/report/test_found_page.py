@@ -51,7 +51,7 @@ def figures(table: str) -> list[list[str]]:
     return [
         [unescape(title.split(" ")[0] or re.sub("<[^>]*>", "", text))
          for title, text in re.findall(r'<td(?:[^>]*?title="([^"]*)")?[^>]*>(.*?)</td>', row)]
-        for row in re.findall(r"<tr>(<td.*?)</tr>", table, re.DOTALL)
+        for row in re.findall(r"<tr[^>]*>(<td.*?)</tr>", table, re.DOTALL)
     ]  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_a_long_table_is_cut_and_says_so(tmp_path: Path) -> None:
     assert len(found.frame) > MOST_ROWS
     text = found.to_html(plots=False)
     assert f"the first {MOST_ROWS:,} of {len(found.frame):,} rows" in text
-    assert text.count("<tr><td") < MOST_ROWS + 50
+    assert text.count("<tr") < MOST_ROWS + 50
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(

@@ -45,6 +45,24 @@
     return found;
   }
 
+  // What a row says, a line per cell.
+  function words(row) {
+    var heads = row.closest('table').tHead.rows[0].cells;
+    return Array.from(row.cells).map(function (cell, k) {
+      return cell.textContent ? heads[k].textContent + ': ' + cell.textContent : '';
+    }).filter(Boolean).join('\n');
+  }
+
+  // The mapping of a row where the page has it, else the row itself.
+  function follow(row) {
+    var link = row.querySelector('a[href^="#"]');
+    if (link) { link.click(); return; }
+    for (var at = row; at; at = at.parentElement) { if (at.tagName === 'DETAILS') { at.open = true; } }
+    row.scrollIntoView({block: 'center'});
+    row.classList.add('found');
+    setTimeout(function () { row.classList.remove('found'); }, 4000);
+  }
+
   // Ends of an axis that holds all values, with room at both sides.
   function ends(values, log) {
     var low = Math.min.apply(null, values), high = Math.max.apply(null, values);
@@ -98,7 +116,8 @@
     var whole = svg.getAttribute('viewBox');
     if (!whole) { return; }
     var box = made('div', '', {'class': 'tools'}), all = made('button', 'show all of the plot', {type: 'button'});
-    var told = made('span', 'drag a rectangle to look at it more closely', {'class': 'note'});
+    var told = made('span', svg.querySelector('a') ? 'a point leads to its mapping, or to its row; drag a rectangle to look at it more closely'
+      : 'drag a rectangle to look at it more closely', {'class': 'note'});
     box.appendChild(told);
     box.appendChild(all);
     all.hidden = true;
@@ -111,6 +130,14 @@
       all.hidden = false;
     });
     all.addEventListener('click', function () { svg.setAttribute('viewBox', whole); all.hidden = true; });
+  });
+
+  // Points of fronts: under the mouse the figures of their rows, at a click the mapping.
+  document.querySelectorAll('figure.plot svg a[href^="#row-"]').forEach(function (link) {
+    var row = document.getElementById(link.getAttribute('href').slice(1));
+    link.appendChild(drawn('title', {}, words(row)));
+    link.addEventListener('click', function (event) { event.preventDefault(); follow(row); });
+    link.addEventListener('dragstart', function (event) { event.preventDefault(); }); // a rectangle may begin there
   });
 
   function chart(table, rows, numeric) {
@@ -189,15 +216,8 @@
         var at = [x(p.x), y(p.y)];
         if (at[0] < LEFT - 1 || at[0] > WIDE - RIGHT + 1 || at[1] < TOP - 1 || at[1] > HIGH - BELOW + 1) { return; }
         var dot = drawn('circle', {cx: at[0].toFixed(1), cy: at[1].toFixed(1), r: 3.5});
-        var words = Array.from(p.row.cells).map(function (cell, k) {
-          return cell.textContent ? heads[k] + ': ' + cell.textContent : '';
-        });
-        dot.appendChild(drawn('title', {}, words.filter(Boolean).join('\n')));
-        dot.addEventListener('click', function () {
-          p.row.scrollIntoView({block: 'center'});
-          p.row.classList.add('found');
-          setTimeout(function () { p.row.classList.remove('found'); }, 4000);
-        });
+        dot.appendChild(drawn('title', {}, words(p.row)));
+        dot.addEventListener('click', function () { follow(p.row); });
         svg.appendChild(dot);
       });
       rectangle(svg, function (now) {
