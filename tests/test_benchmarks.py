@@ -37,6 +37,7 @@ def test_an_environment_that_cannot_be_built_is_named(broken, monkeypatch, tmp_p
         accelforge_peer.environment()
 
 
+@pytest.mark.slow
 def test_counts_of_a_peer_are_compared_one_by_one():
     mine = [ours(point) for point in POINTS]
     assert differences(Peer(0.1, tuple(mine))) == []

@@ -83,6 +83,7 @@ def windows(tip: int) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
+@pytest.mark.slow
 def test_fused_maps_go_in_and_out_once() -> None:
     moved = off_chip(pm.evaluate(loaded("tiled_fused")).analysis)
     assert moved == {"I": size(*IMAGE), "O": size(256, 56)}
@@ -126,6 +127,7 @@ def test_without_retained_maps_whole_windows_are_made_again(tip: int) -> None:
     assert off_chip(found) == {"I": fetched, "O": size(256, 56)}
 
 
+@pytest.mark.slow
 def test_buffer_of_the_fused_layers() -> None:
     """Within 4 % of the published 362 KB; two rows of each of five maps stay for the next row of pixels."""
     retained = WORD * 2 * (224 * 3 + 224 * 64 + 112 * 64 + 112 * 128 + 56 * 128)
@@ -186,6 +188,7 @@ def pyramid(together: bool, sizes: dict[str, int] | None = None) -> Problem:
     return Problem(spec.workload, spec.arch, spec.mapping)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(("together", "peak"), [(True, 375_136), (False, 374_964)])
 def test_the_independent_count_takes_a_layers_work_for_a_pixel_as_one_step(together: bool, peak: int) -> None:
     """An independent count gave 375,136 bytes: inputs stay until their layer is through with the pixel.

@@ -144,8 +144,8 @@ BANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", BANDS)
-@pytest.mark.thin(2)
 def test_residual_blocks_are_fused_through_padded_convolutions(workload: str, tmp_path: Path) -> None:
     """Half the memory of the untiled mapping at the same traffic; at small sizes the referee agrees."""
     tiled, whole = (report(workload, "edge_npu", v) for v in ("tiled_fused", "untiled_fused"))
@@ -204,6 +204,7 @@ def test_gpt3_fused_moves_each_weight_once_and_keeps_the_array_busy() -> None:
     assert busy["AV"] == (tokens * tokens * model // (4 * 128 * 128), 4 * 128 * 128)
 
 
+@pytest.mark.slow
 def test_gpt3_long_contexts_have_a_mapping_of_their_own() -> None:
     """Eight thousand tokens do not fit the mapping for the model's own context, but there is one they fit."""
     long = {"N_TOKENS": 8192}
@@ -261,7 +262,7 @@ FIRST = list({p.parts[0]: p for p in REFEREED}.values())
 
 
 @pytest.mark.parametrize("path", seeds(len(FIRST), FIRST + [p for p in REFEREED if p not in FIRST]), ids=str)
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_small_sizes_of_each_mapping_agree_with_the_referee(path: Path) -> None:
     spec = pm.load(path.parts[1], f"{path.parts[0]}/{path.stem}", **SMALL[path.parts[0]])
     ours, referee = pm.evaluate(spec, engine="exact"), pm.evaluate(spec, engine="enumerate")

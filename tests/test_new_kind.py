@@ -51,6 +51,7 @@ def with_converter(hierarchy: Hierarchy) -> Hierarchy:
     return replace(hierarchy, components=tuple(made))
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("engine", ["exact", "symbolic", "enumerate"])
 def test_it_is_counted_and_priced(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, "converter", KindRules(("down", "up"), passes=True))  # type: ignore[misc]  # as above

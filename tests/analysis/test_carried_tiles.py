@@ -204,6 +204,7 @@ def _triangles(tile: int) -> Problem:
     return problem(e0, dram("A", "B", "C", "D", "Z"), loop("m", tile), loop("n", tile), held, mac())
 
 
+@pytest.mark.slow
 def test_remedy_of_too_many_sizes_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
     for tile in (1, 2, 3, 4):
         assert not differences(EXACT.analyse(_triangles(tile)), REFEREE.analyse(_triangles(tile)))

@@ -69,6 +69,7 @@ def test_causal_nests_equal_the_walk(levels: list[tuple[int, int]]) -> None:
     assert not differences(EXACT.analyse(problem), REFEREE.analyse(problem))
 
 
+@pytest.mark.slow
 def test_a_million_rows_and_columns() -> None:
     """A row of Q is filled once for each tile of n up to it, one of K once for each tile of m from it on."""
     extent, levels = 10**6, [(370001, 290003), (1103, 701), (37, 23)]

@@ -94,7 +94,7 @@ def _problem(spec: pm.Spec) -> Problem:
         (3, 10, 1, 2, True),
     ],
 )
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_fused_chains_agree_with_the_referee(
     count: int, size: int, channels: int, tile: int, columns: bool, reuse: str
 ) -> None:
@@ -102,6 +102,7 @@ def test_fused_chains_agree_with_the_referee(
     assert not differences(EXACT.analyse(given, live=True), REFEREE.analyse(given, live=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reuse", ["slide", "keep_previous"])
 def test_eight_fused_convolutions(reuse: str) -> None:
     """Real sizes: 1.4e10 operations. The peak is in the first tile, when the last Einsum runs."""

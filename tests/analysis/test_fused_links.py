@@ -15,7 +15,7 @@ from tests.fused import fused_problems
 from tests.seeds import seeds
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [10, 80]))
 @pytest.mark.parametrize(
     ("strategy", "compare"),

@@ -206,6 +206,7 @@ def loaded(text: str, folder: Path, **symbols: int) -> Problem:
     return problem_of(pm.load(str(path), symbols=symbols))
 
 
+@pytest.mark.slow
 def test_lifetimes_followed_through_stamps_grow_with_the_bits(tmp_path: Path) -> None:
     """Sums beyond 60 bits were refused there, phase by phase and in peaks."""
     found = {}

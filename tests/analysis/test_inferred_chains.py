@@ -30,7 +30,7 @@ def _problem(count: int, size: int, channels: int, columns: bool) -> Problem:
 
 @pytest.mark.parametrize("columns", [True, False])
 @pytest.mark.parametrize(("count", "size", "channels"), [(2, 6, 2), (3, 6, 1), (4, 5, 1)])
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_small_chains_agree_with_the_referee(
     count: int, size: int, channels: int, columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +41,7 @@ def test_small_chains_agree_with_the_referee(
     assert not differences(EXACT.analyse(given, live=True), referee)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [True, False])
 def test_eight_fused_convolutions_of_which_the_last_is_bound(columns: bool) -> None:
     """1.5e10 operations: nothing is made twice, and the first row of pixels needs most rows of every map."""

@@ -182,6 +182,7 @@ def meshed(rows: int, columns: int, reuse: str, **symbols: int) -> pm.Spec:
     )
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("reuse", ["refill", "slide"])
 def test_a_sweep_over_a_mesh_is_what_evaluate_finds(reuse: str) -> None:
     spec = meshed(5, 6, reuse, TM=1, SK=1, SN=1)
@@ -194,6 +195,7 @@ def test_a_sweep_over_a_mesh_is_what_evaluate_finds(reuse: str) -> None:
         assert row["latency"] == pytest.approx(report.total_latency, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["pm", "mp"])
 @pytest.mark.parametrize("topology", ["bus", "mesh", "line", "tree", "switch", "all_to_all", "ring"])
 def test_windows_that_are_sent_one_by_one_share_a_dimension_with_a_loop_that_multicasts(

@@ -92,6 +92,7 @@ def in_symbols(numbers: Sequence[int]) -> int:
     return compared
 
 
+@pytest.mark.slow
 def test_nested_splits_in_symbols() -> None:
     assert in_symbols(range(40)) > 12
 

@@ -95,6 +95,7 @@ def test_closed_forms_are_the_formula_of_flash_attention() -> None:
     assert moved == [8 * 2 * 6 * (2 * 3 * 4 * -(-20 // tile) + 2 * 20) for tile in (1, 3, 8, 20)]
 
 
+@pytest.mark.slow
 def test_the_room_that_is_alive_does_not_depend_on_the_number_of_chunks() -> None:
     arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, allocation="live"), unit()]}
     rooms = set()
@@ -125,6 +126,7 @@ def walks(workload: pm.Spec, tensor: str, rank: str) -> int:
     return next(p.passes for p in passes(workload.workload) if (p.tensor, p.rank) == (tensor, rank))
 
 
+@pytest.mark.slow
 def test_passes_over_keys_are_those_that_dependences_ask_for() -> None:
     """Three for a softmax with its maximum first, two with maxima of chunks that are corrected, one with
     running ones; within a chunk its own maximum asks for a second."""

@@ -319,6 +319,7 @@ mapping:
 """
 
 
+@pytest.mark.slow
 def test_every_point_of_a_sweep_costs_what_it_costs_alone(tmp_path: Path) -> None:
     """Fill, drain and what is booked to each Einsum, leakage, and what fits, at uneven tiles of two loops."""
     file = tmp_path / "pipeline.yaml"
@@ -429,7 +430,7 @@ def run_many(count: int, kind: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", ["shared loops", "inferred"])
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_pipelines_agree(kind: str) -> None:
     tally = run_many(20, kind)
     assert tally["overlapping"] > 3, tally

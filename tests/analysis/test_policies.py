@@ -74,6 +74,7 @@ def stationary() -> Iterator[Reuse]:
     del Reuse._value2member_map_["stationary"], reuse._RULES[policy]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [10, 3000]))
 def test_engines_count_a_policy_that_is_added(count: int, stationary: Reuse) -> None:
     tally: Counter[str] = Counter()

@@ -111,6 +111,7 @@ def run_many(strategy: Any, count: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_profiles_agree_with_sets(strategy: Any) -> None:
     tally = run_many(strategy, 30)

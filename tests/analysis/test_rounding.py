@@ -176,6 +176,7 @@ def close_many(count: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.slow
 def test_closed_forms_of_whole_actions_agree() -> None:
     tally = close_many(40)
     assert min(tally["examples"], 2 * tally["uneven"]) > 10, tally

@@ -113,6 +113,7 @@ def fused_layers_agree(count: int, seed: int = 4, first: float = 0) -> float:
     return closed / count
 
 
+@pytest.mark.slow
 def test_fused_layers_agree_with_the_referee() -> None:
     assert fused_layers_agree(24) > 0.6
 

@@ -97,6 +97,7 @@ FUSED = (
 SIZES = {"M": 5, "N": 4, "K": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "nodes", "tiles"),
     [

@@ -240,6 +240,7 @@ def spread_scores(**link: Any) -> pm.Spec:
     )
 
 
+@pytest.mark.slow
 def test_instances_along_a_bound_are_looked_at_one_by_one() -> None:
     """The last instance has most to do, the first one least."""
     spec = spread_scores()

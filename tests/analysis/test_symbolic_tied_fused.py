@@ -151,8 +151,8 @@ def flash(outer: str, inner: str, reuse: str) -> pm.Spec:
     return attention({"M": 12, "N": 12}, "n <= m", nodes, Tm=1, Tn=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "reuse"), [("mn", "refill"), ("nm", "slide"), ("mn", "keep_previous")])
-@pytest.mark.thin(3)
 def test_every_point_of_a_sweep_is_what_evaluate_finds(order: str, reuse: str) -> None:
     spec = flash(*order, reuse)
     swept = pm.sweep(spec, {"Tm": [1, 2, 3, 5, 12], "Tn": [1, 2, 4, 12]}, keep="all")

@@ -63,12 +63,14 @@ def test_windows_kept_over_wraps_agree_with_the_referee_at_length() -> None:
     assert tally["closed"] == tally["examples"], tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [40, 150]))
 def test_instances_that_keep_windows_agree_with_the_referee(count: int) -> None:
     tally = run_many(wrapping_problems(spatial=4), count)
     assert tally["closed"] > 0.7 * tally["examples"], tally
 
 
+@pytest.mark.slow
 def test_buffets_that_stay_while_others_run_agree_with_the_referee() -> None:
     """Whether they stay may depend on the iteration: on trips of inner loops, on how close windows are."""
     tally = run_many(wrapping_problems(fused=True), 36)

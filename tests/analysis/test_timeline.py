@@ -169,6 +169,7 @@ def run_many(
     return tally
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_timelines_agree_with_the_referee(strategy: Any) -> None:
     tally = run_many(strategy, 15)
@@ -177,6 +178,7 @@ def test_timelines_agree_with_the_referee(strategy: Any) -> None:
     assert tally["joined"] > 0, tally
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_lives_by_products_agree(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only_products(monkeypatch)

@@ -61,7 +61,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {p.stem: p for p in folder.glob("*.html")}
 
 
-@pytest.fixture(scope="module", params=list(SIZES))
+@pytest.fixture(scope="module", params=seeds(1, SIZES))
 def sweep(request: pytest.FixtureRequest, browser: Any, pages: dict[str, Path]) -> Iterator[Visit]:
     found = Visit(browser, request.param)
     found.page.goto(pages["sweep"].as_uri())

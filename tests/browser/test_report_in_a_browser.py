@@ -17,6 +17,7 @@ import polymodel as pm
 from polymodel.report.activity import Activities, Activity
 from polymodel.report.execution import activity_page
 from tests.browser.visit import SIZES, WIDEST, Visit
+from tests.seeds import seeds
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module", params=list(SIZES))
+@pytest.fixture(scope="module", params=seeds(1, SIZES))
 def visit(request: pytest.FixtureRequest, browser: Any, report: Path) -> Iterator[Visit]:
     found = Visit(browser, request.param)
     found.page.goto(report.as_uri())
@@ -199,7 +200,7 @@ def test_it_reads_without_scripts_and_in_the_dark(browser: Any, report: Path) ->
     visit.page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", seeds(1, ["dark", "light"]))
 def test_pages_of_activity_follow_the_scheme(browser: Any, tmp_path: Path, scheme: str) -> None:
     points = [Activity((i % 2, 0), (i,), (("A", (i,)), ("Y", (0,)))) for i in range(6)]
     page = activity_page(Activities("Y", tuple(points), ("P", "Q"), ("I",)))

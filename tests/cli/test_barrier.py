@@ -102,6 +102,7 @@ def test_the_fuzzer_sees_bugs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         lines.run(LINE, tmp_path)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(
     ("environment", "target", "code", "told"),
     [

@@ -313,6 +313,7 @@ def process(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_as_a_process(spec: str) -> None:
     done = process("-m", "polymodel", "evaluate", spec, "--engine", "enumerate", "--format", "csv")
     assert (done.returncode, done.stderr) == (FINE, "")

@@ -66,6 +66,7 @@ def test_closed_streams(here: Path, redirected: str, code: int) -> None:
     assert not any(b"cannot write" in data for data in files)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     seeds(

@@ -167,8 +167,8 @@ def test_closed_forms_and_symbolic_reports_have_every_digit(tmp_path: Path) -> N
         assert [int(str(v)) for v in report.symbolic.accesses["read_bits"]] == exact["read_bits"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", SOME)
-@pytest.mark.thin(2)
 def test_what_a_report_derives(tmp_path: Path, power: int) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(fused(2**power + 1), encoding="utf-8")

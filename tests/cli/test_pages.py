@@ -78,6 +78,7 @@ def test_html_saves_the_page_and_prints_the_report(capsys: Captured, spec: str, 
     assert told == err, "before the work"
 
 
+@pytest.mark.slow
 def test_names_and_texts_are_escaped(capsys: Captured, spec: str, tmp_path: Path) -> None:
     for words in (("evaluate", spec), ("show", spec), ("compare", spec, spec)):
         _, text, _ = run(capsys, *words, "--format", "html")
@@ -121,6 +122,7 @@ def test_a_comparison_sorts_by_exact_figures(capsys: Captured) -> None:
     assert '<td class="n" title="0.000262144 s">262.1 µs</td>' in text
 
 
+@pytest.mark.slow
 def test_a_long_timeline_is_cut_on_its_page(capsys: Captured) -> None:
     _, text, _ = run(capsys, "timeline", *A.split(","), "--component", "GLB", "--format", "html")
     _, rows, _ = run(capsys, "timeline", *A.split(","), "--component", "GLB", "--format", "csv")

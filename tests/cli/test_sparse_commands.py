@@ -58,6 +58,7 @@ def test_ranks_tell_how_many_columns_are_coordinates(capsys: pytest.CaptureFixtu
     assert "a matrix has 2 ranks" in err
 
 
+@pytest.mark.slow
 def test_sparse_tells_which_model_fits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     given = ("sparse", MATRIX, "--fit", "--tiles", "8,32", "--slices", "4")
     code, out, _ = run(capsys, *given, "--out", str(tmp_path))

@@ -59,6 +59,7 @@ def test_the_loop_of_tiler_and_model(capsys: pytest.CaptureFixture[str], tmp_pat
     assert int(rows[-1]["best"]) == 7
 
 
+@pytest.mark.slow
 def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, SMALL, "--estimate", "--format", "csv", "--tiler", "btree")
     assert code == 0

@@ -269,6 +269,7 @@ def grouped(workload: str, arch: str = "two_engines", **asked: Any) -> tuple[pm.
     return report, list(report.grouped)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("engine", ["exact", "enumerate"])
 @pytest.mark.parametrize("mapping", ["pipeline", "tiled_fused"])
 def test_fused_einsums_stand_together_under_their_roof(engine: str, mapping: str) -> None:

@@ -20,7 +20,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 QUICK = 3  # of these, the first
 
 
-@pytest.mark.thin(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", seeds(QUICK, NOTEBOOKS), ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)

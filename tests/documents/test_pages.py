@@ -10,10 +10,11 @@ from tests.documents.page import ROOT, pages
 from tests.documents.runner import run
 from tests.seeds import seeds
 
-# Searches of seconds: the slow run looks at these pages.
+# Searches, sweeps and files of seconds: the slow run looks at these pages.
 LONG = (
     "howto/fuse.md", "howto/explore.md", "howto/codesign.md", "howto/chips.md", "reference/api/explore.md",
-    "gallery.md", "sparse/gcn.md", "sparse/capacity.md",
+    "gallery.md", "sparse/gcn.md", "sparse/capacity.md", "howto/sweep.md", "reference/api/slopes.md",
+    "reference/cli.md", "howto/import.md", "howto/forms.md",
     "explore.md",
 )  # fmt: skip
 # Tests of their own run these pages in every run.

@@ -22,6 +22,7 @@ def test_published_figures() -> None:
 
 
 # Folders with a file for each case: their files here are those of the page.
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("folder", ["accelforge", "timeloop", "skislope"])
 def test_rows_of_the_cases_that_are_here(folder: str) -> None:
     part = PARTS[FOLDERS[folder][0]]

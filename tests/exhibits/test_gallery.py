@@ -43,7 +43,7 @@ LONG = (
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in AGREEMENT]
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_an_exhibit_agrees_as_far_as_it_says(name: str) -> None:
     found = pm.gallery(name)
     most, equal = AGREEMENT[name]
@@ -117,6 +117,7 @@ def test_traffic_of_random_matrices_is_what_was_published() -> None:
         assert max(rest) < near
 
 
+@pytest.mark.slow
 def test_sparseloops_figure_is_theirs_with_the_coordinates_of_what_is_skipped() -> None:
     """At the one density of the figure at which each row has a whole number of nonzeros, and is short."""
     density = 0.1015625
@@ -130,6 +131,7 @@ def test_sparseloops_figure_is_theirs_with_the_coordinates_of_what_is_skipped() 
     assert masked.total_energy * 1e6 == pytest.approx(masks, rel=0.006)
 
 
+@pytest.mark.slow
 def test_overbooked_and_dynamic_tiles_move_fewer_words_than_tiles_for_the_worst_case() -> None:
     """At the structure that the exhibits tile in least time."""
     moved: dict[sparse_tiles.Strategy, int] = {

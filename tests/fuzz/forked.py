@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = r"""
-import contextlib, io, json, os, sys
+import contextlib, gc, io, json, os, sys
 from polymodel.cli import main
 for asked in sys.stdin:
     prelude, folder, line = json.loads(asked)
@@ -20,6 +20,8 @@ for asked in sys.stdin:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
             code = main(line)
         print(json.dumps([code, told.getvalue()]), flush=True)
+        gc.collect()
+        gc.freeze()  # or each child would look through, and so copy, all that is here
         continue
     child = os.fork()
     if child == 0:

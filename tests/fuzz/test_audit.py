@@ -76,7 +76,7 @@ LINES = (
 )
 
 
-FAST = ("evaluate POISON", "sweep sweep.yaml --symbol TM=divisors(m) --out", "execute", "new")
+FAST = ("evaluate POISON", "sweep sweep.yaml --symbol TM=divisors(m) --out")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_comments_without_end(
             pm.read_tensor(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lines",
     [2_000_000, pytest.param(50_000_000, marks=pytest.mark.slow)],

@@ -298,8 +298,8 @@ def test_a_projection_onto_a_number_that_is_no_index(tmp_path: Path, number: str
         pm.load(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["buffer:GLB", "s3:b/c", "file:x"])
-@pytest.mark.thin(5)
 def test_a_folder_whose_name_reads_like_an_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:

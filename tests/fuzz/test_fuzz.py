@@ -27,7 +27,7 @@ FEW = {"evaluate whole specs": 3, "validate whole specs": 3, "command lines": 6,
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_few(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for number in range(FEW.get(name, 25)):
+    for number in range(FEW.get(name, 12)):
         found = tried(TARGETS[name], SEED, number, tmp_path)
         assert not found.fault, f"--replay {name!r} --seed {SEED} --number {number}\n{found.trace}"
 

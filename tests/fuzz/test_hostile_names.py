@@ -109,7 +109,7 @@ def check_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize("line", seeds(len(LINES), LINES), ids=lambda line: line.split()[0])
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_hostile_names(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

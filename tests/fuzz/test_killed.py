@@ -41,6 +41,7 @@ def whole(folder: Path) -> int:
     return len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_killed_while_it_saves(processes: int, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SPEC, encoding="utf-8")

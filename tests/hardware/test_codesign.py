@@ -80,6 +80,7 @@ def test_the_joint_front_is_that_of_separate_searches(energy: str) -> None:
     assert len(found.machines) == 4
 
 
+@pytest.mark.slow
 def test_symbols_of_the_workload_are_searched_apart() -> None:
     """B, the bits of a value, changes what every mapping moves, though it stands nowhere in the machine."""
     spec = small(bits="B", B=8)
@@ -92,6 +93,7 @@ def test_symbols_of_the_workload_are_searched_apart() -> None:
     assert least[4, 256] < least[16, 256]
 
 
+@pytest.mark.slow
 def test_layers_add_up_and_limits_hold() -> None:
     hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 4]}
     layers = [(small(), 3), (small(ranks={"M": 6, "N": 4, "K": 2}), 1), (small(), 1)]
@@ -155,6 +157,7 @@ def one_by_one(
 SIZES: list[float] = [128, 512]
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("limit", seeds(1, ["energy <= 33.6 nJ", "area <= 4e-10"]))
 def test_limits_of_an_exploration_hold_for_each_machine(limit: str) -> None:
     spec = small(energy="1.0e-14 * S")
@@ -165,6 +168,7 @@ def test_limits_of_an_exploration_hold_for_each_machine(limit: str) -> None:
     same(pm.codesign(spec, {"S": SIZES}, objectives=("latency",), **asked), expected)
 
 
+@pytest.mark.slow
 def test_symbols_of_constraints_are_searched_apart() -> None:
     asked: dict[str, Any] = {"constraints": {"memories": {"GLB": {"factors": {"m": "<= S / 128"}}}}}
     found = pm.codesign(small(), {"S": SIZES}, objectives=("energy", "latency"), **asked)
@@ -188,6 +192,7 @@ def test_prices_of_energy_models_are_the_lowest_where_they_are_searched() -> Non
     same(found, one_by_one(spec, hardware, ("energy", "latency")))
 
 
+@pytest.mark.slow
 def test_sizes_of_the_backing_storage_are_searched_apart() -> None:
     spec = changed(small(), "DRAM", size="16 * S")
     found = pm.codesign(spec, {"S": SIZES}, objectives=("energy", "latency"))
@@ -207,7 +212,7 @@ NAMED = {"fanouts": {"PE": {"X": {"variables": ("n",)}}}}
          {"constraints": NAMED}),
     ],
 )  # fmt: skip
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_layers_that_are_not_always_equal_are_searched_apart(
     einsums: tuple[str, ...], ranks: dict[str, Any], hardware: dict[str, Any], asked: dict[str, Any]
 ) -> None:
@@ -221,6 +226,7 @@ def test_layers_that_are_not_always_equal_are_searched_apart(
         same(again, one_by_one(spec, hardware, objectives, **asked))
 
 
+@pytest.mark.slow
 def test_layer_by_layer_constraints_name_what_is_in_any_layer() -> None:
     """Each layer heeds what is said of it: two iterations of `k`, which only the first Einsum has."""
     spec = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4})
@@ -239,6 +245,7 @@ def test_layer_by_layer_constraints_name_what_is_in_any_layer() -> None:
         pm.codesign(spec, {"S": [128]}, layer_by_layer=True, constraints={"fuse": "T"})
 
 
+@pytest.mark.slow
 def test_layer_by_layer_with_symbols_that_have_no_value() -> None:
     spec = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4}, S=None)
     found = pm.codesign(spec, {"S": [128, 256]}, objectives=("energy", "latency"), layer_by_layer=True)
@@ -293,6 +300,7 @@ def listed(
     return found
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("seed", seeds(2, range(120)))
 def test_the_joint_front_is_that_of_every_mapping_on_every_machine(seed: int) -> None:
     """Symbols in capacity, fanout and throughput, and prices, leakage and areas that follow the capacity: the
@@ -415,6 +423,7 @@ def test_wrong_calls_say_what_to_give(given: dict[str, Any], message: str) -> No
         pm.codesign(asked.pop("layers"), asked.pop("hardware"), **asked)
 
 
+@pytest.mark.slow
 def test_with_eps_every_machine_is_searched_and_limits_are_refused() -> None:
     """What eps keeps may need more room than what it leaves out, and break a limit that the other keeps."""
     hardware: dict[str, Any] = {"S": [128, 256, 512]}
@@ -518,6 +527,7 @@ def test_names_of_machines_hide_no_other_name() -> None:
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
+@pytest.mark.slow
 def test_groups_stand_under_the_roofs_of_their_machine() -> None:
     """A fused pair has one point, a layer by itself another; the picture has both."""
     pair = small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 2})

@@ -46,6 +46,7 @@ def test_pieces_cost_what_their_blocks_cost() -> None:
     assert both.received == words
 
 
+@pytest.mark.slow
 def test_the_slowest_chip_counts_where_blocks_differ() -> None:
     """5 columns over 4 chips: 2, 2, 1 and none, which wait for the slowest and leak meanwhile."""
     leaking = small(MLP, {"M": 2, "G": 3, "C": 5, "J": 3}, S=512, leak=2e-3)
@@ -74,6 +75,7 @@ def test_einsums_are_cut_where_tensors_are_exchanged() -> None:
     assert [row[2] for row in rows] == ["c", "j"]
 
 
+@pytest.mark.slow
 def test_what_later_pieces_read_is_written_back() -> None:
     """A beside a branch of two products, as in residual connections: the second piece reads it from DRAM, so
     that the first one writes it there although it reads it itself."""
@@ -94,6 +96,7 @@ def test_what_later_pieces_read_is_written_back() -> None:
             assert any(n.component == "DRAM" and "A" in n.tensors for n in stored)
 
 
+@pytest.mark.slow
 def test_constraints_name_what_is_in_any_piece() -> None:
     """Each piece heeds what is said of its own Einsums; names that no piece has are told with all that there
     are."""
@@ -149,6 +152,7 @@ def test_faults_are_told_all_at_once() -> None:
         pm.distribute(pm.load("attention_one_pass", "simple_two_level"), 2, split="m")
 
 
+@pytest.mark.slow
 def test_efficiency_is_that_of_whole_searches() -> None:
     found = pm.distribute(mlp(), [1, 2], split="c")
     *_, last = found.table("chips").rows

@@ -261,6 +261,7 @@ def test_equal_layers_of_several_blocks_are_searched_once() -> None:
         plain.plot("blocks")
 
 
+@pytest.mark.slow
 def test_layers_of_networks_are_einsums_one_by_one() -> None:
     chain = small(CHAIN, {"M": 4, "K": 4, "N": 4, "L": 4})
     asked: dict[str, Any] = {"objectives": ["energy", "latency of b"], "weights": {"a": 2}}

@@ -15,6 +15,7 @@ from tests.hardware.small import small
 from tests.hardware.test_codesign import CHAIN, changed, literal_front, same, separately
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
 def test_throughputs_of_memories_share_a_search(ports: str) -> None:
     """A mapping takes as long as its slowest component; what leaks meanwhile costs more where memories
@@ -48,6 +49,7 @@ def with_registers(spec: pm.Spec, ports: str = "shared") -> pm.Spec:
     return replace(spec, raw_arch=raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ports", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
 def test_throughputs_of_units_and_of_memories_in_each_share_a_search(ports: str) -> None:
     """What the busiest instance moves and executes says how long it takes."""
@@ -89,6 +91,7 @@ def test_random_throughputs_share_a_search(seed: int) -> None:
         assert row.least["latency"] == pytest.approx(alone, rel=1e-12, abs=0)
 
 
+@pytest.mark.slow
 def test_leakage_and_prices_of_one_way_share_a_search() -> None:
     """What leaks and what a write costs follow the size; a read costs the same everywhere."""
     hardware: dict[str, Any] = {"S": [128, 256, 512, 1024]}

@@ -225,6 +225,7 @@ def least(spec: pm.Spec, name: str) -> pm.Report:
     return pm.evaluate(pm.explore(spec.only(name), objectives="latency").best().spec)
 
 
+@pytest.mark.slow
 def test_slots_last_as_long_as_their_slowest_stage() -> None:
     """Five rows in batches of 2, 2 and 1 through two products on two chips."""
     found = pm.distribute(mlp(5), split="m", stages=[["A"], ["B"]], batches=[1, 3], link=LINK)

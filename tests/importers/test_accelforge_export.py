@@ -151,6 +151,7 @@ def test_names_of_tensors_stand_at_their_einsum() -> None:
     assert "source" not in text
 
 
+@pytest.mark.slow
 def test_variables_with_two_ranges_of_values_are_named_apart(tmp_path: Path) -> None:
     """There a rank variable has one range of values in all Einsums; loops go with their Einsums."""
     spec = pm.load("edge_npu", "convnet/layer_by_layer")

@@ -42,7 +42,7 @@ def imported(*names: str) -> pm.Imported:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_each_style_counts_what_a_walk_counts(style: str) -> None:
     spec = imported(*STYLES[style]).spec
     assert spec.mapping is not None

@@ -71,6 +71,7 @@ def test_row_stationary_convolution() -> None:
     assert any("!Parallel" in (d.place.text) for d in imported.notes)
 
 
+@pytest.mark.slow
 def test_branches_of_parallel_pass_by_what_they_do_not_keep(tmp_path: Path) -> None:
     text = (HERE / "eyeriss_like.yaml").read_text(encoding="utf-8")
     for others in ("Weights, Outputs", "Inputs, Outputs", "Inputs, Weights"):

@@ -72,7 +72,7 @@ MACHINES = ("edge_npu", "eyeriss_like", "gemmini", "nvdla_like", "simba_chiplet"
 CASES = [("edge_npu", "counted"), ("edge_npu", "skipped"), *((m, "counted") for m in MACHINES[1:])]
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "padding"), seeds(2, CASES))
 def test_the_engines_agree_on_every_kind_of_layer(machine: str, padding: str) -> None:
     rows = {} if machine in ("eyeriss_like", "simba_chiplet") else {"ROWS": 2}

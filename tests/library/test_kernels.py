@@ -56,6 +56,7 @@ def test_a_sweep_of_alternating_least_squares() -> None:
     assert f"{76_879_419 / (12092 * 9184 * 28818):.1e}" == "2.4e-05"  # FROSTT: density of NELL-2
 
 
+@pytest.mark.slow
 def test_mamba_2_keeps_two_generations_of_a_state_on_chip() -> None:
     """Parameters are those of the release; of the states of 2048 tokens none moves to DRAM."""
     spec = pm.load("mamba_2", "simple_two_level")
@@ -176,7 +177,7 @@ def test_mamba_2_for_several_sequences_and_token_by_token(run: dict[str, int | s
 @pytest.mark.parametrize(
     ("workload", "machine"), [*((w, "edge_npu") for w in SMALL), ("mamba_2", "simple_two_level")]
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_the_engines_agree_at_small_sizes(workload: str, machine: str) -> None:
     spec = pm.load(workload, machine, **SMALL[workload])
     referee = pm.evaluate(spec, engine="enumerate")

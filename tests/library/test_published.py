@@ -16,7 +16,7 @@ def test_every_model_has_published_figures() -> None:
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_figures_are_those_published(model: str) -> None:
     figures = PUBLISHED[model]
     whole = sum(parameters(pm.load(model).workload).values()) + sum(figures.beside.values())

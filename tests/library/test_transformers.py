@@ -69,6 +69,7 @@ def test_training_takes_what_was_published(model: str) -> None:
     assert f"{6 * one * 300e9:.2e}" == TRAINING[model]
 
 
+@pytest.mark.slow
 def test_encoders_by_hand() -> None:
     """Twelve layers of twelve squares of the width; attention; the pooler, or the patches and the classes."""
     layers, width = 12, 768

@@ -46,7 +46,7 @@ def spec() -> pm.Spec:
     return pm.load("matmul_chain_2", "simple_two_level")
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("where", "name"),

@@ -150,7 +150,7 @@ MORE = [
 
 
 @pytest.mark.parametrize("case", seeds(6, TINY + MORE), ids=str)
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_the_front_is_that_of_all_mappings(case: Case) -> None:
     assert check_front(case) > 1000
 
@@ -217,6 +217,7 @@ def test_the_referees_formulas_are_an_engines_counts(kind: str, every: bool) -> 
     assert tight > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 2, 1), pytest.param((4, 2, 3), marks=pytest.mark.slow)], ids=str)
 def test_every_mapping_of_one_einsum_evaluated(sizes: tuple[int, int, int]) -> None:
     """No formula at all: each LoopTree through `evaluate`, those that fit."""

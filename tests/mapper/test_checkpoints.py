@@ -135,6 +135,7 @@ def test_workers_and_limits_may_differ(tmp_path: Path, whole: object) -> None:
     assert answer(explored(tmp_path, workers=2))[0] == whole[0]  # type: ignore[index]  # a tuple
 
 
+@pytest.mark.slow
 def test_any_changed_byte_is_told(tmp_path: Path) -> None:
     explored(tmp_path, objectives=["energy"])
     file = next(tmp_path.glob("found-*.parquet"))

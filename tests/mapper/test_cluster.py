@@ -82,6 +82,7 @@ CASES = {
 }
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(
     "name",
     ["chain", "cut", *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n not in ("chain", "cut"))],

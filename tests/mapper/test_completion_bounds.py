@@ -51,9 +51,9 @@ def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(bounded, free, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [3, 1, 16, 47, 23, 26, 30, 35]))
 @pytest.mark.parametrize("objectives", [("energy",), ("energy", "latency")])
-@pytest.mark.thin(2)
 def test_rough_dives_lose_no_point_of_the_front(
     objectives: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

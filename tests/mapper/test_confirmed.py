@@ -20,6 +20,7 @@ def _changed(found: SearchResult, **values: float) -> SearchResult:
     return replace(found, candidates=(replace(first, **values), *found.candidates[1:]))  # type: ignore[arg-type]  # floats by name
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("figure", ["energy", "latency"])
 def test_a_search_that_disagrees_with_evaluate_is_a_bug(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch, figure: str
@@ -73,6 +74,7 @@ def test_points_beyond_the_first_are_evaluated_when_looked_at(
     assert found[3].figures.energy == found[3].report.total_energy
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_front(
     front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_reports_are_compared_with_the_search(
         wrong.report.accesses  # noqa: B018  # it is made when it is looked at
 
 
+@pytest.mark.slow
 def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
     spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_memory_too_small() -> None:
     assert "a mapping exists if GLB need not keep B (`may_keep` it instead)" in text
 
 
+@pytest.mark.slow
 def test_large_figures_are_told_to_the_last_bit() -> None:
     """Rounded to six digits, what is needed and what is there would look alike."""
     spec = spec_of(MATMUL, FOUR, WHOLE, memory("GLB", 2_999_999, keep="All"), bits=10**6)
@@ -266,6 +267,7 @@ def test_a_unit_that_cannot_do_it() -> None:
     assert kinds(found) == {("compute",), ("min_utilisation",)}
 
 
+@pytest.mark.slow
 def test_where_einsums_join() -> None:
     """Two intermediates fit alone, but not both beside each other."""
     einsums = ["T[m] = A[m]", "U[m] = B[m]", "V[m] = T[m] * U[m]"]
@@ -280,6 +282,7 @@ def test_where_einsums_join() -> None:
     assert needs["max_fused_loops"] == 1
 
 
+@pytest.mark.slow
 def test_what_is_in_the_way_of_others() -> None:
     """T waits for its reader while U is computed: each Einsum fits, but not beside T."""
     einsums = ["T[m] = A[m]", "U[n] = B[n]", "V[m] = T[m]"]

@@ -59,6 +59,7 @@ def test_first_mappings_evaluate_to_their_figures(
         assert first_of(spec, Request(objectives))
 
 
+@pytest.mark.slow
 def test_a_run_of_einsums_shares_a_loop_where_what_they_exchange_does_not_fit_whole() -> None:
     spec = pm.load("matmul_chain_2", "simple_two_level", M=4096, N0=16, N1=256, N2=16)
     apart = pm.explore(spec, objectives="energy", constraints={"unfused": "T1"}).best().energy
@@ -77,6 +78,7 @@ def test_plans_are_varied_where_what_fits_first_is_not_what_is_worth_most(
     assert min(varied)[0] < 0.9 * min(first_of(spec, Request(("energy",))))[0]
 
 
+@pytest.mark.slow
 def test_plans_are_varied_for_every_objective() -> None:
     spec = pm.load("matmul_chain_3", "simple_two_level", M=1024, N0=64, N1=16, N2=64, N3=64)
     both = first_of(spec, Request(("latency", "energy")))
@@ -92,6 +94,7 @@ def test_sums_stay_above_a_loop_that_einsums_share() -> None:
     assert first_of(spec, Request(("energy",)))[0][0] == pytest.approx(best.energy)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("kind", seeds(1, KINDS))
 def test_bounds_are_below_every_mapping_and_rise(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_mappings, "MANY", 0)

@@ -134,6 +134,7 @@ def test_what_is_shown(front: pm.Front) -> None:
     assert "<svg" in front[0]._repr_html_()
 
 
+@pytest.mark.slow
 def test_eps_thins_and_states_the_gap(front: pm.Front, spec: pm.Spec) -> None:
     thin = pm.explore(spec, objectives=OBJECTIVES, eps=0.5)
     assert 0 < len(thin) < len(front)
@@ -162,6 +163,7 @@ def test_constraints_as_dict_limits_and_section(spec: pm.Spec, tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_memories_narrow_the_rules_of_the_architecture(spec: pm.Spec) -> None:
     for rule in ({"bypass": "weight"}, {"may_keep": "~weight"}):
         found = pm.explore(spec, objectives="energy", constraints={"memories": {"GLB": rule}})
@@ -276,6 +278,7 @@ def test_ctrl_c_returns_what_there_is(spec: pm.Spec) -> None:
     assert seen[-1].of == "evaluate"
 
 
+@pytest.mark.slow
 def test_a_keyboard_interrupt_of_the_progress_function(spec: pm.Spec) -> None:
     def interrupt(p: Progress) -> None:
         if p.best is not None and p.of != "evaluate":

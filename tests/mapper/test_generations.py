@@ -147,6 +147,7 @@ def same_front(spec: Spec, trees: list[LoopTree], sizes: str = "divisors") -> in
     return len(listed)
 
 
+@pytest.mark.slow
 def test_the_front_is_that_of_all_mappings() -> None:
     assert check(alone(Random(3), 50)) > 10
     assert check(alone(Random(1), 50, FAR)) > 10

@@ -182,6 +182,7 @@ def test_a_region_that_is_cut_itself_has_the_same_front(
     np.testing.assert_array_less(found.bounds, figures[0].min(axis=0) * (1 + 1e-9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "objectives"),
     [

@@ -107,6 +107,7 @@ def test_size_is_that_of_the_listing(name: str) -> None:
     assert sized(SPECS[name], Limits(), Rules()) > 10
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("name", ["one", "two", "passing", "two, fanouts", "windows"])
 def test_all_sizes(name: str) -> None:
     some = sized(SPECS[name], Limits(max_fused_loops=1), Rules(most_loops=1))
@@ -133,7 +134,7 @@ def test_constraints() -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "kept and bypassed", "two, fanouts", "two, kept between", "apart"])
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_memories_side_by_side(name: str) -> None:
     apart = [memory("A0", may_keep="A"), memory("B0", may_keep="B"), memory("C0", may_keep="C|A")]
     spec = spec_of(MATMUL, {"m": 2, "n": 2, "k": 2}, BACKING, *apart) if name == "apart" else SPECS[name]
@@ -237,6 +238,7 @@ def test_any_spec() -> None:
     assert large > 6
 
 
+@pytest.mark.slow
 def test_table_with_what_was_found() -> None:
     spec = spec_of(PAIR, {"m": 4, "n": 4, "k": 2, "l": 2}, DRAM, {**GLB, "size": 128})
     found = search(spec.workload, spec.arch, Request())

@@ -36,6 +36,7 @@ def drawn(spec: pm.Spec, pick: Random, most: int) -> list[LoopTree]:
     return result
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("seed", seeds(4, range(40)))
 def test_those_that_obey_are_points_of_the_space_and_no_others(seed: int) -> None:
     pick = Random(seed)

@@ -114,8 +114,8 @@ def test_fronts_are_those_of_all_mappings(spec: pm.Spec, rounds: int) -> None:
     assert empty < rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, range(12)))
-@pytest.mark.thin(2)
 def test_no_fused_mapping_is_better(seed: int) -> None:
     pick, spec = Random(seed), CHAIN.spec
     trees = [sampled(spec.workload, spec.arch, pick).tree for _ in range(40)]

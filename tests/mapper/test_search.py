@@ -96,6 +96,7 @@ def test_bounds_rule_out_nothing_that_is_best(einsums: list[str], monkeypatch: p
         assert np.array_equal(bounded, free)
 
 
+@pytest.mark.slow
 def test_with_eps_every_point_of_the_front_is_met_within_it() -> None:
     spec = spec_of(CHAIN, {"M": 24, "N": 16, "K": 12, "P": 18}, 2000, 0, [])
     exact = front(spec, ("energy", "latency", "buffer"), Limits())

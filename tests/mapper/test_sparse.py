@@ -237,6 +237,7 @@ def test_every_mapping_is_above_its_bound_and_near_the_front(case: Case) -> None
     assert front.sparse.factor < inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", seeds(1, CONSTANT), ids=range(len(CONSTANT)))
 def test_shares_that_no_mapping_changes_make_the_front_exact(case: Case) -> None:
     front, every = check(case, inf)
@@ -350,6 +351,7 @@ def written(case: Case, tmp_path: Path) -> pm.Spec:
     return pm.load(tmp_path / "case.yaml")
 
 
+@pytest.mark.slow
 def test_given_data_are_followed(tmp_path: Path) -> None:
     """With one leader that is given, compute that skips on points takes just the share of its nonzeros."""
     tensor = random_tensor(["M", "K"], [4, 4], 0.4, seed=3)

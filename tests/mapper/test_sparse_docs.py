@@ -33,6 +33,7 @@ def test_the_example_runs_and_its_table_is_right(monkeypatch: pytest.MonkeyPatch
     assert set(SPARSE_COSTS) <= set(re.findall(r"^\| (\w+) \|", TEXT, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_numbers_in_the_text(tmp_path: Path) -> None:
     source = (ROOT / "docs" / "sparse" / "actions.yaml").read_text(encoding="utf-8")
     spec = pm.load(ROOT / "docs" / "sparse" / "actions.yaml")

@@ -138,6 +138,7 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
 SLIDING = tuple(LoopRule("reuse", name, "reuse: [refill, slide]") for name in ("GLB", "RF"))
 
 
+@pytest.mark.slow
 def test_points_that_slide_cost_what_evaluate_says() -> None:
     pick, many = random.Random(5), 0
     while many < 10:

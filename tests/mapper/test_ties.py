@@ -109,6 +109,7 @@ def check(spec: Spec, pick: Random, most: int) -> int:
     return len(listed)
 
 
+@pytest.mark.slow
 def test_no_drawn_mapping_is_better() -> None:
     pick = Random(3)
     assert sum(check(spec_of(pick), pick, 6) for _ in range(8)) > 12
@@ -150,6 +151,7 @@ def sampled(listed: Listed, pick: Random, most: int) -> Iterator[LoopTree]:
     return listed.trees(lambda: share >= 1 or pick.random() < share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "many"), seeds(1, [(4, 1), (5, 20), (6, 20)]))
 def test_line_buffers_are_never_worse_than_whole_tiles(seed: int, many: int) -> None:
     pick = Random(seed)

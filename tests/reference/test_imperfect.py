@@ -146,9 +146,9 @@ CASES = [
 every = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("name", ["exact", "enumerate"])
-@pytest.mark.thin(5)
 def test_counts_under_imperfect_factors(case: Case, name: str, tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(case.result()))
     outcome = timeloop.check(case.spec(), tmp_path, engine(name))

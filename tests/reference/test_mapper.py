@@ -27,7 +27,7 @@ def test_mappings_of_a_case(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ACCELFORGE, ids=lambda p: p.stem)
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_our_search_beside_the_tools(path: Path) -> None:
     outcome = mapper.check(load(path), path.stem, engine("exact"))
     assert outcome.seconds is not None

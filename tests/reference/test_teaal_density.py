@@ -13,6 +13,7 @@ HERE = Path(__file__).parent / "cases" / "teaal"
 FILES = {"density_uniform": "density", "tensaurus_expectation_mc": "expectations"}
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("name", FILES)
 def test_reference_agrees(name: str) -> None:
     path = HERE / f"{name}.json"

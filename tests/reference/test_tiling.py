@@ -51,6 +51,7 @@ def fault(folder: Path, **changed: Any) -> str:
     return found.fault
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("name", ["elementwise_reference", "guillotine_optimum", "tilerswift_reproduction"])
 def test_small_cases(name: str, tmp_path: Path) -> None:
     (tmp_path / "any.json").write_text(json.dumps(given(name)))

@@ -154,7 +154,7 @@ def test_text_and_pages(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_files(name: str, tmp_path: Path) -> None:
     found = made(name)
     rows = list(csv.reader(io.StringIO(found.to_csv())))

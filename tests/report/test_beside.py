@@ -66,7 +66,7 @@ mapping:
 """
 
 
-@pytest.mark.thin(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("density", "more", "code", "told"),
     seeds(

@@ -107,6 +107,7 @@ def test_every_function_equals_sympy(form: sp.Expr, most: int) -> None:
         assert pm.compile_cell(form, [M, T, N])(*point) == pytest.approx(float(exact), rel=1e-14)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("assume", [None, "divides"])
 def test_every_cell_of_a_report_equals_its_closed_form(assume: Any) -> None:
     forms = pm.closed_forms(spec()).assuming(assume)

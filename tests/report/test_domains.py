@@ -267,6 +267,7 @@ def test_extents_that_differ_between_einsums_are_refused_with_a_remedy_that_help
     assert pm.closed_forms(padded, ranks=False).summary["operations"].tolist() == exact
 
 
+@pytest.mark.slow
 def test_forms_hold_for_other_extents_and_tiles() -> None:
     tally = run_many(40)
     assert tally["equal"] >= 0.3 * tally["problems"], tally

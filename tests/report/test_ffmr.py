@@ -163,6 +163,7 @@ def alone(problem: Problem, name: str) -> Problem:
     return Problem(Cascade((one,)), problem.hierarchy, LoopTree(tuple(nodes)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [6, 60]))
 def test_accesses_are_those_of_each_einsum_alone(count: int) -> None:
     def moves(problem: Problem, name: str) -> dict[tuple[str, str], tuple[int, ...]]:

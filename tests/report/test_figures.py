@@ -133,6 +133,7 @@ def test_the_limit_is_that_of_matplotlib() -> None:
     assert len(plt.get_fignums()) == 27
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stub_inline.py").write_text(INLINE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -205,6 +206,7 @@ def _moved() -> pm.TrafficReport:
     return pm.TrafficReport(pm.traffic(pm.load("teaal/gamma_traffic"), {"A": a, "B": b}))
 
 
+@pytest.mark.slow
 def test_the_list_of_plots_is_complete() -> None:
     """Methods of what the package has by name, and of what its functions answer with."""
     answers = [SkiSlope, ChainSlope, GraphSlope]

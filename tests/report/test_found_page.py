@@ -55,6 +55,7 @@ def figures(table: str) -> list[list[str]]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_page_of_a_sweep(swept: Sweep, tmp_path: Path) -> None:
     text = swept.to_html(tmp_path / "sweep.html", command="polymodel sweep x --where 'TK <= TM'")
     assert (tmp_path / "sweep.html").read_text(encoding="utf-8") == text

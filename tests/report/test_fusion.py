@@ -104,6 +104,7 @@ def test_the_schedule_of_an_inferred_einsum_has_several_stamps_for_what_is_recom
     assert theta.wrap().count_val().to_python() == 9 * 144
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [6, 60]))
 def test_schedules_and_tile_relations_have_what_is_counted(count: int) -> None:
     @settings(max_examples=count, **SETTINGS)

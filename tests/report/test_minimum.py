@@ -63,7 +63,7 @@ def test_the_least_traffic_of_a_matmul_is_that_of_textbooks() -> None:
     assert least.at["TM"] == least.at["TN"]
 
 
-@pytest.mark.thin(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [8, 12, 24])
 def test_no_tiles_that_fit_move_less_and_square_ones_just_as_much(root: int) -> None:
     """Where the best tiles are whole and divide, a sweep finds the value of the formula."""
@@ -183,6 +183,7 @@ def no_others_are_less(
         assert other <= 0 or traffic(other, *first) >= traffic(*best) * (1 - 1e-12)
 
 
+@pytest.mark.slow
 def test_three_sizes_that_are_multiples_of_one_another() -> None:
     """All loops of a matmul are tiled: results that are not whole leave and come back."""
     forms = pm.closed_forms(CUBE, ranks=True, assume="divides")

@@ -72,6 +72,7 @@ def test_architectures(arch: str) -> None:
     assert hierarchy._repr_svg_() == svg
 
 
+@pytest.mark.slow
 def test_the_cascade_of_the_gpt3_layer(golden: Callable[[str, str], None]) -> None:
     cascade = loaded("gpt3_6.7B").workload
     golden("gpt3_cascade.svg", cascade_svg(cascade))
@@ -140,6 +141,7 @@ def test_long_names_in_trees_and_machines() -> None:
     assert LONG in taken_apart(svg).nodes[0].told
 
 
+@pytest.mark.slow
 def test_many_einsums_take_one_page_wide() -> None:
     svg = pm.load(chain_of(40, "T")).workload._repr_svg_()
     assert faults(svg) == []

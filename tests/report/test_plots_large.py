@@ -105,9 +105,9 @@ def _room(ax: Axes) -> tuple[float, float]:
     return own.width / whole.width, own.height / whole.height
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["working_sets", "energy", "roofline"])
 @pytest.mark.parametrize("which", seeds(1, ["many", "long"]))
-@pytest.mark.thin(3)
 def test_plots_keep_their_room(which: str, what: str, request: pytest.FixtureRequest) -> None:
     across, down = _room(request.getfixturevalue(which).plot(what))
     assert across > 0.3

@@ -108,6 +108,7 @@ def test_a_spy_plot_says_its_scale() -> None:
         plots.plot_spy(matrix(2, 2, 1), bins=0)
 
 
+@pytest.mark.slow
 def test_a_million_nonzeros_are_seen_at_once() -> None:
     tensor = matrix(10**6, 10**6, 10**6)
     before = time.process_time()

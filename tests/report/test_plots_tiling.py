@@ -132,6 +132,7 @@ def test_any_shape_draws(shape: tuple[int, int], points: int) -> None:
     ax.figure.canvas.draw()
 
 
+@pytest.mark.slow
 def test_a_million_places_and_many_tiles_draw_quickly() -> None:
     p = pattern(50_000, 50_000, 1_000_000)
     found = tiled(p, 128)
@@ -179,6 +180,7 @@ def test_small_multiples_say_what_a_tint_is_as_well() -> None:
     assert orange.mean() > 0.3, "strips are seen at 80 dots per inch"
 
 
+@pytest.mark.slow
 def test_one_row_of_pictures_keeps_titles_and_labels() -> None:
     p = pattern(400, 400, 4_000)
     figure = plot_tilers([tiled(p, 128)] * 4)
@@ -190,6 +192,7 @@ def test_one_row_of_pictures_keeps_titles_and_labels() -> None:
         assert 0 <= box.y0 < box.y1 <= high
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(("speedup", "told"), [(1.5, "1.50 x faster"), (0.5, "2.00 x slower")])
 def test_bars_say_slower_where_it_is(speedup: float, told: str) -> None:
     bars = [TilerBar("simple", 4, 4, 4, None, None), TilerBar("other", 4, 4, 8, 0.0, speedup)]

@@ -138,7 +138,7 @@ def test_zeros_and_duplicates_of_a_file_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "points"), [((5, 7), 0), ((5, 7), 1), ((1, 33), 12), ((33, 1), 12), ((1, 1), 1), ((13,), 5)]
 )
-@pytest.mark.thin(7)
+@pytest.mark.thin(99)
 def test_odd_operands(shape: tuple[int, ...], points: int, op: str, tiler: str) -> None:
     rng = np.random.default_rng(points)
     at = np.stack([rng.permutation(s)[:points] if s >= points else np.zeros(points, int) for s in shape])
@@ -227,6 +227,7 @@ def test_files(tmp_path: Path) -> None:
     assert found.export(tmp_path / "tiles").name == "index.json"
 
 
+@pytest.mark.slow
 def test_tables_come_when_they_are_asked_for() -> None:
     script = (
         "import sys, polymodel as pm\n"

@@ -257,8 +257,8 @@ EINSUMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", seeds(2, EINSUMS))
-@pytest.mark.thin(2)
 def test_other_einsums_are_refused_by_name(kind: str, tmp_path: Path) -> None:
     a, b, remedy = EINSUMS[kind]
     out = "[m, n, k]" if kind == "cube" else "[m, n]"

@@ -147,6 +147,7 @@ def test_a_table_too_large_to_list_leaves_the_others(tmp_path: Path, monkeypatch
     assert "Products in tiles" in gram.to_html()
 
 
+@pytest.mark.slow
 def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
     """A capacity is swept in vain: what it changes is not among the figures of a sweep."""
     text = SPEC.replace("capacity: 20", "capacity: CAP")

@@ -92,6 +92,7 @@ def test_texts_and_pictures(found: Tuning) -> None:
     assert plot_tuning(found, axes) is axes
 
 
+@pytest.mark.slow
 def test_operands_fits_and_objectives() -> None:
     square = SparseTensor.from_dense("A", ("M", "N"), np.triu(np.ones((9, 9), dtype=int)))
     for second in (Alone(), Transposed(), square, None):

@@ -255,6 +255,7 @@ mapping:
 """
 
 
+@pytest.mark.slow
 def test_outputs_that_are_written_in_part_are_noted(tmp_path: Path) -> None:
     """P is 12, of which H lets iterations reach 10: 2 rows of 6 are left out."""
     (tmp_path / "padded.yaml").write_text(PADDED)

@@ -58,7 +58,7 @@ def curve(found: ChainSlope, name: str) -> list[tuple[int, int]]:
         (FOUR, "m=2 k=2 n=2 p=2 q=3 r=2"),
     ],
 )  # fmt: skip
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_curves_are_those_of_walking_every_mapping(einsums: list[str], sizes: str) -> None:
     found = pm.chain_slope(chain(einsums, sized(sizes)), curves=EVERY)
     for name in EVERY:

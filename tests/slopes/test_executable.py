@@ -79,6 +79,7 @@ def test_every_point_that_is_shown_can_be_executed(name: str) -> None:
     assert not slope.notes
 
 
+@pytest.mark.slow
 def test_attention_moves_what_can_be_executed() -> None:
     spec = pm.load("attention")
     assert pm.graph_slope(spec)["tiled_fused"].at(2048).accesses == 36_864
@@ -111,6 +112,7 @@ def test_graphs_of_many_sizes_show_a_lower_bound_and_say_so() -> None:
     assert not slope.graph.rules.equal_outer_sizes
 
 
+@pytest.mark.slow
 def test_roles_that_cost_traffic_are_told() -> None:
     """All heads of a group decode with the same keys and values: outer loops over heads fetch them again."""
     scores = ("T[h, g, p] = Q[h, g, e] * K[h, p, e]", "S[h, g, p] = T[h, g, p]")

@@ -78,6 +78,7 @@ def test_flipped_operands_swap_what_may_be_uneven() -> None:
     assert curve(spec, operands="flipped") == curve(spec)  # nothing else tells operands apart
 
 
+@pytest.mark.slow
 def test_heads_outermost_leave_fewer_mappings() -> None:
     spec = pm.load("attention", M=16, P=16, E=8)
     free, heads = curve(spec), curve(spec, roles={"head": ["H"]})
@@ -128,6 +129,7 @@ def test_head_by_head_is_said_and_verified() -> None:
     assert last["QK"].freed == 1
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("sizes", [{"M": 4, "P": 4, "E": 2, "F": 2}, {"M": 2, "P": 4, "E": 4, "F": 2}])
 def test_partial_overlap_equals_every_mapping_that_waits(sizes: dict[str, int]) -> None:
     spec = graph("T[m, p] = Q[m, e] * K[p, e]", "S[m, p] = T[m, p]", "Z[m, f] = S[m, p] * V[p, f]", **sizes)

@@ -105,7 +105,7 @@ def counted(slope: Any, point: Any) -> tuple[int, dict[str, int]]:
 
 
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_every_mapping_of_a_point_is_what_evaluate_counts(name: str) -> None:
     slope = pm.graph_slope(GRAPHS[name])
     for point in slope["tiled_fused"].points:

@@ -16,6 +16,7 @@ PLAIN = ("T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]")
 CURVES = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain")
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(
     ("einsums", "more"),
     [

@@ -63,6 +63,7 @@ def curve(slope: object) -> Curve:
     return [(p.capacity, p.accesses) for p in slope.points]  # type: ignore[attr-defined]  # any slope
 
 
+@pytest.mark.slow
 def test_all_sizes_of_a_large_space_equal_brute_force() -> None:
     assert curve(pm.ski_slope(matmul(96, 60, 80), tiles="all")) == naive(96, 60, 80)
 
@@ -81,7 +82,7 @@ def test_pruned_and_unpruned_curves_are_one(m: int, k: int, n: int) -> None:
 
 @pytest.mark.parametrize("bypass", [False, True])
 @pytest.mark.parametrize("unit", ["words", "bits"])
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_every_point_is_what_evaluate_counts(bypass: bool, unit: str) -> None:
     spec = matmul(12, 10, 7, {"A": 8, "B": 4, "Z": 16})
     slope = pm.ski_slope(spec, tiles="all", bypass=bypass, unit=unit)  # type: ignore[arg-type]  # a literal
@@ -190,7 +191,7 @@ def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
         ((7, 3), 1, 3),
     ]),
 )  # fmt: skip
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride: int, dilation: int) -> None:
     p, r = extents
     spec = pm.load("conv1d", M=2, C=1, P=p, R=r, STRIDE=stride, DILATION=dilation)
@@ -203,6 +204,7 @@ def test_windows_of_two_ranks_equal_the_referee() -> None:
     assert curve(pm.ski_slope(spec, tiles="all")) == referee(spec)
 
 
+@pytest.mark.slow
 def test_windows_with_bypass_equal_the_referee() -> None:
     spec = pm.load("conv1d", M=1, C=2, P=4, R=2)
     assert curve(pm.ski_slope(spec, tiles="all", bypass=True)) == referee(spec, bypass=True)

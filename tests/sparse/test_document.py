@@ -25,6 +25,7 @@ def test_the_power_law_graph() -> None:
     assert f"{data.tensor('web').nnz:,} nonzeros" in TEXT
 
 
+@pytest.mark.slow
 def test_the_band() -> None:
     found = {p.quantity: p for p in predictions(data.tensor("frame"))}
     tiles = found["nonempty tiles of 16 x 16"]

@@ -28,6 +28,7 @@ def test_the_index_names_every_file() -> None:
     assert len(there) == 14
 
 
+@pytest.mark.slow
 def test_every_file_is_as_it_is_generated() -> None:
     """If not: python -m tests.data.make. None is anybody else's: each has a call that makes it."""
     assert not list(make.stale())

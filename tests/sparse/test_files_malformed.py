@@ -270,7 +270,7 @@ def test_a_line_without_an_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 30, 300])
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_no_damage_passes_for_an_error_of_another_kind(size: int, tmp_path: Path) -> None:
     """Whatever is cut or flipped: a tensor or a SpecError, never a traceback from below."""
     plain = gzip.compress(BODY[:-1], mtime=0)

@@ -51,6 +51,7 @@ def energies(report: pm.SparseReport) -> dict[str, float]:
     return {row.einsum: float(row.energy_J) for row in report.summary.itertuples()}
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("fused", [0, 1])
 def test_on_data_operations_are_those_of_the_nonzeros(fused: int) -> None:
     found = {row.einsum: (int(row.effectual), row.label) for row in on_data(fused).compute.itertuples()}

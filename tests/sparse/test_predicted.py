@@ -63,7 +63,7 @@ def test_products_expected_are_means_over_all_placements() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(data.index()))
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 def test_real_data_are_told_apart_from_uniform(name: str) -> None:
     tensor = data.tensor(name)
     found = predict(tensor)

@@ -84,6 +84,7 @@ def test_a_first_tile_may_follow_from_the_others() -> None:
     check_rows(swept)
 
 
+@pytest.mark.slow
 def test_dependences_are_those_of_evaluate() -> None:
     """Summed up in one instance only where the first and all other tiles of time have one tile in space."""
     nodes = [dict(n) for n in NODES]

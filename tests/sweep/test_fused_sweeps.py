@@ -43,6 +43,7 @@ OWN = """    - !Nested
 """
 
 
+@pytest.mark.slow
 def test_own_tiles_fit_the_widest_window(tmp_path: Path) -> None:
     """A tile TP of rows needs TP + 2 rows of F2, which own tiles of the producer cut again."""
     spec = fused(tmp_path, ROWS + REFILL)
@@ -61,7 +62,7 @@ REFILL, SLIDE = HOLD.replace("POLICY", "refill"), HOLD.replace("POLICY", "slide"
 GRID = {"TP": list(range(1, 10)), "TQ": list(range(1, 10))}
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("spread", [False, True], ids=["", "spread"])
 @pytest.mark.parametrize(
     "nodes", [ROWS + SLIDE + COLUMNS, ROWS + COLUMNS + REFILL], ids=["rows kept", "windows again"]
@@ -78,6 +79,7 @@ def test_fused_points_equal_evaluate(tmp_path: Path, nodes: str, spread: bool) -
     assert pruned.frame.equals(plain.frame)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("size", ["inf", 21000])
 def test_peaks_without_a_closed_form_at_some_tiles(size: str | int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not looked at where no memory is too small for them; else points are evaluated one by one.
@@ -96,6 +98,7 @@ def test_peaks_without_a_closed_form_at_some_tiles(size: str | int, monkeypatch:
     assert bool(found.notes) == (size != "inf")
 
 
+@pytest.mark.slow
 def test_six_stamps_of_fused_causal_attention_may_be_the_peak() -> None:
     """Queries, keys that stay, scores and weights: now one of them is largest, now another."""
     spec, _ = flash(24, 8 * 2048)

@@ -93,8 +93,8 @@ def check(spec: pm.Spec, symbols: Any, count: int, seed: int = 1, peaks: bool = 
 NAMES = list(BENCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.thin(3)
 def test_some_points_of_the_benchmark_grids_equal_the_exact_engine(name: str) -> None:
     compared = check(*BENCH[name], 16)
     assert {"energy", "latency", "need:DRAM", "reads:DRAM", "writes:DRAM"} <= compared

@@ -96,6 +96,7 @@ def test_own_tiles_fit_windows_also_where_a_loop_in_space_may_have_one_instance(
 CASES = [(True, 8, "live"), (True, 20, "tile"), (False, 20, "live"), (False, 8, "tile")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("retained", "size", "allocation"), seeds(1, CASES))
 def test_the_front_of_vgg_is_swept_by_closed_forms(
     retained: bool, size: int, allocation: str, monkeypatch: pytest.MonkeyPatch

@@ -94,7 +94,7 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "kill", [pytest.param(k, marks=pytest.mark.slow) if k == "a late replacement" else k for k in KILLS]
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_killed_and_resumed(parent: Parent, tmp_path: Path, kill: str) -> None:
     body = """
         spec, values = matmul(), SYMBOLS

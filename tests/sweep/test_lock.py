@@ -252,8 +252,8 @@ print(entered, flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("links", [True, False])
-@pytest.mark.thin(3)
 def test_three_that_race_for_what_is_left_by_the_dead(tmp_path: Path, links: bool) -> None:
     code = RACE if not links else RACE.replace("os.link = refused", "")
     racing = [started(code, tmp_path) for _ in range(3)]

@@ -104,6 +104,7 @@ def test_without_a_store_or_eps_the_sweep_stops_and_keeps_what_it_has(workers: i
         assert row["energy"] == pm.evaluate(found.spec(row)).costs.total_energy
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_at_once_shows_what_the_store_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
 KEEPS: list[dict[str, Any]] = [{"keep": "front"}, {"keep": "all"}, {"keep": "top", "top": 5}]
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("kept", KEEPS, ids=str)
 def test_workers_and_store_find_the_same(tmp_path: Path, kept: dict[str, Any]) -> None:
     options: dict[str, Any] = {"objectives": OBJECTIVES, "where": ["TM*TN < 400"], **kept}
@@ -35,7 +36,7 @@ def test_workers_and_store_find_the_same(tmp_path: Path, kept: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("kept", KEEPS, ids=str)
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_a_resumed_sweep_does_no_point_twice(
     tmp_path: Path, kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ def no_closed_form(*arguments: object) -> None:
     raise next(a for a in arguments if isinstance(a, pm.Refused))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sweeps(), st.lists(st.sampled_from(OBJECTIVES), min_size=1, max_size=3, unique=True))
 def test_fronts_are_those_of_the_whole_grid(
@@ -221,6 +222,7 @@ def test_chains_are_pruned_as_a_whole() -> None:
     assert f"pruned: {found.pruned} points" in repr(found)
 
 
+@pytest.mark.slow
 def test_one_level_keeps_the_smallest_size_of_each_trip_count() -> None:
     nodes = [
         {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
@@ -233,6 +235,7 @@ def test_one_level_keeps_the_smallest_size_of_each_trip_count() -> None:
     assert found.evaluated <= 2 * 64
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("where", ["TM1 != 6", "TM1 <= TN1", "TM1 * TM0 > 9", "TK0 + TK1 + TM1 > 14"])
 def test_constraints(where: str) -> None:
     found = same_front(matmul(), {**LEVELS, "TN1": [5]}, where=[where])

@@ -118,7 +118,7 @@ case("two on instances", mac=on_both, spatial="m", densities={"A": 0.1, "B": 0.5
 case("slides", dram=SKIP, glb={"format": {"A": "CSR"}}, reuse="slide")
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("step", seeds(1, [7, 1]))
 @pytest.mark.parametrize("name", CASES)
 def test_every_point_is_that_of_a_sparse_report(name: str, step: int) -> None:

@@ -180,6 +180,7 @@ def test_symbols_that_follow_from_others(tmp_path: Path, rows: list[int]) -> Non
     check(loaded(tmp_path, CHAIN), symbols, len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", seeds(1, ["top", "front", "all"]))
 def test_shares_and_stores_find_the_same(tmp_path: Path, keep: Any) -> None:
     one = spec(dram=SKIP, glb={"format": {"A": "CSR"}}, size=900)

@@ -134,6 +134,7 @@ def test_rows_equal_evaluate(arch: str, workload: str) -> None:
         check_rows(pm.sweep(spec, values, keep=keep), 4)
 
 
+@pytest.mark.slow
 def test_gpt3_layer() -> None:
     spec, values = opened(pm.load("tpu_v4i", "gpt3_6.7B/fused", N_TOKENS=2048), most=2)
     check_blocks(spec, values, 3)

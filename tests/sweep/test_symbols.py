@@ -160,6 +160,7 @@ def test_values_that_make_no_architecture_are_infeasible_and_the_others_are_swep
         pm.sweep(spec(), {"R": [0, -1]})
 
 
+@pytest.mark.slow
 def test_several_mappings_with_tolls() -> None:
     other = written(ARCH, nodes("nm")).template
     first = spec()

@@ -96,6 +96,7 @@ def test_a_tile_that_overflows_stays_as_it_is() -> None:
     assert (found.tiler, found.notes) == ("by hand+fixpoint", ("noted",))
 
 
+@pytest.mark.slow
 def test_merging_takes_less_time_than_a_loop_over_tiles_would() -> None:
     random = np.random.default_rng(3)
     coords = np.unravel_index(np.unique(random.integers(0, 1 << 26, 60_000)), (1 << 13, 1 << 13))

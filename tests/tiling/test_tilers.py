@@ -36,6 +36,7 @@ def figures(
     return {"tiles": (len(launched), len(table)), "cycles": (run, len(launched)), "total": (total, 0)}
 
 
+@pytest.mark.slow
 @given(
     st.tuples(st.integers(1, 12), st.integers(1, 12)),
     st.floats(0, 1.3),

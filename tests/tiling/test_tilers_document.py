@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+import pytest
+
 from polymodel.sparse.files import read_tensor
 from polymodel.tiling.cost.model import costs, lower_bound
 from polymodel.tiling.fits.fit import Elements
@@ -23,6 +25,7 @@ def test_the_example_is_cut_as_the_page_says() -> None:
         assert (found, len(found)) == (listed, int(tiles))
 
 
+@pytest.mark.slow
 def test_the_table_of_bounds_is_what_is_counted() -> None:
     head, *rows = table("pattern")
     fit, ratios = Elements(128), []

@@ -131,7 +131,7 @@ PLACES = {
         (BLOCKS, "every eighth row", "estimate"),
     ],
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_models_of_structure_give_the_mean_of_the_maximum(
     density: dict[str, object], name: str, label: str
 ) -> None:
@@ -288,6 +288,7 @@ def test_rows_over_all_placements(problem: Problem, data: st.DataObject) -> None
         assert count.busiest <= np.mean(most) + 1e-9
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("other", ["uniform", "rank_nnz", "row_column"])
 def test_of_several_leaders_the_instance_with_the_greatest_mean_counts(other: str) -> None:
     """Rows of a power law on 8 instances: the mean of all instances was 40 % below the busiest one."""

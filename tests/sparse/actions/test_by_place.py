@@ -87,6 +87,7 @@ def test_two_tensors_meet_place_by_place(tmp_path: Path) -> None:
     assert read.actual == pytest.approx(mean, abs=near + 1e-6)
 
 
+@pytest.mark.slow
 def test_large_matrices_are_added_up_by_rectangles(tmp_path: Path) -> None:
     """Too many points to list: runs of rows and columns that count alike are rectangles."""
     side = 1 << 12

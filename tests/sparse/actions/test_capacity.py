@@ -217,7 +217,7 @@ SCATTERED: list[object] = [
 
 @pytest.mark.parametrize("format", SCATTERED, ids=["DCSR", "U-B", "CP-RLE"])
 @pytest.mark.parametrize("size", [(4, 2), (4, 4)])
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_where_nonzeros_lie_counts_as_well(format: object, size: tuple[int, int]) -> None:
     """Of all placements of three nonzeros in 4 x 4: as many tiles fit as the rule says, and none exceeds what
     the worst takes; what overflows is no more than what is said."""

@@ -44,6 +44,7 @@ def test_rows_that_are_not_touched_count_nowhere() -> None:
     assert (count.label, count.busiest_label) == ("expected", "exact")
 
 
+@pytest.mark.slow
 def test_rows_of_which_a_part_is_touched() -> None:
     """Their nonzeros fall into the part by chance; the busiest instance has no less than the mean."""
     histogram, found = rows(), touching(40, 20, temporal("m", 8), spatial("m", 1))

@@ -217,7 +217,7 @@ ROWS, COLUMNS, BOTH = [7, 1, 0, 2, 4, 1, 1, 0], [6, 2, 2, 1, 1, 3, 1, 0], [4, 1,
 
 @pytest.mark.parametrize("product_of_two", SQUARE)
 @pytest.mark.parametrize("kind", ["row_column", "symmetric", "rank_nnz", "diagonals"])
-@pytest.mark.thin(3)
+@pytest.mark.thin(99)
 def test_a_matrix_times_itself(product_of_two: str, kind: str) -> None:
     """Columns with many nonzeros meet rows with many: of whole rows and columns exactly sum c_k r_k."""
     lines = {"row_column": (ROWS, COLUMNS), "symmetric": (BOTH, BOTH)}

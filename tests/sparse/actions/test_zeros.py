@@ -80,6 +80,7 @@ def test_functions_that_keep_zeros_are_known() -> None:
     assert work["Z"].effectual == 36
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("tensor", ["WFFA", "WZ"])
 def test_weights_of_a_fused_transformer_may_be_sparse(tensor: str) -> None:
     """Its softmax is upstream of them."""

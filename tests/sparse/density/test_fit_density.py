@@ -34,7 +34,7 @@ SMALL = {
         for n in SMALL
     ],
 )
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_the_model_of_the_structure_is_chosen(name: str) -> None:
     found = pm.fit_density(SMALL[name](), tiles=(8, 32))
     assert found.name == name

@@ -81,7 +81,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 FORMATS = {"format": {"A": ["U", "CP"]}, "actions": [{"skip": "B", "on": "A"}]}
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("dram", [SKIP, FORMATS])
 def test_it_is_counted_like_the_model_that_says_the_same(dram: dict[str, object]) -> None:
     """Coordinates kept one by one in whole rows are coins, too."""

@@ -20,6 +20,7 @@ def test_one_density_places_exactly_its_share(density: float) -> None:
     assert tensor.values.size == 0 or (tensor.values.min() >= 1 and tensor.values.max() <= 9)
 
 
+@pytest.mark.slow
 def test_every_point_is_as_likely() -> None:
     """Of 3,000 draws of 4 of 12 points each point has about a third: chi-square of 11 degrees below 40."""
     hits = np.zeros(12)

@@ -43,7 +43,7 @@ def matrices(name: str) -> list[Actual]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_tiles_are_those_of_drawn_matrices(name: str) -> None:
     model = MODELS[name]
     drawn = matrices(name)
@@ -91,6 +91,7 @@ def test_the_mirror_image_of_a_symmetric_matrix_is_the_matrix() -> None:
         model_of({"diagonals": {"offsets": [0], "symmetric": 1}}, IK, (9, 9))
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_law_of_a_tile_is_the_one_drawn(name: str) -> None:
     model, tile = MODELS[name], (12, 12)
@@ -250,6 +251,7 @@ def test_parameters_of_a_recursive_graph_stand_for_its_matrices(skew: int) -> No
     assert sorted(plain.rows) == pytest.approx(sorted(model.rows))
 
 
+@pytest.mark.slow
 def test_empty_rows_of_a_large_matrix_stay_empty() -> None:
     draw = np.random.default_rng(1)
     lines = [np.bincount(draw.integers(0, 150, 10**6) ** 2, minlength=40_000) for _ in range(2)]
@@ -259,6 +261,7 @@ def test_empty_rows_of_a_large_matrix_stay_empty() -> None:
     assert float(model.expected_max((1, 40_000))) == lines[0].max()
 
 
+@pytest.mark.slow
 def test_large_matrices_are_quick() -> None:
     """Places are not listed one by one where there are too many."""
     side = 2_000_000

@@ -222,6 +222,7 @@ def test_a_grid_of_tiles_is_quick() -> None:
         assert many[2][chosen] == model.quantile(one, 0.999)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "nnz"), [(4_000_000, 36_000), (10**6, 300), (10**12, 100_000)])
 def test_of_two_halves_the_fuller_one_has_half_and_the_mean_deviation(size: int, nnz: int) -> None:
     """max(X, n - X) in long precision; wide laws included."""
@@ -233,6 +234,7 @@ def test_of_two_halves_the_fuller_one_has_half_and_the_mean_deviation(size: int,
     assert model.expected_max((half,)) == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_many_wide_tiles_agree_with_a_transform_of_their_sum() -> None:
     """Tiles of 1,000 nonzeros: wide sums against the plain coefficient, for a few s."""
     model = Uniform.of("IJ", (4_000, 4_000), nnz=200_000)

@@ -33,6 +33,7 @@ CASES = {
 }
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("kernel", CASES)
 def test_expected_numbers_are_means_of_exact_ones(kernel: str) -> None:
     shape, nnz, dense, tiles = CASES[kernel]

@@ -59,6 +59,7 @@ def test_what_differs_is_known_and_told(records: dict[str, Record]) -> None:
     assert all("not" in r.note for r in missing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mark", "made"), seeds(1, [("sizes", size_table), ("published", table)]))
 def test_the_page_shows_what_the_code_says(mark: str, made: object) -> None:
     shown = re.search(rf"<!-- {mark} -->\n\n(.*?)\n<!-- end -->", PAGE, re.DOTALL)
@@ -111,6 +112,7 @@ def test_dense_kernels_of_the_library_run_at_the_peak() -> None:
         assert dense(name).gops < operations / report.total_latency / 1e9
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize("known", ["data", "model"])
 def test_the_architecture_on_sparse_data_says_the_same(known: str) -> None:
     """The library mapping with sparse A: the same multiplications, and on data CISS to the last bit."""

@@ -68,7 +68,7 @@ def test_little_memories(shape: tuple[int, int], density: float, fit: Fit, op: O
 
 @pytest.mark.parametrize("tiler", ["strips", "columns", "qtree"])
 @pytest.mark.parametrize(("few", "many"), [(67, 2000), (2000, 67)])
-@pytest.mark.thin(2)
+@pytest.mark.thin(99)
 def test_an_operand_many_times_sparser(few: int, many: int, tiler: str) -> None:
     models = [Uniform.of(RANKS, (200, 200), nnz=n) for n in (many, few)]
     assert _off(models[0], models[1], "multiply", Elements(16), tiler)[0] == []
@@ -81,7 +81,7 @@ def test_all_tiles_run_where_so_asked() -> None:
     assert found.kernels == found.tiles
 
 
-@pytest.mark.thin(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("tiler", ["strips", "qtree"])
 @pytest.mark.parametrize("rows", seeds(1, [300, -5, 5]))
 def test_parts_of_large_matrices_stand_for_all(tiler: str, rows: int) -> None:

@@ -47,7 +47,7 @@ SKEWED = np.minimum(200, 2000 // (1 + np.arange(300)))
     ],
     ids=["rows", "columns", "structured", "structured rows", "hierarchical"],
 )
-@pytest.mark.thin(7)
+@pytest.mark.thin(99)
 def test_trees_of_all_models_are_met_within_10_percent(
     model: DensityModel, second: Second, tiler: str, op: Op
 ) -> None:
@@ -117,6 +117,7 @@ def test_other_tilers_are_run_on_drawn_data(tiler: str) -> None:
     assert found == estimate(model, "add", Elements(64), tiler)
 
 
+@pytest.mark.thin(99)
 @pytest.mark.parametrize(("tiler", "op"), [("qtree+merge", "add"), ("btree+merge", "multiply")])
 def test_a_node_of_the_tree_stands_for_a_large_matrix(tiler: str, op: Op) -> None:
     model = Uniform.of(RANKS, (3000, 5000), density=0.03)
@@ -127,9 +128,9 @@ def test_a_node_of_the_tree_stands_for_a_large_matrix(tiler: str, op: Op) -> Non
     assert (found.tiles, found.run_cycles) == pytest.approx((made.tiles, made.run_cycles), rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiler", ["simple", "qtree", "btree", "strips", "columns", "qtree+merge"])
 @pytest.mark.parametrize("op", ["add", "multiply"])
-@pytest.mark.thin(8)
 def test_time_does_not_grow_with_nonzeros(tiler: str, op: Op) -> None:
     model = Uniform.of(RANKS, (10**6, 10**6), nnz=10**9)
     start = time.process_time()

@@ -112,6 +112,7 @@ def test_models_and_tilers_that_say_nothing_are_told() -> None:
     assert [(f.model, f.estimate.tiler) for f in one.found] == [("uniform", "strips")]
 
 
+@pytest.mark.slow
 def test_a_tiler_that_refuses_the_data_does_not_keep_the_others_from_being_estimated() -> None:
     """A block in a corner makes `simple` take tiles of 2 x 2, of which there are 2.25 x 10^10."""
     block = np.stack(np.divmod(np.arange(100), 10))

@@ -145,6 +145,7 @@ def test_long_strips_of_words(op: Op, shape: tuple[int, int], density: float, ca
     assert estimate(model, op, fit, "strips").tiles == pytest.approx(np.mean(tiles), rel=0.02)
 
 
+@pytest.mark.slow
 def test_tiles_of_one_size_beside_their_mirror_images() -> None:
     """All tiles of the transposed matrix fit where all of the matrix do: that is not a second chance."""
     fit, tiles = Elements(300), []
