@@ -49,7 +49,7 @@ def run_block(
         ids = kernel.left_ids(digits, end - begin) + block.first
         for cut, columns in _cuts(end - begin, tall, kernel.width):
             placed = kernel.placed(tuple(d[cut] for d in digits), columns)
-            rows = Block(kernel.rows, lefts, cut, columns, memory, placed)
+            rows = Block(kernel.rows, lefts, cut, columns, memory, placed, block.tables)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
             counts: dict[str, int] = {}
             for v in block.variants:
@@ -68,7 +68,8 @@ def prepare(block: Scenario, objectives: Sequence[str]) -> None:
     kernel, first = block.kernel, slice(0, 1)
     digits = kernel.left_digits(0, 1)
     for v in block.variants:
-        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
+        placed = kernel.placed(digits, first)
+        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, placed, block.tables)
         found = v.evaluator(rows)
         for name in objectives:
             objective(name, found, rows, v.costing)

@@ -77,12 +77,18 @@ class OnDemand(Sequence[Any]):
 class ArrayKernel:
     """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
 
-    def __init__(self, axes: Sequence[SymbolAxis], rows: FormRows, fixed: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        axes: Sequence[SymbolAxis],
+        rows: FormRows,
+        fixed: Mapping[str, int],
+        known: dict[Factor, Array] | None = None,
+    ) -> None:
         # Long axes go left, where only a piece at a time is tabulated.
         self.axes = sorted(axes, key=lambda a: -a.size)
-        self.fixed = fixed
+        self.forms, self.fixed = rows, fixed
         self.spans: dict[Factor, tuple[int, ...]] = {}
-        self.atoms: dict[Factor, tuple[int, Array]] = {}
+        self.known: dict[Factor, Array] = {} if known is None else known
         self.factors: dict[tuple[int, tuple[Factor, ...]], Array] = {}
         self.notes: list[str] = []
         split = len(self.axes)
@@ -136,21 +142,25 @@ class ArrayKernel:
             self.spans[a] = tuple(here)
         return self.spans[a]
 
+    def over(self, axes: Sequence[int]) -> ArrayKernel:
+        """The kernel of some of the axes, for forms that depend on no other; it knows the same atoms."""
+        return ArrayKernel([self.axes[i] for i in axes], self.forms, self.fixed, self.known)
+
     def is_joint(self, form: Form) -> bool:
         """Whether a factor of a form depends on several axes."""
         return any(len(self.along(a)) > 1 for product, _ in form.terms for a in product)
 
     def atom(self, a: Factor) -> tuple[int, Array]:
         """(axis, values along it) of an atom of one axis; axis -1 for a number."""
-        if a not in self.atoms:
-            place = next(iter(self.along(a)), -1)
+        place = next(iter(self.along(a)), -1)
+        if a not in self.known:
             found: Array
             if place < 0:
                 found = int(a.value(INTEGERS, {s: self.fixed[s] for s in a.symbols}))
             else:
                 found = self._tabulated(a, self.axes[place].columns, self.axes[place].size)
-            self.atoms[a] = place, found
-        return self.atoms[a]
+            self.known[a] = found
+        return place, self.known[a]
 
     def _tabulated(self, a: Factor, columns: Mapping[str, Any], count: int) -> Array:
         """The values of an atom at so many choices of the symbols in the columns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +13,14 @@ import numpy as np
 from polymodel.errors import InternalError
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.objectives import Figures
-from polymodel.sweeps.kernel import KernelRow
+from polymodel.sweeps.kernel import BLOCK, ArrayKernel, KernelRow
 from polymodel.sweeps.plan import Costing, Limit, Linear, LinearForm, Node, Phase, Present, Total
 from polymodel.sweeps.scratch import BlockMemory, Scratch
 
 Array = Any
 MOST = 2**18  # multiplications in one matrix product
+TABLED = 2**22  # combinations of the choices that decide about a limit, at most
+SHARED = 8  # points of the grid for each of them, at least
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,11 @@ class Block:
         columns: slice,
         memory: BlockMemory | None = None,
         digits: Mapping[tuple[str, ...], Array] | None = None,
+        tables: LimitTables | None = None,
     ) -> None:
         self.rows, self.lefts, self.cut, self.columns = rows, lefts, cut, columns
         self.digits = digits or {}
+        self.tables = tables
         self.found: dict[int, Array] = {}
         self.memory = memory or BlockMemory()
         self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
@@ -134,6 +138,64 @@ class Block:
     def floats(self, index: int) -> Array:
         value = self.row(index)
         return value if value.dtype == np.float64 else value.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class LimitTable:
+    """Whether some phases keep a limit, for each combination of the choices along the axes (by their symbols)
+    that decide about it."""
+
+    axes: tuple[tuple[str, ...], ...]
+    kept: Array
+
+    def at(self, block: Block) -> Array:
+        """The same at each point of a block."""
+        place: Array = 0
+        for names, size in zip(self.axes, self.kept.shape, strict=True):
+            place = place * size + block.digits[names]
+        return self.kept.reshape(-1)[place]
+
+
+class LimitTables:
+    """Phases of limits that few of a kernel's axes decide about: a table serves all choices along others."""
+
+    def __init__(self, kernel: ArrayKernel) -> None:
+        self.kernel = kernel
+        self.points = math.prod(a.size for a in kernel.axes)
+        self.found: dict[Limit, tuple[Limit, list[LimitTable]]] = {}
+
+    def of(self, limit: Limit) -> tuple[Limit, list[LimitTable]]:
+        """Tables of phases, and the limit with the others: those whose tables would have nearly as many
+        entries as there are points."""
+        if limit not in self.found:
+            groups: dict[tuple[int, ...], list[Phase]] = {}
+            for phase in limit.phases:
+                groups.setdefault(self._along(phase), []).append(phase)
+            few = [along for along in groups if self._few(along)]
+            tables = [self._table(replace(limit, phases=tuple(groups.pop(a))), a) for a in few]
+            others = tuple(phase for phases in groups.values() for phase in phases)
+            self.found[limit] = replace(limit, phases=others), tables
+        return self.found[limit]
+
+    def _along(self, phase: Phase) -> tuple[int, ...]:
+        every = (x.row for x in (phase.whole, *(r[0] for r in phase.rounded)) if x.row >= 0)
+        terms = (product for row in every for product, _ in self.kernel.forms.forms[row].terms)
+        return tuple(sorted({i for product in terms for a in product for i in self.kernel.along(a)}))
+
+    def _few(self, along: Sequence[int]) -> bool:
+        size = math.prod(self.kernel.axes[i].size for i in along)
+        return size * SHARED <= self.points and size <= TABLED
+
+    def _table(self, limit: Limit, along: Sequence[int]) -> LimitTable:
+        kernel, memory = self.kernel.over(along), BlockMemory()
+        lines, kept = max(1, BLOCK // kernel.width), []
+        for begin in range(0, kernel.height, lines):
+            count = min(lines, kernel.height - begin)
+            left = kernel.left(kernel.left_digits(begin, begin + count), count)
+            block = Block(kernel.rows, left, slice(0, count), slice(0, kernel.width), memory)
+            kept.append(np.array(np.broadcast_to(fits(limit, block), (count, kernel.width))))
+        every = np.concatenate(kept).reshape([a.size for a in kernel.axes])
+        return LimitTable(tuple(a.names for a in kernel.axes), every)
 
 
 class Found:
@@ -247,6 +309,11 @@ def fits(limit: Limit, block: Block) -> Array:
         return True
     have, masks = math.floor(limit.have), block.memory.masks
     result: Array = True
+    if block.tables is not None:
+        limit, tables = block.tables.of(limit)
+        for table in tables:
+            good = table.at(block)
+            result = good if result is True else masks.into(np.logical_and, result, good)
     for phase in limit.phases:
         total = need((phase,), block)
         good = masks.convert(np.less_equal, total, have)

@@ -23,7 +23,7 @@ from polymodel.sweeps.expressions import SymbolConstraint
 from polymodel.sweeps.grid import Grid, SymbolRoles, SymbolUses
 from polymodel.sweeps.kernel import ArrayKernel
 from polymodel.sweeps.legal import Illegal, illegal
-from polymodel.sweeps.metrics import Block, Evaluator
+from polymodel.sweeps.metrics import Block, Evaluator, LimitTables
 from polymodel.sweeps.plan import Costing, FormRows, costing, values_of
 from polymodel.sweeps.values import Number, wrong
 
@@ -61,6 +61,10 @@ class Scenario:
     @cached_property
     def kernel(self) -> ArrayKernel:
         return ArrayKernel(self.axes, self.rows, self.fixed)
+
+    @cached_property
+    def tables(self) -> LimitTables:
+        return LimitTables(self.kernel)
 
     @property
     def legal(self) -> int:

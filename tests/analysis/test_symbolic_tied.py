@@ -15,7 +15,7 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import pair_peaks
-from polymodel.analysis.symbolic.pair_peaks import front
+from polymodel.analysis.symbolic.pair_peaks import front, fronts
 from polymodel.analysis.symbolic.regions import Gap, Loops, Region, TileQuery, Tiles, total
 from polymodel.analysis.symbolic.stamp_order import loop_demand
 from polymodel.reuse import Reuse
@@ -397,11 +397,18 @@ def _compare_listings(monkeypatch: pytest.MonkeyPatch, seed: int, count: int) ->
         for one, mine in zip(drawn_peaks, found, strict=True):
             assert mine == front(*one), one
     front.cache_clear()
-    for _, u, v, asked in drawn_peaks:
+    for (region, u, v, asked), mine in zip(drawn_peaks, found, strict=True):
+        others = [tuple(_other_sizes(random, tiles) for tiles in (u, v)) for _ in range(3)]
+        each = [front(region, *one, asked) for one in others]
+        assert list(fronts(region, ((u, v), *others), asked)) == [mine, *each], (region, u, v, others, asked)
         turned = tuple(a.turned for a in asked)
         sides = ((len(u), len(v)), asked), ((len(v), len(u)), turned)
         listed += any(pair_peaks._alike(*side) is not None for side in sides)  # the rule itself
     return listed
+
+
+def _other_sizes(random: Random, tiles: Tiles) -> Tiles:
+    return tuple((random.randint(1, first), random.randint(1, tile)) for first, tile in tiles)
 
 
 def _drawn_query(random: Random, u: Tiles, v: Tiles) -> TileQuery:

@@ -302,6 +302,12 @@ def test_front_equals_brute_force_whatever_the_blocks(monkeypatch: pytest.Monkey
     monkeypatch.setattr(kernel, "RIGHT", 3)
     monkeypatch.setattr(run, "LINES", 5)
     assert pm.sweep(spec, symbols, objectives=objectives).frame.equals(whole.frame)
+    for tabled in (0, whole.points + 1):  # every limit has a table, or none
+        monkeypatch.setattr(importlib.import_module("polymodel.sweeps.metrics"), "SHARED", tabled)
+        again = pm.sweep(spec, symbols, objectives=objectives)
+        assert again.frame.equals(whole.frame)
+        assert again.infeasible == whole.infeasible
+    assert whole.infeasible
 
 
 def test_sensitivity_is_the_best_per_value() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import chain, islice
 from typing import Any, Self
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
@@ -245,7 +245,7 @@ class Tabled:
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
         """The sizes of all tiles: first and others of each loop, variable by variable."""
-        return tuple(s for chain in self.chains for lv in chain for s in (lv.begin, lv.tile))
+        return tuple(s for lv in chain(*self.chains) for s in (lv.begin, lv.tile))
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -266,8 +266,8 @@ class Tabled:
     def at(self, *sizes: int) -> int:
         """The number for the sizes of all tiles."""
         pairs, tiles = iter(zip(sizes[::2], sizes[1::2], strict=True)), []
-        for chain in self.chains:
-            tiles.append(tuple(islice(pairs, len(chain))))
+        for levels in self.chains:
+            tiles.append(tuple(islice(pairs, len(levels))))
         return self.number(*tiles)
 
     def number(self, *tiles: Tiles) -> int:
@@ -317,7 +317,7 @@ class LoopTable(Tabled):
         return self.loops
 
     def without_sizes(self) -> Self:
-        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(chain) for chain in self.loops))
+        return replace(self, loops=tuple((ChainLevel(1, "each"),) * len(x) for x in self.loops))
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class TiedRegion(Tabled):
         return self.u, self.v
 
     def without_sizes(self) -> Tabled:
-        alike = ((ChainLevel(1, "each"),) * len(chain) for chain in self.chains)
+        alike = ((ChainLevel(1, "each"),) * len(x) for x in self.chains)
         u, v = alike
         return replace(self, u=u, v=v)
 
@@ -366,14 +366,34 @@ class CutAtom(TiedRegion):
             return total(self.region, u, v, self.what, self.rank)
         from polymodel.analysis.symbolic.pair_peaks import front
 
-        rows = front(self.region, u, v, self.asked, self.stamps)
+        return self._of_peaks(front(self.region, u, v, self.asked, self.stamps), tiles)
+
+    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
+        if not self.asked:
+            return super().each(rows)
+        from polymodel.analysis.symbolic.pair_peaks import fronts
+
+        choices = _choices(len(self.u), len(self.v), tuple(chain(*rows)))
+        found = fronts(self.region, choices, self.asked, self.stamps)
+        return [self._of_peaks(peaks, tiles) for peaks, tiles in zip(found, choices, strict=True)]
+
+    def _of_peaks(self, rows: tuple[tuple[int, ...], ...], tiles: tuple[Tiles, ...]) -> int:
         if len(rows) > PEAKS:
+            sizes = ", ".join(str(t) for _, t in chain(*tiles))
             raise NotSeparable(
-                f"at tiles {', '.join(str(t) for _, t in (*u, *v))} more than {PEAKS} stamps may be the peak",
+                f"at tiles {sizes} more than {PEAKS} stamps may be the peak",
                 "use engine exact there",
                 code="too-large",
             )
         return rows[min(self.place, len(rows) - 1)][self.item]
+
+
+@lru_cache(maxsize=4)
+def _choices(u: int, v: int, sizes: tuple[int, ...]) -> tuple[tuple[Tiles, Tiles], ...]:
+    """The tiles of so many loops over either variable, of rows that give the sizes of all."""
+    pairs = list(zip(sizes[::2], sizes[1::2], strict=True))
+    begin = range(0, len(pairs), u + v)
+    return tuple((tuple(pairs[i : i + u]), tuple(pairs[i + u : i + u + v])) for i in begin)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 from polymodel.analysis.symbolic.regions import (
     PEAKS,
+    Copies,
     Ints,
     Loops,
     Region,
@@ -14,7 +16,6 @@ from polymodel.analysis.symbolic.regions import (
     Tiles,
     What,
     pairs,
-    starts,
     tile_of,
     tile_sizes,
 )
@@ -22,38 +23,68 @@ from polymodel.analysis.symbolic.stamp_order import resident
 from polymodel.frozen import dataclass
 
 TRIED = 8  # tiles of one variable at which whole tiles are looked for
+TOGETHER = 2**17  # rows, tiles and stamps of several choices that are listed together
+
+Choice = tuple[Tiles, Tiles]  # sizes of the tiles of either variable
+Rows = tuple[tuple[int, ...], ...]
 
 
 @lru_cache(maxsize=65536)
 def front(
     region: Region, u: Tiles, v: Tiles, asked: tuple[TileQuery, ...], stamps: tuple[int, int] | None = None
-) -> tuple[tuple[int, ...], ...]:
+) -> Rows:
     """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`.
 
     `stamps`: how many of the loops of either variable stamps are told by; all unless it is given.
     """
+    return _fronts(region, ((u, v),), asked, stamps)[0]
+
+
+@lru_cache(maxsize=16)  # what is held at one peak is asked for tile by tile, each at the same choices
+def fronts(
+    region: Region,
+    choices: tuple[Choice, ...],
+    asked: tuple[TileQuery, ...],
+    stamps: tuple[int, int] | None = None,
+) -> tuple[Rows, ...]:
+    """The same at several choices of tile sizes."""
+    return _fronts(region, choices, asked, stamps)
+
+
+def _fronts(
+    region: Region,
+    choices: tuple[Choice, ...],
+    asked: tuple[TileQuery, ...],
+    stamps: tuple[int, int] | None,
+) -> tuple[Rows, ...]:
+    u, v = choices[0]
     depth = (len(u), len(v)) if stamps is None else stamps
     alike, turned = _alike(depth, asked), tuple(a.turned for a in asked)
     if alike is None and _alike(depth[::-1], turned) is not None:
-        return front(region.turned, v, u, turned, depth[::-1])
-    inner = u[: depth[0]], v[: depth[1]]
-    # Of very many stamps these are large: they go with this call.
-    sizes = _TileSizes(region, u, v, None if alike is None else u[:alike])
-    full = _full(sizes, inner, asked)
-    if full is not None:
-        return (full,)
-    import numpy as np
+        return _fronts(region.turned, tuple((v, u) for u, v in choices), turned, depth[::-1])
+    result: dict[int, Rows] = {}
+    if all(a.gap is None for a in asked):
+        whole = (_full(region, choice, depth, asked) for choice in choices)
+        result = {k: (row,) for k, row in enumerate(whole) if row is not None}
+    listed = _Listed(region, depth, asked, alike)
+    for part in _parts(listed, [k for k in range(len(choices)) if k not in result], choices):
+        result |= zip(part, _exceeded_by_none(*listed.table([choices[k] for k in part])), strict=True)
+    return tuple(result[k] for k in range(len(choices)))
 
-    extents = region.extents
-    ends = starts(extents[0], inner[0]), starts(extents[1], inner[1])
-    one, two = pairs(region, *inner, sizes.alike)
-    table = np.empty((len(one), len(asked)), np.int64)
-    for k, a in enumerate(asked):
-        width, codes, held = sizes.of(a)
-        p, q = (starts(n, tiles) for n, tiles in zip(extents, _outside(u, v, a), strict=True))
-        mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
-        table[:, k] = held[np.searchsorted(codes, mine)]
-    return _exceeded_by_none(table)
+
+def _parts(listed: _Listed, numbers: Sequence[int], choices: Sequence[Choice]) -> Iterator[list[int]]:
+    """Numbers of choices that are listed together, as many as fit."""
+    part: list[int] = []
+    size = 0
+    for k in numbers:
+        more = listed.size(choices[k])
+        if part and (size + more > TOGETHER or not listed.together):
+            yield part
+            part, size = [], 0
+        part.append(k)
+        size += more
+    if part:
+        yield part
 
 
 def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
@@ -74,16 +105,28 @@ def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
     return result if innermost else None
 
 
-def _exceeded_by_none(table: Ints) -> tuple[tuple[int, ...], ...]:
-    """The rows that no other row exceeds, in descending order; of very many a few."""
+def _exceeded_by_none(table: Ints, home: Ints, count: int) -> list[Rows]:
+    """Of each choice the rows that none of its other rows exceeds, in descending order; of very many a few.
+
+    `home`: the choice of each row, in order.
+    """
+    import numpy as np
+
+    kept: list[list[tuple[int, ...]]] = [[] for _ in range(count)]
     totals = table.sum(axis=1)
-    kept: list[tuple[int, ...]] = []
-    while len(table) and len(kept) <= PEAKS:
-        row = table[totals.argmax()]  # what exceeds a row has more in total
-        kept.append(tuple(int(x) for x in row))
-        left = (table > row).any(axis=1)
-        table, totals = table[left], totals[left]
-    return tuple(sorted(kept, reverse=True))
+    for _ in range(PEAKS + 1):
+        if not len(table):
+            break
+        begin = np.flatnonzero(np.diff(home, prepend=-1))
+        which = np.cumsum(np.bincount(begin, minlength=len(home))) - 1
+        # What exceeds a row has more in total.
+        (tops,) = np.nonzero(totals == np.maximum.reduceat(totals, begin)[which])
+        rows = table[tops[np.flatnonzero(np.diff(home[tops], prepend=-1))]]
+        for k, row in zip(home[begin].tolist(), rows.tolist(), strict=True):
+            kept[k].append(tuple(row))
+        left = (table > rows[which]).any(axis=1)
+        table, totals, home = table[left], totals[left], home[left]
+    return [tuple(sorted(rows, reverse=True)) for rows in kept]
 
 
 def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
@@ -94,31 +137,71 @@ def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
     return u[: above.count("u")], v[: above.count("v")]
 
 
-class _TileSizes:
-    """What pairs of tiles hold, listed once for each query; `alike` leaves some out (`regions.pairs`)."""
+@dataclass(frozen=True)
+class _Listed:
+    """What tiles hold stamp by stamp; the `alike` outermost loops over u cut tiles in which stamps in the
+    middle of equal ones are left out (`regions.pairs`)."""
 
-    def __init__(self, region: Region, u: Tiles, v: Tiles, alike: Tiles | None) -> None:
-        self.region, self.u, self.v, self.alike = region, u, v, alike
-        self._known: dict[TileQuery, tuple[int, Ints, Ints]] = {}
+    region: Region
+    depth: tuple[int, int]
+    asked: tuple[TileQuery, ...]
+    alike: int | None
 
-    def of(self, asked: TileQuery) -> tuple[int, Ints, Ints]:
-        """How many tiles of v there are, numbers of the pairs in order, and sizes."""
-        if asked not in self._known:
-            self._known[asked] = self._listed(asked)
-        return self._known[asked]
+    @property
+    def together(self) -> bool:
+        """Whether several choices may be listed at once: no policy looks at what tiles depend on."""
+        return not any(a.gap is not None and a.gap.policy.by_tile for a in self.asked)
 
-    def _listed(self, asked: TileQuery) -> tuple[int, Ints, Ints]:
-        one, two = _outside(self.u, self.v, asked)
-        width, gap = len(starts(self.region.extents[1], two)), asked.gap
-        if gap is None:
-            p, q, result = tile_sizes(self.region, one, two, asked.what, asked.rank, self.alike)
-            return width, p * width + q, result
-        mine = tuple(self.u[k] for k in asked.own[0]), tuple(self.v[k] for k in asked.own[1])
-        loops = Loops(self.region, *mine, asked.order, self.alike)
-        stamps, result = resident(loops, gap, asked.what, asked.rank)
-        codes = stamps.one * width + stamps.two
-        order = codes.argsort(kind="stable")
-        return width, codes[order], result[order]
+    def size(self, choice: Choice) -> int:
+        """About how many rows, tiles and stamps there are."""
+        one, two = (
+            len(self.region.starts(k, t[:n])) for k, (t, n) in enumerate(zip(choice, self.depth, strict=True))
+        )
+        return sum(self.region.extents) + one + two + (one * two if self.alike is None else 4 * one)
+
+    def table(self, choices: Sequence[Choice]) -> tuple[Ints, Ints, int]:
+        """[stamp, asked] what tiles hold, the choice of each stamp, and how many choices there are."""
+        import numpy as np
+
+        count, every = len(choices), self.region
+        u, v = choices[0]
+        if count > 1:
+            every = Copies.of(self.region, count)
+            u, v = (_side_by_side([c[side] for c in choices]) for side in (0, 1))
+        inner, alike = (
+            (u[: self.depth[0]], v[: self.depth[1]]),
+            None if self.alike is None else u[: self.alike],
+        )
+        ends = every.starts(0, inner[0]), every.starts(1, inner[1])
+        one, two = pairs(every, *inner, alike)
+        table = np.empty((len(one), len(self.asked)), np.int64)
+        for k, a in enumerate(self.asked):
+            width, codes, held = _sizes(every, u, v, a, alike)
+            p, q = (every.starts(side, tiles) for side, tiles in enumerate(_outside(u, v, a)))
+            mine = tile_of(p, ends[0])[one] * width + tile_of(q, ends[1])[two]
+            table[:, k] = held[np.searchsorted(codes, mine)]
+        return table, ends[0][one] // self.region.extents[0], count
+
+
+def _side_by_side(choices: Sequence[Tiles]) -> Any:
+    """The sizes of each loop's tiles at all choices, as copies of a region have them."""
+    return tuple(tuple(zip(*loop, strict=True)) for loop in zip(*choices, strict=True))
+
+
+def _sizes(
+    region: Region, u: Tiles, v: Tiles, asked: TileQuery, alike: Tiles | None
+) -> tuple[int, Ints, Ints]:
+    """How many tiles of v there are, numbers of pairs of tiles in order, and what these hold."""
+    one, two = _outside(u, v, asked)
+    width, gap = len(region.starts(1, two)), asked.gap
+    if gap is None:
+        p, q, result = tile_sizes(region, one, two, asked.what, asked.rank, alike)
+        return width, p * width + q, result
+    mine = tuple(u[k] for k in asked.own[0]), tuple(v[k] for k in asked.own[1])
+    stamps, result = resident(Loops(region, *mine, asked.order, alike), gap, asked.what, asked.rank)
+    codes = stamps.one * width + stamps.two
+    order = codes.argsort(kind="stable")
+    return width, codes[order], result[order]
 
 
 @dataclass(frozen=True)
@@ -141,23 +224,23 @@ def _ranges(region: Region, tiles: Tiles) -> TileRanges:
     """The tiles of u in a region of which every row has points."""
     import numpy as np
 
-    begin = starts(region.extents[0], tiles)
+    begin = region.starts(0, tiles)
     _, low, high = region.rows
     size = np.append(begin[1:], region.extents[0]) - begin
     return TileRanges(begin, size, np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin))
 
 
 def _full(
-    sizes: _TileSizes, innermost: tuple[Tiles, Tiles], asked: tuple[TileQuery, ...]
+    region: Region, choice: Choice, depth: tuple[int, int], asked: tuple[TileQuery, ...]
 ) -> tuple[int, ...] | None:
     """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
     import numpy as np
 
-    region, turned = sizes.region, sizes.region.turned
+    turned, (u, v) = region.turned, choice
     if len(region.rows[0]) < region.extents[0] or len(turned.rows[0]) < region.extents[1]:
         return None
-    u, v = sizes.u, sizes.v
-    inner = starts(region.extents[0], innermost[0]), starts(region.extents[1], innermost[1])
+    innermost = u[: depth[0]], v[: depth[1]]
+    inner = region.starts(0, innermost[0]), region.starts(1, innermost[1])
     tried = inner[0][:: max(1, len(inner[0]) // TRIED)]
     one, two = _ranges(region, innermost[0]), _ranges(turned, innermost[1])
     good = _met(one, two, tile_of(one.begin, tried), np.arange(len(inner[1])))
@@ -165,13 +248,9 @@ def _full(
     for a in asked:
         one, two = _ranges(region, u[: a.u]), _ranges(turned, v[: a.v])
         i, j = tile_of(one.begin, tried), tile_of(two.begin, inner[1])
-        whole = _box(a, one.widest, two.widest)
-        if a.gap is not None:
-            good &= _there(sizes, a, (tried, inner[1])) == whole
-        else:
-            good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
-            good &= _touched(a.what, one, two, i, j)
-        result.append(whole)
+        result.append(_box(a, one.widest, two.widest))
+        good &= (one.size[i] == one.widest)[:, None] & (two.size[j] == two.widest)[None, :]
+        good &= _touched(a.what, one, two, i, j)
     return tuple(result) if good.any() else None
 
 
@@ -190,20 +269,6 @@ def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> 
         first, last = one.begin[i][:, None], (one.begin[i] + one.size[i] - 1)[:, None]
         return (two.low[j] <= last) & (two.high[j] >= first)
     return (one.low[i][:, None] <= begin) & (one.high[i][:, None] >= end)
-
-
-def _there(sizes: _TileSizes, asked: TileQuery, at: tuple[Ints, Ints]) -> Ints:
-    """[i, j]: what is there of a buffet with a gap where tiles begin, 0 where no stamp is listed."""
-    import numpy as np
-
-    width, codes, held = sizes.of(asked)
-    i, j = (
-        tile_of(starts(n, outside), begin)
-        for n, outside, begin in zip(sizes.region.extents, _outside(sizes.u, sizes.v, asked), at, strict=True)
-    )
-    mine = i[:, None] * width + j[None, :]
-    place = np.minimum(codes.searchsorted(mine), len(codes) - 1)
-    return np.where(codes[place] == mine, held[place], 0)
 
 
 def _box(asked: TileQuery, n: int, m: int) -> int:

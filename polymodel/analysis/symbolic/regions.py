@@ -43,6 +43,48 @@ class Region:
         """Of two variables, (u, first v, last v) of every u that has points."""
         return _rows(self)
 
+    @property
+    def period(self) -> tuple[int, ...]:
+        """How far apart copies lie, of which this is one (`Copies`)."""
+        return self.extents
+
+    def starts(self, side: int, tiles: Tiles) -> Ints:
+        """Where the innermost tiles of a variable begin, in order; not to be written to."""
+        return starts(self.extents[side], tiles)
+
+
+@dataclass(frozen=True)
+class Copies(Region):
+    """Copies of a region of two variables, each behind the one before along both, so that they share no tile.
+
+    Their tiles are of different sizes: where a loop has a size, here it has one for each copy.
+    """
+
+    one: Region
+    count: int
+
+    __hash__ = Region.__hash__
+
+    @classmethod
+    def of(cls, one: Region, count: int) -> Copies:
+        u, v = one.extents
+        return cls((u * count, v * count), (), one, count)
+
+    @property
+    def turned(self) -> Copies:
+        return Copies.of(self.one.turned, self.count)
+
+    @property
+    def rows(self) -> tuple[Ints, Ints, Ints]:
+        return _rows_of_copies(self)
+
+    @property
+    def period(self) -> tuple[int, ...]:
+        return self.one.extents
+
+    def starts(self, side: int, tiles: Tiles) -> Ints:
+        return _starts_of_copies(self.period[side], self.count, tiles)
+
 
 @dataclass(frozen=True)
 class Made:
@@ -115,24 +157,51 @@ def _rows(region: Region) -> tuple[Ints, Ints, Ints]:
     return u[some], low[some], high[some]
 
 
+@lru_cache(maxsize=8)
+def _rows_of_copies(copies: Copies) -> tuple[Ints, Ints, Ints]:
+    import numpy as np
+
+    row, low, high = copies.one.rows
+    u, v = (np.repeat(np.arange(copies.count) * n, len(row)) for n in copies.period)
+    return np.tile(row, copies.count) + u, np.tile(low, copies.count) + v, np.tile(high, copies.count) + v
+
+
 @lru_cache(maxsize=4096)
 def starts(extent: int, tiles: Tiles) -> Ints:
     """Where the innermost of nested tiles begin, in order; not to be written to."""
     import numpy as np
 
-    begin, size = np.zeros(1, np.int64), np.array([extent], np.int64)
-    for first, tile in tiles:
+    return _nested(np.zeros(1, np.int64), np.array([extent], np.int64), np.array([tiles], np.int64))
+
+
+@lru_cache(maxsize=32)
+def _starts_of_copies(extent: int, count: int, tiles: Tiles) -> Ints:
+    import numpy as np
+
+    sizes = np.array(tiles, np.int64).reshape(len(tiles), 2, count).transpose(2, 0, 1)
+    return _nested(np.arange(count) * extent, np.full(count, extent, np.int64), sizes)
+
+
+def _nested(begin: Ints, size: Ints, tiles: Ints) -> Ints:
+    """Where the innermost tiles of several ranges begin; `tiles`: of each its first and its other sizes, loop
+    by loop."""
+    import numpy as np
+
+    of = np.arange(len(begin))
+    for k in range(tiles.shape[1]):
+        first, tile = tiles[of, k, 0], tiles[of, k, 1]
         behind = np.maximum(size - first, 0)
         count = 1 + -(-behind // tile)
-        if int(count.sum()) > MOST_ROWS:
+        if int(np.bincount(of, weights=count).max()) > MOST_ROWS:
             raise NotSeparable(
                 "there are too many tiles to list", "use engine exact, or larger tiles", code="too-large"
             )
         which = np.repeat(np.arange(len(begin)), count)
         number = np.arange(len(which)) - (np.cumsum(count) - count)[which]
-        inside = np.where(number > 0, first + (number - 1) * tile, 0)
-        width = np.where(number > 0, tile, first)
+        inside = np.where(number > 0, first[which] + (number - 1) * tile[which], 0)
+        width = np.where(number > 0, tile[which], first[which])
         begin, size = begin[which] + inside, np.minimum(width, size[which] - inside)
+        of = of[which]
     return begin
 
 
@@ -171,11 +240,11 @@ def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int])
         return int((high - low + 1).sum())
     if what == "rank":
         return int(tile_sizes(region, u, v, what, rank)[2].sum())
-    begin = starts(region.extents[1], v)
+    begin = region.starts(1, v)
     first, last = tile_of(begin, low), tile_of(begin, high)
     if what == "u":
         return int((last - first + 1).sum())
-    group = tile_of(starts(region.extents[0], u), row)
+    group = tile_of(region.starts(0, u), row)
     return int(united(group, first, last, int(group[-1]) + 1 if len(group) else 0).sum())
 
 
@@ -184,8 +253,16 @@ def rows_in_tiles(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints, Ints]
     """Of every row that has points its tile of u, and the tiles of v in which it begins and ends; not to be
     written to."""
     row, low, high = region.rows
-    begin = starts(region.extents[1], v)
-    return tile_of(starts(region.extents[0], u), row), tile_of(begin, low), tile_of(begin, high)
+    one, two = _tile_numbers(region, 0, u), _tile_numbers(region, 1, v)
+    return one[row], two[low], two[high]
+
+
+def _tile_numbers(region: Region, side: int, tiles: Tiles) -> Ints:
+    """The number of the tile that each value of a variable is in."""
+    import numpy as np
+
+    begin = region.starts(side, tiles)
+    return np.repeat(np.arange(len(begin)), np.diff(begin, append=region.extents[side]))
 
 
 @lru_cache(maxsize=8)
@@ -197,7 +274,7 @@ def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tup
     """
     import numpy as np
 
-    cuts = starts(region.extents[0], u), starts(region.extents[1], v)
+    cuts = region.starts(0, u), region.starts(1, v)
     group, first, last = rows_in_tiles(region, u, v)
     (begin,) = np.nonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
     tiles = group[begin]
@@ -225,12 +302,13 @@ def _filled(region: Region, alike: Tiles, v: Ints, at: Ints) -> tuple[Ints, Ints
     import numpy as np
 
     row, low, high = region.rows
-    outer = starts(region.extents[0], alike)
+    outer = region.starts(0, alike)
     tiles, begin = np.unique(tile_of(outer, row), return_index=True)
     least, most = np.maximum.reduceat(low, begin), np.minimum.reduceat(high, begin)
     end = np.append(v[1:], region.extents[1]) - 1
-    first = np.maximum(v.searchsorted(least), 1)
-    last = np.minimum(end.searchsorted(most, side="right") - 1, len(v) - 2)
+    home = outer[tiles] // region.period[0] * region.period[1]
+    first = np.maximum(v.searchsorted(least), v.searchsorted(home) + 1)
+    last = np.minimum(end.searchsorted(most, side="right"), v.searchsorted(home + region.period[1]) - 1) - 1
     which = tiles.searchsorted(tile_of(outer, at))
     return first[which] + 1, last[which]
 
@@ -265,7 +343,7 @@ def tile_sizes(
     one, two = pairs(region, u, v, alike)
     if what == "none":
         return one, two, np.ones(len(one), np.int64)
-    cuts = starts(region.extents[0], u), starts(region.extents[1], v)
+    cuts = region.starts(0, u), region.starts(1, v)
     if what == "rank":
         return one, two, _rank_sizes(region, cuts, rank)
     if what != "v":
@@ -282,7 +360,7 @@ def _sizes_of_pairs(region: Region, tiles: tuple[Tiles, Tiles], codes: Ints, poi
     many `points` there are."""
     import numpy as np
 
-    begin = starts(region.extents[1], tiles[1])
+    begin = region.starts(1, tiles[1])
     group, first, last = rows_in_tiles(region, *tiles)
     first_code, last_code = group * len(begin) + first, group * len(begin) + last
     enter, leave = codes.searchsorted(first_code), codes.searchsorted(last_code, side="right")

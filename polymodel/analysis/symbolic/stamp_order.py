@@ -22,7 +22,6 @@ from polymodel.analysis.symbolic.regions import (
     pieces,
     repeated,
     rows_in_tiles,
-    starts,
     tile_of,
     tile_sizes,
     turned_what,
@@ -43,17 +42,17 @@ class StampOrder:
     @cached_property
     def starts(self) -> tuple[Ints, Ints]:
         """Where the innermost tiles of either variable begin."""
-        u, v = self.loops.region.extents
-        return starts(u, self.loops.u), starts(v, self.loops.v)
+        region = self.loops.region
+        return region.starts(0, self.loops.u), region.starts(1, self.loops.v)
 
     def outermost(self, count: int) -> tuple[Ints, Ints]:
         """For each stamp the tiles of the outermost `count` loops that it lies in."""
         above, every = self.loops.outermost(count), (self.loops.u, self.loops.v)
-        innermost, extents = (self.one, self.two), self.loops.region.extents
+        innermost, region = (self.one, self.two), self.loops.region
         one, two = (
-            mine if outer == tiles else tile_of(starts(n, outer), begin)[mine]
-            for mine, outer, tiles, n, begin in zip(
-                innermost, above, every, extents, self.starts, strict=True
+            mine if outer == tiles else tile_of(region.starts(side, outer), begin)[mine]
+            for side, (mine, outer, tiles, begin) in enumerate(
+                zip(innermost, above, every, self.starts, strict=True)
             )
         )
         return one, two
@@ -65,11 +64,11 @@ class StampOrder:
 
     def counters(self) -> list[Ints]:
         """For each loop its counter at every stamp, from 0 on within the enclosing tile."""
-        result, extents = [], self.loops.region.extents
+        result, region = [], self.loops.region
         for k, letter in enumerate(self.loops.order):
             side = "uv".index(letter)
-            inner = starts(extents[side], self.loops.outermost(k + 1)[side])
-            outer = starts(extents[side], self.loops.outermost(k)[side])
+            inner = region.starts(side, self.loops.outermost(k + 1)[side])
+            outer = region.starts(side, self.loops.outermost(k)[side])
             here, enclosing = self.outermost(k + 1)[side], self.outermost(k)[side]
             result.append(here - tile_of(inner, outer[enclosing]))
         return result
@@ -134,7 +133,7 @@ def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before
     least, most = np.minimum(before, after), np.maximum(before, after)
     # Of two tiles with none in between, a row without points in both either begins behind the first one or
     # ends before the second one: these are counted without a look at each row.
-    width = len(starts(region.extents[1], tiles[1])) + 1
+    width = len(region.starts(1, tiles[1])) + 1
     late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
     early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
     result = end - begin - late - early
