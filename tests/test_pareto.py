@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.pareto import ROUNDING, Archive, staircase, undominated, undominated_but_for_rounding
+from polymodel.pareto import (
+    ROUNDING,
+    Archive,
+    lexicographic_ranks,
+    staircase,
+    undominated,
+    undominated_but_for_rounding,
+)
 
 # Numbers that float64 does not tell apart, or that no integer type of numpy holds.
 NEAR = 2**53
@@ -164,3 +171,8 @@ def test_a_large_front_in_three_objectives_takes_seconds() -> None:
         front.offer(values, np.arange(8000) + 8000 * block)
     assert len(front.ids) > 5000
     assert time.perf_counter() - start < 60
+
+
+def test_ranks_take_what_differs_by_rounding_alone_as_equal() -> None:
+    first = np.array([2.0, 2 * (1 + ROUNDING / 4), 1.0, 2.0])
+    assert lexicographic_ranks([first, np.array([3.0, 1.0, 9.0, 3.0])]).tolist() == [2, 1, 0, 2]

@@ -20,7 +20,7 @@ from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors, prod_of
 from polymodel.mapper.terms import Actions, CostTerms, Form, Part, Term, parts, worth
 from polymodel.mapper.tile_chains import TileChains
-from polymodel.pareto import rows_of, undominated
+from polymodel.pareto import lexicographic_ranks, rows_of, undominated
 
 Array = Any
 PRUNE_ABOVE = 20_000
@@ -138,7 +138,8 @@ class Interest:
     the latter; `relaxed`: exchanged tensors take no space. `eps`: share by which the objectives may be
     above those of points that are left out; `rough`: by which the space may, too (where any good mapping
     will do). `added`: what the rest of a whole mapping adds to the sums of `figures` at least: shares are
-    of the whole."""
+    of the whole. `ties`: of energy and latency one is wanted alone, and of mappings that are equal in all
+    that is wanted the one that has less of the other."""
 
     energy: bool
     latency: bool
@@ -148,6 +149,7 @@ class Interest:
     eps: float = 0.0
     rough: float = 0.0
     added: tuple[float, ...] = ()
+    ties: bool = False
 
     def figures(
         self, energy: Array, latency: Array, more: Sequence[Array], peaks: Sequence[Array]
@@ -167,11 +169,20 @@ class Interest:
         """The same and what takes space, as far as they are told apart."""
         sums = self.figures(energy, latency, more, ())
         objectives = [*sums, *peaks]
+        if self.ties and self.energy != self.latency and not self.eps:
+            objectives = with_ties(objectives, latency if self.energy else energy)
         if self.eps:
             added = self.added or (0.0,) * len(sums)
             sums = [f + a for f, a in zip(sums, added, strict=True)]
             objectives = [coarse(f, self.eps) for f in (*sums, *peaks)]
         return [*objectives, *((coarse(f, self.rough) for f in space) if self.rough else space)]
+
+
+def with_ties(objectives: Sequence[Array], tie: Array) -> list[Array]:
+    """Figures by which a point that is no worse in every objective, and better in one, beats another one
+    whatever its `tie` is; where all objectives are equal but for rounding this counts. Smaller is better."""
+    ranks = lexicographic_ranks([*objectives, tie])
+    return [*objectives, ranks] if len(objectives) > 1 else [ranks]
 
 
 @dataclass(frozen=True)

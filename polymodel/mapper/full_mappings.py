@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.aims import Aims, aims_of, follows
-from polymodel.mapper.combine import Interest, coarse
+from polymodel.mapper.combine import Interest, coarse, with_ties
 from polymodel.mapper.join import JoinRules, Stage, States, lives_of
 from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.pmappings import Chains, Pmappings
@@ -61,6 +61,7 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
         eps=(1 + share_of(request.eps, CELLS)) ** (1 / (min(COARSE, len(spaces)) + PRUNES)) - 1
         if request.eps
         else 0.0,
+        ties=aims.energy != aims.latency,
     )
     capacity = np.array([memories[m].capacity for m in which])
     return JoinRules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted), aims)
@@ -337,9 +338,13 @@ def candidates_of(
     figures = np.concatenate([w.figures() for w in wholes], axis=1)
     aims = wholes[0].rules.aims
     left = np.flatnonzero(aims.admits(figures))
-    scores = aims.scores(figures[:, left])
+    scores = list(aims.scores(figures[:, left]))
     if request.eps:
-        scores = np.stack([coarse(f, share_of(request.eps, THIN)) for f in scores])
+        scores = [coarse(f, share_of(request.eps, THIN)) for f in scores]
+    elif aims.energy != aims.latency:
+        states = [s for w in wholes for s in w.joined[-1]]
+        other = np.concatenate([s.latency if aims.energy else s.energy for s in states])
+        scores = with_ties(scores, other[left])
     kept = left[undominated(scores)]
     places = [(w, s, k) for w in wholes for s in w.joined[-1] for k in range(len(s))]
     result = [_candidate(*places[int(n)], spaces, figures[:, n]) for n in kept]

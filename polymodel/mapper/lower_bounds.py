@@ -101,7 +101,7 @@ def _worked_out(
     before: Floors | None,
     wanted: Collection[Exchanges] | None,
 ) -> Floors:
-    alone = replace(interest, buffers=(), relaxed=True, eps=0.0)
+    alone = replace(interest, buffers=(), relaxed=True, eps=0.0, ties=False)
     sums = int(interest.energy) + int(interest.latency) + len(space.more)
     explorer = Explorer(space, limits, alone, Passing(), regions)
     result: dict[Exchanges, Array] = {}

@@ -530,6 +530,9 @@ def _first_fitting(energy: Array, needs: Array) -> Array:
 
 def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     alone = interest.energy and not interest.latency and not len(x.more)
+    if interest.ties and len(x.energy):  # of equal ones the first stays
+        longest = np.maximum(x.rest, x.ports.max(axis=0, initial=0.0))
+        x = x._only(np.argsort(longest if interest.energy else x.energy, kind="stable"))
     if alone and x.needs.size and not x.local.any():
         first = _first_fitting(x.energy, x.needs)[tuple(x.needs)]
         return x._only(np.flatnonzero(first == np.arange(len(first))))

@@ -157,7 +157,7 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
     found |= {"late"} if kind.startswith("late") else set()
     sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2)}
     shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
-    ranks = {}
+    ranks: dict[str, int] = {}
     if kind in ("mask", "masked"):
         shape["n"] = "0 <= n <= m"
     if kind == "stencil":
@@ -224,13 +224,21 @@ def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
 
 
 def check(space: Space) -> int:
-    """Whether both fronts are the same; how many mappings there are that fit."""
+    """Whether both fronts are the same, and of each objective by itself the least, and of ties the least of
+    the other; how many mappings there are that fit."""
     mine = [(p.energy, p.latency) for p in pm.explore(space.spec, constraints=space.asked)]
     listed = [x for x in map(space.cost, space.trees()) if x is not None]
     for energy, latency in listed:
         assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
     for e, x in mine:
         assert any(e == pytest.approx(a) and x == pytest.approx(b) for a, b in listed)
+    for number, objective in enumerate(("energy", "latency") if listed else ()):
+        (best,) = pm.explore(space.spec, objectives=objective, constraints=space.asked)
+        least = min(figures[number] for figures in listed)
+        alike = [f[1 - number] for f in listed if f[number] <= least * (1 + 1e-9)]
+        mine = [(best.energy, best.latency)]
+        assert mine[0][number] == pytest.approx(least)
+        assert mine[0][1 - number] == pytest.approx(min(alike))
     return len(listed)
 
 
