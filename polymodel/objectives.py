@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, Literal, Protocol
 
 from polymodel.frozen import dataclass
+from polymodel.quantities import engineering
 
 Number = Any  # an integer, a float, or an array of them
 SPARSE = "sparse_"  # before an objective: the same on sparse data
@@ -368,6 +369,11 @@ class FigureLimit:
     def admits(self, number: Number) -> Number:
         """Whether a value (or each of an array) obeys it."""
         return number >= self.number if objective_of(self.name).most else number <= self.number
+
+    def for_readers(self, name: str = "") -> str:
+        """In the unit of tables, rounded as they are; `name`: what the figure is called there, if not so."""
+        shown = engineering(self.number, unit_of(self.name).removeprefix("1"))
+        return f"{name or self.name} {self.relation} {shown}"
 
     def __str__(self) -> str:
         return f"{self.name} {self.relation} {self.number:.15g}"

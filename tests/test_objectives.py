@@ -134,3 +134,9 @@ def test_the_vocabulary_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         word = f"{o.word}:X" if o.of else o.word
         assert word in told
         assert f"`{word}`" in guide
+
+
+def test_limits_are_shown_in_the_units_of_tables() -> None:
+    assert objectives.FigureLimit("latency", 0.00025).for_readers() == "latency <= 250 µs"
+    assert objectives.FigureLimit("working_set:GLB", 4096.0).for_readers("GLB") == "GLB <= 4096 b"
+    assert objectives.FigureLimit("utilisation", 0.5).for_readers() == "utilisation >= 0.5"

@@ -23,7 +23,6 @@ from polymodel.objectives import (
     uses,
     whose,
 )
-from polymodel.quantities import engineering
 from polymodel.spec.faults import Faults, Path, listed, path_text, plainly, shown, suggestion
 from polymodel.spec.numbers import amount_in
 from polymodel.spec.section_schemas import CodesignSection, limit_texts
@@ -52,8 +51,7 @@ class NetworkLimit:
     @property
     def for_readers(self) -> str:
         """In the unit of tables, rounded as they are."""
-        unit = unit_of(self.limit.name).removeprefix("1")
-        return f"{self.name} {self.limit.relation} {engineering(self.limit.number, unit)}"
+        return self.limit.for_readers(self.name)
 
     def __str__(self) -> str:
         return f"{self.name} {self.limit.relation} {self.limit.number:.15g}"

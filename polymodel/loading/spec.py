@@ -235,8 +235,9 @@ class Spec:
         if derived is not None and derived.error is not None:
             return derived.error
         if isinstance(self.locator, Without):
-            what = "the mapping of the whole workload does not stand for these Einsums alone"
-            remedy = "write a mapping for them, beside a workload of these Einsums"
+            what = "the whole mapping is none of these Einsums alone: it keeps on chip what they hand on"
+            remedy = "read their rows in the report of the whole, search a mapping of them "
+            remedy += "(`polymodel explore ... --einsum NAME`), or write one"
             return SpecError([Diagnostic(what, remedy, "mapping", code="invalid-structure")])
         workload, arch = self.library
         remedy = "add `mapping:`, load one beside it"
@@ -313,7 +314,7 @@ class Spec:
             raw_renames=self._emptied(renames, workload.tensors - part.tensors),
             raw_explore=self.raw_explore and self.raw_explore.of_part(part, workload),
             raw_mapping=None,
-            locator=Without(self.locator, "mapping"),
+            locator=self.locator if self.raw_mapping is None else Without(self.locator, "mapping"),
             chosen="",
         )
         if isinstance(self.raw_mapping, MappingSpec):

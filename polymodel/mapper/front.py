@@ -344,7 +344,7 @@ class Front(Answer):
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
         combined = f" ({looked:,} combinations looked at)" if looked else ""
-        limits = "".join(f", {limit}" for limit in self.request.at_most)
+        limits = "".join(f", {limit.for_readers()}" for limit in self.request.at_most)
         return f"Front over {', '.join(self.objectives)}{limits}: {count}, in {self.seconds:.3g} s{combined}"
 
 
@@ -570,7 +570,7 @@ def _request_rows(front: Front) -> Iterator[tuple[str, str]]:
     request, usual = front.request, Limits()
     yield "objectives", ", ".join(front.objectives)
     if request.at_most:
-        yield "limits", ", ".join(map(str, request.at_most))
+        yield "limits", ", ".join(limit.for_readers() for limit in request.at_most)
     yield "eps", f"{request.eps:g}"
     if request.time_limit is not None:
         yield "time limit", f"{request.time_limit:g} s"

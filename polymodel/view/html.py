@@ -178,9 +178,9 @@ def grid(section: Section | UntitledTable) -> HtmlTable:
     many = range(len(table.columns))
     titled = [exact is not None and any(exact(r, i) for r in range(len(table.rows))) for i in many]
     right = [table.numeric(i) or titled[i] for i in many]
-    heads = zip(table.columns, right, strict=True)
+    heads = zip(table.headings, table.columns, right, strict=True)
     return HtmlTable(
-        tuple(Head(c.heading, c.meaning, r) for c, r in heads),
+        tuple(Head(text, c.meaning, r) for text, c, r in heads),
         tuple(
             tuple(_cell(section, at, i, row[i], table.columns[i], right[i]) for i in many)
             for at, row in enumerate(table.rows)

@@ -317,6 +317,13 @@ class Table:
     def units(self) -> dict[str, str]:
         return {c.name: c.unit for c in self.columns if c.unit}
 
+    @property
+    def headings(self) -> list[str]:
+        """The columns' headings; those that would be the same have their units behind them."""
+        plain = [c.heading for c in self.columns]
+        units = [data_unit() if c.unit == "bit" else c.unit * (c.unit not in PLAIN) for c in self.columns]
+        return [f"{h} {u}".rstrip() if plain.count(h) > 1 else h for h, u in zip(plain, units, strict=True)]
+
     def column(self, name: str) -> tuple[Cell, ...]:
         """All cells of one column; KeyError if there is none of that name."""
         for i, c in enumerate(self.columns):
@@ -395,7 +402,7 @@ class Table:
         cells = [[shown(v, c) for v, c in zip(row, self.columns, strict=True)] for row in self.rows]
         if total and len(self.rows) > 1:
             cells.append(self._sums(total))
-        heads = [c.heading for c in self.columns]
+        heads = self.headings
         right = [self.numeric(i) for i in range(len(self.columns))]
         widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(heads)]
 

@@ -212,3 +212,11 @@ def test_sensitivity_says_what_matters_most(fused: Report) -> None:
     assert energy.loc[energy["number"] == "energy", "elasticity_growing"].sum() == pytest.approx(1)
     with pytest.raises(SpecError, match="no sensitivity of 'area'"):
         fused.sensitivity("area")  # type: ignore[arg-type]  # what a user may type
+
+
+def test_headings_that_would_be_the_same_have_their_units() -> None:
+    columns = (Column("actual", "element"), Column("actual_bits", "bit"), Column("bound_bits", "bit"))
+    table = Table("t", columns, ((2, 16, 24),))
+    assert table.headings == ["actual", "actual bits", "bound"]
+    assert "actual bits" in table.text()
+    assert "actual bits" in table._repr_html_()
