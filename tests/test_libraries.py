@@ -67,6 +67,7 @@ NO_CLOSED_FORM = {
     "resnet_basic_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
     "resnet_bottleneck_block/edge_npu/tiled_fused": "run the loop over p in other ranges",
     "stencil_in_time": "carried from one iteration to the next along several ranks",
+    "wave_in_time": "carried from one iteration to the next along several ranks",
     "vgg_e_front": "peaks of live elements have no closed form",
 }
 
@@ -252,6 +253,7 @@ SMALL: dict[str, dict[str, int]] = {
     "matvec_chain": {"M": 2, "NI": 5, "NA": 6, "NB": 3},
     "prefix_sum": {"P": 20, "M": 3},
     "stencil_in_time": {"T": 4, "N": 6},
+    "wave_in_time": {"T": 4, "N": 6},
     "vgg_e_front": {"SIZE": 8, "CHANNELS": 2, "COLOURS": 1},
 }
 

@@ -205,9 +205,23 @@ def several_access_forms() -> dict[str, tuple[Sketch, ...]]:
     }
 
 
+def stencil_forms() -> dict[str, tuple[Sketch, ...]]:
+    """What reads neighbours of the generations before, beyond edges of other ranks as well."""
+    return {
+        "stencil in time": (sketch("E0", "U[p,x]", "U[p,x+2]", "U[p+1,x+1]"),),
+        "stencil of three points": (sketch("E0", "U[p,x]", "U[p,x+1]", "U[p,x+2]", "U[p+1,x+1]"),),
+        "wave": (sketch("E0", "U[p,x+1]", "U[p-1,x+1]", "U[p,x]", "U[p,x+2]", "U[p+1,x+1]"),),
+        "upwind": (sketch("E0", "U[p,x]", "U[p,x+1]", "A[x]", "U[p+1,x+1]"),),
+        "stencil of 2 ranks in time": (sketch("E0", "U[p,x,y]", "U[p,x+1,y+1]", "U[p+1,x+1,y+1]"),),
+        "wavefront": (sketch("E0", "H[p,y+1]", "H[p+1,y]", "H[p+1,y+1]"),),
+        "wavefront of three": (sketch("E0", "H[p,y+1]", "H[p+1,y]", "H[p,y]", "X[p,y]", "H[p+1,y+1]"),),
+    }
+
+
 def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
     """Cascades that carry tensors from one iteration to the next: alone, in cycles, with readers."""
     return {
+        **stencil_forms(),
         "prefix sum": (sketch("E0", "S[p]", "A[p]", "S[p+1]"),),
         "scan of sums": (sketch("E0", "S[p,m]", "A[p,k]", "S[p+1,m]"),),
         "lag of 2": (sketch("E0", "S[p+1]", "S[p]", "A[p]", "S[p+2]"),),
@@ -218,8 +232,6 @@ def recurrence_forms() -> dict[str, tuple[Sketch, ...]]:
             sketch("E1", "S[p,m]", "S[p-1,m]", "D[p,m]"),
         ),
         "backwards index": (sketch("E0", "S[p-1,m]", "A[p,m]", "S[p,m]"),),
-        "stencil in time": (sketch("E0", "U[p,x]", "U[p,x+2]", "U[p+1,x+1]"),),
-        "wavefront": (sketch("E0", "H[p,y+1]", "H[p+1,y]", "H[p+1,y+1]"),),
         "cycle of 2": (
             sketch("E0", "X[p,m]", "A[p,m]", "Y[p,m]"),
             sketch("E1", "Y[p,m]", "B[m]", "X[p+1,m]"),

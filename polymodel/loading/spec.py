@@ -433,8 +433,9 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
             "generational": tuple(
                 r for r in workload.generational if r in ranks and _carries(resolved, einsums, rank=r)
             ),
-            "init": {
-                t: v for t, v in workload.init.items() if t in tensors and _carries(resolved, einsums, t)
+            **{
+                section: {t: v for t, v in said.items() if t in tensors and _carries(resolved, einsums, t)}
+                for section, said in (("init", workload.init), ("boundary", workload.boundary))
             },
         }
     )

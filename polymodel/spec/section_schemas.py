@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Annotated, Literal, Union
 
-from pydantic import BeforeValidator, Field, StrictBool, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Tag
 
 from polymodel.objectives import relation_of, written
 from polymodel.spec.arch_schema import SparseChoices
@@ -21,11 +21,9 @@ from polymodel.spec.base import (
     fault,
     node_tag,
     one_of,
-    passed_on,
 )
 from polymodel.spec.expressions import KEYWORDS
-from polymodel.spec.faults import TextFault
-from polymodel.spec.numbers import AccessText, EinsumText, parse_einsum
+from polymodel.spec.one_line import as_mapping, in_rank_order, updated_in_place
 from polymodel.spec.yaml_text import MAPPING_TAGS
 
 
@@ -83,84 +81,6 @@ def _shape_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class _Reordered(str):
-    """A one-line Einsum that lists the ranks of a tensor in another order than an earlier one."""
-
-    message: str
-    remedy: str
-    offset: int
-
-
-def _orders(value: object) -> object:
-    """One-line Einsums; ranks are named after variables, so that T[n, m] would be read as T[m, n]."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    first: dict[str, list[str]] = {}
-    return [_in_order(item, first) if isinstance(item, str) else item for item in value]
-
-
-def _in_order(text: str, first: dict[str, list[str]]) -> str:
-    for access in re.finditer(r"([A-Za-z_]\w*)\s*\[([\w\s,]*)\]", text):
-        tensor, names = access[1], [n.strip() for n in access[2].split(",")]
-        known = first.setdefault(tensor, names)
-        if known != names and sorted(known) == sorted(names) and len({*names}) == len(names):
-            result = _Reordered(text)
-            same = ", ".join(f"{n.upper()}={n}" for n in known)
-            turned = ", ".join(f"{r.upper()}={n}" for r, n in zip(known, names, strict=True))
-            result.message = (
-                f"{tensor} is indexed [{', '.join(names)}] here and [{', '.join(known)}] above; ranks are "
-                f"named after their variables, so both are {tensor}[{same}]"
-            )
-            result.remedy = f"write {tensor}[{turned}] for a transpose, or {tensor}[{', '.join(known)}]"
-            result.offset = access.start()
-            return result
-    return text
-
-
-def _one_line(value: object) -> object:
-    """`Y[m, n] = A[m, k] * B[k, n]` as the mapping it stands for."""
-    if not isinstance(value, str):
-        return value
-    if isinstance(value, _Reordered):
-        raise fault(value.message, value.remedy, value.offset, code="shape-mismatch")
-    try:
-        parsed = parse_einsum(value)
-    except TextFault as found:
-        raise passed_on(found, "write e.g. Y[m, n] = A[m, k] * B[k, n]") from found
-    accesses: list[dict[str, object]] = []
-    read, accumulates = _updated(parsed)
-    for tensor, ranks, output in (*read, parsed.accesses[0]):
-        if len({r for r, _ in ranks}) < len(ranks):
-            message = f"tensor {tensor} has a rank twice"
-            raise fault(message, "name each rank: T[A=m, B=m]", code="duplicate-name")
-        access: dict[str, object] = {"name": tensor, "projection": dict(ranks), "output": output}
-        accesses.append(access | ({"accumulate": True} if output and accumulates else {}))
-    found_operations = {"map": "add"} if parsed.joined == "+" else {}
-    einsum: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
-    return einsum | ({"operations": found_operations} if found_operations else {})
-
-
-def _updated(parsed: EinsumText) -> tuple[tuple[AccessText, ...], bool]:
-    """What is read, and whether results are added to the output: `Z[m] = Z[m] + A[m]` is `Z[m] += A[m]`."""
-    output, *read = parsed.accesses
-    before = (output[0], output[1], False)
-    if parsed.joined != "+" or parsed.accumulates or before not in read or len(read) < 2:
-        return tuple(read), parsed.accumulates
-    read.remove(before)
-    indexing = {name for _, ranks, _ in (output,) for _, text in ranks for name in _names(text)}
-    for name in (n for _, ranks, _ in read for _, text in ranks for n in _names(text)):
-        if name not in indexing:
-            tensor = output[0]
-            message = f"{tensor} is read in every iteration of {name}, over which it is summed up"
-            remedy = f"write {tensor}[...] += ..., which adds to it once"
-            raise fault(message, remedy, code="illegal-dependence")
-    return tuple(read), True
-
-
-def _names(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*", text)
-
-
 class Einsum(SchemaObject):
     """One Einsum. In YAML also as one line of text, then named after its output.
 
@@ -178,7 +98,7 @@ class Einsum(SchemaObject):
     block: str = ""
 
 
-EinsumOrText = Annotated[Einsum, BeforeValidator(_one_line)]
+EinsumOrText = Annotated[Einsum, BeforeValidator(as_mapping), AfterValidator(updated_in_place)]
 
 
 def _set_list(value: object) -> object:
@@ -192,11 +112,12 @@ class Workload(SchemaObject):
     `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
     model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
     tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
-    that nobody writes, a number or `identity`. `default`: tensor -> what its absent points hold, 0 unless
-    said. `operators`: formulas by name, for `operations`.
+    that nobody writes: a number, `identity`, or an input tensor; `boundary`: the same beyond the edges of
+    its other ranks. `default`: tensor -> what its absent points hold, 0 unless said.
+    `operators`: formulas by name, for `operations`.
     """
 
-    einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
+    einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(in_rank_order)]
     rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
     iteration_space_shape: dict[NameText, ConstraintText] = Field(default_factory=dict)
     bits_per_value: dict[SetKey, Number] = Field(default_factory=dict)
@@ -205,6 +126,7 @@ class Workload(SchemaObject):
     densities: dict[NameText, object] = Field(default_factory=dict)
     generational: Annotated[tuple[NameText, ...], BeforeValidator(_set_list)] = ()
     init: dict[NameText, Number] = Field(default_factory=dict)
+    boundary: dict[NameText, Number] = Field(default_factory=dict)
     default: dict[NameText, Number] = Field(default_factory=dict)
     operators: dict[NameText, OperatorSpec] = Field(default_factory=dict)
     name: str = ""

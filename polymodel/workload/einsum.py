@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENDS = 8  # Einsums shown of a longer workload at either end
 NAMES = 4  # the same where only names are shown
-_OPERATORS = ("=", "+=", *SIGNS.values())
+_OPERATORS = tuple(SIGNS.values())
 _HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 
 
@@ -176,7 +176,8 @@ class Cascade:
     """The Einsums of a workload in execution order, with their data dependences.
 
     `generational`: of tensors that are carried forward, along which ranks. `init`: what their generations
-    hold that nobody writes.
+    hold that nobody writes; `boundary`: what elements hold beyond the edges of other ranks (as `init`, if
+    it does not say so).
     """
 
     einsums: tuple[Einsum, ...]
@@ -184,6 +185,7 @@ class Cascade:
     name: str = ""
     generational: tuple[tuple[str, tuple[str, ...]], ...] = ()
     init: tuple[tuple[str, float | str], ...] = ()
+    boundary: tuple[tuple[str, float | str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Cascade({f'{self.name}: ' if self.name else ''}{names_text(self)})"
@@ -308,11 +310,12 @@ def einsum_text(e: Einsum) -> str:
 
 def einsum_words(e: Einsum) -> tuple[str, ...]:
     """The same in pieces between which a line may be broken; operators stand in front of their operand."""
-    equals = "+=" if any(a.accumulates for a in e.outputs) else "="
+    reduce = dict(e.operations).get("reduce") or "add"
+    equals = f"{SIGNS.get(reduce, reduce)}=" if any(a.accumulates for a in e.outputs) else "="
     spaced = f"{', '.join(_access(a) for a in e.outputs)} {equals} {_mapped(e)}"
     words: list[str] = []
     for word in spaced.split(" "):
-        if words and words[-1] in _OPERATORS:
+        if words and (words[-1] in _OPERATORS or words[-1].endswith("=")):
             words[-1] += f" {word}"
         else:
             words.append(word)
@@ -417,9 +420,13 @@ def values_text(cascade: Cascade) -> str:
     lines = [f"bits per value: {bits}"]
     lines += [f"persistent: {', '.join(staying)}"] if staying else []
     forward = [f"{t} along {', '.join(ranks)}" for t, ranks in cascade.generational]
-    before = [f"{t} {value:g}" if isinstance(value, float) else f"{t} {value}" for t, value in cascade.init]
+    before, beyond = (
+        [f"{t} {value:g}" if isinstance(value, float) else f"{t} {value}" for t, value in given]
+        for given in (cascade.init, cascade.boundary)
+    )
     lines += [f"carried forward: {', '.join(forward)}"] if forward else []
     lines += [f"before the first generation: {', '.join(before)}"] if before else []
+    lines += [f"beyond the edges: {', '.join(beyond)}"] if beyond else []
     absent = {a.tensor: a.default for a in accesses.values() if a.default}
     lines += [f"absent points hold: {', '.join(f'{t} {x:g}' for t, x in absent.items())}"] if absent else []
     lines += [f"backing storage size scale: {_by_value(scaled)}"] if scaled else []

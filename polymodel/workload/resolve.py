@@ -28,8 +28,8 @@ from polymodel.workload.spaces import (
     constraints_of,
     extended_ranks,
     generational_ranks,
-    initial_values,
     rank_sizes_of,
+    unwritten_values,
     with_initial_tensors,
     with_last_generations,
     without_boundaries,
@@ -86,16 +86,19 @@ def resolve_workload(
     resolvers = _resolvers(workload, renames, variables, faults)
     scopes = tuple(r.scope for r in resolvers)
     einsums = _einsums(workload, projections, extended, resolvers, symbols, faults)
-    init = initial_values(workload, generational, symbols, faults)
+    init, boundary = (
+        unwritten_values(workload, section, generational, symbols, faults) for section in ("init", "boundary")
+    )
     if len(faults) > before or einsums is None:
         return None
-    einsums = without_boundaries(einsums, init, faults)
+    einsums = without_boundaries(einsums, init, faults, boundary, generational)
     if len(faults) > before:
         return None
     sizes = tuple(
         (r, s) for r, s in rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults)
     )
-    return Resolved(Cascade(einsums, sizes, workload.name, tuple(generational.items()), init), scopes)
+    cascade = Cascade(einsums, sizes, workload.name, tuple(generational.items()), init, boundary)
+    return Resolved(cascade, scopes)
 
 
 def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
@@ -129,12 +132,8 @@ def _check_write(
     """`before`: accesses of the same tensor that stand before this one."""
     if len({access.output, *(a.output for a in before)}) == 2:
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
-        same = any(a.projection == access.projection for a in before)
-        remedy = "give the result another name"
-        if same:
-            remedy += "; what adds to it has accumulate: True (+=), and does not read it"
-        else:
-            remedy += "; what is carried forward is written ahead of what is read: S[P=p+1] = S[p]"
+        remedy = "give the result another name; what is carried forward is written ahead of what is read: "
+        remedy += "S[P=p+1] = S[p]"
         faults.add((*path, "name"), message, remedy, code="cyclic-cascade")
     elif access.output and before:
         message = f"Einsum {einsum.name} writes {access.name} twice"

@@ -210,7 +210,8 @@ def _bounded(variable: str, constraints: tuple[Constraint, ...]) -> bool:
 # Recurrences: Einsums that read what they, or later Einsums, have made in an earlier iteration.
 #
 # `RM[p+1] = max(RM[p], LM[p])` carries RM forward along p: P is a *generational* rank of RM. Its values are
-# the rank's size and as many more as it is shifted by; `init` says what generations hold that nobody writes.
+# the rank's size and as many more as it is shifted by; `init` says what generations hold that nobody writes,
+# and `boundary` what there is beyond the edges of other ranks.
 
 Projections = list[dict[str, Affine]]  # per access of an Einsum, rank -> expression
 Extended = dict[tuple[str, str], tuple[int, int]]  # (tensor, rank) -> values below 0, and beyond its size
@@ -351,13 +352,25 @@ def with_last_generations(
     ]
 
 
-def initial_values(
-    workload: Workload, generational: Mapping[str, tuple[str, ...]], symbols: Symbols, faults: Faults
-) -> tuple[tuple[str, float | str], ...]:
-    """`init` by tensor: a number, `identity` (of the operator that reduces or joins) or an input tensor."""
+Unwritten = tuple[tuple[str, float | str], ...]  # tensor -> what its elements hold that nobody writes
+
+
+def unwritten_values(
+    workload: Workload,
+    section: str,
+    generational: Mapping[str, tuple[str, ...]],
+    symbols: Symbols,
+    faults: Faults,
+) -> Unwritten:
+    """`init` or `boundary` by tensor: a number, `identity` (of the operator that reduces or joins) or a
+    tensor."""
     result: list[tuple[str, float | str]] = []
-    for tensor, text in workload.init.items():
-        path: Path = ("workload", "init", tensor)
+    for tensor, text in getattr(workload, section).items():
+        path: Path = ("workload", section, tensor)
+        if section == "boundary" and tensor in generational and tensor not in workload.init:
+            message = f"it is not said what is before the first generation of {tensor}"
+            faults.add(path, message, f"write init: {{{tensor}: ...}} as well", code="invalid-recurrence")
+            continue
         if tensor not in generational:
             near = suggestion(tensor, sorted(generational), "tensors that are carried forward")
             remedy = near if generational else "leave it out"
@@ -387,35 +400,37 @@ def with_initial_tensors(
     extended: Extended,
     symbols: Symbols,
 ) -> tuple[Workload, list[Projections], Extended]:
-    """Beside each read of a tensor whose `init` is a tensor, one of that; it has no generational rank if one
-    generation is before the first."""
-    given = {
-        t: str(text) for t, text in workload.init.items() if t in generational and is_tensor(text, symbols)
-    }
+    """Beside each read of a tensor whose `init` or `boundary` is a tensor, one of that. An initial tensor has
+    no generational rank if one generation is before the first, that of a boundary has none in any case."""
     einsums, result, reach = [], [], dict(extended)
     for e, here in zip(workload.einsums, projections, strict=True):
         more, added = [], []
         for access, projection in zip(e.tensor_accesses, here, strict=True):
-            if access.output or access.name not in given:
-                continue
-            ranks = generational[access.name]
-            single = [r for r in ranks if sum(extended[access.name, r]) == 1]
-            for r in ranks:
-                reach[given[access.name], r] = extended[access.name, r]
-            added.append(access.model_copy(update={"name": given[access.name], "density": None}))
-            more.append({r: x for r, x in projection.items() if r not in single})
+            ranks = generational.get(access.name, ())
+            single = [r for r in ranks if len(ranks) == 1 and sum(extended[access.name, r]) == 1]
+            for section, dropped in ((workload.init, single), (workload.boundary, ranks)):
+                name = section.get(access.name)
+                if access.output or not ranks or not is_tensor(name, symbols):
+                    continue
+                added.append(access.model_copy(update={"name": str(name), "density": None}))
+                more.append({r: x for r, x in projection.items() if r not in dropped})
+                reach.update({(str(name), r): extended[access.name, r] for r in ranks if r not in dropped})
         einsums.append(e.model_copy(update={"tensor_accesses": (*e.tensor_accesses, *added)}))
         result.append([*here, *more])
     return workload.model_copy(update={"einsums": tuple(einsums)}), result, reach
 
 
 def without_boundaries(
-    einsums: Sequence[Einsum], init: Sequence[tuple[str, float | str]], faults: Faults
+    einsums: Sequence[Einsum],
+    init: Unwritten,
+    faults: Faults,
+    boundary: Unwritten = (),
+    generational: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Einsum, ...]:
-    """The Einsums with reads of what nobody writes left out: of numbers such a read touches no element, of an
-    initial tensor its own access does."""
+    """The Einsums with reads of what nobody writes left out: of numbers such a read touches no element, of
+    tensors their own accesses do. `generational`: along which ranks of a tensor (of those not named, along
+    all) what is beyond the edge is `init`, not `boundary`."""
     given = {t for t, _ in init}
-    initial = {t: v for t, v in init if isinstance(v, str) and v != IDENTITY}
     written = {}
     for i, e in enumerate(einsums):
         for access in e.outputs:
@@ -429,49 +444,74 @@ def without_boundaries(
                     what = "leave init out, and let another tensor hold what comes before"
                     faults.add(path, message, what, code="invalid-recurrence")
                 written[access.tensor] = bounding_box(image) or ()
+    edges = _Edges(dict(init), dict(boundary), generational or {})
     result = []
-    for i, e in enumerate(einsums):
-        guarded = tuple(
-            _within(e, a, written[a.tensor]) if not a.output and a.tensor in written else a
-            for a in e.accesses
-        )
-        result.append(replace(e, accesses=_initial(i, guarded, initial, faults)))
-        for j, access in enumerate(guarded):
-            if access.guard and e.relation(access).is_empty():
-                message = f"{e.name} reads only what comes before all that is made of {access.tensor}"
-                remedy = "give the rank along which it is carried more values, or leave this access out"
-                faults.add(
-                    ("workload", "einsums", i, "tensor_accesses", j),
-                    message,
-                    remedy,
-                    code="invalid-recurrence",
-                )
+    for e in einsums:
+        reads = [a for a in e.accesses if not a.output and a.tensor in written]
+        mine = len(e.accesses) - sum(len(edges.tensors(a.tensor)) for a in reads)
+        accesses, others = list(e.accesses[:mine]), iter(e.accesses[mine:])
+        for k, read in enumerate(e.accesses[:mine]):
+            if read.output or read.tensor not in written:
+                continue
+            sides = _sides(e, read, written[read.tensor])
+            accesses[k] = replace(read, guard=tuple(side for _, side in sides))
+            tensors = {first: next(others) for first in edges.tensors(read.tensor)}
+            accesses += edges.standing(e, read, sides, tensors, faults)
+        result.append(replace(e, accesses=tuple(accesses)))
     return tuple(result)
 
 
-def _initial(
-    position: int, accesses: tuple[TensorAccess, ...], initial: Mapping[str, str], faults: Faults
-) -> tuple[TensorAccess, ...]:
-    """Accesses of initial tensors only where the reads that they stand for touch nothing."""
-    reads = [a for a in accesses if not a.output and a.tensor in initial]
-    mine = len(accesses) - len(reads)  # they stand behind all others, in the order of the reads
-    result = list(accesses[:mine])
-    for read, first in zip(reads, accesses[mine:], strict=True):
-        if len(read.guard) > 1:
-            message = f"{read.tensor} is not made along several of its edges: {first.tensor} holds one"
-            what = "give init as a number"
-            faults.add(("workload", "einsums", position), message, what, code="invalid-recurrence")
-        for side in read.guard[:1]:
-            edge = Constraint(side.expr.scaled(-1) - Affine((), 1))
-            result.append(replace(first, guard=(edge,), stands_for=read.tensor))
-    return tuple(result)
+Sides = Sequence[tuple[str, Constraint]]  # (rank, what holds on this side of its edge)
 
 
-def _within(e: Einsum, access: TensorAccess, box: tuple[tuple[int, int], ...]) -> TensorAccess:
-    """The access in those iterations alone in which its element lies in a box."""
-    guard = []
-    for expr, (low, high) in zip(access.projection, box, strict=True):
+@dataclass(frozen=True)
+class _Edges:
+    """What there is beyond the edges of tensors that are carried forward."""
+
+    init: Mapping[str, float | str]
+    boundary: Mapping[str, float | str]
+    generational: Mapping[str, tuple[str, ...]]
+
+    def tensors(self, tensor: str) -> tuple[bool, ...]:
+        """Beyond which edges it is a tensor: True for those of generational ranks, False for the others."""
+        given = ((True, self.init.get(tensor)), (False, self.boundary.get(tensor)))
+        return tuple(first for first, value in given if isinstance(value, str) and value != IDENTITY)
+
+    def standing(
+        self,
+        e: Einsum,
+        read: TensorAccess,
+        sides: Sides,
+        tensors: Mapping[bool, TensorAccess],
+        faults: Faults,
+    ) -> list[TensorAccess]:
+        """The accesses of initial tensors and boundaries for iterations in which a read is beyond an edge.
+
+        Each such iteration is in one of them: beyond several edges in that of a generational rank."""
+        along = self.generational.get(read.tensor, read.ranks)
+        result: list[TensorAccess] = []
+        within: list[Constraint] = []
+        for rank, side in sorted(sides, key=lambda one: one[0] not in along):
+            first = rank in along
+            if first in tensors:
+                beyond = Constraint(side.expr.scaled(-1) - Affine((), 1))
+                made = replace(tensors[first], guard=(*within, beyond), stands_for=read.tensor)
+                result += [] if e.relation(made).is_empty() else [made]
+            elif not first and True in tensors and read.tensor not in self.boundary:
+                message = f"{e.name} reads {read.tensor} beyond the edge of {rank}, where nobody writes it"
+                remedy = f"say what it holds there: boundary: {{{read.tensor}: 0}} (a number or a tensor)"
+                path: Path = ("workload", "init", read.tensor)
+                faults.add(path, message, remedy, code="invalid-recurrence")
+                break
+            within.append(side)
+        return result
+
+
+def _sides(e: Einsum, access: TensorAccess, box: tuple[tuple[int, int], ...]) -> Sides:
+    """What holds in those iterations alone in which the element of an access lies in a box."""
+    sides = []
+    for rank, expr, (low, high) in zip(access.ranks, access.projection, box, strict=True):
         for side in (expr - Affine((), low), Affine((), high) - expr):
             if side.constant + sum(min(c * x for x in e.bound(v)) for v, c in side.terms) < 0:
-                guard.append(Constraint(side))
-    return replace(access, guard=tuple(guard))
+                sides.append((rank, Constraint(side)))
+    return sides

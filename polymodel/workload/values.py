@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.arithmetic import OPERATORS, Operator
+from polymodel.arithmetic import OPERATORS, Affine, Operator
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.polyhedra.sets import bounding_box
 from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, parse_arithmetic
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -137,7 +138,11 @@ def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | No
     """
     store = _initial_store(cascade, tensors)
     ran: dict[str, int] = {}
+    begun: set[str] = set()
     for group in groups_of(cascade):
+        for tensor in dict.fromkeys(t for e in group.einsums for t in e.tensors if t not in begun):
+            begun.add(tensor)
+            _begin(cascade, store, tensor)
         if not group.walked:
             compute(store, group.einsums[0], {})
             continue
@@ -199,10 +204,9 @@ def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> 
 
 
 def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
-    """Inputs as they are given, room for all that is made, and what is before the first generations."""
+    """Inputs as they are given, and room for all that is made."""
     faults: list[Diagnostic] = []
     store = Store()
-    init = dict(cascade.init)
     for tensor in cascade.tensors:
         maker = cascade.producer(tensor)
         low, shape = _room(cascade, tensor)
@@ -219,13 +223,7 @@ def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
                 faults.append(Diagnostic(what + "x".join(map(str, shape)), fault, code="shape-mismatch"))
             store.arrays[tensor] = array
             continue
-        before = init.get(tensor, math.nan)
-        if before == IDENTITY:
-            before = _identity(maker)
-        named = isinstance(before, str)
-        store.arrays[tensor] = np.full(shape, math.nan if named else before, dtype=np.float64)
-        if isinstance(before, str) and before in tensors:
-            _begin(cascade, store, tensor, np.asarray(tensors[before], dtype=np.float64))
+        store.arrays[tensor] = np.full(shape, math.nan)
     for name in tensors:
         if name not in store.arrays or (cascade.producer(name) and not _adds(cascade, name)):
             near = suggestion(name, [t for t in cascade.tensors if not cascade.producer(t)], "inputs")
@@ -235,27 +233,50 @@ def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
     return store
 
 
-def _begin(cascade: Cascade, store: Store, tensor: str, before: Array) -> None:
-    """An initial tensor as the first generations, which nobody writes."""
+def _begin(cascade: Cascade, store: Store, tensor: str) -> None:
+    """What a tensor holds that nobody writes: `boundary` wherever that is, `init` before the first generation
+    and behind the last one."""
     maker = cascade.producer(tensor)
-    assert maker is not None
+    init = dict(cascade.init).get(tensor)
+    if maker is None or init is None:
+        return
     access = maker.access_of(tensor)
-    for rank in dict(cascade.generational)[tensor][:1]:
-        axis = access.ranks.index(rank)
-        expr = access.projection[axis]
-        first = expr.constant + sum(c * maker.bound(v)[0] for v, c in expr.terms)
-        whole: list[Any] = [slice(None)] * len(access.ranks)
-        whole[axis] = slice(0, first + store.origins[tensor][axis])
-        target = store.arrays[tensor]
-        if before.ndim < target.ndim:
-            before = np.expand_dims(before, axis)
-        try:
-            target[tuple(whole)] = before
-        except ValueError:
-            what = f"what is before {tensor} is {'x'.join(map(str, before.shape))}, it is "
-            room = "x".join(map(str, target[tuple(whole)].shape))
-            message = "give an array of that size"
-            raise SpecError([Diagnostic(what + room, message, code="shape-mismatch")]) from None
+    _put(cascade, store, access, dict(cascade.boundary).get(tensor, init), {})
+    for axis, (rank, expr) in enumerate(zip(access.ranks, access.projection, strict=True)):
+        if rank in dict(cascade.generational)[tensor]:
+            first, last = (x + store.origins[tensor][axis] for x in _ends(maker, expr))
+            _put(cascade, store, access, init, {axis: (0, first)})
+            _put(cascade, store, access, init, {axis: (last + 1, store.arrays[tensor].shape[axis])})
+
+
+def _put(
+    cascade: Cascade, store: Store, access: TensorAccess, value: float | str, part: dict[int, tuple[int, int]]
+) -> None:
+    """A number or a tensor into part of a tensor (axis -> range of positions, all of other axes): what has
+    the same coordinates, alike along ranks that the other tensor does not have."""
+    target, origins = store.arrays[access.tensor], store.origins[access.tensor]
+    ranges = [part.get(axis, (0, size)) for axis, size in enumerate(target.shape)]
+    if value == IDENTITY:
+        maker = cascade.producer(access.tensor)
+        assert maker is not None
+        value = _identity(maker)
+    if not isinstance(value, str):
+        target[tuple(slice(*x) for x in ranges)] = value
+        return
+    if value not in store.arrays:  # no iteration reads it
+        return
+    source, ranks = store.arrays[value], cascade.accesses_of(value)[0].ranks
+    taken = [slice(None)] * source.ndim
+    for axis, rank in enumerate(access.ranks):
+        if rank in ranks:
+            k = ranks.index(rank)
+            ahead = store.origins[value][k] - origins[axis]
+            low = max(ranges[axis][0], -ahead)
+            high = max(low, min(ranges[axis][1], source.shape[k] - ahead))
+            ranges[axis], taken[k] = (low, high), slice(low + ahead, high + ahead)
+    found = source[tuple(taken)].transpose([ranks.index(r) for r in access.ranks if r in ranks])
+    alike = tuple(axis for axis, rank in enumerate(access.ranks) if rank not in ranks)
+    target[tuple(slice(*x) for x in ranges)] = np.expand_dims(found, alike)
 
 
 def _adds(cascade: Cascade, tensor: str) -> bool:
@@ -265,15 +286,24 @@ def _adds(cascade: Cascade, tensor: str) -> bool:
 
 def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
     """Lowest coordinate per rank (at most 0), and sizes, over all accesses."""
-    access = cascade.accesses_of(tensor)[0]
-    low, high = [0] * len(access.ranks), [0] * len(access.ranks)
-    for e in cascade:
-        for a in e.accesses_of(tensor):
-            for k, expr in enumerate(a.projection):
-                ends = [sorted(c * x for x in e.bound(v)) for v, c in expr.terms]
-                low[k] = min(low[k], expr.constant + sum(x[0] for x in ends))
-                high[k] = max(high[k], expr.constant + sum(x[1] for x in ends))
+    boxes = [_touched_box(e, a) for e in cascade for a in e.accesses_of(tensor)]
+    low = [min(0, *(first for first, _ in ends)) for ends in zip(*boxes, strict=True)]
+    high = [max(last for _, last in ends) for ends in zip(*boxes, strict=True)]
     return low, [h - b + 1 for b, h in zip(low, high, strict=True)]
+
+
+def _touched_box(e: Einsum, access: TensorAccess) -> tuple[tuple[int, int], ...]:
+    """The least and the largest coordinate along each rank. A read of what nobody writes takes its value from
+    the tensor itself, so that only what stands for such reads is touched in fewer iterations."""
+    if access.stands_for:
+        return bounding_box(e.relation(access).range()) or ()
+    return tuple(_ends(e, x) for x in access.projection)
+
+
+def _ends(e: Einsum, index: Affine) -> tuple[int, int]:
+    """The least and the largest value of an index."""
+    ends = [sorted(c * x for x in e.bound(v)) for v, c in index.terms]
+    return index.constant + sum(x[0] for x in ends), index.constant + sum(x[1] for x in ends)
 
 
 def _operator(name: str) -> Operator:

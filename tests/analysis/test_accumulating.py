@@ -90,3 +90,63 @@ def test_engines_agree_where_results_are_added_to_what_is_there_at_length() -> N
     tally = run_many(2_000) + run_many(1_000, simple=True)
     assert_few_refusals(tally, 0.01)
     assert tally["closed forms"] > 500
+
+
+def read_and_written(operator: str | None, **more: object) -> dict[str, object]:
+    """Z made of Z and A by an operator, in the long form."""
+    accesses = [{"name": t, "projection": ["m"]} for t in ("Z", "A")]
+    output = {"name": "Z", "projection": {"M": "m"}, "output": True}
+    operations = {"operations": {"map": operator, **more}} if operator else {}
+    einsum = {"name": "Z", "tensor_accesses": [*accesses, output], **operations}
+    return product(einsums=[einsum], rank_sizes={"M": 3})
+
+
+@pytest.mark.parametrize(
+    ("operator", "text", "found"),
+    [
+        (None, "Z[m] *= A[m]", [10, -40, 90]),
+        ("mul", "Z[m] *= A[m]", [10, -40, 90]),
+        ("plus", "Z[m] += A[m]", [11, -18, 33]),
+        ("max", "Z[m] max= A[m]", [10, 2, 30]),
+        ("min", "Z[m] min= A[m]", [1, -20, 3]),
+    ],
+)
+def test_what_reads_its_result_updates_it(operator: str | None, text: str, found: list[float]) -> None:
+    spec = pm.load({"workload": read_and_written(operator)})
+    assert text in str(spec.workload["Z"])
+    assert pm.values(spec, {"Z": [10, -20, 30], "A": [1, 2, 3]})["Z"].tolist() == found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("operator", ["add", "mul", "max"])
+def test_updates_move_alike_whatever_they_join_by(engine: str, operator: str) -> None:
+    nodes = [storage("DRAM", "A", "Z"), loop("m", 2), storage("GLB", "Z"), leaf("Z")]
+    report = evaluated(read_and_written(operator), *nodes, engine=engine)
+    assert moved(report, "Z") == {"DRAM": (3, 0, 0, 3), "GLB": (3, 3, 3, 3)}
+
+
+def test_products_update_in_one_line() -> None:
+    one, other = (
+        pm.load({"workload": product(einsums=[e], rank_sizes=sizes)})
+        for e, sizes in (("Z[m] *= A[m, k]", {"M": 3, "K": 2}), ("Z[m] = Z[m] * B[m]", {"M": 3}))
+    )
+    assert pm.values(one, {"Z": [1, 2, 3], "A": [[2, 3]] * 3})["Z"].tolist() == [6, 12, 18]
+    assert pm.values(other, {"Z": [1, 2, 3], "B": [2, 3, 4]})["Z"].tolist() == [2, 6, 12]
+
+
+@pytest.mark.parametrize(
+    "operations", [{"map": "sub"}, {"map": "_0 / _1"}, {"map": "exp"}, {"map": "mul", "reduce": "add"}]
+)
+def test_other_operators_update_nothing(operations: dict[str, str]) -> None:
+    with faults("cyclic-cascade", at="workload.einsums[0]"):
+        pm.load({"workload": read_and_written(operations["map"], **operations)})
+
+
+def test_what_is_subtracted_is_added_negative() -> None:
+    with pytest.raises(pm.SpecError, match=r"{map: -_0, reduce: add}, accumulate: True"):
+        pm.load({"workload": read_and_written("sub")})
+    output = {"name": "Z", "projection": ["m"], "output": True, "accumulate": True}
+    einsum = {"name": "Z", "operations": {"map": "-_0", "reduce": "add"},
+              "tensor_accesses": [{"name": "A", "projection": ["m"]}, output]}  # fmt: skip
+    spec = pm.load({"workload": product(einsums=[einsum], rank_sizes={"M": 2})})
+    assert pm.values(spec, {"Z": [10, 20], "A": [1, 2]})["Z"].tolist() == [9, 18]

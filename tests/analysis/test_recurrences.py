@@ -184,8 +184,6 @@ def test_what_carries_nothing_forward_is_refused() -> None:
         loaded("S[P=p-1] = S[p] + A[p]", rank_sizes={"P": 5})
     with pytest.raises(pm.SpecError, match="nothing is before it: no Einsum reads it"):
         loaded("S[P=p+1] = S[p] + A[p]", init={"A": 0}, rank_sizes={"P": 5})
-    with pytest.raises(pm.SpecError, match="reads only what comes before all that is made of S"):
-        loaded("S[P=p+1] = S[p] + A[p]", init={"S": 0}, rank_sizes={"P": 1})
 
 
 def test_stages_of_a_pipeline_hand_nothing_back() -> None:
@@ -364,29 +362,45 @@ def test_a_sweep_tells_tiles_in_which_iterations_follow_one_another_too_early() 
 
 
 def begun(draw: st.DrawFn, cascade: Cascade, delayed: tuple[str, ...] = ()) -> Cascade:
-    """The cascade with something before each tensor that is carried forward, and those that are `delayed`:
-    a number, or a tensor."""
+    """The cascade with something before each tensor that is carried forward, and those that are `delayed`,
+    and beyond the edges of its other ranks: a number, or a tensor. Results of others may be updated."""
     init: list[tuple[str, float | str]] = []
-    einsums = cascade.einsums
-    for tensor in (*cascade.recurrent, *delayed):
-        named = draw(st.booleans())
+    boundary: list[tuple[str, float | str]] = []
+    standing: dict[str, list[tuple[str, int]]] = {}
+    carried = (*cascade.recurrent, *delayed)
+    for tensor in carried:
+        named, edged = draw(st.booleans()), draw(st.sampled_from([False, False, True]))
         init.append((tensor, f"{tensor}0" if named else 0.0))
-        if named:
-            whole = draw(st.booleans())
-            einsums = tuple(_with_initial(e, tensor, whole) for e in einsums)
+        boundary.append((tensor, f"{tensor}1" if edged else 0.0))
+        first = draw(st.sampled_from([0, 1]))
+        standing[tensor] = [(f"{tensor}0", first)] if named else []
+        standing[tensor] += [(f"{tensor}1", 1)] if edged else []
+    einsums = tuple(_with_initial(e, standing) for e in cascade.einsums)
+    updated = {
+        a.tensor
+        for e in einsums
+        for a in e.outputs
+        if a.tensor not in carried and draw(st.integers(0, 5)) == 0
+    }
+    einsums = tuple(
+        replace(
+            e, accesses=tuple(replace(a, accumulates=a.output and a.tensor in updated) for a in e.accesses)
+        )
+        for e in einsums
+    )
     found = Faults()
-    einsums = without_boundaries(einsums, init, found)
+    ranks = dict.fromkeys(carried, ("R0",))
+    einsums = without_boundaries(einsums, init, found, boundary, ranks)
     assume(not len(found))
     return replace(cascade, einsums=einsums)
 
 
-def _with_initial(e: Einsum, tensor: str, whole: bool) -> Einsum:
-    """An Einsum with a read of the initial tensor for each of the tensor, with or without its first rank."""
-    first = 0 if whole else 1
+def _with_initial(e: Einsum, standing: dict[str, list[tuple[str, int]]]) -> Einsum:
+    """An Einsum with a read of each tensor that stands for one, without as many of its first ranks."""
     added = tuple(
-        replace(a, tensor=f"{tensor}0", ranks=a.ranks[first:], projection=a.projection[first:])
+        replace(a, tensor=name, ranks=a.ranks[first:], projection=a.projection[first:])
         for a in e.inputs
-        if a.tensor == tensor
+        for name, first in standing.get(a.tensor, ())
     )
     return replace(e, accesses=(*e.accesses, *added))
 

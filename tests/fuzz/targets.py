@@ -74,7 +74,7 @@ def _constraints(text: str, _: Path) -> None:
 
 
 def _einsum(text: str, _: Path) -> None:
-    from polymodel.spec.numbers import parse_einsum
+    from polymodel.spec.one_line import parse_einsum
 
     parse_einsum(text)
 

@@ -22,7 +22,8 @@ HERE = Path(__file__).parent / "accelforge"
 WORKLOADS = sorted(p.stem for p in (Path(__file__).parents[2] / "workloads").glob("*.yaml"))
 # What AccelForge has no form for: sparse data, and tensors that are carried forward.
 SPARSE = ("cp_als", "elementwise", "gat", "gcn", "gram", "routed_experts", "sddmm")
-RECURRENT = ("attention_one_pass", "chunked_scan", "horner", "mamba_2", "prefix_sum", "stencil_in_time")
+RECURRENT = ("attention_one_pass", "chunked_scan", "horner", "mamba_2", "prefix_sum", "stencil_in_time",
+             "wave_in_time")  # fmt: skip
 LONG = {"attention", "convnet", "deepseek_v3", "gpt3_6.7B", "transformer", "ttmc", "vgg_e_front"}
 LONG |= {"resnet_basic_block", "resnet_bottleneck_block", "attention_cascade", "mttkrp", "gat", "cp_als"}
 LONG |= {"attention_two_pass"}

@@ -107,6 +107,18 @@ def test_a_stencil_in_time() -> None:
     assert {b.live for b in held if b.tensor == "U"} == {6}
 
 
+def test_a_wave_begins_with_two_generations() -> None:
+    spec, moved = recurrence("wave_in_time", T=4, N=6)
+    assert moved == {"U0": (2 * 4 + 2, 0), "Z": (0, 6)}  # ends of the earlier one are read by none
+    given = np.random.default_rng(4).random((2, 6))
+    before, now = given
+    for _ in range(4):
+        after = np.zeros(6)
+        after[1:-1] = 2 * now[1:-1] - before[1:-1] + (now[:-2] - 2 * now[1:-1] + now[2:]) / 4
+        before, now = now, after
+    assert pm.values(spec, {"U0": given})["Z"] == pytest.approx(now, rel=1e-12)
+
+
 LOADS = [7, 1, 2, 2, 1, 1, 1, 1]  # tokens of each of eight experts, of 8 tokens that choose two each
 
 

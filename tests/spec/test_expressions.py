@@ -17,9 +17,9 @@ from polymodel.spec.numbers import (
     evaluate_number,
     parse_affine,
     parse_constraints,
-    parse_einsum,
     symbols_in,
 )
+from polymodel.spec.one_line import parse_einsum
 
 WORDS = st.sampled_from(
     "m n p r 1 2 3 0 12 1.5 1e9 9e99 1e400 + - * / // % ** ( ) [ ] , . = == < <= > >= != ~ & | and or not "

@@ -116,7 +116,7 @@ def _buffet_record(b: BuffetWalk, timeline: PhaseOrder | None) -> Buffet:
         reuse=b.policy,
         einsums=b.users,
         parent=b.parent.node if b.parent else None,
-        tile_max=max(sizes),
+        tile_max=max(sizes, default=0),  # its users may read nothing but what is before
         tile_total=sum(sizes),
         visits=len(sizes),
         instances=len({p for p, _ in tiles}),

@@ -103,7 +103,9 @@ def counts(spans: Iterable[Span], length: int) -> dict[Place, list[int]]:
 
 def live_peak(buffet: BuffetWalk, timeline: PhaseOrder) -> int:
     """The most elements of one instance that are between first and last use at once."""
-    return max(max(c) for c in counts(live_spans(buffet, timeline), len(timeline.phases)).values())
+    return max(
+        (max(c) for c in counts(live_spans(buffet, timeline), len(timeline.phases)).values()), default=0
+    )
 
 
 def occupied_bits(

@@ -72,6 +72,8 @@ def tile_numbers(node: ExactBuffet) -> tuple[int, int, int, int, int]:
             int(tally(s, 0, tuple(range(s.np + s.nt)))) if f.ranks else 1,
         )
         result = [a * b for a, b in zip(result, numbers, strict=True)]
+    if not result[1]:  # all reads are of what is before the first generation
+        return (0, 0, 0, 0, 0)
     return (result[0], result[1], result[2], result[3], result[4])
 
 

@@ -261,6 +261,8 @@ def distinct(table: Ints) -> Ints:
     """The different rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
+    if not len(table):
+        return table
     result = _Keys.of(table)
     if result is None:
         return np.asarray(np.unique(table, axis=0), dtype=np.int64)
@@ -273,7 +275,7 @@ def distinct(table: Ints) -> Ints:
 
 def rank(table: Ints) -> Ints:
     """Dense lexicographic rank of the rows."""
-    if table.shape[1] == 0:
+    if table.size == 0:
         return np.zeros(table.shape[0], dtype=np.int64)
     result = _Keys.of(table)
     if result is None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from polymodel.importers.accelforge.values import MOST_TEXT, EinsumView, NoValue, Scope
 from polymodel.importers.tables import KeyedTable, Reading, flat, plain
 from polymodel.spec.faults import TextFault, YamlNode
-from polymodel.spec.numbers import Value, parse_einsum
+from polymodel.spec.numbers import Value
+from polymodel.spec.one_line import parse_einsum
 
 _EINSUM_KEYS = (
     "is_copy_operation", "n_instances", "rank_sizes", "iteration_space_shape", "operations",
@@ -206,15 +207,15 @@ def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str,
     for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
         access: dict[str, object] = {"name": tensor, "projection": _projection(dict(ranks))}
         if output:
-            access["output"] = True
+            access |= {"output": True} | ({"accumulate": True} if parsed.updates else {})
         if access in accesses:
             reading.note(node, f"{tensor} stands twice alike: it is read once per operation", "", path)
         else:
             accesses.append(access)
     result: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
-    if parsed.joined == "+":
-        result["operations"] = {"map": "add"}
-    return result
+    operations = {"map": "add"} if parsed.joined == "+" else {}
+    operations |= {"reduce": "mul"} if parsed.updates == "*" else {}
+    return result | ({"operations": operations} if operations else {})
 
 
 def _projection(ranks: Mapping[str, object]) -> object:

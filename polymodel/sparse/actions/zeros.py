@@ -38,7 +38,7 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
     """
     sparse = {*absent}
     operation = dict(einsum.operations).get("map")
-    if not any(a.default for a in einsum.accesses):
+    if not _differs_from_zero(einsum):
         if operation in (*MULTIPLY, *UNION) or (operation in KEEPS and len(einsum.inputs) == 1):
             return True
         return all(_absorbs(einsum, a, 0.0) for a in einsum.inputs if a.tensor in sparse)
@@ -54,13 +54,21 @@ def _nothing(einsum: Einsum) -> float | None:
     """What an operation gives that may be left out: what is absent from its result, or leaves a reduction as
     it is; None if that is not known."""
     output = einsum.outputs[0]
-    return _identity(einsum) if {*einsum.rank_variables} - {*output.variables} else output.default
+    joins = output.accumulates or {*einsum.rank_variables} - {*output.variables}
+    return _identity(einsum) if joins else output.default
+
+
+def _differs_from_zero(einsum: Einsum) -> bool:
+    """Whether some absent point holds another number than 0, or zeros change what an update joins them with:
+    a product, or a maximum."""
+    updates = any(a.accumulates for a in einsum.outputs)
+    return any(a.default for a in einsum.accesses) or (updates and _identity(einsum) != 0)
 
 
 def _deciding(einsum: Einsum) -> list[TensorAccess]:
     """Operands of which one that is absent decides that the operation may be left out, where `default` says
     what absent points hold."""
-    nothing = _nothing(einsum) if any(a.default for a in einsum.accesses) else None
+    nothing = _nothing(einsum) if _differs_from_zero(einsum) else None
     return [] if nothing is None else [a for a in einsum.inputs if _absorbs(einsum, a, nothing)]
 
 
@@ -202,4 +210,5 @@ def require_carried_anywhere(cascade: Cascade, data: Mapping[str, PlacedZeros]) 
 def empty_before(cascade: Cascade) -> frozenset[str]:
     """The tensors that are carried forward of which what is before the first generation is absent."""
     absent = {a.tensor: a.default for e in cascade.einsums for a in e.accesses}
-    return frozenset(t for t, value in cascade.init if value == absent.get(t, 0.0))
+    beyond = {**dict(cascade.init), **dict(cascade.boundary)}
+    return frozenset(t for t, value in cascade.init if value == beyond[t] == absent.get(t, 0.0))

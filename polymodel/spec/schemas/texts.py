@@ -249,6 +249,7 @@ WORKLOAD: Texts = {
         "operators": entry("Formulas by name, for `operations` of Einsums.", {"cap": {"form": "min(_0, 6)"}}),
         "generational": entry("Ranks along which tensors are carried forward; else inferred.", ["P"]),
         "init": entry("Tensor -> what generations hold that nobody writes, or `identity`.", {"RM": "-inf"}),
+        "boundary": entry("Tensor -> what it holds beyond the edges of its other ranks.", {"U": 0}),
         "name": entry("Name of the workload, as reports show it.", "matmul"),
     },
     "Einsum": {

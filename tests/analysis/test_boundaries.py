@@ -1,0 +1,166 @@
+"""What is before the first generation of a tensor, and beyond the edges of its other ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from tests.analysis.test_agreement import differences
+from tests.analysis.test_several_accesses import evaluated, moved
+from tests.faults import faults
+from tests.support.small_specs import leaf, loop, split, storage
+
+ENGINES = ("enumerate", "exact", "auto")
+START = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
+
+
+def workload(sizes: dict[str, int], *einsums: object, **more: object) -> dict[str, Any]:
+    return {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": list(einsums), **more}
+
+
+def values(work: dict[str, Any], tensor: str, **tensors: object) -> np.ndarray[Any, Any]:
+    return pm.values(pm.load({"workload": work}), tensors)[tensor]
+
+
+HEAT = "U[T=t+1, x] = U[t, X=x-1] + U[t, x] + U[t, X=x+1]"
+SIZES = {"T": 4, "X": 6}
+
+
+def heat(edge: object) -> np.ndarray[Any, Any]:
+    """A rod of which all points are added to their neighbours, step by step; `edge` is what its ends hold
+    after the beginning."""
+    rods = [START]
+    for _ in range(4):
+        rod = np.empty(6)
+        rod[[0, -1]] = edge
+        rod[1:-1] = rods[-1][:-2] + rods[-1][1:-1] + rods[-1][2:]
+        rods.append(rod)
+    return np.array(rods)
+
+
+@pytest.mark.parametrize(
+    ("boundary", "edge", "given"),
+    [
+        (0, 0.0, {}),
+        (2.5, 2.5, {}),
+        ("identity", 0.0, {}),
+        ("U0", START[[0, -1]], {}),
+        ("E", [7.0, 8.0], {"E": [7, 0, 0, 0, 0, 8]}),
+    ],
+)
+def test_a_rod_begins_with_a_tensor_and_has_ends(boundary: object, edge: object, given: Any) -> None:
+    work = workload(SIZES, HEAT, init={"U": "U0"}, boundary={"U": boundary})
+    assert values(work, "U", U0=START, **given).tolist() == heat(edge).tolist()
+
+
+def test_a_number_before_the_first_generation_and_another_beyond_the_edge() -> None:
+    rods = values(workload(SIZES, HEAT, init={"U": 1}, boundary={"U": 0}), "U")
+    assert rods[:2].tolist() == [[1] * 6, [0, 3, 3, 3, 3, 0]]
+
+
+def test_an_edge_without_a_value_is_named() -> None:
+    with faults("invalid-recurrence", at="workload.init.U"):
+        pm.load({"workload": workload(SIZES, HEAT, init={"U": "U0"})})
+    with faults("invalid-recurrence", at="workload.boundary.U"):
+        pm.load({"workload": workload(SIZES, HEAT, boundary={"U": 0})})
+    with faults("invalid-recurrence", at="workload.boundary.A"):
+        pm.load({"workload": workload({"P": 4}, "S[P=p+1] = S[p] + A[p]", init={"S": 0}, boundary={"A": 0})})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("boundary", "kept"), [(0, {"U0": 6}), ("U0", {"U0": 6 + 3 * 2}), ("E", {"U0": 6, "E": 3 * 2})]
+)
+def test_what_a_rod_reads_at_its_ends(engine: str, boundary: object, kept: dict[str, int]) -> None:
+    """Four steps of four inner points: the first reads all of U0, each later one both ends anew."""
+    work = workload(SIZES, HEAT, init={"U": "U0"}, boundary={"U": boundary})
+    nodes = [storage("DRAM", "U", *kept), loop("t", 1), storage("GLB", *kept), leaf("U")]
+    report = evaluated(work, *nodes, engine=engine)
+    assert {t: moved(report, t)["DRAM"][0] for t in kept} == kept
+    # Three steps read U: four points with three operands each, of which two are beyond the ends.
+    assert moved(report, "U")["DRAM"][0] == 3 * (4 * 3 - 2)
+
+
+def test_a_wave_begins_with_two_generations() -> None:
+    """U[t+1] of U[t] and U[t-1]: U0 holds U[-1] and U[0]."""
+    wave = {
+        "name": "U",
+        "operations": {"map": "2 * _0 - _1 + (_2 - 2 * _0 + _3) / 4"},
+        "tensor_accesses": [
+            {"name": "U", "projection": {"T": "t", "X": "x"}},
+            {"name": "U", "projection": {"T": "t - 1", "X": "x"}},
+            {"name": "U", "projection": {"T": "t", "X": "x - 1"}},
+            {"name": "U", "projection": {"T": "t", "X": "x + 1"}},
+            {"name": "U", "projection": {"T": "t + 1", "X": "x"}, "output": True},
+        ],
+    }
+    first = np.array([START, START[::-1]])
+    found = values(workload(SIZES, wave, init={"U": "U0"}, boundary={"U": 0}), "U", U0=first)
+    waves = list(first)
+    for _ in range(4):
+        now, wave_ = waves[-1], np.zeros(6)
+        around = (now[:-2] - 2 * now[1:-1] + now[2:]) / 4
+        wave_[1:-1] = 2 * now[1:-1] - waves[-2][1:-1] + around
+        waves.append(wave_)
+    assert found.tolist() == np.array(waves).tolist()
+
+
+@pytest.mark.parametrize(
+    ("einsum", "first", "numbers"),
+    [
+        ("F[P=p+1] = F[p] + F[P=p-1]", [0, 1], [0, 1, 1, 2, 3, 5]),
+        ("F[p] = F[P=p-1] + F[P=p-2]", [0, 1], [0, 1, 1, 2, 3, 5]),
+        ("F[P=p+2] = F[p] + A[p]", [5, 7], [5, 7, 5, 7, 5, 7]),
+        ("F[P=p+2] = F[P=p+1] + A[p]", [5, 7], [5, 7, 7, 7, 7, 7]),
+    ],
+)
+def test_generations_before_the_first_come_from_one_tensor(
+    einsum: str, first: list[int], numbers: list[int]
+) -> None:
+    given = {"A": np.zeros(4)} if "A" in einsum else {}
+    work = workload({"P": 4}, einsum, init={"F": "F0"})
+    assert values(work, "F", F0=first, **given).tolist() == numbers
+    with faults("shape-mismatch", at=""):
+        values(work, "F", F0=first[:1], **given)
+
+
+def test_a_table_of_two_generational_ranks_begins_with_a_row_and_a_column() -> None:
+    """Levenshtein's distance of two words: D[p, q] of what is left, above, and left above of it."""
+    step = {
+        "name": "D",
+        "operations": {"map": "min(min(_0 + 1, _1 + 1), _2 + _3)"},
+        "tensor_accesses": [
+            {"name": "D", "projection": {"P": "p", "Q": "q + 1"}},
+            {"name": "D", "projection": {"P": "p + 1", "Q": "q"}},
+            {"name": "D", "projection": {"P": "p", "Q": "q"}},
+            {"name": "X", "projection": ["p", "q"]},
+            {"name": "D", "projection": {"P": "p + 1", "Q": "q + 1"}, "output": True},
+        ],
+    }
+    one, two = "kitten", "sitting"
+    differ = np.array([[a != b for b in two] for a in one], dtype=float)
+    first = np.add.outer(np.arange(7), np.arange(8))
+    work = workload({"P": 6, "Q": 7}, step, init={"D": "D0"})
+    assert values(work, "D", D0=first, X=differ)[-1, -1] == 3
+    nodes = [storage("DRAM", "D", "D0", "X"), loop("p", 1), loop("q", 1), leaf("D")]
+    counts = [moved(evaluated(work, *nodes, engine=e), "D0") for e in ENGINES]
+    assert counts == [{"DRAM": (7 + 6 + 12, 0, 0, 0)}] * 3
+
+
+@pytest.mark.parametrize("before", [0, "S0"])
+def test_of_one_generation_nothing_is_read_again(before: object) -> None:
+    """Z reads what is before alone, so that no generation of S is ever in its buffer."""
+    work = workload(
+        {"P": 1, "M": 2}, "S[P=p+1, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] + A[p, m]", init={"S": before}
+    )
+    held = ["S0"] if before else []
+    below = [loop("p", 1), storage("GLB", "S", *held, reuse="slide"), leaf("Z")]
+    nodes = [storage("DRAM", "S", "A", "Z", *held), split([loop("p", 1), leaf("S")], below)]
+    analyses = [evaluated(work, *nodes, engine=e).analysis for e in ("enumerate", "exact", "symbolic")]
+    assert not differences(analyses[1], analyses[0]) + differences(analyses[2], analyses[0])
+    assert [(b.visits, b.tile_max) for b in analyses[0].buffets if b.node and b.tensor == "S"] == [(0, 0)]
+    data = {"A": [[1, 2]], "S0": [5, 6]} if before else {"A": [[1, 2]]}
+    assert values(work, "Z", **data).tolist() == ([[6, 8]] if before else [[1, 2]])
