@@ -48,6 +48,11 @@ class ExactBuffet:
     def all_touch(self) -> Touch:
         return touch(self.views, self.blocks)
 
+    @cached_property
+    def visited(self) -> bool:
+        """False where all that its users read of the tensor is what is before the first generation."""
+        return any(not v.access.guard or not v.einsum.relation(v.access).is_empty() for v in self.views)
+
     def touch_of(self, einsums: tuple[str, ...], versions: tuple[int, ...] = ()) -> Touch:
         """The union over some of the users; `versions`: loops whose counters count as ranks."""
         views = tuple(v for v in self.views if v.einsum.name in einsums)

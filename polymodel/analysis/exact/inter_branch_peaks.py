@@ -346,7 +346,7 @@ class ComponentSites:
 
     @cached_property
     def nodes(self) -> list[ExactBuffet]:
-        mine = [n for n in self.layout.nodes.values() if n.component == self.component]
+        mine = [n for n in self.layout.nodes.values() if n.component == self.component and n.visited]
         return sorted(mine, key=lambda n: (n.id, n.tensor))
 
     @cached_property

@@ -160,9 +160,9 @@ class _Curve:
 
 def _curves(layout: ExactLayout, sweep: OperationTrace, node: ExactBuffet) -> tuple[int, list[_Curve]]:
     """The most live elements of a buffet in one instance, and its bits in every instance."""
-    uses = sweep.uses(node)
-    if not len(uses.element):  # all its reads are of what is before the first generation
+    if not node.visited:
         return 0, []
+    uses = sweep.uses(node)
     sites = _sites(layout, node, uses)
     item = item_of(layout, node)
     place, first, last = _runs(uses, _open_visits(layout, uses))

@@ -60,6 +60,8 @@ def largest(shape: FactorShape) -> int:
 
 def tile_numbers(node: ExactBuffet) -> tuple[int, int, int, int, int]:
     """(largest, total, visits, instances, distinct) of a buffet's tiles."""
+    if not node.visited:
+        return (0, 0, 0, 0, 0)
     result = [1, 1, 1, 1, 1]
     for f in node.all_touch.factors:
         s = shape_of(f)
@@ -72,8 +74,6 @@ def tile_numbers(node: ExactBuffet) -> tuple[int, int, int, int, int]:
             int(tally(s, 0, tuple(range(s.np + s.nt)))) if f.ranks else 1,
         )
         result = [a * b for a, b in zip(result, numbers, strict=True)]
-    if not result[1]:  # all reads are of what is before the first generation
-        return (0, 0, 0, 0, 0)
     return (result[0], result[1], result[2], result[3], result[4])
 
 
