@@ -90,11 +90,11 @@ def test_fused_maps_go_in_and_out_once() -> None:
     assert sum(moved.values()) == 3_813_376
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "skipped", "mebibytes"),
     [("unfused", (), 86.32), ("pool_fused", ("Conv1_2", "Conv2_2"), 49.57)],
 )
-@pytest.mark.thin(2)
 def test_layer_by_layer_each_map_goes_out_and_comes_back(
     variant: str, skipped: tuple[str, ...], mebibytes: float
 ) -> None:

@@ -309,6 +309,7 @@ def test_every_command_with_limits_is_tried() -> None:
     assert limited == set(COMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seeds(1, COMMANDS))
 def test_every_command_keeps_to_its_limits(name: str, hard: dict[str, Path]) -> None:
     words = [w.format(**hard) for w in COMMANDS[name].split()]

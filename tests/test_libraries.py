@@ -37,7 +37,7 @@ def evaluated(arch: str, mapping: str, given: tuple[tuple[str, int], ...]) -> pm
 
 
 @pytest.mark.parametrize("path", MAPPINGS, ids=lambda p: str(p.with_suffix("")))
-@pytest.mark.thin(5)
+@pytest.mark.thin(9)
 def test_mapping_is_evaluated_and_fits(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     found = report(workload, arch, variant)
@@ -48,7 +48,7 @@ def test_mapping_is_evaluated_and_fits(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", sorted({p.parts[:2] for p in MAPPINGS}), ids="/".join)
-@pytest.mark.thin(5)
+@pytest.mark.thin(9)
 def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) -> None:
     spec = pm.load(*pair)
     if pair == ("matmul", "simple_two_level"):  # two mappings, neither more fused than the other

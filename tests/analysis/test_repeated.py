@@ -21,7 +21,7 @@ Strategy = Callable[..., Any]
 Compare = Callable[[Problem, Reuse | None, Counter[str]], None]
 
 
-@pytest.mark.parametrize("count", seeds(1, [15, 400]))
+@pytest.mark.parametrize("count", seeds(1, [8, 400]))
 @pytest.mark.parametrize(
     ("strategy", "compare"),
     [

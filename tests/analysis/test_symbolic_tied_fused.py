@@ -126,6 +126,7 @@ def agree(seed: int, count: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_closed_forms_equal_exact_and_the_walk() -> None:
     assert agree(SEED, 20)["compared"] >= 4
 

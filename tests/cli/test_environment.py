@@ -41,6 +41,7 @@ def told(here: Path, line: str, redirected: str = "", **environment: str) -> tup
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a shell")
 @pytest.mark.parametrize(
     ("redirected", "code"),

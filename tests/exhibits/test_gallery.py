@@ -78,6 +78,7 @@ def test_the_roofline_of_the_tpu_lies_above_what_was_measured() -> None:
     assert all(f.error is not None and f.error > 0 for f in applications)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", [CORES[4], *(pytest.param(c, marks=pytest.mark.slow) for c in CORES)])
 def test_a_core_of_nvdla_has_room_for_the_bands_of_its_mapping(core: Core) -> None:
     assert evaluated(core).feasible

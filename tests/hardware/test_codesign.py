@@ -300,7 +300,7 @@ def listed(
     return found
 
 
-@pytest.mark.thin(99)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, range(120)))
 def test_the_joint_front_is_that_of_every_mapping_on_every_machine(seed: int) -> None:
     """Symbols in capacity, fanout and throughput, and prices, leakage and areas that follow the capacity: the

@@ -122,6 +122,7 @@ def test_constraints_name_what_is_in_any_piece() -> None:
     assert "WA, WB, WD" in raised.value.diagnostics[0].remedy
 
 
+@pytest.mark.slow
 def test_what_fits_nowhere_is_told() -> None:
     tight = mlp().bind(S=8)
     found = pm.distribute(tight, 2, split="c", constraints={"memories": {"GLB": {"keep": "All"}}})

@@ -142,7 +142,7 @@ def test_fanouts_share_a_search() -> None:
     """More leaks where there are more instances. With a share of the instances that must be in use, each by
     itself."""
     spec = small(leak=1.0e-4, ranks={"M": 4, "N": 3, "K": 2})
-    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 2, 3]}
+    hardware: dict[str, Any] = {"S": [128, 512], "F": [1, 3]}
     found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
     assert found.searches == 1
     each_machine_as_by_itself(spec, found)
@@ -150,6 +150,7 @@ def test_fanouts_share_a_search() -> None:
     assert pm.codesign(spec, {"F": [2, 3]}, constraints=used).searches == 2
 
 
+@pytest.mark.slow
 def test_fanouts_of_fused_layers_share_a_search() -> None:
     """An Einsum may use more instances than the other; of two layers one has fewer Einsums."""
     spec = small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 3}, leak=1.0e-4)

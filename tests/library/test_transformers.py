@@ -111,7 +111,7 @@ FIRST = [("tpu_v4i", "dense"), ("tpu_v4i", "experts_decode"), ("h100_like", "pos
 CASES = FIRST + [case for case in product(MACHINES, RUNS) if case not in FIRST]
 
 
-@pytest.mark.thin(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "name"), seeds(len(FIRST), CASES))
 def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> None:
     """On the H100 the tile of queries is not a variable."""

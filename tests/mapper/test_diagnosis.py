@@ -136,6 +136,7 @@ def test_large_figures_are_told_to_the_last_bit() -> None:
     assert obstacle.text.endswith(": needs 3000000 bits, has 2999999")
 
 
+@pytest.mark.slow
 def test_utilisation() -> None:
     """3 x 5 x 7 iterations fill three of four instances at most."""
     spec = spec_of(MATMUL, {"m": 3, "n": 5, "k": 7}, WHOLE, memory("GLB"), pes(4))
@@ -221,6 +222,7 @@ def test_a_tensor_with_no_place() -> None:
     assert {r.changes[0].level for r in found.relaxations} == {"DRAM", "GLB"}
 
 
+@pytest.mark.slow
 def test_unfused() -> None:
     nowhere = memory("DRAM", keep="~Intermediates", may_keep="~T")
     found = diagnosis_of(spec_of(PAIR, FOUR, nowhere, memory("GLB")), Limits(unfused=frozenset({"T"})))

@@ -86,6 +86,7 @@ def test_plans_are_varied_for_every_objective() -> None:
     assert min(energy for _, energy in both) == pytest.approx(least, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_sums_stay_above_a_loop_that_einsums_share() -> None:
     """The shared loop goes over what the second Einsum sums over; its result stays in the buffer."""
     spec = pm.load("matmul_chain_2", "simple_two_level", M=64, N0=64, N1=4096, N2=64)

@@ -296,6 +296,7 @@ def test_progress_tells_the_best_so_far(spec: pm.Spec) -> None:
     assert seen[-1].best == pytest.approx(found[0].energy, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_progress_moves_within_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first look at an Einsum on, and also where no step of the search is done."""
     monkeypatch.setattr(budget, "BEAT", 0.0)

@@ -228,6 +228,10 @@ def test_rules_that_leave_nothing_are_named_with_what_helps() -> None:
     found = pm.explore(spec, constraints={"memories": {"DRAM": {"factors": {"m": 3}}}})
     assert "factors of DRAM" in found.reason
     assert "a mapping exists if DRAM has no `factors: {m: 3}`" in found.reason
+
+
+@pytest.mark.slow
+def test_rules_of_a_fanout_that_leave_nothing_are_named_with_what_helps() -> None:
     wide = pm.explore(WIDE.spec, constraints={"fanouts": {"RF": {"X": {"factors": {"n1": 3}}}}})
     assert "a mapping exists if RF.X has no `factors: {n1: 3}`" in wide.reason
 

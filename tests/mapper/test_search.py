@@ -106,6 +106,7 @@ def test_with_eps_every_point_of_the_front_is_met_within_it() -> None:
         assert (near <= point * 1.1 * (1 + 1e-12)).all(axis=1).any()
 
 
+@pytest.mark.slow
 def test_attention_is_fused_over_queries_where_the_scores_do_not_fit() -> None:
     """Scores take 64 x 64 x 8 = 32,768 bits; with 16,384 all three Einsums share tiles of queries."""
     spec = spec_of(ATTENTION, {"M": 64, "P": 64, "E": 16, "F": 16}, 16384, 0, [])

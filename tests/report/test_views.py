@@ -188,7 +188,7 @@ def test_engineering_numbers(value: float, unit: str, text: str) -> None:
 def test_headings_explain_themselves(fused: Report) -> None:
     from polymodel.view.table import TERMS
 
-    page = fused.to_html(live=False)
+    page = fused.to_html(live=False, plots=False)
     for meaning in (TERMS["visits"], TERMS["drain_bits"], TERMS["slack_s"], Reuse.KEEP_PREVIOUS.moved):
         assert f'title="{meaning}"' in page
 

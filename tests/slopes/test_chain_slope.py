@@ -94,8 +94,8 @@ def test_every_point_is_what_evaluate_counts(unit: str) -> None:
                 assert row["tree_bits"] <= point.capacity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", ["all", {"m": [1, 2, 3], "n": [2, 4], "k": [3], "p": [1, 5]}])
-@pytest.mark.thin(2)
 def test_imperfect_tiles_are_what_evaluate_counts(tiles: object) -> None:
     given = chain(PAIR, sized("m=7 k=4 n=5 p=6"))
     found = pm.chain_slope(given, curves=EVERY, tiles=tiles)  # type: ignore[arg-type]  # one of two words

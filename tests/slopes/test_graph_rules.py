@@ -204,6 +204,7 @@ def whole_tree(point: GraphPoint) -> LoopTree:
     return LoopTree((*nodes, Split(tuple(branches))))
 
 
+@pytest.mark.slow
 def test_partial_overlap_of_too_many_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[GroupCurves.__module__], "MOST_OPTIONS", 100)
     with pytest.raises(pm.Refused, match="more than 100 ways to tile QK, SM together in Softmax"):

@@ -34,6 +34,7 @@ def test_chains_move_each_element_once_for_all_that_read_it(einsums: tuple[str, 
     assert (found.least_unfused, found.least_fused) == (plain.least_unfused + more, plain.least_fused + more)
 
 
+@pytest.mark.slow
 def test_graphs_move_each_element_once_for_all_that_read_it() -> None:
     sizes = {v.upper(): n for v, n in SIZES.items()}
     einsums = (FIRST, "V[m, p] += T[m, n] * C[n, p]", "Z[m, n] = T[m, n] * T[m, n]")

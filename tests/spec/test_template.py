@@ -81,7 +81,10 @@ DAG = "{% set a = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}{% set a.x
 @pytest.mark.parametrize(
     "text",
     [
-        "{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}",
+        pytest.param(
+            "{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}",
+            marks=pytest.mark.slow,  # tests/bad/template_nested_loops.yaml is in every run
+        ),
         "{% for i in range(10**12) %}{% endfor %}",
         "{{ 10**10**9 }}",
         "{{ 'x' * 10**10 }}",
