@@ -176,7 +176,7 @@ _FUNCTIONS = (
     _unary("neg", "negative", 0, "add", "negate"),
     _unary("relu", lambda x: np.maximum(x, 0), 0, "compare"),
     _unary("relu6", lambda x: np.clip(x, 0, 6), 0, "compare"),
-    _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x), 0, "compare", "prelu"),
+    _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x), 0, "compare"),
     _unary("elu", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), 0),
     _unary("selu", lambda x: 1.0507009873554805 * np.where(
         x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))), 0),
@@ -215,8 +215,15 @@ OPERATORS: dict[str, Operator] = {
     for one in (*_JOINS, *_FUNCTIONS)
     for name in (one.name, *one.aliases, *((one.sign,) if one.sign else ()))
 }
+# What operators cost as that have no action of their own.
+COST_CLASSES = frozenset(one.cost for one in OPERATORS.values())
 # Operators that are written between their operands, by name.
 SIGNS: dict[str, str] = {name: one.sign for name, one in OPERATORS.items() if one.sign}
+
+
+def is_priced(name: str) -> bool:
+    """Whether an action of a compute unit may have this name: that of an operator, or of a class of them."""
+    return name in OPERATORS or name in COST_CLASSES
 
 
 def names_of(*wanted: str) -> tuple[str, ...]:

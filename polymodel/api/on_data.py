@@ -105,19 +105,21 @@ def traffic(
 
 def values(
     spec: Spec,
-    tensors: Mapping[str, NDArray[Any]],
+    tensors: Mapping[str, SparseTensor | NDArray[Any]],
     *,
     until: Until | Literal["fixed_point"] | None = None,
 ) -> Values:
-    """What a workload computes on dense data, whatever its mapping: every tensor as a NumPy array.
+    """What a workload computes on data, whatever its mapping: every tensor as a NumPy array.
 
-    `tensors`: the workload's inputs, and what `+=` adds to. Recurrences are computed generation by
-    generation. `until` ends that early: `fixed_point` where the newest generations equal those before, or a
-    function of these (tensor -> array) that says so. The result has arrays by name (`found["Z"]`) and the
-    number of `generations`. Raises SpecError for tensors that do not fit, Refused for operators that are not
-    known.
+    `tensors`: the workload's inputs, and what `+=` adds to; sparse tensors take time for what they hold where
+    an absent operand decides an operation (`default` of the workload says what absent points hold).
+    Recurrences are computed generation by generation. `until` ends that early: `fixed_point` where the newest
+    generations equal those before, or a function of these (tensor -> array) that says so. The result has
+    arrays by name (`found["Z"]`) and the number of `generations`. Raises SpecError for tensors that do not
+    fit, Refused for operators that are only counted.
     """
     from polymodel.loading import Spec as Loaded
+    from polymodel.sparse.actions.zeros import stopped_by
     from polymodel.workload.values import FIXED_POINT
     from polymodel.workload.values import values as computed
 
@@ -128,7 +130,7 @@ def values(
         remedy = f"until={FIXED_POINT!r}, or a function of the newest generations"
         message = f"until={shown(until)} says nothing"
         raise SpecError([Diagnostic(message, remedy, "until", code="wrong-type")])
-    return computed(spec.workload, tensors, until)
+    return computed(spec.workload, tensors, until, stopped_by)
 
 
 def _files(spec: object) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from polymodel.arithmetic import OPERATORS
+from polymodel.arithmetic import is_priced
 from polymodel.frozen import dataclass
 from polymodel.quantities import drawn, engineering, in_units
 
@@ -335,15 +335,10 @@ class Component:
                 return a
         return ActionCost(name, provenance="default")
 
-    def operation(self, operator: str) -> ActionCost:
-        """The action that executes an operator: the one named after it, else `compute`."""
-        named = (a for a in self.actions if a.name in OPERATORS and OPERATORS[a.name].name == operator)
-        return next(named, self.action("compute"))
-
     @property
     def by_operator(self) -> tuple[str, ...]:
         """Actions of a compute unit that cost operators apart."""
-        return tuple(a.name for a in self.actions if self.computes and a.name in OPERATORS)
+        return tuple(a.name for a in self.actions if self.computes and is_priced(a.name))
 
     def dim(self, name: str) -> FanoutDim:
         for d in self.spatial:

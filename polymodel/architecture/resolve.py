@@ -26,7 +26,7 @@ from polymodel.architecture.hierarchy import (
     TensorRule,
     TileRules,
 )
-from polymodel.arithmetic import OPERATORS
+from polymodel.arithmetic import is_priced
 from polymodel.spec.arch_schema import (
     Acting,
     Arch,
@@ -152,7 +152,7 @@ def _check_names(arch: Arch, faults: Faults) -> None:
         _distinct([a.name for a in actions], (*path, "actions"), "action", faults)
         known = (*KINDS[kind_of(node)].actions, *KINDS[kind_of(node)].sparse)
         for j, action in enumerate(actions):
-            operator = isinstance(node, ComputeUnit) and action.name in OPERATORS
+            operator = isinstance(node, ComputeUnit) and is_priced(action.name)
             if action.name not in known and not operator:
                 near = suggestion(action.name, known, "actions")
                 where = (*path, "actions", j, "name")

@@ -106,12 +106,11 @@ def _tolls(counts: Counts) -> Iterator[EnergyItem]:
 
 def _compute(counts: Counts) -> Iterator[EnergyItem]:
     for c in counts.analysis.compute:
-        action = counts.operation(c.einsum, c.component)
         n = c.operations * counts.executions(c.einsum)
-        if not nothing(n):
+        for action, times in counts.operation(c.einsum, c.component).actions if not nothing(n) else ():
             yield EnergyItem(
-                c.einsum, c.component, "", action.name, n, "operation",
-                action.energy, n * action.energy, action.provenance,
+                c.einsum, c.component, "", action.name, n * times, "operation",
+                action.energy, n * times * action.energy, action.provenance,
             )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from polymodel.analysis.result import Analysis, Problem, Resident, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import ActionCost, Component, link_name
+from polymodel.arithmetic import OPERATORS, is_priced
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
@@ -306,6 +307,47 @@ def _equal(a: float, b: float) -> bool:
     return a == b if isinstance(b, int) else math.isclose(a, b, rel_tol=1e-9)
 
 
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation of an Einsum is on a compute unit: actions that follow each other, each so often."""
+
+    actions: tuple[tuple[ActionCost, int], ...]
+
+    @property
+    def energy(self) -> float:
+        """Joules."""
+        return sum(n * action.energy for action, n in self.actions)
+
+    @property
+    def throughput(self) -> float:
+        """Operations per second."""
+        if len(self.actions) == 1:
+            ((action, n),) = self.actions
+            return action.throughput / n
+        seconds = sum(n / action.throughput for action, n in self.actions)
+        return 1 / seconds if seconds else math.inf
+
+
+def operation_cost(unit: Component, operators: Iterable[tuple[str, int]]) -> OperationCost:
+    """Each operator by its action; a unit that tells none apart takes one `compute` for an operation."""
+    if not unit.by_operator:
+        return OperationCost(((unit.action("compute"), 1),))
+    found: dict[ActionCost, int] = {}
+    for name, times in operators:
+        action = _executing(unit, name)
+        found[action] = found.get(action, 0) + times
+    return OperationCost(tuple(found.items()) or ((unit.action("compute"), 1),))
+
+
+def _executing(unit: Component, operator: str) -> ActionCost:
+    """The action named after an operator, or after what it costs as, else `compute`."""
+    named = {OPERATORS[a.name].name if a.name in OPERATORS else a.name: a for a in unit.actions}
+    if operator in named:
+        return named[operator]
+    kind = OPERATORS[operator].cost if operator in OPERATORS else operator
+    return next((a for a in unit.actions if a.name == kind and is_priced(kind)), unit.action("compute"))
+
+
 class Counts:
     """One analysis with its problem, indexed. Its numbers are an engine's, or formulas (`in_formulas`)."""
 
@@ -324,9 +366,9 @@ class Counts:
     def executions(self, einsum: str) -> int:
         return self.problem.cascade[einsum].n_instances
 
-    def operation(self, einsum: str, component: str) -> ActionCost:
-        """The action that one operation of an Einsum is on a compute unit."""
-        return self.problem.hierarchy[component].operation(self.problem.cascade[einsum].operator)
+    def operation(self, einsum: str, component: str) -> OperationCost:
+        """What one operation of an Einsum is on a compute unit."""
+        return operation_cost(self.problem.hierarchy[component], self.problem.cascade[einsum].operators)
 
     @cached_property
     def accesses(self) -> dict[str, TensorAccess]:

@@ -97,7 +97,7 @@ def _structure(spec: Spec, einsum: Einsum) -> object:
     )  # fmt: skip
     return (
         _renamed_all(einsum.constraints, numbers), accesses, einsum.is_copy, einsum.n_instances,
-        einsum.operator, tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
+        einsum.operators, tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
     )  # fmt: skip
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.arithmetic import OPERATORS
 from polymodel.errors import Diagnostic, Place, SpecError, writing
 from polymodel.loading import Spec, load
-from polymodel.spec.faults import Faults, Source, YamlNode, check_classes
+from polymodel.spec.expressions import parse_arithmetic
+from polymodel.spec.faults import Faults, Source, TextFault, YamlNode, check_classes
 from polymodel.spec.files import write_text
 from polymodel.spec.yaml_text import dump, parse_yaml
 from polymodel.view.answer import Answer, Block, Code, declared
@@ -268,10 +270,58 @@ class Imported(Answer):
         return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
 
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def only_counted(operations: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Operators of Einsums that are not in the table: what they compute is not said."""
+    found: dict[str, None] = {}
+    for text in (text for one in operations for text in one.values()):
+        for step in text.split(";"):
+            word = step.strip()
+            called = [word] if word.isidentifier() else re.findall(r"([A-Za-z_]\w*)\s*\(", word)
+            found |= dict.fromkeys(w for w in called if w not in OPERATORS)
+    return tuple(found)
+
+
+def _declared(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """The workload with the operators that it only counts."""
+    einsums = [_with_names(e) if isinstance(e, Mapping) else e for e in workload.get("einsums", ())]
+    found = [e["operations"] for e in einsums if isinstance(e, Mapping) and e.get("operations")]
+    known = workload.get("operators", {})
+    added: dict[str, dict[str, str]] = {name: {} for name in only_counted(found) if name not in known}
+    return {**workload, **({"operators": {**known, **added}} if added else {}), "einsums": einsums}
+
+
+def _with_names(einsum: Mapping[str, Any]) -> dict[str, Any]:
+    """An Einsum in whose operations what is no formula, or none of its operands, has a name."""
+    operations = einsum.get("operations")
+    if not isinstance(operations, Mapping):
+        return dict(einsum)
+    accesses = [a for a in einsum.get("tensor_accesses", ()) if isinstance(a, Mapping)]
+    several = {"map": sum(not a.get("output") for a in accesses), "reduce": 2, "populate": 1}
+    made = {k: _formula(str(v), several.get(k, 1)) for k, v in operations.items() if v is not None}
+    return {**einsum, "operations": made}
+
+
+def _formula(text: str, operands: int) -> str:
+    one = OPERATORS.get(text)
+    if one is not None and one.arity == 1 and operands > 1:
+        return f"{text}_of_{operands}"
+    try:
+        parse_arithmetic(text)
+    except TextFault:
+        return text if ";" in text else "_".join(_WORD.findall(text)) or "unnamed"
+    return text
+
+
 def spec_text(tool: str, source: str, sections: Mapping[str, object], remarks: str = "") -> str:
     """Sections as a file that loads. `source`: the files, which the head names; `remarks`: more comments."""
     names = re.sub(r"\s+", " ", ", ".join(Path(name).name for name in source.split(", ")))
-    parts = [dump({key: value}, WIDTH) for key, value in sections.items()]
+    found = dict(sections)
+    if isinstance(found.get("workload"), Mapping):
+        found["workload"] = _declared(found["workload"])  # type: ignore[arg-type]  # keys are texts
+    parts = [dump({key: value}, WIDTH) for key, value in found.items()]
     return f"{_SCHEMA}# Imported from {tool}: {names}.\n{remarks}" + "\n".join(parts)
 
 

@@ -231,7 +231,7 @@ class EinsumSpace:
     even: bool = True
     shares: Shares | None = None
     rules: LoopRules = NO_RULES
-    operator: str = ""
+    operators: tuple[tuple[str, int], ...] = ()
     beside: frozenset[int] = frozenset()
     ties: tuple[Tie, ...] = ()
     more: tuple[Added, ...] = ()
@@ -334,7 +334,7 @@ class EinsumSpace:
 
         return (
             self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
-            self.operator, self.beside, self.ties,
+            self.operators, self.beside, self.ties,
             self.hierarchy, tuple((t.name, numbered(t.tensors)) for t in self.tolls),
             tuple(replace(o, tensor="", elements=0) for o in self.operands),
             tuple(
@@ -461,7 +461,7 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
         limits.sizes != "all",
         limits.spatial_sizes != "all",
         rules=loop_rules(one, hierarchy, memories, position, limits),
-        operator=_operator(one, hierarchy),
+        operators=_operators(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
         ties=ties,
     )
@@ -506,9 +506,9 @@ def _equal_tiles(
         yield f"`allocation: live` of {live[0]}"
 
 
-def _operator(one: Einsum, hierarchy: Hierarchy) -> str:
+def _operators(one: Einsum, hierarchy: Hierarchy) -> tuple[tuple[str, int], ...]:
     """What operations cost as, where some unit tells operators apart: else all Einsums are alike in it."""
-    return one.operator if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ""
+    return one.operators if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ()
 
 
 def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.cost.records import operation_cost
 from polymodel.errors import Refused
 from polymodel.loading import Spec
 from polymodel.mapper.aims import WORKING_SET
@@ -36,7 +37,7 @@ from polymodel.sparse.actions.join import GroupTable, VariableParts, weighted_co
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
 from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
 from polymodel.sparse.actions.storage import KeptTensor, stored_as, written_format
-from polymodel.sparse.actions.zeros import is_union, require_known
+from polymodel.sparse.actions.zeros import is_union, require_known, stopping
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 # What sparse data leave of every access and operation at least, whatever the mapping is.
@@ -62,9 +63,8 @@ def least_shares(
     """One record per Einsum; `rooms`: of what is kept compressed. Refused for data whose tiles differ, where
     tile sizes need not divide, and where more than memories and compute takes energy or time."""
     paid = any(c.passes and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
-    several = any(c.by_operator for c in hierarchy.components)
-    if paid or several or not hierarchy.assume_overlap:
-        what = "tolls, links with costs, operators with costs of their own and `assume_overlap: false`"
+    if paid or not hierarchy.assume_overlap:
+        what = "tolls, links with costs and `assume_overlap: false`"
         raise Refused(f"the search on sparse data does not cover {what}", REMEDY, code="unsupported-density")
     require_plain(cascade, "the search on sparse data covers", REMEDY)
     moving = [(c, a) for c in hierarchy.components if c.stores for a in c.actions]
@@ -106,7 +106,7 @@ class _Least:
         for action in component.sparse.actions if component.sparse else ():
             targets, leaders = action.of(self.einsum.name)
             if action.kind in kinds and (tensor in targets or not tensor):
-                result |= set(leaders)
+                result |= {x for x in leaders if x == tensor or stopping(self.einsum, x)}
         return result
 
     def _above(self, tensor: str, outermost: int, kinds: Sequence[str]) -> frozenset[str]:
@@ -300,7 +300,8 @@ class _Least:
             max(effectual, self._chance(self._idle(component, reach, kinds)))
             for kinds in (("skip",), ("skip", "gate"))
         )
-        price, gated = component.action("compute").energy, component.action("gated_compute").energy
+        price = operation_cost(component, self.einsum.operators).energy
+        gated = component.action("gated_compute").energy
         joules = executed * max(price - gated, 0.0) + turns * min(price, gated)
         return component.name, joules, turns
 
@@ -310,7 +311,8 @@ class _Least:
         result = self._sparse(self._leaders(component, "", kinds))
         if is_union(self.einsum):
             return result
-        return result.union(*(self._above(a.tensor, reach, kinds) for a in self.einsum.inputs))
+        stops = [a.tensor for a in self.einsum.inputs if stopping(self.einsum, a.tensor)]
+        return result.union(*(self._above(t, reach, kinds) for t in stops))
 
     def _effectual(self) -> float:
         """Share of the operations whose result may be nonzero: they are executed."""
@@ -557,7 +559,7 @@ def _units(one: Einsum, least: Shares, sparse: SparseReport) -> tuple[tuple[str,
     for name, joules, share in least.units:
         count, component = known.get(name), sparse.dense.problem.hierarchy[name]
         if count is not None:
-            each = count.executed * component.action("compute").energy
+            each = count.executed * operation_cost(component, one.operators).energy
             each += count.gated * component.action("gated_compute").energy
             joules, share = each / count.dense, count.timed / count.dense
         result.append((name, joules, share))

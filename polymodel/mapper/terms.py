@@ -26,6 +26,7 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import ActionCost
+from polymodel.cost.records import operation_cost
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import CountPlaceholders, LinearForm, PricedTimes, plus, total
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -384,11 +385,11 @@ def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[
 def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
     """Joules and seconds of one operation on a compute unit."""
     name = space.units[number].name
-    action = space.hierarchy[name].operation(space.operator)
+    cost = operation_cost(space.hierarchy[name], space.operators)
     if space.shares is None:
-        return action.energy, 1 / action.throughput
+        return cost.energy, 1 / cost.throughput
     energy, share = space.shares.executed(name)
-    return energy, share / action.throughput
+    return energy, share / cost.throughput
 
 
 @dataclass(frozen=True)

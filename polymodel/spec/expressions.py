@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Literal
 
+from polymodel.arithmetic import OPERATORS
 from polymodel.frozen import dataclass
 from polymodel.spec.faults import TextFault, UnknownName, suggestion
 
@@ -281,17 +283,37 @@ def parse_arithmetic(text: str) -> Tree:
     return tree
 
 
+def parts_of(tree: Tree) -> tuple[Tree, ...]:
+    """What a sign, an operator or a function is applied to, left to right."""
+    if isinstance(tree, Unary):
+        return (tree.operand,)
+    if isinstance(tree, Binary):
+        return (tree.left, tree.right)
+    return tree.arguments if isinstance(tree, Call) else ()
+
+
 def names_in(tree: Tree) -> tuple[Name, ...]:
     """Every name in the tree, left to right."""
-    if isinstance(tree, Name):
-        return (tree,)
-    if isinstance(tree, Unary):
-        return names_in(tree.operand)
-    if isinstance(tree, Binary):
-        return names_in(tree.left) + names_in(tree.right)
+    return (tree,) if isinstance(tree, Name) else tuple(n for p in parts_of(tree) for n in names_in(p))
+
+
+def operators_in(tree: Tree, costs: Mapping[str, str] | None = None) -> Counter[str]:
+    """How often each operator stands in a formula; what is made of numbers alone costs nothing. `costs`: of
+    functions that are not in the table the operators, with spaces between them."""
+    result: Counter[str] = Counter()
+    for part in parts_of(tree) if names_in(tree) else ():
+        result += operators_in(part, costs)
+    if not names_in(tree) or isinstance(tree, (Name, NumberNode)):
+        return result
     if isinstance(tree, Call):
-        return tuple(n for a in tree.arguments for n in names_in(a))
-    return ()
+        word, times = tree.name, max(len(tree.arguments) - 1, 1)
+    else:
+        word, times = ("neg" if isinstance(tree, Unary) else tree.op), 1
+    if isinstance(tree, Unary) and tree.op != "-":
+        return result
+    word = "pow" if word == "**" else word
+    known = (costs or {}).get(word, "").split() or [OPERATORS[word].name if word in OPERATORS else word]
+    return result + Counter({name: n * times for name, n in Counter(known).items()})
 
 
 # Set expressions over the tensors (or rank variables) of one Einsum.

@@ -70,10 +70,12 @@ class Operations(SchemaObject):
 
 
 class OperatorSpec(SchemaObject):
-    """An operator that the workload defines: a formula of `_0`, or of `_0` and `_1`."""
+    """An operator that the workload defines: a formula of `_0`, `_1` and so on; without it only counted."""
 
-    form: str
+    form: str | None = None
     identity: Number | None = None
+    annihilator: Number | None = None
+    at_zero: Number | None = None
     cost: str = ""
 
 

@@ -1,36 +1,51 @@
 """Operators that a workload defines: formulas of their operands, put in the place of their names.
 
 What becomes of zeros, what an operation costs as and how it is computed follow from the formula as they do
-for any other; no code comes with a spec. A definition may use those before it.
+for any other; no code comes with a spec. A definition may use those before it. One without a formula is only
+counted: its name stays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from polymodel.arithmetic import OPERATORS
-from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, names_in, parse_arithmetic
+from polymodel.arithmetic import OPERATORS, is_priced
+from polymodel.spec.expressions import (
+    Binary,
+    Call,
+    Name,
+    NumberNode,
+    Tree,
+    Unary,
+    names_in,
+    operators_in,
+    parse_arithmetic,
+    parts_of,
+)
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 from polymodel.spec.section_schemas import OperatorSpec, Workload
 
 Operations = tuple[tuple[str, str | None], ...]
 _OPERAND = re.compile(r"_\d+")
+_WORD = re.compile(r"[A-Za-z_]\w*")
 MOST, DEEPEST = 5_000, 100  # parts of a formula in which all names are replaced, and how deep they stand
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A formula of `_0`, `_1`; of one that reduces, the number that leaves others as they are; the operator
-    that it costs as ("" for the outermost one)."""
+    """A formula of `_0`, `_1` and so on (None: it is only counted); of one that reduces, the number that
+    leaves others as they are; the operators that it costs as, with spaces between them. `facts`: what is said
+    of zeros."""
 
-    tree: Tree
+    tree: Tree | None
     arity: int
     identity: float | None
     cost: str
+    facts: tuple[tuple[str, float], ...] = ()
 
 
 def definitions(
@@ -49,7 +64,7 @@ def definitions(
             _check(made)
         except TextFault as fault:
             faults.add(path, fault.message, fault.remedy or "", code=fault.code)
-            continue
+            made = Definition(None, 0, None, "")  # a fault is told once
         result[name] = made
     return result
 
@@ -57,65 +72,103 @@ def definitions(
 def _definition(
     given: OperatorSpec, known: Mapping[str, Definition], symbols: Mapping[str, Value | None]
 ) -> Definition:
-    tree = _expanded(parse_arithmetic(given.form), known)
-    operands = {n.name for n in names_in(tree)}
-    places = {int(n[1:]) for n in operands if _OPERAND.fullmatch(n)}
-    if len(places) != len(operands) or places not in ({0}, {0, 1}):
-        message = f"{given.form} is not a formula of one operand or two"
-        raise TextFault(message, 0, "write _0, or _0 and _1", code="invalid-operator")
-    if given.cost and given.cost not in OPERATORS:
+    numbers = {
+        name: float(evaluate_number(value, symbols))
+        for name in ("identity", "annihilator", "at_zero")
+        for value in (getattr(given, name),)
+        if value is not None
+    }
+    identity = numbers.pop("identity", None)
+    facts = tuple(numbers.items())
+    cost = OPERATORS[given.cost].name if given.cost in OPERATORS else given.cost
+    if given.cost and not is_priced(given.cost):
         near = suggestion(given.cost, OPERATORS, "operators")
         what = f"{given.cost} is not an operator that it could cost as"
         raise TextFault(what, 0, near, code="invalid-operator")
-    identity = None if given.identity is None else float(evaluate_number(given.identity, symbols))
-    return Definition(tree, len(places), identity, given.cost)
+    if given.form is None:
+        return Definition(None, 0, identity, cost, facts)
+    tree = _expanded(parse_arithmetic(given.form), known)
+    operands = {n.name for n in names_in(tree)}
+    places = {int(n[1:]) for n in operands if _OPERAND.fullmatch(n)}
+    if len(places) != len(operands) or not places or places != set(range(len(places))):
+        message = f"{given.form} is not a formula of operands"
+        raise TextFault(message, 0, "write _0, _1 and so on, without gaps", code="invalid-operator")
+    costs = operators_in(parse_arithmetic(given.form), _costs(known))
+    return Definition(tree, len(places), identity, cost or " ".join(costs.elements()), facts)
+
+
+def _costs(known: Mapping[str, Definition]) -> dict[str, str]:
+    return {name: one.cost for name, one in known.items()}
 
 
 def _check(made: Definition) -> None:
     """All functions are known and have their operands. With an identity an operator reduces: that leaves
     numbers as they are, and the order of operands, in which mappings differ, leaves the result as it is."""
-    for name, operands in _uses(made.tree):
-        if name not in OPERATORS:
-            what = "function" if name.isidentifier() else "operator"
-            fault = f"unknown {what} {name}"
-            raise TextFault(fault, 0, suggestion(name, OPERATORS, "operators"), code="unknown-name")
-        if not OPERATORS[name].takes(operands):
-            raise TextFault(
-                f"{name} takes {OPERATORS[name].arity} operands, not {operands}", 0, code="wrong-count"
-            )
-    if made.identity is None:
+    if made.tree is None:
         return
-    if made.arity != 2:
-        message = "an operator of one operand has no identity"
+    _require_known(made.tree, {})
+    if made.identity is None and not made.facts:
+        return
+    if made.arity != 2 and made.identity is not None:
+        many = "one operand" if made.arity == 1 else f"{made.arity} operands"
+        message = f"an operator of {many} has no identity"
         raise TextFault(message, 0, "leave identity out", code="invalid-operator")
     import numpy as np
 
     from polymodel.workload.values import evaluated
 
-    def joined(x: object, y: object) -> Any:
-        return evaluated(made.tree, {"_0": np.asarray(x), "_1": np.asarray(y)}, "identity")
+    def joined(*operands: object) -> Any:
+        named = {f"_{i}": np.asarray(x) for i, x in enumerate(operands)}
+        return evaluated(made.tree, named, "identity")  # type: ignore[arg-type]  # there is a formula
 
     others = np.array([-2.5, -1.0, 0.0, 0.5, 3.0])
-    x, y, z = np.meshgrid(others, others, others)
     with np.errstate(all="ignore"):
+        for name, value in made.facts:
+            if name == "at_zero":
+                true = made.arity == 1 and np.allclose(joined(0.0), value)
+            else:
+                places = range(made.arity)
+                given = ([value if i == k else others for i in places] for k in places)
+                true = made.arity > 1 and all(np.allclose(joined(*g), value) for g in given)
+            if not true:
+                what, remedy = (
+                    f"{name} of its formula is not {value:g}",
+                    "leave it out: it follows from the formula",
+                )
+                raise TextFault(what, 0, remedy, code="invalid-operator")
+        if made.identity is None:
+            return
+        x, y, z = np.meshgrid(others, others, others)
         for result in (joined(made.identity, others), joined(others, made.identity)):
             if not np.allclose(result, others, rtol=1e-12, atol=1e-12):
                 what = f"{made.identity:g} does not leave other operands as they are"
-                raise TextFault(
-                    what, 0, "give the number that does, or leave identity out", code="invalid-operator"
-                )
+                remedy = "give the number that does, or leave identity out"
+                raise TextFault(what, 0, remedy, code="invalid-operator")
         for one, other in (
             (joined(x, y), joined(y, x)),
             (joined(joined(x, y), z), joined(x, joined(y, z))),
         ):
             if not np.allclose(one, other, rtol=1e-9, atol=1e-9, equal_nan=True):
                 what = "what it reduces to depends on the order of its operands"
-                raise TextFault(
-                    what,
-                    0,
-                    "leave identity out: it joins operands, but reduces none",
-                    code="invalid-operator",
-                )
+                remedy = "leave identity out: it joins operands, but reduces none"
+                raise TextFault(what, 0, remedy, code="invalid-operator")
+
+
+def _require_known(tree: Tree, known: Mapping[str, Definition]) -> None:
+    """All functions are known and have their operands. Raises TextFault."""
+    for name, operands in _uses(tree):
+        if name in OPERATORS and not OPERATORS[name].takes(operands):
+            message = f"{name} takes {OPERATORS[name].arity} operands, not {operands}"
+            raise TextFault(message, 0, code="wrong-count")
+        if name not in OPERATORS and name not in known:
+            raise _unknown(name, "function" if name.isidentifier() else "operator", known)
+
+
+def _unknown(name: str, what: str, known: Mapping[str, Definition]) -> TextFault:
+    near = suggestion(name, [*dict.fromkeys(o.name for o in OPERATORS.values()), *known], "operators")
+    define = f"or define it: operators: {{{name}: {{form: ...}}}}; without `form` it is only counted"
+    remedy = f"{near}; {define}" if name.isidentifier() else near
+    return TextFault(f"unknown {what} {name}", 0, remedy, code="unknown-name")
 
 
 def _uses(tree: Tree) -> list[tuple[str, int]]:
@@ -139,16 +192,17 @@ def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
     if not isinstance(tree, Call):
         return tree
     arguments = tuple(_expanded(a, known) for a in tree.arguments)
-    if tree.name not in known:
+    if tree.name not in known or known[tree.name].tree is None:
         return replace(tree, arguments=arguments)
     return _applied(tree.name, known[tree.name], arguments)
 
 
 def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tree:
     """A definition of some operands; of two operands it joins any number from the left."""
-    if len(arguments) < definition.arity or (definition.arity == 1 and len(arguments) > 1):
+    if len(arguments) < definition.arity or (definition.arity != 2 and len(arguments) > definition.arity):
         message = f"{name} takes {definition.arity} operands, not {len(arguments)}"
         raise TextFault(message, 0, code="wrong-count")
+    assert definition.tree is not None, "what is only counted stays a name"
     result = _within_bounds(_put(definition.tree, arguments[: definition.arity]))
     for other in arguments[definition.arity :]:
         result = _within_bounds(_put(definition.tree, (result, other)))
@@ -163,10 +217,7 @@ def _within_bounds(tree: Tree) -> Tree:
         if count > MOST or depth > DEEPEST:
             what = f"with all definitions in it the formula has more than {MOST} parts, or {DEEPEST} levels"
             raise TextFault(what, 0, "use fewer definitions within definitions", code="too-large")
-        inner = part.arguments if isinstance(part, Call) else ()
-        inner = (part.operand,) if isinstance(part, Unary) else inner
-        inner = (part.left, part.right) if isinstance(part, Binary) else inner
-        open_ += [(p, depth + 1) for p in inner]
+        open_ += [(p, depth + 1) for p in parts_of(part)]
     return tree
 
 
@@ -194,30 +245,117 @@ def _text(tree: Tree) -> str:
     return f"{tree.name}({', '.join(map(_text, tree.arguments))})"
 
 
-def with_definitions(operations: Operations, operands: int, known: Mapping[str, Definition]) -> Operations:
-    """The operations of an Einsum of so many operands, with formulas in the place of names that are defined;
-    beside them what `map` costs as, and the identity of `reduce`. Raises TextFault."""
+def with_definitions(
+    operations: Operations,
+    operands: Sequence[str],
+    known: Mapping[str, Definition],
+    names: Container[str],
+    path: Path,
+    faults: Faults,
+) -> Operations:
+    """The operations of an Einsum of these operands, checked, with formulas in the place of names that are
+    defined; beside them what `map` costs as, the identity of `reduce`, and what is said of zeros of `map`.
+    `names`: others that formulas may have."""
     result: list[tuple[str, str | None]] = []
     for kind, text in operations:
-        words = {*re.findall(r"[A-Za-z_]\w*", text or "")} & known.keys()
-        if text is None or not words:
-            result.append((kind, text))
-            continue
-        if text in known:
-            definition = known[text]
-            names = {"map": operands, "reduce": 2, "populate": 1}[kind]
-            given = ["_"] if kind == "populate" else [f"_{i}" for i in range(names)]
-            tree = _applied(text, definition, [Name(n, 0) for n in given])
-            if kind == "reduce" and definition.identity is None:
-                message = f"{text} reduces nothing, as it has no identity"
-                raise TextFault(message, 0, "give identity", code="invalid-operator")
-            result += [("identity", repr(definition.identity))] if kind == "reduce" else []
-            # Of one operand without `map` an operation costs as what sums up.
-            priced = kind == "map" or (kind == "reduce" and operands == 1 and not dict(operations).get("map"))
-            result += [("cost", definition.cost)] if priced and definition.cost else []
-        else:
-            tree = _expanded(parse_arithmetic(text), known)
-        formula = _text(tree)
-        parse_arithmetic(formula)  # within the bounds of formulas
-        result.append((kind, formula))
+        try:
+            result += _defined(kind, text or "", operations, operands, known, names)
+        except TextFault as fault:
+            faults.add((*path, kind), fault.message, fault.remedy or "", code=fault.code)
     return tuple(result)
+
+
+def _defined(
+    kind: str,
+    text: str,
+    operations: Operations,
+    operands: Sequence[str],
+    known: Mapping[str, Definition],
+    names: Container[str],
+) -> Iterator[tuple[str, str | None]]:
+    """One operation, and what goes with it."""
+    if not text:
+        yield kind, None
+        return
+    several = {"map": len(operands), "reduce": 2, "populate": 1}[kind]
+    steps = [step.strip() for step in text.split(";")] if kind == "populate" else [text.strip()]
+    made = [_checked(kind, step, several, operands, known, names) for step in steps]
+    definition = known.get(steps[0])
+    if kind == "reduce" and definition is not None:
+        if definition.identity is None and definition.tree is not None:
+            message = f"{text} reduces nothing, as it has no identity"
+            raise TextFault(message, 0, "give identity", code="invalid-operator")
+        if definition.identity is not None:
+            yield "identity", repr(definition.identity)
+    if kind == "map" and definition is not None and definition.tree is None:
+        yield from ((name, repr(value)) for name, value in definition.facts)
+    # Of one operand without `map` an operation costs as what sums up.
+    alone = len(operands) == 1 and not dict(operations).get("map")
+    cost = _cost_of(steps[0], several, known) if kind == "map" or (kind == "reduce" and alone) else ""
+    if cost:
+        yield "cost", cost
+    yield kind, "; ".join(made)
+
+
+def _cost_of(text: str, several: int, known: Mapping[str, Definition]) -> str:
+    """What an operation costs as where definitions say so, else ""."""
+    if not {*_WORD.findall(text)} & known.keys():
+        return ""
+    if text in known:
+        return " ".join([known[text].cost or text] * (max(several - 1, 1) if known[text].arity == 2 else 1))
+    return " ".join(operators_in(parse_arithmetic(text), _costs(known)).elements())
+
+
+def _checked(
+    kind: str,
+    text: str,
+    several: int,
+    operands: Sequence[str],
+    known: Mapping[str, Definition],
+    names: Container[str],
+) -> str:
+    """One operation as it is computed: a name of the table, or a formula without definitions."""
+    if text in OPERATORS:
+        one = OPERATORS[text]
+        if not (one.takes(several) or (kind == "map" and several == 1)):
+            many = "1 operand" if one.arity == 1 else f"{one.arity} operands"
+            remedy = f"write a formula: {text}(_0) * _1" if one.arity == 1 and several > 1 else ""
+            raise TextFault(f"{text} takes {many}, not {several}", 0, remedy, code="wrong-count")
+        if kind == "reduce" and (one.identity is None or not one.commutes):
+            what = f"{text} reduces nothing: what it gives depends on the order of operands"
+            raise TextFault(what, 0, "use add, mul, max or min", code="invalid-operator")
+        return text
+    if text.isidentifier():
+        if text in known and known[text].tree is None:
+            return text
+        if text in known:
+            given = ["_"] if kind == "populate" else [f"_{i}" for i in range(several)]
+            return _text_within_bounds(_applied(text, known[text], [Name(n, 0) for n in given]))
+        if kind == "populate" or text not in (*operands, *(f"_{i}" for i in range(several))):
+            raise _unknown(text, "operator", known)
+    tree = parse_arithmetic(text)
+    _require_known(tree, known)
+    own = {"_", "_0"} if kind == "populate" else {f"_{i}" for i in range(several)}
+    for name in _free(tree, known):
+        if name not in own and name not in operands and name not in names and kind != "populate":
+            near = suggestion(name, [*sorted(own), *operands], "operands")
+            raise TextFault(f"{name} is none of the operands", 0, near, code="unknown-name")
+    if not {*_WORD.findall(text)} & known.keys():
+        return text
+    return _text_within_bounds(_expanded(tree, known))
+
+
+def _free(tree: Tree, known: Mapping[str, Definition]) -> Iterator[str]:
+    """Names in a formula, without what an operator that is only counted is given."""
+    if isinstance(tree, Call) and tree.name in known and known[tree.name].tree is None:
+        return
+    if isinstance(tree, Name):
+        yield tree.name
+    for part in parts_of(tree):
+        yield from _free(part, known)
+
+
+def _text_within_bounds(tree: Tree) -> str:
+    formula = _text(tree)
+    parse_arithmetic(formula)  # within the bounds of formulas
+    return formula

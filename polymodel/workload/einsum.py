@@ -13,12 +13,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint
+from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint, names_of
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import map_from_affine, set_from_constraints
 from polymodel.quantities import drawn
-from polymodel.spec.expressions import Binary, Call, parse_arithmetic
+from polymodel.spec.expressions import operators_in, parse_arithmetic
 from polymodel.spec.faults import TextFault
 
 if TYPE_CHECKING:
@@ -111,21 +111,21 @@ class Einsum:
         return tuple(a for a in self.accesses if a.output)
 
     @cached_property
-    def operator(self) -> str:
-        """What an operation costs as: the operator of `map`, of a formula its outermost one; of one operand
-        without `map` the operator that sums up."""
-        operations = dict(self.operations)
+    def operators(self) -> tuple[tuple[str, int], ...]:
+        """What an operation costs as: the operators of `map`, each so many times. Of one operand of which
+        nothing is made, the operator that sums up; other sums are part of the operation."""
+        operations, several = dict(self.operations), len(self.operands)
         if operations.get("cost"):
-            return OPERATORS[operations["cost"] or ""].name
-        text = operations.get("map") or ("" if len(self.operands) == 1 else "mul")
-        text = text or operations.get("reduce") or "add"
-        if text not in OPERATORS:
-            try:
-                tree = parse_arithmetic(text)
-            except TextFault:
-                return text
-            text = tree.name if isinstance(tree, Call) else tree.op if isinstance(tree, Binary) else text
-        return OPERATORS[text].name if text in OPERATORS else text
+            return tuple(sorted(Counter((operations["cost"] or "").split()).items()))
+        text = operations.get("map") or ("mul" if several > 1 else "")
+        if several == 1 and text in ("", *names_of("identity")):
+            text, several = operations.get("reduce") or text or "add", 2
+        if text in OPERATORS:
+            return ((OPERATORS[text].name, several - 1 if OPERATORS[text].arity == 2 else 1),)
+        try:
+            return tuple(sorted(operators_in(parse_arithmetic(text)).items()))
+        except TextFault:
+            return ((text, 1),)
 
     def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
         """All accesses of `tensor`, in order; none if this Einsum does not touch it."""

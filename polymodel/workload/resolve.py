@@ -247,12 +247,7 @@ def _einsums(
             check_sizes(here, sized, shapes, dict(zip(variables, bounds, strict=True)), path, faults)
         renames = resolvers[i].check_all()
         instances = times * _instances(einsum.n_instances, (*path, "n_instances"), symbols, faults)
-        operations: Operations = tuple(
-            (k, getattr(einsum.operations, k)) for k in ("map", "reduce", "populate")
-            if k in einsum.operations.model_fields_set
-        )  # fmt: skip
-        if defined:
-            operations = _with_operators(operations, accesses, defined, path, faults)
+        operations = _operations(workload, i, defined, symbols, faults)
         if bounds is not None and constraints is not None:
             result.append(
                 Einsum(
@@ -270,6 +265,22 @@ def _einsums(
     return tuple(result) if len(faults) == before else None
 
 
+def _operations(
+    workload: Workload, i: int, defined: Mapping[str, Definition], symbols: Symbols, faults: Faults
+) -> Operations:
+    """What an Einsum computes, checked, with formulas in the place of operators that the workload defines."""
+    einsum = workload.einsums[i]
+    kinds = [k for k in ("map", "reduce", "populate") if k in einsum.operations.model_fields_set]
+    operations = tuple((kind, getattr(einsum.operations, kind)) for kind in kinds)
+    if not operations:
+        return ()
+    from polymodel.workload.defined import with_definitions
+
+    read = [a.name for a in einsum.tensor_accesses if not a.output]
+    path: Path = ("workload", "einsums", i, "operations")
+    return with_definitions(operations, read, defined, symbols, path, faults)
+
+
 def _definitions(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Definition]:
     """The operators that the workload defines."""
     if not workload.operators:
@@ -277,23 +288,6 @@ def _definitions(workload: Workload, symbols: Symbols, faults: Faults) -> dict[s
     from polymodel.workload.defined import definitions
 
     return definitions(workload, symbols, faults)
-
-
-def _with_operators(
-    operations: Operations,
-    accesses: tuple[TensorAccess, ...],
-    defined: Mapping[str, Definition],
-    path: Path,
-    faults: Faults,
-) -> Operations:
-    """What an Einsum computes, with formulas in the place of operators that the workload defines."""
-    from polymodel.workload.defined import with_definitions
-
-    try:
-        return with_definitions(operations, sum(not a.output for a in accesses), defined)
-    except TextFault as fault:
-        faults.add((*path, "operations"), fault.message, fault.remedy or "", code=fault.code)
-        return operations
 
 
 def _defaults(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Values of a cascade on dense data: Einsum by Einsum, recurrences generation by generation.
+"""Values of a cascade on data: Einsum by Einsum, recurrences generation by generation.
 
 Each Einsum is computed over whole arrays; only ranks along which tensors are carried forward are walked one
 value at a time, in groups of the Einsums that a cycle holds together.
@@ -22,9 +22,11 @@ from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Una
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.spaces import IDENTITY
+from polymodel.workload.sparse_values import SparseInput, as_array, blocks, grouped, is_joined, joined
 
 Array = NDArray[Any]
 Point = dict[str, int]
+StoppingRule = Callable[[Einsum], tuple[tuple[TensorAccess, ...], float]]
 Until = Callable[[Mapping[str, Array]], bool]
 FIXED_POINT = "fixed_point"
 MOST = 400_000_000  # elements of one intermediate array
@@ -91,10 +93,13 @@ def _carrying(cascade: Cascade, e: Einsum) -> Iterator[str]:
 
 @dataclass
 class Store:
-    """All tensors as arrays; coordinate 0 of a rank lies at position `origin` of its axis."""
+    """All tensors as arrays; coordinate 0 of a rank lies at position `origin` of its axis. `entries`: inputs
+    that are sparse; `rule`: operands of which one that is absent stops an operation, and what that gives."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
     origins: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    entries: dict[str, SparseInput] = field(default_factory=dict)
+    rule: StoppingRule | None = None
 
     def index(self, access: TensorAccess, columns: Mapping[str, Any]) -> tuple[Any, ...]:
         result = []
@@ -113,11 +118,11 @@ class Values:
     `origins`: the position of coordinate 0 along each axis (1 for ranks that begin at -1).
     """
 
-    tensors: Mapping[str, Array]
+    tensors: Mapping[str, Any]
     origins: Mapping[str, tuple[int, ...]]
     generations: Mapping[str, int]
 
-    def __getitem__(self, tensor: str) -> Array:
+    def __getitem__(self, tensor: str) -> Any:
         if tensor not in self.tensors:
             raise KeyError(f"no tensor {tensor}; there are {', '.join(self.tensors)}")
         return self.tensors[tensor]
@@ -128,15 +133,21 @@ class Values:
         return f"Values({shapes}{ran})"
 
 
-def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | None = None) -> Values:
-    """Every tensor of a cascade on dense data.
+def values(
+    cascade: Cascade,
+    tensors: Mapping[str, Any],
+    until: str | Until | None = None,
+    rule: StoppingRule | None = None,
+) -> Values:
+    """Every tensor of a cascade.
 
-    `tensors`: the workload inputs, and what `+=` adds to; zeros are values as others. `until`: a walk over
+    `tensors`: the workload inputs, and what `+=` adds to, as arrays, or sparse (`rule` then says which of
+    them stop operations). `until`: a walk over
     generations ends where this is so of the newest ones (tensor -> array without the generational rank);
     `fixed_point`: where they equal those before. Those left are equal to the last. Raises SpecError for
     tensors that do not fit, Refused for operators that are not known.
     """
-    store = _initial_store(cascade, tensors)
+    store = _initial_store(cascade, tensors, rule)
     ran: dict[str, int] = {}
     begun: set[str] = set()
     for group in groups_of(cascade):
@@ -147,7 +158,7 @@ def values(cascade: Cascade, tensors: Mapping[str, Any], until: str | Until | No
             compute(store, group.einsums[0], {})
             continue
         ran[group.walked[0]] = _walk(cascade, store, group, until)
-    return Values(store.arrays, store.origins, ran)
+    return Values({**store.arrays, **store.entries}, store.origins, ran)
 
 
 def _walk(cascade: Cascade, store: Store, group: EinsumGroup, until: str | Until | None) -> int:
@@ -203,34 +214,54 @@ def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> 
         store.arrays[tensor][tuple(target)] = store.arrays[tensor][tuple(source)]
 
 
-def _initial_store(cascade: Cascade, tensors: Mapping[str, Any]) -> Store:
+def _initial_store(cascade: Cascade, tensors: Mapping[str, Any], rule: StoppingRule | None) -> Store:
     """Inputs as they are given, and room for all that is made."""
     faults: list[Diagnostic] = []
-    store = Store()
+    store = Store(rule=rule)
+    absent = {a.tensor: a.default for e in cascade for a in e.accesses}
+    sparse = {t for t in tensors if hasattr(tensors[t], "coords")}
+    before_first = {value for _, value in (*cascade.init, *cascade.boundary)}
+    for t in sparse & ({*cascade.tensors} | before_first):
+        maker = cascade.producer(t)
+        if maker is None and t not in before_first and not any(_room(cascade, t)[0]):
+            store.entries[t] = tensors[t]
+    tensors = {
+        t: as_array(x, absent.get(t, 0.0)) if t in sparse - store.entries.keys() else x
+        for t, x in tensors.items()
+    }
     for tensor in cascade.tensors:
         maker = cascade.producer(tensor)
         low, shape = _room(cascade, tensor)
         store.origins[tensor] = tuple(-x for x in low)
-        if maker is None or maker.access_of(tensor).accumulates:
+        if tensor in store.entries:
+            _require_room(tensor, store.entries[tensor].shape, shape, faults)
+        elif maker is None or maker.access_of(tensor).accumulates:
             array = np.array(tensors.get(tensor, ()), dtype=np.float64)
             if tensor not in tensors:
                 message = f"{tensor} has no values"
                 remedy = f"give it: tensors={{{tensor!r}: ...}}"
                 faults.append(Diagnostic(message, remedy, code="missing-value"))
-            elif array.ndim != len(shape) or any(a < b for a, b in zip(array.shape, shape, strict=True)):
-                what = f"{tensor} is {'x'.join(map(str, array.shape))}, the workload touches "
-                fault = "give an array of that size"
-                faults.append(Diagnostic(what + "x".join(map(str, shape)), fault, code="shape-mismatch"))
+            else:
+                _require_room(tensor, array.shape, shape, faults)
             store.arrays[tensor] = array
+        if tensor in store.entries or tensor in store.arrays:
             continue
         store.arrays[tensor] = np.full(shape, math.nan)
     for name in tensors:
-        if name not in store.arrays or (cascade.producer(name) and not _adds(cascade, name)):
+        if not (name in store.arrays or name in store.entries) or (
+            cascade.producer(name) and not _adds(cascade, name)
+        ):
             near = suggestion(name, [t for t in cascade.tensors if not cascade.producer(t)], "inputs")
             faults.append(Diagnostic(f"{name} is not an input of the workload", near, code="unknown-name"))
     if faults:
         raise SpecError(faults)
     return store
+
+
+def _require_room(tensor: str, given: Sequence[int], shape: Sequence[int], faults: list[Diagnostic]) -> None:
+    if len(given) != len(shape) or any(a < b for a, b in zip(given, shape, strict=True)):
+        what = f"{tensor} is {'x'.join(map(str, given))}, the workload touches {'x'.join(map(str, shape))}"
+        faults.append(Diagnostic(what, "give an array of that size", code="shape-mismatch"))
 
 
 def _begin(cascade: Cascade, store: Store, tensor: str) -> None:
@@ -309,8 +340,9 @@ def _ends(e: Einsum, index: Affine) -> tuple[int, int]:
 def _operator(name: str) -> Operator:
     result = OPERATORS.get(name)
     if result is None:
-        message = f"{name} is not a known operator"
-        raise Refused(message, suggestion(name, OPERATORS, "operators"), code="unsupported-operation")
+        message = f"{name} is only counted: nothing says what it computes"
+        remedy = f"write its formula: operators: {{{name}: {{form: ...}}}}"
+        raise Refused(message, remedy, code="unsupported-operation")
     return result
 
 
@@ -356,7 +388,8 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
     """One Einsum, at given values of some of its rank variables."""
     output = e.outputs[0]
     free = tuple(v for v in e.rank_variables if v not in fixed)
-    mapped = _product(store, e, free, fixed)
+    mapped = _from_entries(store, e, free, fixed)
+    mapped = _product(store, e, free, fixed) if mapped is None else mapped
     reduced = tuple(v for v in free if v not in output.variables)
     if mapped is None:
         mapped = _mapped(store, e, free, fixed)
@@ -364,9 +397,11 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
         if axes:
             mapped = _reduced(_reducer(e), mapped, axes)
     kept = tuple(v for v in free if v in output.variables)
-    populate = dict(e.operations).get("populate")
-    if populate:
-        mapped = evaluated(parse_arithmetic(populate), {"_": mapped, "_0": mapped}, e.name)
+    for step in filter(None, (dict(e.operations).get("populate") or "").split(";")):
+        if step.strip().isidentifier():
+            mapped = _operator(step.strip()).joined([mapped])
+        else:
+            mapped = np.asarray(evaluated(parse_arithmetic(step), {"_": mapped, "_0": mapped}, e.name))
     columns = {**fixed, **_grid(e, kept)}
     index = store.index(output, columns)
     target = store.arrays[output.tensor]
@@ -445,14 +480,21 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
         raise Refused(message, code="too-large")
     columns: dict[str, Any] = {**fixed, **_grid(e, free)}
     operands = [store.arrays[a.tensor][store.index(a, columns)] for a in e.operands]
+    return _existing(e, np.broadcast_to(_operated(e, operands), shape), columns)
+
+
+def _operated(e: Einsum, operands: Sequence[Array]) -> Any:
+    """The operation of an Einsum."""
     operation = dict(e.operations).get("map") or "mul"
-    if operation in OPERATORS:
-        result = OPERATORS[operation].joined(operands)
-    else:
-        named = {f"_{i}": x for i, x in enumerate(operands)}
-        named |= {a.tensor: x for a, x in zip(e.operands, operands, strict=True)}
-        result = evaluated(parse_arithmetic(operation), named, e.name)
-    result = np.broadcast_to(result, shape)
+    if operation in OPERATORS or (operation.isidentifier() and not _is_operand(operation, e)):
+        return _operator(operation).joined([*operands])
+    named = {f"_{i}": x for i, x in enumerate(operands)}
+    named |= {a.tensor: x for a, x in zip(e.operands, operands, strict=True)}
+    return evaluated(parse_arithmetic(operation), named, e.name)
+
+
+def _existing(e: Einsum, result: Array, columns: Mapping[str, Any]) -> Array:
+    """The same, with the reducer's identity where there is no iteration."""
     for c in e.constraints:
         if len(c.expr.terms) > 1 or c.kind != "ge":
             value: Any = c.expr.constant
@@ -463,6 +505,63 @@ def _mapped(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Arr
             )
             result = np.where(holds, result, _identity_of(e))
     return np.asarray(result)
+
+
+def _from_entries(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array | None:
+    """Results where sparse operands stop operations, over the free variables of the output; None where none
+    does: what is sparse is then an array."""
+    mine = [a for a in e.operands if a.tensor in store.entries]
+    if not mine or store.rule is None:
+        return None
+    stopping, nothing = store.rule(e)
+    stops = [a for a in mine if a in stopping and is_joined(a)]
+    for a in mine:
+        if a not in stops and a.tensor not in store.arrays:
+            store.arrays[a.tensor] = as_array(store.entries[a.tensor], a.default)
+    if not stops:
+        return None
+    reducer, output = _reducer(e), e.outputs[0]
+    if not isinstance(reducer.form, np.ufunc) or reducer.identity is None:
+        again = f"the reduction of {e.name} is not computed on sparse data"
+        raise Refused(again, "reduce with add, mul, max or min", code="unsupported-operation")
+    found = joined(e, store.entries, stops, fixed)
+    sizes = {v: high - low + 1 for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True)}
+    rest = [v for v in free if v not in found.columns]
+    rows = [v for v in found.columns if v in output.variables]
+    axes = tuple(k for k, v in enumerate(rest, 1) if v not in output.variables)
+    wide = [v for v in rest if v in output.variables]
+    shape = [sizes[v] for v in rows]
+    result = np.full((math.prod(shape), *(sizes[v] for v in wide)), reducer.identity, dtype=np.float64)
+    count = np.zeros(len(result), dtype=np.int64)
+    grid = {v: x[None] for v, x in _grid(e, rest).items()}
+    for part in blocks(found, math.prod(sizes[v] for v in rest)):
+        flat = {v: c.reshape(-1, *[1] * len(rest)) for v, c in part.columns.items()}
+        columns: dict[str, Any] = {**fixed, **flat, **grid}
+        operands = [
+            store.entries[a.tensor].values[part.entries[a]].reshape(-1, *[1] * len(rest)) if a in stops
+            else store.arrays[a.tensor][store.index(a, columns)] for a in e.operands
+        ]  # fmt: skip
+        made = np.broadcast_to(_operated(e, operands), (part.rows, *(sizes[v] for v in rest)))
+        made = _existing(e, made, columns)
+        made = np.asarray(reducer.form.reduce(made, axis=axes)) if axes else made
+        at = np.zeros(part.rows, dtype=np.int64)
+        for v in rows:
+            at = at * sizes[v] + part.columns[v] - e.bound(v)[0]
+        places, made, times = grouped(reducer.form, at, made)
+        result[places] = reducer.form(result[places], made)
+        count[places] += times
+    whole = math.prod(sizes[v] for v in found.columns if v not in output.variables)
+    if nothing != reducer.identity:
+        # What is left out counts as well, as a maximum of products does with zero.
+        some = count < whole
+        result[some] = reducer.form(result[some], nothing)
+        result[count == 0] = nothing
+    order = [[*rows, *wide].index(v) for v in free if v in output.variables]
+    return result.reshape(*shape, *result.shape[1:]).transpose(order)
+
+
+def _is_operand(name: str, e: Einsum) -> bool:
+    return name in (*(a.tensor for a in e.operands), *(f"_{i}" for i in range(len(e.operands))))
 
 
 def evaluated(tree: Tree, named: Mapping[str, Any], where: str) -> Any:

@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_named() -> None:
         pm.values(spec, {"K": np.zeros((1, 2, 2)), "V": np.zeros((1, 2, 2, 2)), "AV": np.zeros(3)})
     assert "K is 1x2x2, the workload touches 1x2x2x2" in str(caught.value)
     assert "AV is not an input of the workload" in str(caught.value)
-    odd = {"rank_sizes": {"M": 2}, "bits_per_value": {"All": 8}}
+    odd = {"rank_sizes": {"M": 2}, "bits_per_value": {"All": 8}, "operators": {"frobnicate": {}}}
     access = [{"name": "A", "projection": ["m"]}, {"name": "Z", "projection": ["m"], "output": True}]
     einsum = {"name": "Z", "tensor_accesses": access, "operations": {"map": "frobnicate"}}
     with pytest.raises(pm.Refused, match="frobnicate"):

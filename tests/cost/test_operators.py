@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,15 +23,16 @@ UNIT = {
 }
 
 
-def evaluated(operations: dict[str, str], *inputs: str, engine: str = "auto") -> pm.Report:
+def specified(
+    operations: dict[str, str], *inputs: str, unit: dict[str, Any] = UNIT, tile: int | str = 1
+) -> pm.Spec:
     accesses = [{"name": t, "projection": ["m", "n"]} for t in inputs]
     output = {"name": "Z", "projection": ["m"] if "reduce" in operations else ["m", "n"], "output": True}
     einsum = {"name": "Z", "tensor_accesses": [*accesses, output], "operations": operations}
     workload = {"rank_sizes": {"M": 4, "N": 8}, "bits_per_value": {"All": 8}, "einsums": [einsum]}
-    arch = {"nodes": [memory("DRAM", 0, throughput=1e15), UNIT]}
-    mapping = {"nodes": [storage("DRAM", *inputs, "Z"), loop("m", 1), leaf("Z")]}
-    spec = {"arch": arch, "workload": workload, "mapping": mapping}
-    return pm.evaluate(pm.load(spec), engine=engine)
+    arch = {"nodes": [memory("DRAM", 0, throughput=1e15), unit]}
+    mapping = {"nodes": [storage("DRAM", *inputs, "Z"), loop("m", tile), leaf("Z")]}
+    return pm.load({"arch": arch, "workload": workload, "mapping": mapping})
 
 
 @pytest.mark.parametrize("engine", ["enumerate", "exact", "symbolic"])
@@ -37,8 +40,12 @@ def evaluated(operations: dict[str, str], *inputs: str, engine: str = "auto") ->
     ("operations", "inputs", "energy", "seconds"),
     [
         ({"map": "exp"}, ("A",), 5e-12, 8e-9),
-        ({"map": "exp(_0 - _1)"}, ("A", "B"), 5e-12, 8e-9),
-        ({"map": "_0 * exp(_1)"}, ("A", "B"), 1e-12, 1e-9),
+        ({"map": "exp(_0 - _1)"}, ("A", "B"), 6e-12, 9e-9),
+        ({"map": "_0 * exp(_1)"}, ("A", "B"), 6e-12, 9e-9),
+        ({"map": "exp(_0 * 2) + 1"}, ("A",), 7e-12, 10e-9),
+        ({"map": "max(exp(_0), exp(_1), 2 / 3)"}, ("A", "B"), 10.2e-12, 18e-9),
+        ({"map": "mul"}, ("A", "B", "C"), 2e-12, 2e-9),
+        ({"map": "identity", "reduce": "max"}, ("A",), 1e-13, 1e-9),
         ({"map": "maximum"}, ("A", "B"), 1e-13, 1e-9),
         ({"reduce": "max"}, ("A",), 1e-13, 1e-9),
         ({}, ("A", "B"), 1e-12, 1e-9),
@@ -47,9 +54,34 @@ def evaluated(operations: dict[str, str], *inputs: str, engine: str = "auto") ->
 def test_operations_cost_as_their_operator(
     operations: dict[str, str], inputs: tuple[str, ...], energy: float, seconds: float, engine: str
 ) -> None:
-    report = evaluated(operations, *inputs, engine=engine)
+    report = pm.evaluate(specified(operations, *inputs), engine=engine)
     assert report.total_energy == pytest.approx(32 * energy)
     assert report.total_latency == pytest.approx(32 * seconds)
+
+
+def test_a_class_of_operators_has_an_action() -> None:
+    """`special` stands for those that have none of their own; a unit that tells none apart takes one
+    `compute` for an operation."""
+    apart = {"compute": 1e-12, "special": 4e-12, "exp": 5e-12}
+    for actions, energy in ((apart, 4e-12 + 5e-12 + 1e-12), ({"compute": 1e-12}, 1e-12)):
+        unit = {**UNIT, "actions": [{"name": n, "energy": e, "throughput": 1e9} for n, e in actions.items()]}
+        report = pm.evaluate(specified({"map": "exp(_0) + tanh(_1)"}, "A", "B", unit=unit))
+        assert report.total_energy == pytest.approx(32 * energy)
+
+
+def test_all_entry_points_cost_each_operator() -> None:
+    """exp(_0 * 2) + 1: 5 pJ and 8 ns, 1 pJ and 1 ns, and the same again, 32 times."""
+    spec = specified({"map": "exp(_0 * 2) + 1"}, "A", tile="T")
+    joules, seconds = pytest.approx(32 * 7e-12), pytest.approx(32 * 10e-9)
+    (best,) = pm.explore(spec.bind(T=2), objectives=["energy", "latency"])
+    assert (best.energy, best.latency) == (joules, seconds)
+    swept = pm.sweep(spec, {"T": [1, 4]}, objectives=["energy", "latency"], keep="all").frame
+    assert (swept.energy.tolist(), swept.latency.tolist()) == ([32 * 7e-12] * 2, [seconds] * 2)
+    closed = pm.closed_forms(spec)
+    assert [float(closed.value(what)) for what in ("energy", "latency")] == [joules, seconds]
+    energy = pm.evaluate(spec.bind(T=2)).energy
+    mine = energy[energy.component == "MAC"]
+    assert dict(zip(mine.action, mine["count"], strict=True)) == {"exp": 32, "compute": 64}
 
 
 def test_an_action_that_is_no_operator_is_refused() -> None:

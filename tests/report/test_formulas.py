@@ -11,7 +11,8 @@ from tests.report.pictures import taken_apart
 
 
 def spec_of(einsum: object, **sizes: int) -> pm.Spec:
-    return pm.load({"workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": [einsum]}})
+    work = {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": [einsum]}
+    return pm.load({"workload": {**work, "operators": {"softmax": {}}}})
 
 
 def with_map(operations: dict[str, str]) -> pm.Spec:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -38,26 +40,28 @@ def test_values_follow_from_the_formulas() -> None:
     assert np.abs(pm.values(joined, {"A": a, "B": b})["Z"] - want).max() < 1e-14
 
 
-def test_it_costs_as_said_or_as_its_outermost_operator() -> None:
-    assert workload({"map": "cap"}, {"cap": CAP}, "C").workload["Z"].operator == "compare"
-    assert workload({"map": "cap"}, {"cap": {"form": CAP["form"]}}, "C").workload["Z"].operator == "min"
-    assert workload({"map": "cap(_0) * _1"}, {"cap": CAP}).workload["Z"].operator == "mul"
+def test_it_costs_as_said_or_as_the_operators_of_its_formula() -> None:
+    def cost(operations: dict[str, str], operators: dict[str, Any], *inputs: str) -> dict[str, int]:
+        return dict(workload(operations, operators, *inputs).workload["Z"].operators)
+
+    assert cost({"map": "cap"}, {"cap": CAP}, "C") == {"compare": 1}
+    assert cost({"map": "cap"}, {"cap": {"form": CAP["form"]}}, "C") == {"min": 1, "max": 1}
+    assert cost({"map": "cap(_0) * _1"}, {"cap": CAP}) == {"compare": 1, "mul": 1}
+    assert cost({"map": "exp(cap(_0)) + cap(_1)"}, {"cap": {**CAP, "cost": "special"}}) == {
+        "special": 2, "exp": 1, "add": 1,
+    }  # fmt: skip
     summed = {"soft": {**SOFT, "cost": "exp"}}
-    assert workload({"reduce": "soft"}, summed, "A").workload["Z"].operator == "exp"
-    assert workload({"reduce": "soft"}, summed).workload["Z"].operator == "mul"
+    assert cost({"reduce": "soft"}, summed, "A") == {"exp": 1}
+    assert cost({"reduce": "soft"}, summed) == {"mul": 1}
 
 
-@pytest.mark.parametrize(("form", "effectual"), [("min(max(_0, -1), 1)", 2), ("max(_0, 1)", None)])
-def test_what_it_makes_of_zeros_follows(form: str, effectual: int | None) -> None:
+@pytest.mark.parametrize(("form", "effectual"), [("min(max(_0, -1), 1)", 2), ("max(_0, 1)", 4)])
+def test_what_it_makes_of_zeros_follows(form: str, effectual: int) -> None:
     unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-12}]}
     arch = {"nodes": [memory("DRAM", 1e-12), unit]}
     mapping = {"nodes": [storage("DRAM", "C", "Z"), leaf("Z")]}
     spec = workload({"map": "own"}, {"own": {"form": form}}, "C", arch=arch, mapping=mapping)
     report = pm.evaluate(spec)
-    if effectual is None:
-        with pytest.raises(pm.Refused, match="Z: polymodel does not know whether"):
-            pm.sparsify(report, densities={"C": 0.5})
-        return
     assert pm.sparsify(report, densities={"C": 0.5}).counts.compute[0].effectual == effectual
 
 
@@ -67,8 +71,8 @@ def test_what_it_makes_of_zeros_follows(form: str, effectual: int | None) -> Non
         ({"soft": {**SOFT, "identity": 0}}, "mul", "operators.soft: 0 does not leave other operands as they"),
         ({"own": {"form": "exp(_0)", "identity": 0}}, "mul", "an operator of one operand has no identity"),
         ({"exp": {"form": "_0"}}, "mul", "exp is an operator already"),
-        ({"own": {"form": "_0 + _2"}}, "mul", "is not a formula of one operand or two"),
-        ({"own": {"form": "A + _0"}}, "mul", "is not a formula of one operand or two"),
+        ({"own": {"form": "_0 + _2"}}, "mul", "is not a formula of operands"),
+        ({"own": {"form": "A + _0"}}, "mul", "is not a formula of operands"),
         ({"own": {"form": "exq(_0)"}}, "mul", "unknown function exq"),
         ({"own": {"form": "later(_0)"}, "later": {"form": "_0"}}, "mul", "unknown function later"),
         ({"own": {"form": "_0", "cost": "exq"}}, "mul", "exq is not an operator that it could cost as"),
@@ -79,7 +83,7 @@ def test_what_it_makes_of_zeros_follows(form: str, effectual: int | None) -> Non
         ({"own": {"form": "_0 // 2"}}, "mul", "unknown operator //"),
         ({"_1": {"form": "_0"}}, "mul", "_1 is what operands are called in formulas"),
         ({"own": {"form": "_0 + _1 + _0 * _0 * _1", "identity": 0}}, "mul", "depends on the order"),
-        ({"cap": CAP}, "cap", r"einsums\[0\].operations: cap takes 1 operands, not 2"),
+        ({"cap": CAP}, "cap", r"einsums\[0\].operations.map: cap takes 1 operands, not 2"),
         ({f"d{i}": {"form": f"d{i - 1}(_0) * d{i - 1}(_0)" if i else "_0 * _0"} for i in range(40)}, "mul",
          "with all definitions in it the formula has more than 5000 parts"),
     ],
@@ -90,10 +94,39 @@ def test_what_is_wrong_with_one_is_told(operators: dict[str, object], operation:
 
 
 def test_without_an_identity_nothing_is_reduced() -> None:
-    with faults("invalid-operator", at="workload.einsums[0].operations"):
+    with faults("invalid-operator", at="workload.einsums[0].operations.reduce"):
         workload({"reduce": "soft"}, {"soft": {"form": SOFT["form"]}})
 
 
-def test_no_operand_of_a_formula_is_left_out() -> None:
-    with pytest.raises(pm.Refused, match="exp in the operation of Z takes 1 operands"):
-        pm.values(workload({"map": "exp(_0, _1)"}, {}), {"A": np.ones((4, 5)), "B": np.ones(5)})
+@pytest.mark.parametrize(
+    ("operations", "code", "kind"),
+    [
+        ({"map": "nosuchop"}, "unknown-name", "map"), ({"map": "expp(_0) * _1"}, "unknown-name", "map"),
+        ({"populate": "frob"}, "unknown-name", "populate"), ({"map": "_0 * Q"}, "unknown-name", "map"),
+        ({"map": "exp"}, "wrong-count", "map"), ({"map": "exp(_0, _1)"}, "wrong-count", "map"),
+        ({"reduce": "sub"}, "invalid-operator", "reduce"),
+        ({"populate": "relu; max"}, "wrong-count", "populate"),
+    ],
+)  # fmt: skip
+def test_an_operator_without_a_meaning_is_a_fault(operations: dict[str, str], code: str, kind: str) -> None:
+    with faults(code, at=f"workload.einsums[0].operations.{kind}"):
+        workload(operations, {})
+
+
+def test_an_operator_that_is_only_counted_is_declared() -> None:
+    """What it makes of zeros is what is said of it."""
+    spec = workload({"map": "frob", "populate": "frob; relu"}, {"frob": {"cost": "exp"}}, "C")
+    assert spec.workload["Z"].operators == (("exp", 1),)
+    with pytest.raises(pm.Refused, match="frob is only counted"):
+        pm.values(spec, {"C": np.ones(4)})
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-12}]}
+    more = {
+        "arch": {"nodes": [memory("DRAM", 1e-12), unit]},
+        "mapping": {"nodes": [storage("DRAM", "C", "Z"), leaf("Z")]},
+    }
+    zero = workload({"map": "frob"}, {"frob": {"at_zero": 0}}, "C", **more)
+    assert pm.sparsify(pm.evaluate(zero), densities={"C": 0.5}).counts.compute[0].effectual == 2
+    with pytest.raises(pm.Refused, match="nothing says what frob of zero is"):
+        pm.sparsify(pm.evaluate(workload({"map": "frob"}, {"frob": {}}, "C", **more)), densities={"C": 0.5})
+    with faults("invalid-operator", at="workload.operators.own"):
+        workload({"map": "own"}, {"own": {"form": "_0 + _1", "annihilator": 0}})

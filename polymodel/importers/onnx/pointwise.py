@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polymodel.arithmetic import OPERATORS
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.views import IndexView
@@ -42,6 +43,11 @@ def elementwise(b: Builder, node: OnnxNode) -> None:
     dtype = "bool" if node.op in BOOLEAN else ""
     names = [n for n in node.inputs if n]
     word = WORDS.get(node.op, node.op.lower())
+    if node.op in ("Sum", "Max", "Min", "Mean") and len(names) == 1:
+        word = "identity"
+    if word in OPERATORS and numbers:
+        defaults = [value for _, value in ATTRIBUTES[node.op]]
+        word, numbers = (word, []) if numbers == defaults else (f"{word}_of", numbers)
     dims = _old_broadcast(b, node) if node.version < 7 and node.whole("broadcast", 0) else None
     pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype, dims=dims)
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.arithmetic import Affine
+from polymodel.importers.imported import only_counted
 from polymodel.importers.onnx.graph import blocks_of
 from polymodel.importers.onnx.lower import AccessIndices, Lowered, Variables, limits_of
 from polymodel.importers.onnx.views import substituted
@@ -39,6 +40,7 @@ def yaml_of(
     ((common, _),) = Counter(bits[t] for t in used).most_common(1)
     told: set[str] = set()
     body: list[str] = []
+    operations: list[dict[str, str]] = []
     blocks = blocks_of([e.scope for e in einsums])
     for e, own_name, block in zip(einsums, called, blocks, strict=True):
         names = ranks.variables(e)
@@ -64,13 +66,22 @@ def yaml_of(
         limits = limits_of(variables, e, names)
         if limits:
             body.append("    iteration_space_shape: [" + ", ".join(f'"{text}"' for text in limits) + "]")
-        body += _operations(e, names)
+        done = _operations(e, names)
+        body += (
+            ["    operations: {" + ", ".join(f"{k}: {_shown(v)}" for k, v in done.items()) + "}"]
+            if done
+            else []
+        )
+        operations.append(done)
         body.append(f"    renames: {_renames(e, tensors, weights)}")
     head = ["# yaml-language-server: $schema=./polymodel.schema.json"]
     head += [f"# {plain(text)}" for text in header.remarks]
     sizes = {name: ranks.sizes[name] for name in dict.fromkeys(r for t in used for r in ranks.ranks[t])}
     head += ["schema_version: 1", "workload:", f"  name: {header.name}", *_sizes(sizes)]
-    head += [f"  bits_per_value: {{All: {common}}}", "  einsums:"]
+    head += [f"  bits_per_value: {{All: {common}}}"]
+    counted = only_counted(operations)
+    head += [f"  operators: {{{', '.join(f'{_shown(w)}: {{}}' for w in counted)}}}"] if counted else []
+    head += ["  einsums:"]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -95,13 +106,16 @@ def _projection(line: AccessIndices, ranks: RankNames, names: Mapping[str, str])
     return "{" + ", ".join(f"{rank}: {text}" for rank, text in result) + "}"
 
 
-def _operations(e: Lowered, names: Mapping[str, str]) -> list[str]:
+def _shown(text: str) -> str:
+    return text if text.isidentifier() and text not in ("true", "false", "null", "y", "n") else f'"{text}"'
+
+
+def _operations(e: Lowered, names: Mapping[str, str]) -> dict[str, str]:
     word = e.map
     if e.over:
         word = f"{e.map}(_0, {', '.join(names[v] for v in e.over)})"
     found = {"map": word, "reduce": e.reduce if e.reduce != "add" else "", "populate": "; ".join(e.populate)}
-    kept = {k: v if v.isidentifier() else f'"{v}"' for k, v in found.items() if v}
-    return ["    operations: {" + ", ".join(f"{k}: {v}" for k, v in kept.items()) + "}"] if kept else []
+    return {k: v for k, v in found.items() if v}
 
 
 def _renames(e: Lowered, tensors: Mapping[str, str], weights: Collection[str]) -> str:

@@ -49,18 +49,27 @@ from polymodel.sparse.actions.storage import (
     transfer_digits,
 )
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
-from polymodel.sparse.actions.zeros import empty_before, require_carried_anywhere, require_known
+from polymodel.sparse.actions.zeros import empty_before, require_carried_anywhere, require_known, stopping
 
 # Actions that a mapping leaves without effect: their memory does not hold the tensor that they are about.
 
 
-def idle_actions(problem: Problem) -> tuple[str, ...]:
-    """One remark per memory, kind of action and tensor that no Einsum of the action keeps there."""
-    return tuple(dict.fromkeys(text for c in problem.hierarchy.components for text in _idle(problem, c)))
+def idle_actions(problem: Problem, data: Mapping[str, TensorData]) -> tuple[str, ...]:
+    """One remark per memory, kind of action and tensor that no Einsum of the action keeps there, and per
+    tensor that leads an action and stops no operation where it is absent."""
+    every = (text for c in problem.hierarchy.components for text in _idle(problem, c, data))
+    return tuple(dict.fromkeys(every))
 
 
-def _idle(problem: Problem, component: Component) -> Iterator[str]:
+def _idle(problem: Problem, component: Component, data: Mapping[str, TensorData]) -> Iterator[str]:
     for number, action in enumerate(component.sparse.actions if component.sparse else ()):
+        for einsum, targets, on in action.by_einsum:
+            passing = [t for t in on if t not in targets and not stopping(problem.cascade[einsum], t)]
+            for tensor in (t for t in passing if not data[t].dense):
+                yield (
+                    f"{component.name}.sparse.actions[{number}]: {action.kind} on {tensor} does nothing in "
+                    f"{einsum}, of which what is absent in {tensor} stops no operation"
+                )
         leaders: dict[str, dict[str, None]] = {}
         held: set[str] = set()
         for einsum, targets, on in action.by_einsum:
@@ -511,7 +520,7 @@ def sparse_counts(
     accesses, again = overbooked(problem, analysis, accesses, footprints, data, formats)
     mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
     met = tuple(x for e in mapped for x in intersection_counts(e.structure, e.data))
-    notes = (*idle_actions(problem), *(n for e in each.values() for n in e.notes), *again) + tuple(
+    notes = (*idle_actions(problem, data), *(n for e in each.values() for n in e.notes), *again) + tuple(
         f"{d.tensor} is computed: its nonzeros are taken as uniform, {d.density:.4g} of its points"
         for d in data.values()
         if d.computed and d.actual is None

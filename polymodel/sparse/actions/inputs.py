@@ -16,7 +16,7 @@ from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.places import all_alike, different, differs, result_density, seen_by
 from polymodel.sparse.actions.points import points_of
-from polymodel.sparse.actions.zeros import is_union
+from polymodel.sparse.actions.zeros import is_union, unstopped
 from polymodel.sparse.density import Actual, DensityModel, SparseWarning, model_of, unfit
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import Ints, SparseTensor
@@ -38,7 +38,8 @@ def output_data(
     """What is known of an output: exact where all operands are given, else its expected density."""
     data = seen_by(einsum, data)
     operands = different(einsum.inputs)
-    inputs = [a for a in operands if not data[a.tensor].dense]
+    passing = unstopped(einsum)
+    inputs = [a for a in operands if not data[a.tensor].dense and a not in passing]
     union = is_union(einsum)
     # What is there before a result is added to it has no zeros unless its density is said.
     if output.accumulates or not inputs or (union and len(inputs) < len(operands)):

@@ -19,7 +19,7 @@ from polymodel.arithmetic import Affine
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of
-from polymodel.sparse.actions.zeros import is_union
+from polymodel.sparse.actions.zeros import is_union, unstopped
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 # Ids of loops; names of rank variables stand for the places within their innermost tiles.
@@ -167,8 +167,15 @@ class EinsumLinks:
         return self.operands.get(leader) or self.used(leader)
 
     def leaders(self, tensor: str) -> tuple[str, ...]:
-        """The names by which a tensor leads actions."""
-        return tuple(name for name, used in self.operands.items() if used.tensor == tensor) or (tensor,)
+        """The names by which a tensor leads actions on others; none where what is absent from it stops no
+        operation."""
+        found = [(name, used) for name, used in self.operands.items() if used.tensor == tensor]
+        names = tuple(n for n, used in found if not all(a in self._passing for a in used.accesses))
+        return names if found else (tensor,)
+
+    @cached_property
+    def _passing(self) -> tuple[TensorAccess, ...]:
+        return unstopped(self.einsum)
 
     def links(self, tensor: str, access: TensorAccess | None = None) -> tuple[TransferEdge, ...]:
         """The links of one tensor, outermost first; none for a copy or a tensor without storage. `access`:
@@ -285,7 +292,9 @@ class EinsumLinks:
         for action in rules.actions:
             targets, leaders = action.of(self.name)
             if tensor in targets:
-                for leader in (name for x in leaders for name in self.leaders(x)):
+                # What is absent need not be read, whatever is computed of it.
+                own = tuple(name for name, used in self.operands.items() if used.tensor == tensor)
+                for leader in (n for x in leaders for n in (own if x == tensor and own else self.leaders(x))):
                     digits = self._restricted(read, leader)
                     result.append(Condition(action.kind, leader, digits))
         return tuple(result)
@@ -316,6 +325,8 @@ class EinsumLinks:
             for leader in self.leaders(x)
         ]
         for access in () if self.union else self.einsum.inputs:
+            if access in self._passing:
+                continue
             links = self._linked(access.tensor, access, operand=True)
             result += links[-1].conditions if links else ()
         return tuple(dict.fromkeys(result))

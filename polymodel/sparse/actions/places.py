@@ -23,7 +23,7 @@ from polymodel.sparse.actions.join import GroupTable, joined_rows
 from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.actions.records import Certainty, least_certain
-from polymodel.sparse.actions.zeros import is_union
+from polymodel.sparse.actions.zeros import is_union, unstopped
 from polymodel.sparse.density.model import MOST_PLACES, Floats
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -130,15 +130,20 @@ def effectual_points(
 ) -> Effectual:
     """Points where all factors are nonzero; of a sum, where any term is. `data`: as the Einsum sees it.
     `absent`: tensors that are carried forward of which what is before the first generation is zero."""
-    inputs = different(einsum.operands)
+    passing = unstopped(einsum)
+    inputs = [a for a in different(einsum.operands) if a not in passing]
     carried = [a for a in inputs if a.guard and not data[a.tensor].dense]
     if carried:
-        return _by_generation(einsum, data, absent, carried)
+        return _by_generation(einsum, data, absent, carried, inputs)
     return _effectual(einsum, data, inputs)
 
 
 def _by_generation(
-    einsum: Einsum, data: Mapping[str, TensorData], absent: Container[str], carried: list[TensorAccess]
+    einsum: Einsum,
+    data: Mapping[str, TensorData],
+    absent: Container[str],
+    carried: list[TensorAccess],
+    stops: list[TensorAccess],
 ) -> Effectual:
     """The same where an iteration may read what is before the first generation: part by part of the space, in
     each of which the same accesses read a generation."""
@@ -147,13 +152,13 @@ def _by_generation(
     number, labels = 0.0, []
     for n in range(2 ** len(carried)):
         before = [a for i, a in enumerate(carried) if n >> i & 1]
-        zero = any(a.tensor in absent for a in before)
+        zero = any(a.tensor in absent for a in before)  # one that stops operations
         guards = [g for a in carried if a not in before for g in a.guard]
         guards += [_outside(einsum, a) for a in before]
         here = size(set_from_constraints(einsum.name, names, (*space, *guards)))
         if not here or (zero and not is_union(einsum)):
             continue
-        inputs = [a for a in different(einsum.operands) if a not in before]
+        inputs = [a for a in stops if a not in before]
         if is_union(einsum) and not all(a.tensor in absent for a in before):
             found = Effectual(1, 1, "exact")
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Protocol
 
 from polymodel.arithmetic import OPERATORS, Operator, keeping_zero, names_of
 from polymodel.errors import Refused
 from polymodel.integers import np
-from polymodel.spec.expressions import Binary, Name, NumberNode, Tree, Unary, parse_arithmetic
+from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, parse_arithmetic, parts_of
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -28,7 +29,34 @@ class Zeros(Protocol):
 def is_union(einsum: Einsum) -> bool:
     """True of sums: one operand alone makes a result, so that a missing one stops nothing. Not where one
     that is absent decides the result: infinity is a sum with infinity, and leaves a minimum as it is."""
-    return dict(einsum.operations).get("map") in UNION and not _deciding(einsum)
+    return _is_sum(einsum) and not _deciding(einsum)
+
+
+def _is_sum(einsum: Einsum) -> bool:
+    """Sums, differences, maxima and minima, by name or as formulas that have each operand once."""
+    operation = dict(einsum.operations).get("map")
+    if operation is None or operation in OPERATORS:
+        return operation in UNION
+    try:
+        open_: list[Tree] = [parse_arithmetic(operation)]
+    except TextFault:
+        return False
+    words: set[str] = set()
+    leaves: list[str] = []
+    while open_:
+        tree = open_.pop()
+        if isinstance(tree, Name):
+            leaves.append(tree.name)
+        elif isinstance(tree, (Binary, Call)):
+            word = tree.op if isinstance(tree, Binary) else tree.name
+            words.add(OPERATORS[word].name if word in UNION else "")
+        elif isinstance(tree, NumberNode):
+            return False
+        open_ += parts_of(tree)
+    places = {name: i for i, a in enumerate(einsum.operands) for name in (f"_{i}", a.tensor)}
+    met = sorted(places.get(name, -1) for name in leaves)
+    one_kind = words <= {"add", "sub"} or words in ({"max"}, {"min"})
+    return bool(words) and one_kind and met == list(range(len(einsum.operands)))
 
 
 def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
@@ -37,17 +65,73 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
     `absent`: the tensors that have absent points.
     """
     sparse = {*absent}
-    operation = dict(einsum.operations).get("map")
     if not _differs_from_zero(einsum):
-        if operation in (*MULTIPLY, *UNION) or (operation in KEEPS and len(einsum.inputs) == 1):
-            return True
-        return all(_absorbs(einsum, a, 0.0) for a in einsum.inputs if a.tensor in sparse)
+        return is_union(einsum) or _followed(einsum, sparse, 0.0)
     nothing, output = _nothing(einsum), einsum.outputs[0]
     if nothing is None or (nothing != output.default and output.tensor in sparse):
         return False
     if is_union(einsum):
         return _value(einsum, {a: a.default for a in einsum.inputs}) == nothing
-    return all(_absorbs(einsum, a, nothing) for a in einsum.inputs if a.tensor in sparse)
+    return _followed(einsum, sparse, nothing)
+
+
+def _followed(einsum: Einsum, sparse: Container[str], nothing: float) -> bool:
+    """Whether each absent operand stops the operation by itself, or none of the others do even together."""
+    passing = [a for a in unstopped(einsum) if a.tensor in sparse]
+    if passing and not _computes(einsum):
+        return False
+    groups = (some for n in range(1, len(passing) + 1) for some in combinations(passing, n))
+    return not any(_value(einsum, {a: a.default for a in some}) == nothing for some in groups)
+
+
+def unstopped(einsum: Einsum) -> tuple[TensorAccess, ...]:
+    """Operands of which an absent one stops nothing, though the operation is no sum: exp(0) is 1. What they
+    hold where they are absent is computed with like any other value, and their sparsity ends here."""
+    if einsum.is_copy or is_union(einsum):
+        return ()
+    nothing = _nothing(einsum) if _differs_from_zero(einsum) else 0.0
+    return tuple(a for a in einsum.inputs if nothing is None or not _absorbs(einsum, a, nothing))
+
+
+def stopped_by(einsum: Einsum) -> tuple[tuple[TensorAccess, ...], float]:
+    """Operands of which one that is absent decides an operation, and what that then gives."""
+    if is_union(einsum):
+        return (), 0.0
+    if einsum.is_copy:
+        return einsum.operands, einsum.operands[0].default
+    passing = unstopped(einsum)
+    nothing = _nothing(einsum) if _differs_from_zero(einsum) else 0.0
+    return tuple(a for a in einsum.operands if a not in passing), nothing or 0.0
+
+
+def stopping(einsum: Einsum, tensor: str) -> bool:
+    """Whether an absent operand of this name stops any operation, or sums may lack it."""
+    passing = unstopped(einsum)
+    reads = [a for a in einsum.inputs if a.tensor == tensor]
+    return not reads or any(a not in passing for a in reads)
+
+
+def _computes(einsum: Einsum) -> bool:
+    """Whether it is known what the operation gives, whatever its operands hold."""
+    operation = dict(einsum.operations).get("map") or "mul"
+    said = "at_zero" in dict(einsum.operations) and len(einsum.operands) == 1
+    return said or operation in OPERATORS or all(name in OPERATORS for name in _called(operation))
+
+
+def _called(operation: str) -> Iterator[str]:
+    """The functions of a formula; of a word the word itself."""
+    try:
+        open_ = [parse_arithmetic(operation)]
+    except TextFault:
+        yield operation
+        return
+    if isinstance(open_[0], Name) and not open_[0].name.startswith("_"):
+        yield operation
+    while open_:
+        tree = open_.pop()
+        if isinstance(tree, Call):
+            yield tree.name
+        open_ += parts_of(tree)
 
 
 def _nothing(einsum: Einsum) -> float | None:
@@ -83,7 +167,8 @@ def _identity(einsum: Einsum) -> float | None:
 
 def _absorbs(einsum: Einsum, access: TensorAccess, result: float) -> bool:
     """Whether the operation gives `result` where an operand is absent, whatever the others are."""
-    return _value(einsum, {access: access.default}) == result
+    place = next(a for a in einsum.operands if a.tensor == access.stands_for) if access.stands_for else access
+    return _value(einsum, {place: access.default}) == result
 
 
 def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
@@ -99,6 +184,9 @@ def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
         for value in values[1:]:
             joined = _applied(result, [joined, value])
         return joined
+    said = {k: float(v or 0) for k, v in einsum.operations if k in ("at_zero", "annihilator")}
+    if said:
+        return said.get("at_zero") if values == [0.0] else _fixed(said, values)
     named = {f"_{i}": x for i, x in enumerate(values)}
     alone = {a.tensor for a in einsum.operands if len({*einsum.accesses_of(a.tensor)}) == 1}
     pairs = zip(einsum.operands, values, strict=True)
@@ -107,6 +195,12 @@ def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
         return _evaluated(parse_arithmetic(operation), named)
     except TextFault:
         return None
+
+
+def _fixed(said: Mapping[str, float], values: Sequence[float | None]) -> float | None:
+    """What an operator that is only counted gives, which is known where an operand annihilates the others."""
+    annihilator = said.get("annihilator")
+    return annihilator if len(values) > 1 and annihilator in values else None
 
 
 def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
@@ -118,11 +212,17 @@ def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
     if isinstance(tree, Unary):
         value = _evaluated(tree.operand, named)
         return -value if tree.op == "-" and value is not None else value
-    sides = (tree.left, tree.right) if isinstance(tree, Binary) else tree.arguments
+    sides = [_evaluated(side, named) for side in parts_of(tree)]
+    if isinstance(tree, Binary) and tree.op == "**":
+        raised = isinstance(tree.right, NumberNode) and tree.right.value > 0
+        return 0.0 if raised and sides[0] == 0 else None
     result = OPERATORS.get(tree.op if isinstance(tree, Binary) else tree.name)
-    if result is None or len(sides) != result.arity:
+    if result is None or not result.takes(len(sides)):
         return None
-    return _applied(result, [_evaluated(side, named) for side in sides])
+    joined = sides[0]
+    for side in sides[1:]:
+        joined = _applied(result, [joined, side])
+    return joined if result.arity == 2 else _applied(result, sides)
 
 
 def _applied(operator: Operator, values: Sequence[float | None]) -> float | None:
@@ -147,7 +247,7 @@ def _applied(operator: Operator, values: Sequence[float | None]) -> float | None
 def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
     """Refused where zeros reach an operation of which it is not known what it makes of them. Of operands
     without zeros nothing is asked."""
-    sparse = [a.tensor for a in einsum.inputs if not data[a.tensor].dense]
+    sparse = list(dict.fromkeys(a.tensor for a in einsum.inputs if not data[a.tensor].dense))
     results = [a.tensor for a in einsum.outputs if a.tensor not in data or not data[a.tensor].dense]
     if not sparse or is_known(einsum, [*sparse, *results]):
         return
@@ -160,16 +260,19 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
             "say by `default` what absent points of the result hold, or by `densities` that there are none",
             code="unsupported-operation",
         )
-    if len(einsum.inputs) == 1:
-        what = f"polymodel does not know whether {operation} maps zeros to zero"
-    else:
-        what = f"polymodel does not know whether {operation} of a zero is zero"
     names = ", ".join(sparse)
     given = ", ".join(f"{t}: 1" for t in sparse)
+    if _computes(einsum):
+        raise Refused(
+            f"{einsum.name}: {operation} is zero where several of its operands are together, which is not "
+            f"followed, and {names} may hold zeros",
+            f"make the sum an Einsum of its own, or say that there are none (densities: {{{given}}})",
+            code="unsupported-operation",
+        )
     raise Refused(
-        f"{einsum.name}: {what}, and {names} may hold zeros",
-        f"say that {names} {'has' if len(sparse) == 1 else 'have'} none (densities: {{{given}}}), "
-        "or use mul, add or a function that keeps zeros (relu) for its map",
+        f"{einsum.name}: nothing says what {operation} of zero is, and {names} may hold zeros",
+        f"say what it computes (operators: {{{operation}: {{form: ...}}}}), "
+        f"or that {names} {'has' if len(sparse) == 1 else 'have'} none (densities: {{{given}}})",
         code="unsupported-operation",
     )
 

@@ -288,9 +288,11 @@ WORKLOAD: Texts = {
         "populate": entry("How the result enters the output."),
     },
     "OperatorSpec": {
-        "form": entry("A formula of `_0`, or of `_0` and `_1`.", "log(exp(_0) + exp(_1))"),
+        "form": entry("A formula of `_0`, `_1` and so on; only counted without.", "log(exp(_0) + exp(_1))"),
         "identity": entry("What leaves the other operand as it is; needed to reduce with it.", "-inf"),
-        "cost": entry("The operator that it costs as; left out, the outermost one of `form`.", "exp"),
+        "annihilator": entry("Of several operands: what the result is where one of them is that.", 0),
+        "at_zero": entry("Of one operand: what the result is where it is zero.", 0),
+        "cost": entry("The operator, or class, that it costs as; else those of `form`.", "exp", "special"),
     },
     "Renames": {"einsums": entry("Renames for each Einsum; the one named `default` holds for all.")},
     "EinsumRenames": {
