@@ -98,17 +98,18 @@ def deepened(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
 ) -> Deepening | None:
     """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
-    time, then (unless `briefly`) a fair one of every plan, then better ones of the plan that is best in each
-    objective."""
+    time, then (unless `briefly`) one of every other plan, a fair one of each, that which was best at once
+    first, and better ones of the plan that is best in each objective."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
     known: Known = {}
     every = [(sketch, _OfPlan(work, several.plan(sketch), known)) for sketch in several.first()]
     for _, one in every:
-        if not work.wholes:
+        if not work.wholes or (not briefly and watch.going_on()):
             one.join(_Search.first)
+    at_once = {id(one): tuple(one.least.values()) for _, one in every}
     best: dict[str, tuple[Sketch, _OfPlan]] = {}
-    for sketch, one in () if briefly else every:
+    for sketch, one in () if briefly else sorted(every, key=lambda x: at_once[id(x[1])]):
         if watch.going_on():
             one.join(_Search.fair)
             for name in one.least:

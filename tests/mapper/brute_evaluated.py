@@ -16,6 +16,8 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Einsum
 
+Fused = tuple[tuple[str, int], ...]  # loops that Einsums share, with their tile sizes
+Part = tuple[list[tuple[str, int]], tuple[Node, ...]]  # tensors above such loops (which), and a branch
 Placed = tuple[str, int]  # a tensor and the number of its memory
 Sizes = Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]  # variable -> tiles at the nodes, spreads
 
@@ -214,59 +216,95 @@ class UnevenlyListed(Listed):
 class FusedPair:
     """The mappings of a chain of two Einsums on two memories that hand on its intermediate in the inner one,
     below loops over some of `shared` that both have: each other tensor has at most one node there, above one
-    of these loops or in the branch of its Einsum."""
+    of these loops or in the branch of its Einsum. Fanouts are inside the inner memory, and tiles over them
+    divide. `apart`: the intermediate is in the outer memory, and there are no such loops."""
 
-    def __init__(self, spec: Spec, tensor: str, shared: tuple[str, ...]) -> None:
+    def __init__(self, spec: Spec, tensor: str, shared: tuple[str, ...], apart: bool = False) -> None:
         self.einsums, self.tensor, self.shared = spec.workload.einsums, tensor, shared
-        parts = spec.arch.components
+        self.apart, parts = apart, spec.arch.components
         self.outer, self.inner = (c.name for c in parts if c.kind == "memory")
         self.unit = next(c.name for c in parts if c.kind == "compute")
+        self.dims = [(c.name, d) for c in parts for d in c.spatial]
 
     def trees(self, taken: Callable[[], bool] = lambda: True) -> Iterator[LoopTree]:
         """Those that `taken` admits."""
-        whole = tuple({t: None for e in self.einsums for t in e.tensors if t != self.tensor})
-        for loops in self._shared_loops():
-            for above, below in product(*(list(self._parts(e, loops)) for e in self.einsums)):
-                if not taken():
-                    continue
-                found: list[Node] = [StorageNode(self.outer, whole)]
-                for k, (v, tile) in enumerate(loops):
-                    here = [t for part in (above, below) for t, at in part[0] if at == k]
-                    found += [*(StorageNode(self.inner, (t,)) for t in here), Loop(v, tile)]
-                found.append(StorageNode(self.inner, (self.tensor,)))
-                yield LoopTree((*found, Split((above[1], below[1]))))
+        for loops, firsts, seconds in self.structures():
+            for both in product(firsts, seconds):
+                if taken():
+                    yield self.tree(loops, both)
 
-    def _shared_loops(self) -> Iterator[tuple[tuple[str, int], ...]]:
-        for many in range(len(self.shared) + 1):
+    def structures(self) -> Iterator[tuple[Fused, list[Part], list[Part]]]:
+        """Shared loops, and the parts of either Einsum below them, which go together in all ways."""
+        for loops in self._shared_loops():
+            first, second = (list(self._parts(e, loops)) for e in self.einsums)
+            yield loops, first, second
+
+    def size(self) -> int:
+        """How many there are."""
+        return sum(len(firsts) * len(seconds) for _, firsts, seconds in self.structures())
+
+    def tree(self, loops: Fused, both: tuple[Part, Part]) -> LoopTree:
+        """One mapping."""
+        kept = "" if self.apart else self.tensor
+        whole = tuple({t: None for e in self.einsums for t in e.tensors if t != kept})
+        found: list[Node] = [StorageNode(self.outer, whole)]
+        for k, (v, tile) in enumerate(loops):
+            here = [t for above, _ in both for t, at in above if at == k]
+            found += [*(StorageNode(self.inner, (t,)) for t in here), Loop(v, tile)]
+        found += [] if self.apart else [StorageNode(self.inner, (self.tensor,))]
+        return LoopTree((*found, Split(tuple(branch for _, branch in both))))
+
+    def _shared_loops(self) -> Iterator[Fused]:
+        for many in range(1 if self.apart else len(self.shared) + 1):
             for order in permutations(self.shared, many):
                 sizes = (divisors(_extent(self.einsums[0], v))[:-1] for v in order)
                 yield from (tuple(zip(order, tiles, strict=True)) for tiles in product(*sizes))
 
-    def _parts(
-        self, one: Einsum, loops: tuple[tuple[str, int], ...]
-    ) -> Iterator[tuple[list[tuple[str, int]], tuple[Node, ...]]]:
+    def _parts(self, one: Einsum, loops: Fused) -> Iterator[Part]:
         """Tensors with nodes above shared loops, with the number of that loop; and the branch."""
-        others = [t for t in one.tensors if t != self.tensor]
-        start = {v: _extent(one, v) for v in one.rank_variables} | dict(loops)
+        others = [t for t in one.tensors if self.apart or t != self.tensor]
+        start = {v: _extent(one, v) for v in one.rank_variables} | {
+            v: n for v, n in loops if v in one.rank_variables
+        }
         for places in product((None, "branch", *range(len(loops))), repeat=len(others)):
             above = [(t, at) for t, at in zip(others, places, strict=True) if isinstance(at, int)]
             inside = [t for t, at in zip(others, places, strict=True) if at == "branch"]
             for order in permutations(inside):
-                each = [list(chains(n, len(order))) for n in start.values()]
+                each = [list(self._sizes(one, v, n, len(order))) for v, n in start.items()]
                 for chosen in product(*each):
-                    yield above, self._branch(one, order, dict(zip(start, chosen, strict=True)), start)
+                    wide = [prod(spread[k] for _, spread in chosen) for k in range(len(self.dims))]
+                    if all(w <= d.fanout for w, (_, d) in zip(wide, self.dims, strict=True)):
+                        sizes = dict(zip(start, chosen, strict=True))
+                        yield above, self._branch(one, order, sizes, start)
+
+    def _sizes(
+        self, one: Einsum, v: str, now: int, nodes: int
+    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Tiles of one instance at the nodes, and spreads."""
+        (out,) = one.outputs
+        for spread in product(*(divisors(now) for _ in self.dims)):
+            used = [d for (_, d), s in zip(self.dims, spread, strict=True) if s > 1]
+            adds = v in out.variables or all(d.reuses(one.name, out.tensor) for d in used)
+            if now % prod(spread) == 0 and adds:
+                for tiles in chains(now // prod(spread), nodes):
+                    yield tiles, spread
 
     def _branch(
-        self, one: Einsum, order: tuple[str, ...], tiles: Mapping[str, tuple[int, ...]], start: dict[str, int]
+        self, one: Einsum, order: tuple[str, ...], tiles: Sizes, start: dict[str, int]
     ) -> tuple[Node, ...]:
         found: list[Node] = []
         now = dict(start)
         for k in range(len(order) + 1):
-            for v, sizes in tiles.items():
-                goal = sizes[k] if k < len(order) else 1
+            for v, (sizes, spread) in tiles.items():
+                goal = (sizes[k] if k < len(order) else 1) * prod(spread)
                 found += [Loop(v, goal)] if goal < now[v] else []
                 now[v] = goal
             found += [StorageNode(self.inner, (order[k],))] if k < len(order) else []
+        for f, (component, dim) in enumerate(self.dims):
+            for v, (_, spread) in tiles.items():
+                if spread[f] > 1:
+                    now[v] //= spread[f]
+                    found.append(Loop(v, now[v], spatial=True, component=component, dim=dim.name))
         return (*found, ComputeNode(one.name, self.unit))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isinf
 from random import Random
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -187,3 +189,21 @@ def test_the_least_product_is_at_a_corner() -> None:
     assert gap_of(3.0, 2.0) == 0.5
     assert gap_of(0.0, 0.0) == 0
     assert isinf(gap_of(1.0, 0.0))
+
+
+def test_the_plan_that_is_best_at_once_is_looked_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where time is over soon, descents from the others do not take it."""
+    joins: list[tuple[str, int, float]] = []
+    join = first_mappings._OfPlan.join
+
+    def noted(plan: first_mappings._OfPlan, looked_for: Callable[..., Any]) -> None:
+        join(plan, looked_for)
+        joins.append((looked_for.__name__, id(plan), plan.least["energy"]))
+
+    monkeypatch.setattr(first_mappings._OfPlan, "join", noted)
+    monkeypatch.setattr(first_mappings, "MOVES", ())
+    assert first_of(pm.load("matmul_chain_2", "edge_npu"), Request(("energy",)))
+    at_once = {plan: least for name, plan, least in joins if name == "first"}
+    fair = [plan for name, plan, _ in joins if name == "fair"]
+    assert len(fair) > 1
+    assert fair == sorted(at_once, key=lambda plan: at_once[plan]) != list(at_once)
