@@ -2,6 +2,7 @@
 
 import pytest
 
+import polymodel as pm
 from benchmarks import accelforge_peer
 from benchmarks.accelforge_peer import POINTS, VERSION, NotInstalled, Peer, differences, ours, rows
 from benchmarks.rows import table
@@ -9,7 +10,6 @@ from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tiling import tiling
 from benchmarks.tiling_matmul import tiling_matmul
-from polymodel.sparse.density.random import random_tensor
 
 
 def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
@@ -76,7 +76,7 @@ def test_tiling_rows_make_the_tiles_of_a_naive_tiler():
 
 def test_matmul_rows_count_what_a_walk_over_dense_tiles_counts():
     timed = []
-    a = random_tensor(("I", "J"), (40, 40), 0.1, 1)
+    a = pm.random_tensor(("I", "J"), (40, 40), 0.1, 1)
     found = tiling_matmul(lambda action, repeats: timed.append(action()) or 1.0, a, (8, 8, 8), 100)
     assert [row["ratio"] for row in found.values()] == [1.0, 1.0]
     walked, orders, best = timed

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 
-from polymodel.analysis.result import Problem
+import polymodel as pm
 from tests.analysis import test_links, test_rounding
 from tests.fused import fused_problems
 from tests.seeds import seeds
@@ -34,7 +34,7 @@ def test_fused_chains_agree_in_detail(
 
     @settings(max_examples=count, **test_links.SETTINGS)
     @given(strategy())
-    def agree(problem: Problem) -> None:
+    def agree(problem: pm.Problem) -> None:
         compare(problem, None, tally)
 
     cast(Callable[[], None], agree)()

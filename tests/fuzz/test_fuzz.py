@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.errors import PolymodelError
+import polymodel as pm
 from tests.fuzz import campaign as module
 from tests.fuzz import grammar
 from tests.fuzz.campaign import Campaign, made, prepared, tried
@@ -49,7 +49,7 @@ def test_what_hypothesis_finds(name: str, write: Callable[[Random], str], tmp_pa
     @settings(max_examples=40, deadline=None)
     @given(st.randoms(use_true_random=False))
     def refused_or_read(random: Random) -> None:
-        with suppress(PolymodelError):
+        with suppress(pm.PolymodelError):
             TARGETS[name].read(grammar.slipped(random, write), tmp_path)
 
     refused_or_read()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from polymodel.importers.onnx import import_onnx
+import polymodel as pm
 from tests.importers.onnx_models import answers, model, node, numbers
 from tests.importers.onnx_numbers import operations, run
 
@@ -59,7 +59,7 @@ def compare(case: Case, softmax: str = "cascade") -> None:
     """Import the graph, compute it point by point, and compare results and operations."""
     proto = model(case.nodes, case.inputs, ["Y"], case.weights, case.opset)
     given = {n: numbers(s, k) for k, (n, s) in enumerate(case.inputs.items())}
-    found = import_onnx(proto, fuse="none", softmax="one" if softmax == "one" else "cascade")
+    found = pm.import_onnx(proto, fuse="none", softmax="one" if softmax == "one" else "cascade")
     assert found.complete
     got = run(found.spec, {**given, **case.weights})["Y"]
     want = answers(proto, given)["Y"]

@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import polymodel as pm
-from polymodel.importers.onnx import import_onnx
 from tests.importers.onnx_models import model, node, numbers
 
 X = {"X": (2, 4, 6, 6)}
@@ -210,15 +209,15 @@ REFUSED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
 def test_a_node_that_contradicts_itself_is_refused(name: str) -> None:
     said, made = REFUSED[name]
     with pytest.raises(pm.SpecError, match=said) as error:
-        import_onnx(made())
+        pm.import_onnx(made())
     assert all(d.remedy for d in error.value.diagnostics)
 
 
 def test_two_sizes_of_one_dimension() -> None:
     proto = model([node("Relu", ["X"], ["Y"])], {"X": ("n", 3)}, ["Y"])
     with pytest.raises(pm.SpecError, match=r"dimension 0 of input X has two sizes: n = 2 and X\.0 = 5"):
-        import_onnx(proto, sizes={"n": 2, "X.0": 5})
-    assert import_onnx(proto, sizes={"n": 2, "X.0": 2}).spec.workload.rank_sizes[0] == ("N", 2)
+        pm.import_onnx(proto, sizes={"n": 2, "X.0": 5})
+    assert pm.import_onnx(proto, sizes={"n": 2, "X.0": 2}).spec.workload.rank_sizes[0] == ("N", 2)
 
 
 def test_results_that_nothing_makes_are_named() -> None:
@@ -227,16 +226,16 @@ def test_results_that_nothing_makes_are_named() -> None:
     norm = node("LayerNormalization", ["X", "g"], made, name="norm")
     for read, left in (("mean", []), ("inverse", ["its result inverse is not computed"])):
         proto = model([norm, node("Mul", ["T", read], ["Y"])], {"X": (3, 5)}, ["Y"], {"g": numbers((5,))})
-        found = import_onnx(proto, fuse="none")
+        found = pm.import_onnx(proto, fuse="none")
         assert [d.message.removeprefix("no counterpart: ") for d in found.left_out] == left
         assert "mean" in found.spec.workload.tensors
     unread = model([norm, node("Relu", ["T"], ["Y"])], {"X": (3, 5)}, ["Y"], {"g": numbers((5,))})
-    assert import_onnx(unread).complete
+    assert pm.import_onnx(unread).complete
 
 
 def test_zeros_around_a_result_are_named() -> None:
     nodes = [node("Relu", ["X"], ["T"]), node("Pad", ["T", "p"], ["Y"])]
-    found = import_onnx(model(nodes, {"X": (2, 3)}, ["Y"], {"p": np.array([0, 1, 0, 1])}))
+    found = pm.import_onnx(model(nodes, {"X": (2, 3)}, ["Y"], {"p": np.array([0, 1, 0, 1])}))
     assert [(d.path, d.message) for d in found.left_out] == [
         ("output Y", "no counterpart: the zeros that a Pad puts around it are not stored")
     ]
@@ -247,7 +246,7 @@ def test_a_shape_that_the_file_says_otherwise_is_told() -> None:
         [node("Conv", ["X", "W"], ["C"]), node("Relu", ["C"], ["Y"])], X, ["Y"], {"W": numbers((8, 4, 3, 3))}
     )
     proto.graph.value_info.append(helper.make_tensor_value_info("C", TensorProto.FLOAT, [2, 8, 6, 6]))
-    notes = [d.message for d in import_onnx(proto).notes]
+    notes = [d.message for d in pm.import_onnx(proto).notes]
     assert "the file says that C is [2, 8, 6, 6]; it is taken as [2, 8, 4, 4], as computed" in notes
 
 
@@ -257,7 +256,7 @@ def test_neighbours_at_factors_that_are_not_whole_are_left_out() -> None:
     nodes = [node("Resize", ["X", "", "s"], ["T"], mode="nearest", **attributes), Act]
     for factor in (2.0, 2.1):
         proto = model(nodes, {"X": (4, 4)}, ["Y"], {"s": np.array([1, factor], np.float32)})
-        assert import_onnx(proto).complete == (factor == 2)
+        assert pm.import_onnx(proto).complete == (factor == 2)
 
 
 def test_types_without_bits_are_left_out() -> None:
@@ -267,12 +266,12 @@ def test_types_without_bits_are_left_out() -> None:
         ["T", "Y"],
     )
     proto.graph.output[0].type.tensor_type.elem_type = TensorProto.STRING
-    found = import_onnx(proto)
+    found = pm.import_onnx(proto)
     assert [d.message for d in found.left_out] == ["no counterpart: T has elements of type string"]
 
 
 def test_a_mean_for_each_place_is_left_out() -> None:
     weights = {n: numbers((4, 6, 6)) for n in "abcd"}
     normed = node("BatchNormalization", ["X", *"abcd"], ["T"], spatial=0, name="norm")
-    found = import_onnx(model([normed, Act], X, ["Y"], weights, opset=7))
+    found = pm.import_onnx(model([normed, Act], X, ["Y"], weights, opset=7))
     assert [d.path for d in found.left_out] == ["node norm (BatchNormalization)"]

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from polymodel.importers.onnx import import_onnx
+import polymodel as pm
 from tests.importers.onnx_cases import Case, compare
 from tests.importers.onnx_models import model, node, numbers
 from tests.importers.onnx_numbers import operations
@@ -130,6 +130,6 @@ def test_slices(size: int, data: st.DataObject) -> None:
 
 def test_a_dimension_of_one_is_no_rank() -> None:
     proto = model([node("Relu", ["X"], ["Y"])], {"X": (1, 3, 1)}, ["Y"])
-    cascade = import_onnx(proto).spec.workload
+    cascade = pm.import_onnx(proto).spec.workload
     assert cascade.rank_sizes == (("M", 3),)
     assert operations(cascade) == {"Y": 3}

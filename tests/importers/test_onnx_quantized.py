@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from polymodel.importers.onnx import import_onnx
+import polymodel as pm
 from tests.importers.onnx_cases import Case, compare
 from tests.importers.onnx_models import answers, model, node, numbers
 from tests.importers.onnx_numbers import operations, run
@@ -34,7 +34,7 @@ def test_sums_of_bytes_are_words(op: str, x: tuple[int, ...], w: np.ndarray, dec
         model([node(op, ["X", "W"], ["Y"])], {"X": x}, ["Y"], {"W": w}),
         {"X": TensorProto.UINT8, "Y": declared},
     )
-    (einsum,) = import_onnx(proto, fuse="none").spec.workload
+    (einsum,) = pm.import_onnx(proto, fuse="none").spec.workload
     assert [a.bits_per_value for a in einsum.accesses] == [8, 8, 32]
 
 
@@ -42,7 +42,7 @@ def test_a_product_with_a_dequantised_weight_has_bits_of_its_own() -> None:
     """The weight stands first, and is stored in bytes; what is made of it is not."""
     nodes = [node("DequantizeLinear", ["W", "s"], ["F"]), node("Gemm", ["F", "X"], ["Y"])]
     weights = {"W": np.ones((4, 5), np.int8), "s": np.array(0.5, np.float32)}
-    (einsum,) = import_onnx(model(nodes, {"X": (5, 3)}, ["Y"], weights)).spec.workload
+    (einsum,) = pm.import_onnx(model(nodes, {"X": (5, 3)}, ["Y"], weights)).spec.workload
     assert {a.tensor: a.bits_per_value for a in einsum.accesses} == {"W": 8, "X": 32, "Y": 32}
 
 
@@ -53,7 +53,7 @@ def test_the_range_of_a_dynamic_quantisation_is_found_by_two_passes() -> None:
         node("Cast", ["m"], ["f"], to=TensorProto.FLOAT),
         node("Mul", ["f", "s"], ["Y"]),
     ]
-    found = import_onnx(model(nodes, {"X": (3, 5)}, ["Y"], {"W": BYTES}), fuse="none")
+    found = pm.import_onnx(model(nodes, {"X": (3, 5)}, ["Y"], {"W": BYTES}), fuse="none")
     assert found.complete
     cascade = found.spec.workload
     assert operations(cascade) == {
@@ -70,7 +70,7 @@ def test_a_dynamic_quantisation_computes_what_onnx_computes(shift: int) -> None:
     proto = model([node("DynamicQuantizeLinear", ["X"], names)], {"X": (3, 5)}, names)
     proto = typed(proto, {"q": TensorProto.UINT8, "z": TensorProto.UINT8})
     x = numbers((3, 5)) + np.float32(shift)
-    found = run(import_onnx(proto, fuse="none").spec, {"X": x})
+    found = run(pm.import_onnx(proto, fuse="none").spec, {"X": x})
     for name, want in answers(proto, {"X": x}).items():
         np.testing.assert_allclose(found[name].ravel(), want.ravel().astype(float), rtol=1e-6)
 
@@ -86,7 +86,7 @@ def test_scales_of_channels_are_read(axis: int) -> None:
         ),
         {"Y": TensorProto.UINT8},
     )
-    (einsum,) = import_onnx(proto, fuse="none").spec.workload
+    (einsum,) = pm.import_onnx(proto, fuse="none").spec.workload
     place = {a.tensor: [str(x) for x in a.projection] for a in einsum.accesses}
     assert place["s"] == [place["X"][axis]]
 
@@ -97,7 +97,7 @@ def test_old_axes_of_element_wise_operations(axis: int | None) -> None:
     shape, wide = (2, 3, 3), {0: (2, 3), 1: (3, 3), -2: (3,), None: (3,)}[axis]
     extra = {} if axis is None else {"axis": axis}
     nodes = [node("Mul", ["X", "b"], ["Y"], broadcast=1, **extra)]
-    found = import_onnx(model(nodes, {"X": shape}, ["Y"], {"b": numbers(wide, 1)}, opset=6), fuse="none")
+    found = pm.import_onnx(model(nodes, {"X": shape}, ["Y"], {"b": numbers(wide, 1)}, opset=6), fuse="none")
     x, b = numbers(shape), numbers(wide, 1)
     at = 3 - len(wide) if axis is None else axis % 3
     want = x * b.reshape((*wide, *(1,) * (3 - at - len(wide))))
@@ -112,4 +112,4 @@ def test_sums_take_up_zeros_around() -> None:
         compare(Case(nodes, {"X": (2, 3)}, pads, exact=False, count=6))
     nodes = [node("Pad", ["X", "p"], ["T"]), node("ReduceMax", ["T", "a"], ["M"]), node("Relu", ["X"], ["Y"])]
     proto = model(nodes, {"X": (2, 3)}, ["M", "Y"], pads)
-    assert [d.path for d in import_onnx(proto).left_out] == ["node of M (ReduceMax)"]
+    assert [d.path for d in pm.import_onnx(proto).left_out] == ["node of M (ReduceMax)"]

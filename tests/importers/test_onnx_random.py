@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polymodel.importers.onnx import import_onnx
+import polymodel as pm
 from tests.importers.onnx_models import answers
 from tests.importers.onnx_numbers import operations, run
 from tests.importers.onnx_random import Network
@@ -17,9 +17,9 @@ def check(seed: int) -> bool:
     proto, results = network.whole()
     if not results:
         return False
-    found = import_onnx(proto, fuse="none", softmax="cascade")
-    assert found.text == import_onnx(proto, fuse="none", softmax="cascade").text
-    joined = import_onnx(proto, softmax="cascade")
+    found = pm.import_onnx(proto, fuse="none", softmax="cascade")
+    assert found.text == pm.import_onnx(proto, fuse="none", softmax="cascade").text
+    joined = pm.import_onnx(proto, softmax="cascade")
     assert found.complete == joined.complete
     if not found.complete or any("made of weights alone" in n.message for n in found.notes):
         return False

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.result import Problem
 from tests.reference.common import engine
 
 CASES = Path(__file__).parent.parent / "reference" / "cases" / "timeloop"
@@ -26,7 +25,7 @@ def test_an_imported_case_counts_what_timeloop_counts(folder: Path) -> None:
     assert imported.complete
     spec = imported.spec
     assert spec.mapping is not None
-    result = engine("exact").analyse(Problem(spec.workload, spec.arch, spec.mapping))
+    result = engine("exact").analyse(pm.Problem(spec.workload, spec.arch, spec.mapping))
     given = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     rows = {(t.component, t.tensor): t for t in result.traffic}
     held = {(b.component, b.tensor): b for b in result.buffets}

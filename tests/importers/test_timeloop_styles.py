@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 import polymodel as pm
-from polymodel.analysis.result import Problem
 from tests.faults import faults
 from tests.importers.timeloop_walk import Loop, Tensor, walk
 from tests.reference.common import engine
@@ -46,7 +45,7 @@ def imported(*names: str) -> pm.Imported:
 def test_each_style_counts_what_a_walk_counts(style: str) -> None:
     spec = imported(*STYLES[style]).spec
     assert spec.mapping is not None
-    result = engine("exact").analyse(Problem(spec.workload, spec.arch, spec.mapping))
+    result = engine("exact").analyse(pm.Problem(spec.workload, spec.arch, spec.mapping))
     walked = walk([Loop(v, b, b, s, gap) for v, b, s, gap in NEST], TENSORS, tuple("cmrspq"))
     assert result.compute[0].operations == walked.computes == 4 * 8 * 3 * 3 * 4 * 6
     rows = {(MEMORIES.index(t.component), t.tensor): t for t in result.traffic if t.component in MEMORIES}

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.analysis.result import Problem
 from tests.importers.timeloop_walk import Counts, Loop, Tensor, size, walk
 from tests.reference.common import engine
 
@@ -156,7 +155,7 @@ def mappings(
 def counted(spec: dict[str, Any], tensors: list[Tensor]) -> Counts:
     read = pm.import_timeloop(spec).spec
     assert read.mapping is not None
-    result = engine("exact").analyse(Problem(read.workload, read.arch, read.mapping))
+    result = engine("exact").analyse(pm.Problem(read.workload, read.arch, read.mapping))
     found = Counts({}, {}, {}, result.compute[0].operations)
     outputs = {t.name for t in tensors if t.output}
     for row in result.traffic:

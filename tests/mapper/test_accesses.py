@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.loading import Spec
 from tests.mapper.brute_evaluated import Listed
 from tests.mapper.test_whole_actions import check
 from tests.mapper.test_windows import memory
@@ -42,14 +41,14 @@ def machine(pick: Random) -> dict[str, Any]:
     return {"nodes": nodes, "assume_overlap": pick.random() < 0.8}
 
 
-def spec_of(pick: Random) -> Spec:
+def spec_of(pick: Random) -> pm.Spec:
     text = pick.choice(EINSUMS)
     shape = {v: f"0 <= {v} < {pick.choice((2, 3, 4, 6))}" for v in "mcpr" if v in text}
     work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
     return pm.load({"schema_version": 1, "workload": work, "arch": machine(pick)})
 
 
-def small(pick: Random, most: int) -> Spec:
+def small(pick: Random, most: int) -> pm.Spec:
     while True:
         spec = spec_of(pick)
         if 20 < Listed(spec).size() < most:

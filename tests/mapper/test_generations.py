@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused
-from polymodel.loading import Spec
-from polymodel.mapping.looptree import LoopTree
 from tests.mapper.brute_evaluated import Listed, UnevenlyListed, evaluated
 from tests.mapper.brute_recurrences import ListedPairs
 from tests.mapper.test_accesses import machine
@@ -57,7 +54,7 @@ Pairs = tuple[tuple[tuple[str, str], str], ...]
 
 def loaded(
     einsums: tuple[str, ...], sizes: dict[str, int], init: dict[str, Any], arch: dict[str, Any]
-) -> Spec:
+) -> pm.Spec:
     shape = {v: f"0 <= {v} < {n}" for v, n in sizes.items() if v in "".join(einsums)}
     work = {
         "iteration_space_shape": shape,
@@ -70,7 +67,7 @@ def loaded(
     return pm.load({"schema_version": 1, "workload": work, "arch": arch})
 
 
-def alone(pick: Random, most: int, some: tuple[str, ...] = ALONE) -> Spec:
+def alone(pick: Random, most: int, some: tuple[str, ...] = ALONE) -> pm.Spec:
     """One Einsum that goes on from what it made, on two memories or three."""
     far = some is FAR
     while True:
@@ -82,7 +79,7 @@ def alone(pick: Random, most: int, some: tuple[str, ...] = ALONE) -> Spec:
             return spec
 
 
-def rounded(pick: Random, most: int) -> Spec:
+def rounded(pick: Random, most: int) -> pm.Spec:
     """One Einsum that goes on from the generation before, in memories that move whole actions."""
     while True:
         sizes = {v: pick.choice((2, 3, 4, 6)) for v in "pmn"}
@@ -96,7 +93,7 @@ def rounded(pick: Random, most: int) -> Spec:
             return spec
 
 
-def pair(pick: Random, most: int, some: Pairs = FOLLOWED + CYCLES + DELAYED) -> Spec:
+def pair(pick: Random, most: int, some: Pairs = FOLLOWED + CYCLES + DELAYED) -> pm.Spec:
     """Two Einsums on two memories."""
     while True:
         einsums, may = pick.choice(some)
@@ -111,7 +108,7 @@ def pair(pick: Random, most: int, some: Pairs = FOLLOWED + CYCLES + DELAYED) -> 
             return spec
 
 
-def uneven(pick: Random, most: int) -> Spec:
+def uneven(pick: Random, most: int) -> pm.Spec:
     """One Einsum whose tiles need not divide, on two memories."""
     while True:
         sizes = {"p": pick.choice((4, 5, 7)), "m": pick.choice((1, 2, 3)), "n": 2}
@@ -127,16 +124,16 @@ def uneven(pick: Random, most: int) -> Spec:
             return spec
 
 
-def check_pair(spec: Spec) -> int:
+def check_pair(spec: pm.Spec) -> int:
     """Whether both fronts are the same; how many mappings there are."""
     return same_front(spec, list(ListedPairs(spec).trees()))
 
 
-def check_uneven(spec: Spec) -> int:
+def check_uneven(spec: pm.Spec) -> int:
     return same_front(spec, list(UnevenlyListed(spec, every=True).trees()), "all")
 
 
-def same_front(spec: Spec, trees: list[LoopTree], sizes: str = "divisors") -> int:
+def same_front(spec: pm.Spec, trees: list[pm.LoopTree], sizes: str = "divisors") -> int:
     listed = sorted(evaluated(spec, trees))
     best: list[tuple[float, float]] = []
     for energy, latency in listed:
@@ -203,15 +200,15 @@ def test_what_is_read_otherwise_is_refused() -> None:
         ("S[P=p+1, m] = S[p, m] * A[p, k]", "carries S forward and sums up over k"),
         ("S[P=p+1, M=m] = S[p, M=k] * A[m, k]", "at several elements of a generation"),
     ):
-        with pytest.raises(Refused, match=told):
+        with pytest.raises(pm.Refused, match=told):
             pm.explore(loaded((text,), sizes, {"S": 0}, arch))
     texts = ("S[P=p+2, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] * B[p]")
-    with pytest.raises(Refused, match="otherwise than of this generation and the one before"):
+    with pytest.raises(pm.Refused, match="otherwise than of this generation and the one before"):
         pm.explore(loaded(texts, sizes, {"S": 0}, arch))
     rounded = memory("GLB", 4, 64, 32)
     rounded["actions"] = [{**a, "bits_per_action": 12} for a in rounded["actions"]]
     rounding = {"nodes": [arch["nodes"][0], rounded, arch["nodes"][1]]}
     with pytest.raises(
-        Refused, match="carried forward, which the search does not cover beside `bits_per_action`"
+        pm.Refused, match="carried forward, which the search does not cover beside `bits_per_action`"
     ):
         pm.explore(loaded((FAR[0],), sizes, {"S": 1}, rounding))

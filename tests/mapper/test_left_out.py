@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.spec.section_schemas import MappingSpec
 
 DRAM: dict[str, Any] = {
     "type": "Memory",
@@ -38,7 +37,7 @@ def _by_hand(spec: pm.Spec, *nodes: dict[str, Any]) -> pm.Report:
     tree = {
         "nodes": [*nodes, {"type": "Compute", "einsum": spec.workload.einsums[0].name, "component": "MAC"}]
     }
-    return pm.evaluate(spec.with_mapping(MappingSpec.model_validate(tree)))
+    return pm.evaluate(spec.with_mapping(pm.MappingSpec.model_validate(tree)))
 
 
 def _storage(component: str, *tensors: str, **more: str) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused
-from polymodel.mapping.looptree import LoopTree
 from tests.mapper.brute_evaluated import Listed, figures
 from tests.mapper.test_loop_rules import obeys, read
 from tests.mapper.test_slides import constraints, rules, sliding, spec_of
@@ -21,7 +19,7 @@ from tests.seeds import seeds
 Case = Callable[..., pm.Spec]
 
 
-def drawn(spec: pm.Spec, pick: Random, most: int) -> list[LoopTree]:
+def drawn(spec: pm.Spec, pick: Random, most: int) -> list[pm.LoopTree]:
     """About so many of the mappings that are legal and fit."""
     whole = Listed(spec)
     share = most / whole.size()
@@ -172,7 +170,7 @@ def test_einsums_may_hand_on_what_they_make_above_their_loops() -> None:
 
 def test_shared_loops_are_refused() -> None:
     fused = pm.load("simple_two_level", "matmul_chain_2/tiled_fused")
-    with pytest.raises(Refused, match="shares loops"):
+    with pytest.raises(pm.Refused, match="shares loops"):
         pm.excluded_by(fused)
     with pytest.raises(pm.SpecError, match="is not a spec"):
         pm.excluded_by("spec")  # type: ignore[arg-type]  # no spec, on purpose

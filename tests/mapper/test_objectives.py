@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.analysis.result import Problem
-from polymodel.api.evaluation import evaluate_problem
-from polymodel.report.report import Report
 from tests.mapper.brute_evaluated import Listed
 from tests.mapper.brute_trees import sampled
 from tests.mapper.test_brute import Case
@@ -80,7 +77,7 @@ def told(front: pm.Front) -> list[tuple[float, ...]]:
     return sorted(p.values for p in front)
 
 
-def kept(report: Report, limits: dict[str, float]) -> bool:
+def kept(report: pm.Report, limits: dict[str, float]) -> bool:
     """Whether a mapping fits and keeps the limits."""
     obeyed = (
         report.value(n) >= most * (1 - 1e-12) if n == "utilisation" else report.value(n) <= most * (1 + 1e-12)
@@ -94,7 +91,7 @@ def kept(report: Report, limits: dict[str, float]) -> bool:
 )
 def test_fronts_are_those_of_all_mappings(spec: pm.Spec, rounds: int) -> None:
     pick = Random(1)
-    every = [evaluate_problem(Problem(spec.workload, spec.arch, t)) for t in Listed(spec).trees()]
+    every = [pm.evaluate_problem(pm.Problem(spec.workload, spec.arch, t)) for t in Listed(spec).trees()]
     fitting = [r for r in every if r.feasible]
     scales = {w: float(np.median([r.value(w) for r in fitting])) for w in WORDS}
     empty = 0
@@ -119,7 +116,7 @@ def test_fronts_are_those_of_all_mappings(spec: pm.Spec, rounds: int) -> None:
 def test_no_fused_mapping_is_better(seed: int) -> None:
     pick, spec = Random(seed), CHAIN.spec
     trees = [sampled(spec.workload, spec.arch, pick).tree for _ in range(40)]
-    reports = [evaluate_problem(Problem(spec.workload, spec.arch, t)) for t in trees]
+    reports = [pm.evaluate_problem(pm.Problem(spec.workload, spec.arch, t)) for t in trees]
     fitting = [r for r in reports if r.feasible]
     scales = {w: float(np.median([r.value(w) for r in fitting])) for w in WORDS}
     objectives, limits = drawn(pick, scales)

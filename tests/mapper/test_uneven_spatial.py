@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused
-from polymodel.loading import Spec
 from tests.mapper.brute_evaluated import UnevenlyListed, evaluated
 from tests.mapper.test_windows import fanouts, memory
 
@@ -28,7 +26,7 @@ CARRIED = (
 )
 
 
-def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> Spec:
+def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> pm.Spec:
     """One Einsum on DRAM, a buffer and a fanout above or below it, or above a scratchpad."""
     text = pick.choice(texts)
     sizes = {"m": (3, 5, 7), "k": (2, 3, 5), "n": (1, 2, 3), "p": (3, 5, 6), "r": (2, 3), "c": (1, 2)}
@@ -56,7 +54,7 @@ def spec_of(pick: Random, texts: tuple[str, ...] = EINSUMS) -> Spec:
     )
 
 
-def check(spec: Spec, pick: Random, most: int, every: bool = False) -> int:
+def check(spec: pm.Spec, pick: Random, most: int, every: bool = False) -> int:
     """Whether none of about so many mappings beats what the search finds, and, where these are all of them,
     what it finds is as good as one of them; how many there were."""
     asked: dict[str, Any] = {"spatial_sizes": "all", "sizes": "all" if every else "divisors"}
@@ -74,7 +72,7 @@ def check(spec: Spec, pick: Random, most: int, every: bool = False) -> int:
 
 def small(
     pick: Random, most: int, every: bool = False, texts: tuple[str, ...] = EINSUMS
-) -> Iterator[Spec]:
+) -> Iterator[pm.Spec]:
     """Specs with so many mappings at most."""
     while True:
         spec = spec_of(pick, texts)
@@ -109,7 +107,7 @@ def test_no_drawn_mapping_is_better() -> None:
     assert sum(check(spec_of(pick), pick, 30) for _ in range(15)) > 200
 
 
-def product_spec(**more: Any) -> Spec:
+def product_spec(**more: Any) -> pm.Spec:
     nodes = [
         memory("DRAM", 64, "inf", 1000),
         {"type": "Container", "name": "PE", "spatial": [{"name": n, "fanout": 4, **more} for n in "XY"]},
@@ -134,9 +132,9 @@ def test_primes_fill_a_fanout() -> None:
 def test_what_is_not_covered_is_told() -> None:
     asked = {"spatial_sizes": "all"}
     link = {"topology": "mesh", "energy_per_bit_hop": 1, "throughput": 8}
-    with pytest.raises(Refused, match=r"the mesh PE.X, whose hops cost"):
+    with pytest.raises(pm.Refused, match=r"the mesh PE.X, whose hops cost"):
         pm.explore(product_spec(link=link), constraints=asked)
-    with pytest.raises(Refused, match="`spatial_sizes: all` beside `factors"):
+    with pytest.raises(pm.Refused, match="`spatial_sizes: all` beside `factors"):
         pm.explore(product_spec(), constraints={**asked, "memories": {"DRAM": {"factors": {"m": 7}}}})
-    with pytest.raises(Refused, match="`spatial_sizes: all` adds are not counted"):
+    with pytest.raises(pm.Refused, match="`spatial_sizes: all` adds are not counted"):
         pm.mapspace(product_spec(), asked)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused
-from polymodel.loading import Spec
 from tests.mapper.brute_evaluated import Listed, evaluated, figures
 from tests.mapper.test_windows import memory
 
@@ -22,7 +20,7 @@ def filled(node: dict[str, Any], pick: Random) -> dict[str, Any]:
     return {**node, "actions": actions} if pick.random() < 0.7 else node
 
 
-def spec_of(pick: Random) -> Spec:
+def spec_of(pick: Random) -> pm.Spec:
     """One Einsum on three memories, and a fanout or a toll at times."""
     text = pick.choice(EINSUMS)
     shape = {v: f"0 <= {v} < {pick.choice((2, 3, 4, 6))}" for v in "mcpr" if v in text}
@@ -44,7 +42,7 @@ def spec_of(pick: Random) -> Spec:
     return pm.load({"schema_version": 1, "workload": work, "arch": arch})
 
 
-def check(spec: Spec) -> int:
+def check(spec: pm.Spec) -> int:
     """Whether both fronts are the same; how many mappings there are."""
     trees = list(Listed(spec).trees())
     listed = evaluated(spec, trees)
@@ -70,7 +68,7 @@ def _apart(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return result
 
 
-def small(pick: Random, most: int) -> Spec:
+def small(pick: Random, most: int) -> pm.Spec:
     while True:
         spec = spec_of(pick)
         if 20 < Listed(spec).size() < most:
@@ -101,7 +99,7 @@ def test_what_is_not_covered_is_refused() -> None:
         "densities": {"I": 0.5},
     }
     spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
-    with pytest.raises(Refused, match="only where tile sizes divide"):
+    with pytest.raises(pm.Refused, match="only where tile sizes divide"):
         pm.explore(spec, constraints={"sizes": "all"})
-    with pytest.raises(Refused, match=r"sparse data does not cover `bits_per_action`"):
+    with pytest.raises(pm.Refused, match=r"sparse data does not cover `bits_per_action`"):
         pm.explore(spec, objectives="sparse_energy")

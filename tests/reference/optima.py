@@ -15,7 +15,6 @@ from time import process_time
 from typing import Any
 
 import polymodel as pm
-from polymodel.errors import PolymodelError
 from tests.reference.common import Outcome
 
 FOUND = "regression_reference.json"
@@ -52,7 +51,7 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
     try:
         imported = pm.import_accelforge(files[arch], files[workload], **words_of(words))
         front = _explored(imported.text, fused == "fused", objective, seconds)
-    except PolymodelError as refused:
+    except pm.PolymodelError as refused:
         outcome.uncomputed.append(f"refused: {str(refused).splitlines()[0]}")
         return outcome
     outcome.seconds = process_time() - begun

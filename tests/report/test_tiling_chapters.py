@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.spec.arch_schema import Memory
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL, LOOP = (
@@ -23,7 +22,7 @@ def test_the_section_that_is_shown_says_the_defaults(tmp_path: Path) -> None:
     nodes = "".join(f"  {line}\n" for line in f"{block}- !Compute {{name: PE}}".splitlines())
     path.write_text(f"arch:\n  nodes:\n{nodes}", encoding="utf-8")
     shown = pm.load(path).arch["MEM"].data_tiles
-    bare = Memory(name="MEM", size=3 * 8 * 512, data_tiles={})  # type: ignore[arg-type]  # read as from a file
+    bare = pm.Memory(name="MEM", size=3 * 8 * 512, data_tiles={})  # type: ignore[arg-type]  # read as from a file
     other = pm.load(pm.Arch(nodes=(bare, pm.ComputeUnit(name="PE")))).arch["MEM"].data_tiles
     assert shown is not None
     assert other is not None

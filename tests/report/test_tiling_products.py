@@ -12,9 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.api.tilings import tile_levels
-from polymodel.report.tiling.level import TilingReport
-from polymodel.sparse.tensor import SparseTensor
 from tests.report.test_tiling_level import ARCH, words
 from tests.tiling.matmul.slow import walk
 
@@ -66,8 +63,8 @@ def evaluated(
     return pm.evaluate(pm.load(path))
 
 
-def sparse(name: str, dense: np.ndarray) -> SparseTensor:
-    return SparseTensor.from_dense(name, tuple(f"R{i}" for i in range(dense.ndim)), dense.astype(int))
+def sparse(name: str, dense: np.ndarray) -> pm.SparseTensor:
+    return pm.SparseTensor.from_dense(name, tuple(f"R{i}" for i in range(dense.ndim)), dense.astype(int))
 
 
 @given(data=st.data())
@@ -93,7 +90,7 @@ def test_products_against_a_walk_over_dense_tiles(
         tmp_path_factory.mktemp("s"), {"M": m, "N": n, "K": k}, {text: ("A", "B", "Z")}, section, times
     )
     tensors = {"A": sparse("A", a.T if turned[0] else a), "B": sparse("B", b.T if turned[1] else b)}
-    found = tile_levels(report, tensors)
+    found = pm.tile_levels(report, tensors)
     if not found.products:
         assert a.all()
         assert b.all()
@@ -112,7 +109,7 @@ def test_products_against_a_walk_over_dense_tiles(
     check_traffic(found, a, b, (tile[0], tile[1], tile[2]), slow, times)
 
 
-def check_tiles(found: TilingReport, a: np.ndarray, b: np.ndarray) -> None:
+def check_tiles(found: pm.TilingReport, a: np.ndarray, b: np.ndarray) -> None:
     """Every entry lies in one tile, whose words are those of its part of the dense array."""
     dense = {"A": a, "B": b, "Z": a.astype(int) @ b.astype(int) > 0}
     seen = {name: np.zeros(x.shape, dtype=int) for name, x in dense.items()}
@@ -128,7 +125,7 @@ def check_tiles(found: TilingReport, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def check_traffic(
-    found: TilingReport,
+    found: pm.TilingReport,
     a: np.ndarray,
     b: np.ndarray,
     tile: tuple[int, int, int],
@@ -176,7 +173,7 @@ def test_every_strategy_has_tiles_that_hold_all(strategy: str, tmp_path: Path) -
         tmp_path, {"M": 14, "N": 13, "K": 11}, {text: ("A", "B", "Z")},
         f"{{product: {{strategy: {strategy}, capacity: 64}}}}",
     )  # fmt: skip
-    found = tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
+    found = pm.tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
     (row,) = found.table("products").records()
     direct = pm.tile_matmul(sparse("A", a), sparse("B", b), capacity=64, strategy=strategy)
     assert (row["words"], row["total_cycles"]) == (direct.words, direct.cycles)
@@ -212,7 +209,7 @@ def test_a_product_and_then_a_sum_with_it(tmp_path: Path) -> None:
     section = "{capacity: 12, tiler: btree, product: {strategy: panels, capacity: 60}}"
     report = evaluated(tmp_path, {"M": 9, "N": 7, "K": 8}, texts, section)
     tensors = {n: sparse(n, x) for n, x in (("A", a), ("B", b), ("C", c), ("D", d))}
-    found = tile_levels(report, tensors)
+    found = pm.tile_levels(report, tensors)
     z = a.astype(int) @ b.astype(int) > 0
     held = {"S": (z, c), "W": (z | c, d)}
     for t in found.table("tiles").records():
@@ -234,7 +231,7 @@ def test_tensors_of_three_ranks_are_cut(ranks: tuple[str, str] | None, op: str, 
     report = evaluated(
         tmp_path, {"I": 5, "J": 4, "K": 6}, {text: ("A", "B", "Z")}, f"{{capacity: 20, tiler: btree{named}}}"
     )
-    found = tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
+    found = pm.tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
     cut = ranks or ("I", "J")
     order = ["IJK".index(r) for r in (*cut, *(r for r in "IJK" if r not in cut))]
     x, y = (t.transpose(order) for t in (a, b))
@@ -264,7 +261,7 @@ def refused(tmp_path: Path, section: str, **options: object) -> pm.Refused:
     eye = np.ones((8, 8)) - np.eye(8)
     given = None if "densities" in options else {"A": sparse("A", eye), "B": sparse("B", eye)}
     with pytest.raises(pm.Refused, match="P at MEM") as caught:
-        tile_levels(report, given, {"A": 0.1, "B": 0.1} if given is None else None)
+        pm.tile_levels(report, given, {"A": 0.1, "B": 0.1} if given is None else None)
     return caught.value
 
 
@@ -296,7 +293,7 @@ def test_capacity_of_a_buffer_in_words(tmp_path: Path) -> None:
         ("{fit: stored, format: CSR}", 128),
     ):
         report = evaluated(tmp_path, {"M": 8, "N": 8, "K": 8}, {text: ("A", "B", "Z")}, section)
-        found = tile_levels(report, {"A": sparse("A", eye), "B": sparse("B", eye)})
+        found = pm.tile_levels(report, {"A": sparse("A", eye), "B": sparse("B", eye)})
         assert found.table("products").column("capacity_words") == (room,)
 
 
@@ -308,7 +305,7 @@ def test_a_format_of_three_ranks_moves_its_own_bits(form: list[str], tmp_path: P
     section = f"{{fit: stored, format: [{', '.join(form)}], capacity: 99999}}"
     text = one("A", "B", "Z", "ijk ijk ijk", "S", "add")
     report = evaluated(tmp_path, {"I": 5, "J": 4, "K": 6}, {text: ("A", "B", "Z")}, section)
-    found = tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
+    found = pm.tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
     for row, dense in zip(found.table("traffic").records(), (a, b, a | b), strict=True):
         flow = row["out_words" if row["role"] == "output" else "in_words"]
         assert (flow, row["tiles"]) == (pm.footprint(sparse("T", dense), form).total, 1)

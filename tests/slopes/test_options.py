@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
 from tests.faults import faults
 from tests.slopes.test_chain_slope import PAIR, chain
 
@@ -53,7 +52,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, tuple[object, str]]]] = [
 def test_all_wrong_options_are_told_at_once(
     call: Callable[..., object], wrong: dict[str, tuple[object, str]]
 ) -> None:
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(pm.SpecError) as caught:
         call(SPEC, **{name: value for name, (value, _) in wrong.items()})
     told = [d.render() for d in caught.value.diagnostics]
     for _, message in wrong.values():
@@ -82,7 +81,7 @@ def test_every_option_is_checked(call: Callable[..., object]) -> None:
 @pytest.mark.parametrize("call", [pm.graph_slope, pm.chain_slope, pm.ski_slope])
 def test_wrong_tiles(call: Callable[..., object], options: dict[str, object], message: str) -> None:
     named = {"einsum": "T"} if call is pm.ski_slope else {}
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(pm.SpecError, match=message):
         call(SPEC, **named, **options)
 
 
@@ -98,7 +97,7 @@ def test_wrong_tiles(call: Callable[..., object], options: dict[str, object], me
     ],
 )
 def test_wrong_options_of_a_graph(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(pm.SpecError, match=message):
         pm.graph_slope(SPEC, **options)
 
 
@@ -119,7 +118,7 @@ def test_arrays_of_sizes_and_their_truth_values_are_taken() -> None:
 
 def test_wrong_constraints_hide_no_other_fault() -> None:
     spec = pm.load("matmul_chain_2", "simple_two_level")
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(pm.SpecError) as caught:
         pm.explore(spec, constraints=7, eps=-1, workers=0)  # type: ignore[arg-type]  # wrong on purpose
     assert {d.path for d in caught.value.diagnostics} == {"constraints", "eps", "workers"}
     with faults("wrong-type", at="constraints"):

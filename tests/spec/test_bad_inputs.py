@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from polymodel.errors import SpecError
-from polymodel.loading import load
+import polymodel as pm
 
 BAD = Path(__file__).parent.parent / "bad"
 FILES = sorted(BAD.glob("*.yaml"))
 
 
-def refusal(name: str) -> SpecError:
+def refusal(name: str) -> pm.SpecError:
     start = time.process_time()
-    with pytest.raises(SpecError) as caught:
-        load(name)
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(name)
     assert time.process_time() - start < 20
     return caught.value
 

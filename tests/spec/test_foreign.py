@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Diagnostic
 
 WORKLOAD = "- id: 0\n  operator_type: Gemm\n  equation: O[b][k]+=I[b][c]*W[c][k]\n"
 HARDWARE = "name: small\nmemories: {sram: {size: 16384}}\noperational_array: {sizes: [4]}\n"
@@ -36,7 +35,7 @@ THEIRS = OURS.replace("arch:", "arch:\n  version: 0.5").replace(
 PROBLEM = "problem: {version: 0.4, shape: {name: X}}\n"
 
 
-def told(tmp_path: Path, text: str) -> list[Diagnostic]:
+def told(tmp_path: Path, text: str) -> list[pm.Diagnostic]:
     (tmp_path / "theirs.yaml").write_text(text)
     with pytest.raises(pm.SpecError) as caught:
         pm.load(tmp_path / "theirs.yaml")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.errors import Diagnostic, SpecError
-from polymodel.loading import load
+import polymodel as pm
 
 TEXT = (Path(__file__).parent / "two_matmuls.yaml").read_text()
 PIECES = re.split(r"(\W)", TEXT)
@@ -40,10 +39,10 @@ def slipped(slips: list[tuple[int, str]]) -> str:
 def test_slips(tmp_path_factory: pytest.TempPathFactory, slips: list[tuple[int, str]]) -> None:
     path = tmp_path_factory.getbasetemp() / "slip.yaml"
     path.write_text(slipped(slips), encoding="utf-8")
-    faults: tuple[Diagnostic, ...] = ()
+    faults: tuple[pm.Diagnostic, ...] = ()
     try:
-        load(path)
-    except SpecError as error:
+        pm.load(path)
+    except pm.SpecError as error:
         faults = error.diagnostics
     for found in faults:
         assert found.place.file == str(path)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polymodel.errors import SpecError
-from polymodel.loading import load
+import polymodel as pm
 from tests.faults import faults
 
 WORKLOAD = """\
@@ -41,17 +40,17 @@ def spec_file(folder: Path, text: str) -> Path:
 
 def test_set_default_loop_and_macro(tmp_path: Path) -> None:
     path = spec_file(tmp_path, WORKLOAD)
-    cascade = load(path, TOKENS=2048).workload
+    cascade = pm.load(path, TOKENS=2048).workload
     assert [e.name for e in cascade] == ["T1", "T2"]
     assert dict(cascade.rank_sizes) == {"B": 1, "M": 2048, "N0": 8, "N1": 12, "N2": 16}
-    assert load(path).workload["T1"].bound("m") == (0, 63)
-    assert load(path, variables={"TOKENS": 5}, BATCH=2).workload["T2"].bound("b") == (0, 1)
+    assert pm.load(path).workload["T1"].bound("m") == (0, 63)
+    assert pm.load(path, variables={"TOKENS": 5}, BATCH=2).workload["T2"].bound("b") == (0, 1)
 
 
 def test_faults_point_to_the_line_of_the_file(tmp_path: Path) -> None:
     text = WORKLOAD.replace("bits_per_value: {All: 8}", "bits_per_value: {Al: 8}").replace("* W{{", "* ?W{{")
-    with pytest.raises(SpecError) as caught:
-        load(spec_file(tmp_path, text))
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(spec_file(tmp_path, text))
     lines = text.splitlines()
     found = caught.value.diagnostics
     assert {lines[d.place.line - 1].split()[0] for d in found} >= {"-"}
@@ -62,16 +61,16 @@ def test_faults_point_to_the_line_of_the_file(tmp_path: Path) -> None:
 
 def test_a_line_without_template_is_shown_as_written(tmp_path: Path) -> None:
     text = WORKLOAD.replace("bits_per_value", "bits_per_valu")
-    with pytest.raises(SpecError) as caught:
-        load(spec_file(tmp_path, text))
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(spec_file(tmp_path, text))
     place = caught.value.diagnostics[0].place
     assert place.text == text.splitlines()[place.line - 1]
     assert place.text.strip().startswith("bits_per_valu:")
 
 
 def test_unused_variable(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="no template uses the variable TOKEN") as caught:
-        load(spec_file(tmp_path, WORKLOAD), TOKEN=3)
+    with pytest.raises(pm.SpecError, match="no template uses the variable TOKEN") as caught:
+        pm.load(spec_file(tmp_path, WORKLOAD), TOKEN=3)
     assert "TOKENS" in caught.value.diagnostics[0].remedy
 
 
@@ -141,8 +140,8 @@ def test_refused_quickly(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.yaml").write_text("workload: {einsums: []}\n", encoding="utf-8")
     path = spec_file(tmp_path, f"workload:\n  name: a\n{text}\n")
     start = time.process_time()  # of this process alone, however busy the machine is
-    with pytest.raises(SpecError) as caught:
-        load(path)
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(path)
     assert time.process_time() - start < 5
     (fault,) = caught.value.diagnostics
     assert fault.message.startswith(("template", "the template"))
@@ -165,7 +164,7 @@ workload:
 
 def test_declared_variables_are_checked_and_listed(tmp_path: Path) -> None:
     path = str(spec_file(tmp_path, DECLARED))
-    spec = load(path, HEADS=6, PHASE="one", SHARE=1)
+    spec = pm.load(path, HEADS=6, PHASE="one", SHARE=1)
     assert [spec.workload["Z"].bound(v) for v in "hm"] == [(0, 2), (0, 0)]
     assert [(v.name, v.value) for v in spec.variable_declarations] == [
         ("GROUPS", 2), ("HEADS", 6), ("PHASE", "one"), ("SHARE", 1), ("SIZES", [3]),
@@ -178,13 +177,13 @@ def test_declared_variables_are_checked_and_listed(tmp_path: Path) -> None:
         ("SHARE", float("nan"), "out-of-range"),
     ):  # fmt: skip
         with faults(code, at=f"variables.{name}"):
-            load(path, **{name: value})
+            pm.load(path, **{name: value})
     with faults("inconsistent-values", at="variables.HEADS"):  # 4 unless given
-        load(path, GROUPS=3)
-    with pytest.raises(SpecError) as caught:
-        load(path, PHASE="on", HEADS=0.5)
+        pm.load(path, GROUPS=3)
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(path, PHASE="on", HEADS=0.5)
     told = [(d.path, d.place.line) for d in caught.value.diagnostics]
     assert told == [("variables.HEADS", 2), ("variables.PHASE", 3)]
     assert "did you mean one?" in str(caught.value)
     with faults("syntax-error", at=""):
-        load(str(spec_file(tmp_path, "{% variable N = 3, larger=2 %}\n" + DECLARED)))
+        pm.load(str(spec_file(tmp_path, "{% variable N = 3, larger=2 %}\n" + DECLARED)))

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 import polymodel as pm
-from polymodel.spec.arch_schema import ComputeUnit, Fanout, Link
 from tests.matmul import Actions
 from tests.matmul import matmul as product
 
@@ -32,9 +31,9 @@ def matmul(m: Any = 24, size: int = 2000) -> pm.Spec:
 def without_forms(spec: pm.Spec) -> pm.Spec:
     """The same with links at compute units that form a tree, which has no closed form, and cost nothing."""
     assert spec.raw_arch is not None
-    tree = Fanout(name="X", fanout=1, link=Link(topology="tree", throughput=1e30))
+    tree = pm.Fanout(name="X", fanout=1, link=pm.Link(topology="tree", throughput=1e30))
     nodes = (
-        n.model_copy(update={"spatial": (tree,)}) if isinstance(n, ComputeUnit) else n
+        n.model_copy(update={"spatial": (tree,)}) if isinstance(n, pm.ComputeUnit) else n
         for n in spec.raw_arch.nodes
     )
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))

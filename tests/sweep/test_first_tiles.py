@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
 from tests.sweep.small import same, written
 from tests.sweep.test_legal import NODES, ROW
 from tests.sweep.test_sweep import check_blocks, check_rows
@@ -96,12 +95,12 @@ def test_dependences_are_those_of_evaluate() -> None:
         for point in [{"A": a, "F": f, "B": b} for a in grid["A"] for f in grid["F"] for b in grid["B"]]:
             try:
                 pm.evaluate(spec.bind(**point))
-            except SpecError:
+            except pm.SpecError:
                 continue
             legal.add(tuple(point.values()))
         try:
             swept = pm.sweep(spec, grid, objectives=("energy",), keep="all")
-        except SpecError:
+        except pm.SpecError:
             assert not legal
             continue
         assert set(zip(*(swept.frame[n] for n in "AFB"), strict=True)) == legal

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.sparse.density import random_tensor
 
 ACTIONS = {"actions": [{"skip": "compute", "on": ["A", "B"]}]}
 
@@ -34,7 +33,7 @@ def test_given_and_modelled_leaders_together(given: str) -> None:
     )
     shape = {"A": (["M", "K"], [4, 6]), "B": (["K", "N"], [6, 5])}
     other, repeats = ("B", 5) if given == "A" else ("A", 4)
-    tensor = random_tensor(*shape[given], 0.3, seed=5)
+    tensor = pm.random_tensor(*shape[given], 0.3, seed=5)
     density = 0.5 if other == "A" else 0.2
     sparse = pm.sparsify(pm.evaluate(spec), tensors={given: tensor}, densities={other: density})
     (count,) = sparse.counts.compute

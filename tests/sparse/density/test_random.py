@@ -8,14 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from polymodel.errors import SpecError
-from polymodel.sparse.density import Hierarchical, Uniform, random_tensor
+import polymodel as pm
 from tests.faults import faults
 
 
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.5, 0.77, 1.0])
 def test_one_density_places_exactly_its_share(density: float) -> None:
-    tensor = random_tensor("IJ", (40, 50), density, 7)
+    tensor = pm.random_tensor("IJ", (40, 50), density, 7)
     assert tensor.nnz == round(density * 2000)
     assert tensor.values.size == 0 or (tensor.values.min() >= 1 and tensor.values.max() <= 9)
 
@@ -25,25 +24,25 @@ def test_every_point_is_as_likely() -> None:
     """Of 3,000 draws of 4 of 12 points each point has about a third: chi-square of 11 degrees below 40."""
     hits = np.zeros(12)
     for seed in range(3_000):
-        tensor = random_tensor("IJ", (3, 4), 1 / 3, seed)
+        tensor = pm.random_tensor("IJ", (3, 4), 1 / 3, seed)
         hits[tensor.numbers] += 1
     assert ((hits - 1000) ** 2 / (1000 * 2 / 3)).sum() * 11 / 12 < 40
 
 
 def test_huge_shapes_are_never_made() -> None:
-    tensor = random_tensor("IJK", (10**6, 10**6, 10**6), 1e-13, 1)
+    tensor = pm.random_tensor("IJK", (10**6, 10**6, 10**6), 1e-13, 1)
     assert tensor.nnz == 100_000
     assert abs(tensor.coords.mean() / 5e5 - 1) < 0.01
 
 
 def test_rank_by_rank_densities_thin_the_fibers() -> None:
-    model = Hierarchical(("I", "J", "K"), (300, 40, 30), (0.5, 0.2, 0.3))
-    tensor = random_tensor(model.ranks, model.shape, model.densities, 5)
+    model = pm.Hierarchical(("I", "J", "K"), (300, 40, 30), (0.5, 0.2, 0.3))
+    tensor = pm.random_tensor(model.ranks, model.shape, model.densities, 5)
     assert abs(tensor.nnz - model.expected_nnz) < 5 * np.sqrt(float(model.variance(model.shape)))
     rows = np.unique(tensor.coords[0]).size
     assert abs(rows - model.expected_fibers(1)) < 5 * np.sqrt(300 * 0.25)
-    assert random_tensor("IJ", (5, 5), (1.0, 1.0), 0).nnz == 25
-    assert random_tensor("IJ", (5, 5), (0.0, 1.0), 0).nnz == 0
+    assert pm.random_tensor("IJ", (5, 5), (1.0, 1.0), 0).nnz == 25
+    assert pm.random_tensor("IJ", (5, 5), (0.0, 1.0), 0).nnz == 0
 
 
 def test_the_same_seed_is_the_same_tensor_in_every_process() -> None:
@@ -68,10 +67,10 @@ def test_the_same_seed_is_the_same_tensor_in_every_process() -> None:
 
 def test_the_uniform_model_describes_it() -> None:
     shape, tile, seeds = (30, 20), (4, 3), range(200)
-    model = Uniform.of("IJ", shape, density=0.05)
+    model = pm.Uniform.of("IJ", shape, density=0.05)
     drawn = []
     for seed in seeds:
-        coords = random_tensor("IJ", shape, 0.05, seed).coords
+        coords = pm.random_tensor("IJ", shape, 0.05, seed).coords
         drawn.append(len({(i // 4, j // 3) for i, j in coords.T.tolist()}))
     error = np.std(drawn) / np.sqrt(len(drawn))
     assert abs(np.mean(drawn) - model.expected_tiles(tile)) < 4 * error
@@ -79,7 +78,7 @@ def test_the_uniform_model_describes_it() -> None:
 
 def test_what_does_not_fit_is_told() -> None:
     for density in (-0.1, 1.1, float("nan"), (0.5,), (0.5, 2.0)):
-        with pytest.raises(SpecError):
-            random_tensor("IJ", (3, 4), density, 0)
+        with pytest.raises(pm.SpecError):
+            pm.random_tensor("IJ", (3, 4), density, 0)
     with faults("wrong-count", at="shape"):
-        random_tensor("IJ", (3,), 0.5, 0)
+        pm.random_tensor("IJ", (3,), 0.5, 0)

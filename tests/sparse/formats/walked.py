@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from polymodel.sparse.tensor import SparseTensor
+import polymodel as pm
 
 Tree = dict[int, Any]
 
 
-def tree_of(tensor: SparseTensor) -> Tree:
+def tree_of(tensor: pm.SparseTensor) -> Tree:
     """Coordinate -> ... -> value."""
     root: Tree = {}
     for point, value in zip(tensor.coords.T.tolist(), tensor.values.tolist(), strict=True):
@@ -66,7 +66,7 @@ def runs(fiber: Tree, size: int, rbits: int, overlong: str) -> list[tuple[str, .
     return stored[:last]
 
 
-def rank_bits(tensor: SparseTensor, depth: int, rule: str, word: dict[str, Any]) -> int:
+def rank_bits(tensor: pm.SparseTensor, depth: int, rule: str, word: dict[str, Any]) -> int:
     """Bits of one rank: a header, and fiber by fiber a header and the widths of its fields."""
     widths = {
         "coordinate": word.get("cbits", 0),
@@ -84,10 +84,10 @@ def rank_bits(tensor: SparseTensor, depth: int, rule: str, word: dict[str, Any])
 
 
 @st.composite
-def tensors(draw: st.DrawFn, least: int = 1, most: int = 3, size: int = 7) -> SparseTensor:
+def tensors(draw: st.DrawFn, least: int = 1, most: int = 3, size: int = 7) -> pm.SparseTensor:
     """Small tensors, also empty and full ones."""
     shape = draw(st.lists(st.integers(1, size), min_size=least, max_size=most))
     density = draw(st.sampled_from([0.0, 0.1, 0.4, 1.0]))
     seed = np.random.default_rng(draw(st.integers(0, 9999)))
     dense = np.where(seed.random(shape) < density, seed.integers(1, 9, shape), 0)
-    return SparseTensor.from_dense("A", [f"R{k}" for k in range(len(shape))], dense)
+    return pm.SparseTensor.from_dense("A", [f"R{k}" for k in range(len(shape))], dense)

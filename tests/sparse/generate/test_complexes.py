@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused, SpecError
 
 Pair = tuple[int, int]
 
@@ -95,7 +94,7 @@ def test_a_seed_changes_nothing() -> None:
     ],
 )
 def test_simplices_that_do_not_exist(kind: str, options: dict[str, int], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(pm.SpecError, match=told):
         pm.generate_tensor(kind, **options)
 
 
@@ -105,5 +104,5 @@ def test_too_many_simplices_are_refused_before_they_are_made() -> None:
         ("matching", {"points": 5000}),
         ("simplex", {"points": 10**9, "dimension": 3}),
     ):
-        with pytest.raises(Refused, match="simplices; at most 1,000,000 are listed"):
+        with pytest.raises(pm.Refused, match="simplices; at most 1,000,000 are listed"):
             pm.generate_tensor(kind, **options)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused, SpecError
 from tests.seeds import seeds
 
 # A call of each seeded kind and the digest of its places and values: no platform and no version changes them.
@@ -133,12 +132,12 @@ def test_a_staircase_has_stages_and_heavy_rows() -> None:
     ],
 )
 def test_what_is_no_matrix(kind: str, options: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError, match=f"(?s){told}"):
+    with pytest.raises(pm.SpecError, match=f"(?s){told}"):
         pm.generate_tensor(kind, **options)  # type: ignore[arg-type]  # faults are the test
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(pm.SpecError) as told:
         pm.generate_tensor("stencil", -1, height=0, points=99, size=3, name=5)  # type: ignore[arg-type]  # the faults
     assert [d.path for d in told.value.diagnostics] == ["name", "seed", "size", "height", "width", "points"]
 
@@ -157,5 +156,5 @@ def test_all_faults_are_told_at_once() -> None:
     ),
 )
 def test_too_much_is_refused(kind: str, options: dict[str, int]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(pm.Refused):
         pm.generate_tensor(kind, **options)

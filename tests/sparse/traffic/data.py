@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from polymodel.sparse.tensor import SparseTensor
+import polymodel as pm
 
 ROOT = Path(__file__).parents[3]
 CASES = ROOT / "tests/reference/cases/teaal"
@@ -56,8 +56,10 @@ def points(data: dict) -> dict[tuple[int, ...], int]:
     return {tuple(c): v for c, v in zip(data["coords"], data["values"], strict=True)}
 
 
-def tensor(name: str, ranks, sizes, found: dict[tuple[int, ...], int]) -> SparseTensor:
+def tensor(name: str, ranks, sizes, found: dict[tuple[int, ...], int]) -> pm.SparseTensor:
     """The same as a SparseTensor."""
     coords = np.array(sorted(found), dtype=np.int64).reshape(-1, len(ranks)).T
     values = [found[p] for p in sorted(found)]
-    return SparseTensor.from_coo(name, ranks, [sizes[r] for r in ranks], coords, np.array(values, dtype=int))
+    return pm.SparseTensor.from_coo(
+        name, ranks, [sizes[r] for r in ranks], coords, np.array(values, dtype=int)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from polymodel.sparse.tensor import SparseTensor
+import polymodel as pm
 
 
 @st.composite
@@ -21,5 +21,5 @@ def factors(draw: st.DrawFn, most: int = 9) -> tuple[np.ndarray, np.ndarray]:
     return found[0], found[1]
 
 
-def tensors(a: np.ndarray, b: np.ndarray) -> tuple[SparseTensor, SparseTensor]:
-    return SparseTensor.from_dense("A", ("I", "K"), a), SparseTensor.from_dense("B", ("K", "J"), b)
+def tensors(a: np.ndarray, b: np.ndarray) -> tuple[pm.SparseTensor, pm.SparseTensor]:
+    return pm.SparseTensor.from_dense("A", ("I", "K"), a), pm.SparseTensor.from_dense("B", ("K", "J"), b)

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
-from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.plane.operands import Transposed
 from tests.tiling.matmul.slow import points, words
 
 DENSE = np.random.default_rng(4).random((40, 40)) < 0.08
@@ -19,16 +16,16 @@ TABLES = ("summary", "orders", "tiles", "candidates", "pieces")
 
 
 @pytest.fixture(scope="module")
-def tensor() -> SparseTensor:
-    return SparseTensor.from_dense("M", ("I", "J"), DENSE)
+def tensor() -> pm.SparseTensor:
+    return pm.SparseTensor.from_dense("M", ("I", "J"), DENSE)
 
 
 @pytest.fixture(scope="module")
-def searched(tensor: SparseTensor) -> pm.MatmulTiling:
+def searched(tensor: pm.SparseTensor) -> pm.MatmulTiling:
     return pm.tile_matmul(tensor, capacity=64)
 
 
-def test_given_tiles_in_every_order(tensor: SparseTensor) -> None:
+def test_given_tiles_in_every_order(tensor: pm.SparseTensor) -> None:
     found = pm.tile_matmul(tensor, tile=(8, 16, 8), pes=4, bandwidth=2.0)
     assert list(found.orders["order"]) == ["ijk", "ikj", "kij", "jki", "kji", "jik"]
     assert found.cycles == found.orders["cycles"].min()
@@ -43,14 +40,14 @@ def test_given_tiles_in_every_order(tensor: SparseTensor) -> None:
     assert list(found.tiles["tensor"]) == ["A", "B", "Z"]
 
 
-def test_one_order_and_the_transposed(tensor: SparseTensor) -> None:
-    found = pm.tile_matmul(tensor, Transposed(), tile=(8, 8, 8), order="kij")
+def test_one_order_and_the_transposed(tensor: pm.SparseTensor) -> None:
+    found = pm.tile_matmul(tensor, pm.Transposed(), tile=(8, 8, 8), order="kij")
     assert list(found.orders["order"]) == ["kij"]
     assert found.product.second == "M transposed"
     assert found.product.z.nnz == np.count_nonzero(DENSE.astype(int) @ DENSE.T.astype(int))
 
 
-def test_tiles_that_exceed_their_buffers_are_told_or_streamed(tensor: SparseTensor) -> None:
+def test_tiles_that_exceed_their_buffers_are_told_or_streamed(tensor: pm.SparseTensor) -> None:
     over = pm.tile_matmul(tensor, tile=(20, 20, 20), capacity=64)
     assert not over.fits
     assert any("exceed their buffers: 4/4/4" in note for note in over.notes)
@@ -63,7 +60,7 @@ def test_tiles_that_exceed_their_buffers_are_told_or_streamed(tensor: SparseTens
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "panels", "dynamic", "overbooked"])
-def test_every_strategy_reports_alike(tensor: SparseTensor, strategy: str) -> None:
+def test_every_strategy_reports_alike(tensor: pm.SparseTensor, strategy: str) -> None:
     found = pm.tile_matmul(tensor, capacity=(64, 64, 200), strategy=strategy)
     assert set(found.candidates["strategy"]) == {strategy}
     assert found.fits
@@ -74,7 +71,7 @@ def test_every_strategy_reports_alike(tensor: SparseTensor, strategy: str) -> No
     assert f"{strategy}, {found.best.tile}" in str(found)
 
 
-def test_unbounded_buffers_move_everything_once(tensor: SparseTensor) -> None:
+def test_unbounded_buffers_move_everything_once(tensor: pm.SparseTensor) -> None:
     found = pm.tile_matmul(tensor, capacity=(None, None, None), strategy="uniform", objective="words")
     assert found.best.launches == 1
     assert found.words == sum(words(points(x)) for x in (DENSE, DENSE, Z))
@@ -97,7 +94,7 @@ def test_text_html_and_csv(searched: pm.MatmulTiling, tmp_path: Path) -> None:
     assert len(lines) == len(searched.found) + 1
 
 
-def test_pictures(searched: pm.MatmulTiling, tensor: SparseTensor) -> None:
+def test_pictures(searched: pm.MatmulTiling, tensor: pm.SparseTensor) -> None:
     ax = searched.plot_strategies()
     bars = [c for c in ax.containers if len(c)]
     heights = np.sum([[bar.get_height() for bar in group] for group in bars], axis=0)
@@ -115,7 +112,7 @@ def test_pictures(searched: pm.MatmulTiling, tensor: SparseTensor) -> None:
 
 
 def test_an_empty_factor_moves_nothing() -> None:
-    empty = SparseTensor.from_dense("E", ("I", "J"), np.zeros((5, 5)))
+    empty = pm.SparseTensor.from_dense("E", ("I", "J"), np.zeros((5, 5)))
     for strategy in ("uniform", "panels", "dynamic", "overbooked", "search"):
         found = pm.tile_matmul(empty, capacity=16, strategy=strategy)
         assert (found.words, found.cycles, found.ratio) == (0, 0, 1.0)
@@ -145,18 +142,18 @@ def test_an_empty_factor_moves_nothing() -> None:
         ({"capacity": 64, "launch": 3}, "Launch"),
     ],
 )
-def test_faults_are_told(tensor: SparseTensor, arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
+def test_faults_are_told(tensor: pm.SparseTensor, arguments: dict[str, object], said: str) -> None:
+    with pytest.raises(pm.SpecError, match=said):
         pm.tile_matmul(tensor, **arguments)
 
 
-def test_a_grid_of_ones_own(tensor: SparseTensor) -> None:
+def test_a_grid_of_ones_own(tensor: pm.SparseTensor) -> None:
     found = pm.tile_matmul(tensor, capacity=1000, strategy="uniform", grid=((5, 10), (7,), (10,)))
     assert {c.tile for c in found.found} <= {"5 x 7 x 10", "10 x 7 x 10"}
 
 
-def test_a_fit_is_no_capacity_of_a_product(tensor: SparseTensor) -> None:
-    with pytest.raises(SpecError) as caught:
+def test_a_fit_is_no_capacity_of_a_product(tensor: pm.SparseTensor) -> None:
+    with pytest.raises(pm.SpecError) as caught:
         pm.tile_matmul(tensor, capacity=pm.words(64))  # type: ignore[arg-type]  # what pm.tile takes
     assert caught.value.diagnostics[0].remedy == "write words, e.g. 2048"
 
