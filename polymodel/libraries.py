@@ -36,6 +36,7 @@ EXTRAS = {
     "scipy": ("sparse", "sparse data and its models"),
     "sympy": ("formulas", "formulas and closed forms of sums"),
     "networkx": ("graphs", "graphs of Einsums"),
+    "jax": ("accelerator", "sweeps on an accelerator"),
 }
 
 

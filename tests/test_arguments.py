@@ -72,6 +72,7 @@ pm.sweep(spec, {'TM': [1]}, objectives=3) | objectives: 3 is not a list
 pm.sweep(spec, {'TM': [1]}, objectives=[3]) | objectives[0]: unknown objective 3
 pm.sweep(spec, {'TM': [1]}, memory=3, progress=3) | memory=3 is not an amount of memory
 pm.sweep(spec, {'TM': [1]}, prune=3, resume='no') | resume='no' is neither True nor False
+pm.sweep(spec, {'TM': [1]}, device=3) | device: device=3 is not known
 pm.sweep(spec, {'TM': [1]}, eps=True, workers=2.5) | workers=2.5 is not a number of processes
 swept.point('a') | row: there is no point 'a'
 swept.spec(2.5) | row: there is no point 2.5

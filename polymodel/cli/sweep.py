@@ -67,6 +67,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="evaluate also what cannot be on a front, and count its reasons",
     )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="where the points are evaluated that pruning leaves (gpu: through JAX)",
+    )
     add_search(
         parser,
         "processes",
@@ -107,6 +113,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         workers=options.workers,
         progress=bar,
         prune=False if options.no_prune else None,
+        device=options.device,
     )
     bar.finish()
     if options.out:

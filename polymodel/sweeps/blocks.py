@@ -11,7 +11,7 @@ import numpy as np
 from polymodel.integers import distinguishable
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.infeasibility import TILES, WHERE
-from polymodel.sweeps.metrics import Block
+from polymodel.sweeps.metrics import Block, Found
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.result_collector import Keeper
 from polymodel.sweeps.scenario import Scenario, Variant
@@ -141,11 +141,7 @@ def keep_best(
     found, masks = variant.evaluator(rows), rows.memory.masks
     values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
     good, legal, left = allowed, allowed, shape[0] * shape[1]
-    limits = [(x.reason, x.illegal, f) for x, f in zip(variant.costing.limits, found.fits, strict=True)]
-    # What makes a mapping illegal comes before what does not fit.
-    reasons = [(WHERE, True, allowed), *(x for x in limits if x[1])]
-    reasons += [*((why, True, mask) for why, mask in broken), *(x for x in limits if not x[1])]
-    for reason, illegal, mask in reasons:
+    for reason, illegal, mask in conditions(variant, found, allowed, broken):
         if mask is True:
             continue
         good = mask if good is True else masks.apply(np.logical_and, good, mask)
@@ -170,6 +166,17 @@ def keep_best(
     if len(chosen):
         i, j = chosen // shape[1], chosen % shape[1]
         state.offer(distinguishable([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)
+
+
+def conditions(
+    variant: Variant, found: Found, allowed: Array, broken: Sequence[tuple[str, Array]]
+) -> list[tuple[str, bool, Array]]:
+    """Why points do not count, in the order in which they are told: each reason, whether a point that has it
+    is no mapping, and a mask that is False at such points (True where no point has it)."""
+    limits = [(x.reason, x.illegal, f) for x, f in zip(variant.costing.limits, found.fits, strict=True)]
+    # What makes a mapping illegal comes before what does not fit.
+    result = [(WHERE, True, allowed), *(x for x in limits if x[1])]
+    return [*result, *((why, True, mask) for why, mask in broken), *(x for x in limits if not x[1])]
 
 
 def hopeful(landmarks: Array, values: Sequence[Array], masks: Scratch) -> Array:

@@ -272,21 +272,41 @@ class ArrayKernel:
 
         def made(i: int) -> Array:
             row = self.rows[i]
-            result = np.zeros((count, len(row.groups)), row.dtype)
-            for g, group in enumerate(row.groups):
-                for c, key in group:
-                    if (key, row.dtype) not in products:
-                        value = np.ones(count, row.dtype)
-                        for axis, atoms in key:
-                            value = value * self.factor(axis, tuple(atoms)).astype(row.dtype)[digits[axis]]
-                        products[key, row.dtype] = value
-                    result[:, g] += c * products[key, row.dtype]
+            result = self._groups(row, digits, count, products)
             if not row.joint:
                 return result
             tables = (t.values[self._chosen(t, digits, count)] for t in row.joint)
             return np.concatenate([result, *tables], axis=1)
 
         return OnDemand(len(self.rows), made)
+
+    def _groups(
+        self,
+        row: KernelRow,
+        digits: tuple[Array, ...],
+        count: int,
+        products: dict[tuple[Key, Any], Array],
+    ) -> Array:
+        """The left matrix [count, k] of a row, without what depends on several axes together."""
+        result = np.zeros((count, len(row.groups)), row.dtype)
+        for g, group in enumerate(row.groups):
+            for c, key in group:
+                if (key, row.dtype) not in products:
+                    value = np.ones(count, row.dtype)
+                    for axis, atoms in key:
+                        value = value * self.factor(axis, tuple(atoms)).astype(row.dtype)[digits[axis]]
+                    products[key, row.dtype] = value
+                result[:, g] += c * products[key, row.dtype]
+        return result
+
+    def at(self, index: int, digits: tuple[Array, ...], columns: Array) -> Array:
+        """A row [n, 1] at single points: their choices along the left axes, and their right combinations."""
+        row, count = self.rows[index], len(columns)
+        left, right = self._groups(row, digits, count, {}), row.right
+        result = (left * (right[:, columns].T if right.shape[1] > 1 else right.T)).sum(axis=1)
+        for t in row.joint:
+            result = result + t.values[self._chosen(t, digits, count), t.column[columns]]
+        return result[:, None]
 
     def _chosen(self, table: JointTable, digits: tuple[Array, ...], count: int) -> Array:
         """The choice along the left axes of a joint table at each left combination."""

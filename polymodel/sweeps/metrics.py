@@ -48,7 +48,7 @@ class Count:
     def _within(self, bound: int) -> Array:
         """The numbers in a type that holds results up to a bound."""
         kind, array = dtype_of(bound), self.array
-        if bound < TOLD_APART or not isinstance(array, np.ndarray) or array.dtype == kind:
+        if bound < TOLD_APART or np.ndim(array) == 0 or array.dtype == kind:
             return array
         return (array.astype(np.int64) if array.dtype == np.float64 else array).astype(kind, copy=False)
 

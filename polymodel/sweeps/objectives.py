@@ -140,4 +140,4 @@ class BlockFigures:
 
 
 def _float(value: Array) -> Array:
-    return np.asarray(value).astype(np.float64, copy=False)
+    return value.astype(np.float64, copy=False) if np.ndim(value) else np.float64(value)

@@ -35,6 +35,7 @@ class SweepRequest:
     top: int
     prune: bool | None = None
     broken: tuple[str, ...] = ()  # symbols whose values are wrong, which was told
+    device: str = "cpu"
 
     def prunes(self, points: int) -> bool:
         """True if a block of so many points is pruned."""
@@ -51,6 +52,7 @@ def read_sweep_request(
     keep: Keep | None,
     top: int | None,
     prune: bool | None,
+    device: str,
     faults: Faults,
 ) -> SweepRequest:
     """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
@@ -70,6 +72,7 @@ def read_sweep_request(
         10 if most is None else most,
         prune,
         broken,
+        device,
     )
 
 
@@ -135,6 +138,12 @@ def options(
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         message = f"workers={workers!r} is not a number of processes"
         faults.append(Diagnostic(message, "use 1 or more", code="not-positive-integer"))
+    if asked.device not in ("cpu", "gpu"):
+        message = f"device={shown(asked.device)} is not known"
+        faults.append(Diagnostic(message, "cpu, or gpu", "device", code="unknown-choice"))
+    elif asked.device == "gpu" and workers != 1:
+        message = "device='gpu' and several workers: one process drives an accelerator"
+        faults.append(Diagnostic(message, "leave out one of the two", code="conflicting-arguments"))
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
         faults.append(Diagnostic(f"eps={eps!r} is not a share", remedy, code="out-of-range"))
@@ -243,7 +252,8 @@ def orders_of(
         message = f"{len(specs)} mappings of {grid.size} points each"
         raise Refused(message, "sweep fewer mappings at once", code="too-large")
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
-    about = signature(specs, grid, names, rest)
+    # The units of work are other ones on an accelerator.
+    about = signature(specs, grid, names, rest if asked.device == "cpu" else (*rest, asked.device))
     return [
         WorkerTask(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)
         for i, place in enumerate(files(store, workers))

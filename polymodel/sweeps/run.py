@@ -37,7 +37,7 @@ from polymodel.sweeps.request import MappingLike, swept
 from polymodel.sweeps.result import INTERRUPTED, Sweep
 from polymodel.sweeps.result_collector import Keep, Keeper, Outgrown
 from polymodel.sweeps.rows import Cells, Found, exact_cells, table
-from polymodel.sweeps.scenario import scenario
+from polymodel.sweeps.scenario import Scenario, scenario
 from polymodel.sweeps.sparse.rows import agree, is_sparse
 from polymodel.sweeps.spill import Spill
 from polymodel.sweeps.stored import StoredColumns, write_rows
@@ -69,6 +69,7 @@ def sweep(
     time_limit: float | None = None,
     progress: Progress | None = None,
     prune: bool | None = None,
+    device: str = "cpu",
 ) -> Sweep:
     """Evaluate every combination of the symbols' values, and keep the best.
 
@@ -79,26 +80,26 @@ def sweep(
     `sparse_` before it (not area, utilisation) that on the data that the spec describes, and then sparse
     tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all`
     mappings. `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is
-    no mapping for another reason, or does not fit is counted under its reason. Kept rows are what `evaluate`
-    gives.
-    `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
-    `store`: a folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on
-    there unless `resume` is False. `workers`: processes; the result is the same, bit for bit.
-    `memory`: bound of all processes, e.g. "2GB", and of kept rows, at 1 kB each (default: 1GB of rows). A
-    front beyond it goes to the store; without a store it is thinned by `eps`; without either the sweep stops,
-    keeps what it has and says so (`complete` is False). `time_limit`: seconds, whatever `workers` is, after
-    which no unit of work is begun: so too does the sweep stop then. A store goes on from there.
-    `prune`: leave out tile sizes that cannot be on a front, and boxes of a large grid where no point can be
-    kept; None: from a million points on. They are counted as such, not under reasons not to fit.
+    no mapping for another reason, or does not fit is counted under its reason. Kept rows are `evaluate`'s.
+    `eps`: thin the front so that each point left out has one within 1 + eps in every objective. `store`: a
+    folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on there unless
+    `resume` is False. `workers`: processes. `device`: "gpu" evaluates on an accelerator what pruning leaves
+    of large blocks, bit for bit the same; `notes` says where not. `memory`: bound of all processes, e.g.
+    "2GB", and of kept rows, at 1 kB each (default: 1GB of rows). A front beyond it goes to the store; without
+    a store it is thinned by `eps`; without either the sweep stops, keeps what it has and says so (`complete`
+    is False). `time_limit`: seconds after which no unit of work is begun, whatever `workers` is. A store goes
+    on from there. `prune`: leave out tile sizes that cannot be on a front, and boxes of a large grid where no
+    point can be kept; None: from a million points on. They are counted as such, not under reasons not to fit.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("sweep", spec)
     faults = Faults()
-    asked = read_sweep_request(spec, symbols, where, objectives, keep, top, prune, faults)
+    asked = read_sweep_request(spec, symbols, where, objectives, keep, top, prune, device, faults)
     with faults.noting():
         eps, workers = options(eps, workers, asked, resume, memory, time_limit, progress, store)
+    accelerator = _gpu() if device == "gpu" and not faults.found else None
     with limits(memory=None if faults.found else memory):
         specs, grids = swept(spec, mappings, asked, faults)
         if faults.found:
@@ -108,9 +109,20 @@ def sweep(
         orders = orders_of(specs, grid, asked, names, size, workers, (LINES, BLOCK), store, resume, eps, each)
         place = Path(store) if store is not None else None
         with terminable(), locked(place):
-            result = _search(orders[0], grid, progress).run(orders[1:], place)
-    notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
-    return replace(result, notes=(*result.notes, *notes), eps=eps)
+            result = _search(orders[0], grid, progress, accelerator).run(orders[1:], place)
+    return replace(result, notes=(*result.notes, *_asked_otherwise(spec, specs, asked)), eps=eps)
+
+
+def _gpu() -> Any:
+    """Before memory is limited: a device maps more addresses than it takes memory."""
+    from polymodel.sweeps.accelerator import gpu  # nothing else here needs JAX
+
+    return gpu()
+
+
+def _asked_otherwise(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
+    """Notes on what was asked for and is not what it seems."""
+    return (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
 
 
 def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
@@ -133,7 +145,7 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
     return uncut_text(n for s in specs if s.raw_arch is not None for n in s.raw_arch.nodes)
 
 
-def _search(order: WorkerTask, grid: Grid, progress: Progress | None) -> _Search:
+def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: Any = None) -> _Search:
     asked = order.asked
     state = Keeper(asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
     end = monotonic() + order.limits.seconds
@@ -151,8 +163,9 @@ def _search(order: WorkerTask, grid: Grid, progress: Progress | None) -> _Search
     if earlier is not None:
         state.take(earlier)
     return _Search(
-        order.specs, grid, list(order.names), asked, state, progress, units, order.memory, order.limits
-    )
+        order.specs, grid, list(order.names), asked, state, progress, units, order.memory, order.limits,
+        device,
+    )  # fmt: skip
 
 
 def _limit(order: WorkerTask) -> int:
@@ -186,6 +199,7 @@ class _Search:
     units: Units
     memory: str
     limits: Share
+    device: Any = None
     start: float = field(default_factory=perf_counter)
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found | None] = field(default_factory=dict)
@@ -372,12 +386,27 @@ class _Search:
         self.skipped += found.skipped
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
-        if used is None:
-            run_block(found, self.objectives, grid, self.state, self.units, self.report)
-        else:
+        if used is not None:
             run_boxes(found, used, self.objectives, grid, self.state, self.units, self.report)
+        elif self.device is None or not self._accelerated(found):
+            run_block(found, self.objectives, grid, self.state, self.units, self.report)
         if found.legal:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
+
+    def _accelerated(self, block: Scenario) -> bool:
+        """Whether the accelerator has evaluated a block."""
+        from polymodel.sweeps.accelerator import run_accelerated
+        from polymodel.sweeps.staged import Unsuited
+
+        try:
+            run_accelerated(
+                self.device, block, self.objectives, self.grid, self.state, self.units, self.report
+            )
+        except Unsuited as reason:
+            note = f"the processor, not the accelerator, evaluated points: {reason}"
+            self.notes += [note] if note not in self.notes else []
+            return False
+        return True
 
     def _one_by_one(self, i: int, part: SymbolRoles, share: int, reason: Refused) -> None:
         """The points of a block without closed forms, by `evaluate`."""

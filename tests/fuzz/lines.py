@@ -44,7 +44,7 @@ _SEEDS = (
     "evaluate s.yaml --var N=4 --out o --parquet",
     "compare s.yaml s.yaml --set TM=3 --with s.yaml",
     "timeline s.yaml --set TM=3 --component GLB --format csv --out t",
-    "sweep s.yaml --symbol TM=1,2,4 --where 'TM <= 4' --objective energy --keep top --top 2",
+    "sweep s.yaml --symbol TM=1,2,4 --device cpu --where 'TM <= 4' --objective energy --keep top --top 2",
     "sweep s.yaml --symbol TM=divisors(m) --eps 0.1 --memory 1MB --store st --no-prune --workers 1",
     "sweep s.yaml --symbol TM=all_sizes(m) --pareto --objective edp --format json --out b --no-resume",
     "tile a.mtx --fit words --capacity 4 --tiler qtree+merge --objective tiles --with rolled:2",
