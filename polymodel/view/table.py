@@ -299,6 +299,7 @@ class Column:
         ends = {
             "bit": "_bits", "bit/s": "_bits_per_s", "J": "_J", "J s": "_Js", "s": "_s",
             "W": "_W", "m^2": "_m2", "operation/bit": "_operations_per_bit",
+            "operation/s": "_operations_per_s",
         }  # fmt: skip
         words, of, name = self.name.removesuffix(ends.get(self.unit, "")).partition(":")
         return f"{words if self.given else words.replace('_', ' ')}{of}{name}"
