@@ -153,7 +153,9 @@ def axis_of(
     for c in where:
         if uses.of_all(c.names) and uses.of_all(c.names) <= mine:
             kept &= c.holds({**fixed, **columns})
-    columns = {n: _whole(np.broadcast_to(c, (total,))[kept]) for n, c in columns.items()}
+    columns = {
+        n: _whole((c if np.shape(c) else np.broadcast_to(c, (total,)))[kept]) for n, c in columns.items()
+    }
     return SymbolAxis(tuple(given), columns, ids[kept], total, int(legal.sum()))
 
 

@@ -6,6 +6,7 @@ forms with the same costs: the points of one call are one axis of the sweep's ke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from polymodel.api.evaluation import closed_forms, evaluate
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import tick
-from polymodel.integers import TOLD_APART, frame_column, largest
+from polymodel.integers import TOLD_APART, dtype_of, frame_column, largest
 from polymodel.loading import Spec
 from polymodel.objectives import unit_of, value
 from polymodel.spec.faults import Faults, as_number, not_a_spec, shown, suggestion
@@ -28,6 +29,7 @@ from polymodel.sweeps.objectives import BlockFigures
 from polymodel.sweeps.plan import values_of
 from polymodel.sweeps.rows import cells, ordered
 from polymodel.sweeps.scenario import MappingForms, Variant, template
+from polymodel.sweeps.scratch import BlockMemory, ScalarScratch
 from polymodel.sweeps.traced import TracedForms
 from polymodel.sweeps.values import Number
 
@@ -40,6 +42,7 @@ Array = Any
 Points = Any  # a DataFrame, a dict of arrays, or a dict of numbers
 FLOATS = ("energy", "latency", "edp", "utilisation")
 PIECE = 16384  # points evaluated at once: what is made on the way stays in the cache
+NUMBERS = BlockMemory(ScalarScratch)
 PLANS = 256  # closed forms kept, one for each choice of workload and architecture
 
 
@@ -215,7 +218,7 @@ class Compiled:
             faults.note(Diagnostic(message, "give as many values of each", "points", code="shape-mismatch"))
         faults.raise_if_any()
         count = len(points) if table else next(iter(lengths), 1)
-        return {n: np.broadcast_to(c, (count,)) for n, c in result.items()}, count
+        return {n: _repeated(c, count) for n, c in result.items()}, count
 
     def _parts(self, names: tuple[str, ...]) -> tuple[Grid, SymbolRoles]:
         """What each of these symbols changes; the grid has their names alone."""
@@ -285,14 +288,11 @@ class Compiled:
         if not axis.size:
             return
         broken, reasons = plan.verdicts.reasons(axis)
-        found.reason[places[axis.ids]] = np.array(["", *reasons], object)[broken]
-        kept = np.flatnonzero(broken == 0)
-        if not len(kept):
-            return
-        if len(kept) < axis.size:
-            axis = SymbolAxis(
-                axis.names, {n: c[kept] for n, c in axis.columns.items()}, axis.ids[kept], count, len(kept)
-            )
+        found.reason[places[axis.ids]] = np.array(["", *reasons], object)[broken] if reasons else ""
+        if reasons:
+            kept = np.flatnonzero(broken == 0)
+            columns = {n: c[kept] for n, c in axis.columns.items()}
+            axis = SymbolAxis(axis.names, columns, axis.ids[kept], count, len(kept))
         for begin in range(0, axis.size, PIECE):
             piece = slice(begin, begin + PIECE)
             columns = {n: c[piece] for n, c in axis.columns.items()}
@@ -335,6 +335,13 @@ def _numbers(name: str, values: Any) -> Array:
     return np.array(numbers, dtype=None if numbers else np.int64).reshape(array.shape)
 
 
+def _repeated(values: Array, count: int) -> Array:
+    """A column, or one number for all points."""
+    if values.ndim:
+        return values
+    return values.reshape(1) if count == 1 else np.broadcast_to(values, (count,))
+
+
 @dataclass(frozen=True)
 class _Figures:
     """Figures of some points, and whether each is a legal mapping, fits, and if not why."""
@@ -353,12 +360,13 @@ def _figures(variant: Variant, block: Block) -> _Figures:
     for component, way, linear in costing.accesses:
         columns[f"{way}:{component}"] = _whole(_flat(block.linear(linear), size))
     legal, fitting, reason = np.ones(size, bool), np.ones(size, bool), np.full(size, "", object)
-    for limit, mask in zip(costing.limits, found.fits, strict=True):
+    for limit in costing.limits:
+        needed = _flat(need(limit.phases, block), size)
         if not limit.illegal:
-            columns[f"working_set:{limit.name}"] = _whole(_flat(need(limit.phases, block), size))
-        if mask is True:
+            columns[f"working_set:{limit.name}"] = _whole(needed)
+        if math.isinf(limit.have):
             continue
-        broken = ~_flat(mask, size)
+        broken = needed > math.floor(limit.have)
         if broken.any():
             again = broken & ~fitting
             reason[again] += f"; {limit.reason}"
@@ -371,6 +379,8 @@ def _figures(variant: Variant, block: Block) -> _Figures:
 
 def _flat(values: Array, size: int) -> Array:
     """One value per point, of an array of [left, right] of which one side is 1."""
+    if isinstance(values, int):  # NumPy takes some for unsigned, which it mixes with others as floats
+        values = np.array(values, dtype_of(abs(values)))
     flat = np.asarray(values).reshape(-1)
     return flat if flat.size == size else np.broadcast_to(flat, (size,))
 
@@ -441,15 +451,21 @@ class PointBlock(Block):
     """Rows whose values are there already: an array over points, or one number each."""
 
     def __init__(self, values: Sequence[Array], count: int) -> None:
-        super().__init__((), (), slice(0, count), slice(0, 1))
-        self.values = values
+        super().__init__((), (), slice(0, count), slice(0, 1), NUMBERS if count == 1 else None)
+        self.values, self.points = values, count
+
+    @property
+    def size(self) -> int:
+        return self.points
 
     def row(self, index: int) -> Array:
-        return self.values[index] if self.size == 1 else self.values[index][:, None]
+        return self.values[index] if self.points == 1 else self.values[index][:, None]
 
     def bound(self, index: int, scale: int) -> int:
-        return largest(self.values[index]) * abs(scale)
+        value = self.values[index]
+        most: int = value if self.points == 1 else largest(value)
+        return abs(most * scale)
 
     def floats(self, index: int) -> Array:
         value = self.row(index)
-        return float(value) if self.size == 1 else value.astype(np.float64)
+        return float(value) if self.points == 1 else value.astype(np.float64)

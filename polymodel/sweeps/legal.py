@@ -157,16 +157,19 @@ def _kinds(axis: SymbolAxis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) 
 def _once(axis: SymbolAxis, forms: SymbolicAnalysis, fixed: Mapping[str, Any]) -> Array:
     """[choice, loop]: whether the loop runs only once."""
     values = {**fixed, **axis.columns}
-    links = [np.zeros(axis.size, bool)]
+    links: list[Array] = [False]
     for chain in forms.chains:
         for outer, tile in pairwise(chain):
             if any(s in axis.columns for s in names_in((outer, tile))):
                 whole, part = (size_in(s, values, np.maximum) for s in (outer, tile))
-                links.append(np.broadcast_to(np.equal(whole, part), (axis.size,)))
+                links.append(np.equal(whole, part))
     for form in forms.single_trips:
         if form.symbols & axis.columns.keys():
-            links.append(np.broadcast_to(np.equal(_at(form, values), 1), (axis.size,)))
-    return np.stack(links, axis=1)
+            links.append(np.equal(_at(form, values), 1))
+    result = np.empty((axis.size, len(links)), bool)
+    for k, link in enumerate(links):
+        result[:, k] = link
+    return result
 
 
 def _at(form: Form, values: Mapping[str, Any]) -> Any:

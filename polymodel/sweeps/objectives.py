@@ -117,6 +117,8 @@ class BlockFigures:
     @property
     def utilisation(self) -> Pooled:
         executed, places = (_float(self.block.linear(x)) for x in self.costing.slots)
+        if not executed.ndim and not places.ndim:
+            return self._pooled(float(executed) / float(places) if places > 0 else 0.0)
         with np.errstate(invalid="ignore"):
             return self._pooled(np.where(places > 0, np.divide(executed, places), 0.0))
 

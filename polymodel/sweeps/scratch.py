@@ -6,9 +6,10 @@ zeroed: in a fresh process that takes longer than what is computed in them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -83,11 +84,43 @@ class Scratch:
         return not isinstance(value, np.ndarray) or value.dtype == self.dtype
 
 
+class ScalarScratch(Scratch):
+    """The same for one point, whose values are numbers: of Python's operations, which never overflow."""
+
+    OPERATIONS: ClassVar[Mapping[np.ufunc, Callable[[Any, Any], Any]]] = {
+        np.add: operator.add,
+        np.multiply: operator.mul,
+        np.floor_divide: operator.floordiv,
+        np.maximum: max,
+        np.less_equal: operator.le,
+        np.greater: operator.gt,
+        np.logical_and: operator.and_,
+    }
+
+    def clear(self, shape: tuple[int, ...]) -> None:
+        """Nothing was given out."""
+
+    def back(self, value: Array) -> None:
+        """Nothing is taken back."""
+
+    def apply(self, operation: np.ufunc, a: Array, b: Array) -> Array:
+        return self.OPERATIONS[operation](a, b)
+
+    def into(self, operation: np.ufunc, a: Array, b: Array) -> Array:
+        return self.OPERATIONS[operation](a, b)
+
+    def convert(self, operation: np.ufunc, value: Array, number: Array) -> Array:
+        return self.OPERATIONS[operation](value, number)
+
+    def where(self, mask: Array, value: Array) -> Array:
+        return value if mask else 0.0
+
+
 class BlockMemory:
     """What a block needs: `rows` throughout, `values` made of them and `masks` for a variant at a time."""
 
-    def __init__(self) -> None:
-        self.rows, self.values, self.masks = Scratch(), Scratch(), Scratch(bool)
+    def __init__(self, kind: type[Scratch] = Scratch) -> None:
+        self.rows, self.values, self.masks = kind(), kind(), kind(bool)
 
     def block(self, shape: tuple[int, int]) -> None:
         """A new block begins."""

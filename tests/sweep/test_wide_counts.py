@@ -53,6 +53,16 @@ def test_kept_rows_are_compared_digit_by_digit(power: int) -> None:
     assert found.best()["accesses:DRAM"] == min(wanted)
 
 
+@pytest.mark.parametrize("power", [50, 57, 60, 62, 70])
+def test_compiled_points_have_the_same_counts_alone_and_together(power: int) -> None:
+    function = pm.compile(spec(2**power))
+    for tiles in ([10], [1, 10]):
+        found = function.arrays({"T": tiles})
+        moved = [int(r) + int(w) for r, w in zip(found["reads:DRAM"], found["writes:DRAM"], strict=True)]
+        assert moved == [60 * 2**power + 60 // t + 60 for t in tiles]
+        assert [int(n) for n in found["working_set:GLB"]] == [t * 2**power + t + 1 for t in tiles]
+
+
 @pytest.mark.parametrize("keep", ["front", "top"])
 @pytest.mark.parametrize("power", [0, 50, 57, 62, 70])
 def test_the_best_of_wide_counts_is_kept(keep: Any, power: int) -> None:

@@ -105,8 +105,20 @@ class Form:
         return total
 
 
+class _FactorValues(dict[str, int]):
+    """Values of symbols, and the factors that are known there: many forms have the same ones."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        super().__init__(values)
+        self.known: dict[Factor, int] = {}
+
+
 def _number(a: Factor, values: Mapping[str, int]) -> int:
-    return int(a.value(INTEGERS, values))
+    if not isinstance(values, _FactorValues):
+        return int(a.value(INTEGERS, values))
+    if a not in values.known:
+        values.known[a] = int(a.value(INTEGERS, values))
+    return values.known[a]
 
 
 def _collected(terms: Iterable[tuple[Product, int]]) -> Form:
@@ -369,6 +381,8 @@ class SymbolicAnalysis:
 
         Tiles must be legal (1 to the enclosing extent); that is the caller's business.
         """
+
+        values = _FactorValues(values)
 
         def numbers(rows: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(mapped(row, Form, lambda form: form.at(values)) for row in rows)
