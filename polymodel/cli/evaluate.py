@@ -46,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
+    from polymodel.cost.records import violation_lines
     from polymodel.report.export import check_table
     from polymodel.report.sparse_pointers import deciding_violations, verdict
 
@@ -71,5 +72,5 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if verdict(report)[0]:
         return text, FINE
     if one_table(options):
-        tell("".join(f"! {v}\n" for v in deciding_violations(report)))
+        tell("".join(f"! {text}\n" for text in violation_lines(deciding_violations(report))))
     return text, INFEASIBLE

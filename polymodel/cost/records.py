@@ -204,6 +204,28 @@ class CapacityViolation:
         )
 
 
+LISTED = 3  # violations of one memory that are told one by one
+
+
+def violation_lines(violations: Iterable[CapacityViolation]) -> tuple[str, ...]:
+    """What does not fit, by memory; where that is so in many Einsums, how many and the worst of them."""
+    by_memory: dict[str, list[CapacityViolation]] = {}
+    for v in violations:
+        by_memory.setdefault(v.component, []).append(v)
+    lines: list[str] = []
+    for memory, mine in by_memory.items():
+        if len(mine) <= LISTED:
+            lines += map(str, mine)
+            continue
+        worst = sorted(mine, key=lambda v: v.have_bits - v.need_bits)[:LISTED]
+        needs = ", ".join(f"{v.einsum} {data_amount(v.need_bits)} {data_unit()}" for v in worst)
+        lines.append(
+            f"{memory} is too small during {len(mine)} Einsums ({worst[0].allocation}): it has "
+            f"{data_amount(worst[0].have_bits)}, and most is needed by {needs}; the table `summary` has all"
+        )
+    return tuple(lines)
+
+
 @dataclass(frozen=True)
 class RooflinePoint:
     """Where one Einsum, or a group of fused ones (`einsum` names all of them), stands under its roof.

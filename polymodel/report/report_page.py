@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from polymodel.cost.records import violation_lines
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop
 from polymodel.quantities import engineering
@@ -125,7 +126,8 @@ def _head(
     figures = Facts(
         (*headline(report), *more, ("feasible", state)), frozenset() if good else frozenset({"feasible"})
     )
-    return [figures, *(Line(str(v), "bad") for v in report.violations), *notes(report.notes)]
+    wrong = (Line(text, "bad") for text in violation_lines(report.violations))
+    return [figures, *wrong, *notes(report.notes)]
 
 
 def head(report: Report) -> list[Block]:

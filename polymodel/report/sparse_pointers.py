@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polymodel.cost.records import violation_lines
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
 from polymodel.report.tables import says_sparse, says_tiles
@@ -41,7 +42,7 @@ def verdict(report: Report) -> tuple[bool, str]:
     if not _zeros_decide(report):
         return report.feasible, words[report.feasible]
     sparse = report.sparse
-    wrong = "; ".join(str(v) for v in deciding_violations(report))
+    wrong = "; ".join(violation_lines(deciding_violations(report)))
     result = f"{words[sparse.feasible]} on sparse data ({sparse.label}{': ' + wrong if wrong else ''})"
     return sparse.feasible, f"{result}; {words[report.feasible]} with every zero stored"
 

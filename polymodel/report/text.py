@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from polymodel.cost.records import violation_lines
 from polymodel.errors import Refused
 from polymodel.quantities import data_unit, engineering
 from polymodel.report import tables as costed
@@ -103,7 +104,7 @@ def report_text(
     tables = (Section(title, table, total) for title, table, total in sections(report, live=live))
     return printed([
         Facts(figures),
-        *(Line(str(v), "bad") for v in report.violations),
+        *(Line(text, "bad") for text in violation_lines(report.violations)),
         *(block for section in tables for block in (Line(), section)),
         *notes(report.notes),
     ])  # fmt: skip

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from polymodel.cost.costs import CostFigures
-from polymodel.cost.records import Costs, Counts
+from polymodel.cost.records import Costs, Counts, violation_lines
 from polymodel.objectives import OBJECTIVES, SPARSE, is_sum, on_sparse_data, value
 from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.scenario import Scenario, Variant
@@ -26,7 +26,7 @@ def cells(counts: Counts, costs: Costs, objectives: Sequence[str]) -> Cells:
     row["edp"] = row["energy"] * row["latency"]
     row |= {f"working_set:{component}": bits for component, bits in figures.working_sets.items()}
     row["feasible"] = not costs.violations
-    row["reason"] = "; ".join(str(v) for v in costs.violations)
+    row["reason"] = "; ".join(violation_lines(costs.violations))
     return row | {name: value(name, figures) for name in objectives if not on_sparse_data(name)}
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from polymodel.api.comparison import compare
+from polymodel.cost.records import CapacityViolation, violation_lines
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.report.export import FORMAT
@@ -196,6 +197,18 @@ def test_infeasible_report_names_the_memory() -> None:
     assert not report.feasible
     assert "GLB is too small during E0" in str(report)
     assert "GLB is too small during E0" in report.to_html()
+
+
+def test_a_memory_that_is_too_small_for_many_einsums_is_told_in_one_line() -> None:
+    def violations(memory: str, *needs: int) -> list[CapacityViolation]:
+        return [CapacityViolation(memory, f"E{i}", ("A",), n, 800, "tile") for i, n in enumerate(needs)]
+
+    few, many = violations("GLB", 1600, 2400), violations("RF", 1600, 4000, 2400, 8000)
+    assert violation_lines([*few, *many]) == (
+        *map(str, few),
+        "RF is too small during 4 Einsums (tile): it has 800, and most is needed by E3 8000 bits, E1 4000 "
+        "bits, E2 2400 bits; the table `summary` has all",
+    )
 
 
 def test_unknown_table_names_the_known_ones(fused: Report) -> None:

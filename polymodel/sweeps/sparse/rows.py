@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from polymodel.cost.records import violation_lines
 from polymodel.errors import InternalError
 from polymodel.objectives import SPARSE, on_sparse_data, score, value
 
@@ -33,7 +34,7 @@ def sparse_cells(report: SparseReport, objectives: Sequence[str]) -> dict[str, A
     row |= {f"{SPARSE}{way}:{x}": bits for (x, way), bits in figures.moved_bits.items()}
     row |= {f"{SPARSE}working_set:{x}": bits for x, bits in figures.working_sets.items()}
     row["feasible"] = report.feasible
-    row["reason"] = "; ".join(str(v) for v in report.result.costs.violations)
+    row["reason"] = "; ".join(violation_lines(report.result.costs.violations))
     return row | {name: value(name, figures) for name in objectives if on_sparse_data(name)}
 
 
