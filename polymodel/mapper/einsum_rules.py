@@ -538,8 +538,8 @@ def generations_of(
     maker = cascade.producer(tensor)
     if tensor not in cascade.shifted or maker is None:
         return None
-    what = f"{one.name} reads {tensor} otherwise than of this generation and the one before"
-    otherwise = Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")
+    what = f"{one.name} reads {tensor} otherwise than of this generation and the one before, of several"
+    otherwise = Refused(f"{what}: the search does not cover that", remedy, code="unsupported-recurrence")
     try:
         line = carried_line(cascade, maker, tensor)
         for access in one.accesses_of(tensor):

@@ -78,6 +78,7 @@ def resolve_workload(
     sized = rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, Faults())
     projections = with_last_generations(workload, projections, generational, dict(sized))
     extended = extended_ranks(workload, projections, carried, generational)
+    own = [len(e.tensor_accesses) for e in workload.einsums]
     made = with_initial_tensors(workload, projections, generational, extended, symbols)
     workload, projections, extended = made
     variables = {e.name: _indexing(e, found) for e, found in zip(workload.einsums, projections, strict=True)}
@@ -85,7 +86,7 @@ def resolve_workload(
         return None
     resolvers = _resolvers(workload, renames, variables, faults)
     scopes = tuple(r.scope for r in resolvers)
-    einsums = _einsums(workload, projections, extended, resolvers, symbols, faults)
+    einsums = _einsums(workload, projections, own, extended, resolvers, symbols, faults)
     init, boundary = (
         unwritten_values(workload, section, generational, symbols, faults) for section in ("init", "boundary")
     )
@@ -212,6 +213,7 @@ def _resolvers(
 def _einsums(
     workload: Workload,
     projections: list[Projections],
+    own: Sequence[int],
     extended: Extended,
     resolvers: list[RenameResolver],
     symbols: Symbols,
@@ -247,7 +249,7 @@ def _einsums(
             check_sizes(here, sized, shapes, dict(zip(variables, bounds, strict=True)), path, faults)
         renames = resolvers[i].check_all()
         instances = times * _instances(einsum.n_instances, (*path, "n_instances"), symbols, faults)
-        operations = _operations(workload, i, defined, symbols, faults)
+        operations = _operations(einsum, own[i], (*path, "operations"), defined, symbols, faults)
         if bounds is not None and constraints is not None:
             result.append(
                 Einsum(
@@ -266,18 +268,24 @@ def _einsums(
 
 
 def _operations(
-    workload: Workload, i: int, defined: Mapping[str, Definition], symbols: Symbols, faults: Faults
+    einsum: EinsumSpec,
+    own: int,
+    path: Path,
+    defined: Mapping[str, Definition],
+    symbols: Symbols,
+    faults: Faults,
 ) -> Operations:
-    """What an Einsum computes, checked, with formulas in the place of operators that the workload defines."""
-    einsum = workload.einsums[i]
+    """What an Einsum computes, checked, with formulas in the place of operators that the workload defines.
+
+    `own`: its own accesses; what stands for generations that nobody writes, behind them, is no operand.
+    """
     kinds = [k for k in ("map", "reduce", "populate") if k in einsum.operations.model_fields_set]
     operations = tuple((kind, getattr(einsum.operations, kind)) for kind in kinds)
     if not operations:
         return ()
     from polymodel.workload.defined import with_definitions
 
-    read = [a.name for a in einsum.tensor_accesses if not a.output]
-    path: Path = ("workload", "einsums", i, "operations")
+    read = [a.name for a in einsum.tensor_accesses[:own] if not a.output]
     return with_definitions(operations, read, defined, symbols, path, faults)
 
 

@@ -164,3 +164,18 @@ def test_of_one_generation_nothing_is_read_again(before: object) -> None:
     assert [(b.visits, b.tile_max) for b in analyses[0].buffets if b.node and b.tensor == "S"] == [(0, 0)]
     data = {"A": [[1, 2]], "S0": [5, 6]} if before else {"A": [[1, 2]]}
     assert values(work, "Z", **data).tolist() == ([[6, 8]] if before else [[1, 2]])
+
+
+def test_initial_tensors_are_no_operands_of_operators_that_a_workload_defines() -> None:
+    einsum = {
+        "name": "S",
+        "operations": {"map": "twice_and"},
+        "tensor_accesses": [
+            {"name": "S", "projection": ["p"]},
+            {"name": "A", "projection": ["p"]},
+            {"name": "S", "projection": {"P": "p + 1"}, "output": True},
+        ],
+    }
+    defined = {"twice_and": {"form": "2 * _0 + _1"}}
+    work = workload({"P": 3}, einsum, init={"S": "S0"}, operators=defined)
+    assert values(work, "S", S0=1, A=[1, 2, 3]).tolist() == [1, 3, 8, 19]
