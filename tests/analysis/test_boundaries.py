@@ -150,6 +150,23 @@ def test_a_table_of_two_generational_ranks_begins_with_a_row_and_a_column() -> N
     assert counts == [{"DRAM": (7 + 6 + 12, 0, 0, 0)}] * 3
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_buffer_that_nothing_fills_is_never_there(engine: str) -> None:
+    """Of one generation; the loop with a first tile has peaks listed stamp by stamp."""
+    einsums = ["S[P=p+1] = A[p]", "T[p] = S[p] * B[p]", "D[p] = S[p] * T[p]"]
+    work = workload({"P": 1}, *einsums, init={"S": "S0"})
+    first = {**loop("p", 1), "initial_tile_shape": 1}
+    branches = [
+        [first, storage("GLB", "S"), leaf("S")],
+        [loop("p", 1), storage("GLB", "S", "T", "S0", reuse="slide"), leaf("T")],
+        [storage("GLB", "S"), storage("GLB", "S0", reuse="keep_previous"), leaf("D")],
+    ]
+    nodes = [storage("DRAM", "A", "S", "B", "T", "S0", "D"), split(*branches)]
+    found = evaluated(work, *nodes, engine=engine).analysis.working_sets
+    held = {w.einsum: w.bits for w in found if (w.component, w.measure) == ("GLB", "tile")}
+    assert held == {"S": 8, "T": 16, "D": 8}
+
+
 @pytest.mark.parametrize("before", [0, "S0"])
 def test_of_one_generation_nothing_is_read_again(before: object) -> None:
     """Z reads what is before alone, so that no generation of S is ever in its buffer."""
@@ -179,3 +196,27 @@ def test_initial_tensors_are_no_operands_of_operators_that_a_workload_defines() 
     defined = {"twice_and": {"form": "2 * _0 + _1"}}
     work = workload({"P": 3}, einsum, init={"S": "S0"}, operators=defined)
     assert values(work, "S", S0=1, A=[1, 2, 3]).tolist() == [1, 3, 8, 19]
+
+
+def test_a_tile_of_one_step_is_not_there_in_the_step_before() -> None:
+    """Elements of B are touched by E1 alone: while E0 runs they are there from the second step of a tile of
+    two on, of which the last tile, with most of B, has but one."""
+    accesses = {"E0": ([("A", "pm")], ("T", "pm")), "E1": ([("T", "pm"), ("B", "mf")], ("Z", "f"))}
+    einsums = [
+        {
+            "name": name,
+            "iteration_space_shape": ["f <= p + 1"] if name == "E1" else [],
+            "tensor_accesses": [
+                *({"name": t, "projection": list(ranks)} for t, ranks in read),
+                {"name": made[0], "projection": list(made[1]), "output": True},
+            ],
+        }
+        for name, (read, made) in accesses.items()
+    ]
+    work = {**workload({"P": 3, "M": 2, "F": 6}, *einsums), "bits_per_value": {"All": 1}}
+    nodes = [storage("DRAM", "T", "A", "B", "Z"), loop("p", 2), storage("GLB", "T", "B"), loop("p", 1)]
+    nodes.append(split([leaf("E0")], [leaf("E1")]))
+    for engine in (*ENGINES, "symbolic"):
+        found = evaluated(work, *nodes, engine=engine).analysis.working_sets
+        held = {w.einsum: w.bits for w in found if (w.component, w.measure) == ("GLB", "tile")}
+        assert held == {"E0": 4 + 6, "E1": 2 + 8}

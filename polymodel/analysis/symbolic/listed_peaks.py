@@ -452,6 +452,8 @@ class _Stamps:
         if not one.uses:
             return np.where(there, self.sizes(one, np.concatenate([times, place], axis=1)), 0)
         visits = _Visits(one, self)
+        if not len(visits.times):  # its users read nothing but what is before the first generation
+            return np.zeros(len(stamps), np.int64)
         before, after = visits.around(stamps, place)
         some = there & (before >= 0) & (after < len(visits.times))
         before, after = np.where(some, before, 0), np.where(some, after, 0)

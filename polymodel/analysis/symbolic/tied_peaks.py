@@ -49,6 +49,8 @@ def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Ga
     within = [i for i in tied if stay.on_path and i >= node.depth]
     kept = [i for i in tied if i < node.depth and stay.carry.get(i, ZERO) != ZERO]
     kept = [i for i in kept if i not in differs or not leaves_nothing(node.space, i)]
+    if differs and stay.on_path and any(i >= node.depth for i in steps):
+        raise unknown_gap(bare, stay)  # how many steps a tile has decides whether it is there at all
     if not within and not kept:
         return None
     if differs or any(bare.axes[i].variable in bare.tied for i in every if i in once):
