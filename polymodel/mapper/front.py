@@ -338,7 +338,7 @@ class Front(Answer):
 
     def _footer(self) -> list[str]:
         more = len(self.points) - SHOWN
-        return [*([f"... {more} more in .frame"] if more > 0 else []), *self.notes]
+        return [*([f"... {more} more in .frame, or with --format csv"] if more > 0 else []), *self.notes]
 
     def _headline(self) -> str:
         looked = sum(s.points for s in self.found.stages)
