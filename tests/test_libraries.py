@@ -37,7 +37,7 @@ def evaluated(arch: str, mapping: str, given: tuple[tuple[str, int], ...]) -> pm
 
 
 @pytest.mark.parametrize("path", MAPPINGS, ids=lambda p: str(p.with_suffix("")))
-@pytest.mark.thin(9)
+@pytest.mark.thin(7)
 def test_mapping_is_evaluated_and_fits(path: Path) -> None:
     workload, arch, variant = path.parts[0], path.parts[1], path.stem
     found = report(workload, arch, variant)

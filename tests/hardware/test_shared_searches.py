@@ -164,6 +164,7 @@ def test_fanouts_of_fused_layers_share_a_search() -> None:
     same(several, separately(layers, {"F": [1, 2]}, ("energy", "latency"), {}))
 
 
+@pytest.mark.slow
 def test_two_fanouts_share_a_search() -> None:
     """Beside a working set as an objective, so that what is found is evaluated. Where no machine has the most
     instances of both, one of them is shared."""
@@ -191,7 +192,7 @@ def below_a_fanout(**fields: Any) -> pm.Spec:
 @pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(below_a_fanout(), id="above fused loops"),
+        pytest.param(below_a_fanout(), id="above fused loops", marks=pytest.mark.slow),
         pytest.param(changed(small(), "GLB", allocation="live"), id="live"),
         pytest.param(
             changed(

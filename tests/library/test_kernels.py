@@ -157,8 +157,8 @@ SMALL: dict[str, dict[str, int | float]] = {
 RUNS: list[dict[str, int | str]] = [{"BATCH": 2}, {"PHASE": "decode"}, {"PHASE": "decode", "BATCH": 3}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS, ids=str)
-@pytest.mark.thin(3)
 def test_mamba_2_for_several_sequences_and_token_by_token(run: dict[str, int | str]) -> None:
     """A token that is decoded takes what each one takes in prefill; the taps of the convolution are those of
     the tokens before it, and its own. States of all sequences are read, and written back."""

@@ -184,6 +184,7 @@ def test_an_h100_holds_eight_layers_of_deepseek_v3(phase: str) -> None:
 @pytest.mark.parametrize(
     "model", ["llama3_8b", "mixtral_8x22b", "deepseek_v3", "mamba2_2_7b", "gpt3_6.7B", "bert_base"]
 )
+@pytest.mark.thin(3)
 def test_values_that_a_model_cannot_have_are_faults(model: str) -> None:
     for variables, code in (
         ({"PHASE": "sideways"}, "unknown-choice"),

@@ -15,7 +15,7 @@ FEATURE_TABLE, REQUEST_TABLE = table.TABLES
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda f: f.name.replace(" ", "_"))
-@pytest.mark.thin(10)
+@pytest.mark.thin(30)
 def test_every_door_answers_as_the_table_says(feature: Feature) -> None:
     stored = page.stored_cells(page.PAGE, FEATURE_TABLE.mark)[feature.name]
     assert {door: FEATURE_TABLE.cell(feature.name, door) for door in DOORS} == stored
