@@ -133,7 +133,7 @@ CODES = {
     "no-cluster": "no cluster answers, or it has no workers",
     "lost-workers": "workers of a cluster have ended before they gave a result",
     "missing-package": "a package is missing, or is another one of that name",
-    "missing-device": "no accelerator is there that JAX can use",
+    "missing-device": "no accelerator is there that JAX can use, or it fails",
     "more-faults": "stands for further faults, which are not listed",
 }
 

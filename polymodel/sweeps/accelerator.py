@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -65,8 +66,9 @@ def run_accelerated(
     units: Units,
     report: Callable[[], None],
 ) -> None:
-    """Do all units of a block on a device. Raises Unsuited before anything is done, and Outgrown."""
-    with jax.enable_x64(True), jax.default_device(device):
+    """Do all units of a block on a device. Raises Unsuited before anything is done, Outgrown, and Refused
+    where the device fails."""
+    with jax.enable_x64(True), jax.default_device(device), _failing():
         work = _DeviceBlock(device, block, objectives, grid, state)
         count_left_out(block, state, units)
         work.seed()
@@ -76,6 +78,17 @@ def run_accelerated(
                 continue
             work.lines(begin, min(begin + lines, block.kernel.height), units.look)
             report()
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """What JAX says of a device that fails, as of one whose memory others take."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        said = str(error).partition("\n")[0]
+        remedy = "free its memory, or sweep without it; a store goes on from what it has"
+        raise Refused(f"the accelerator failed: {said}", remedy, code="missing-device") from error
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,20 @@ def test_launches_are_of_the_memory_that_there_is(accelerator: Any, monkeypatch:
 
 
 @pytest.mark.slow
+def test_a_device_that_fails(accelerator: Any, monkeypatch: Any) -> None:
+    import jax
+
+    def failing(*_: Any) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory\nand more")
+
+    monkeypatch.setattr(accelerator._DeviceBlock, "_coded", failing)
+    with pytest.raises(pm.Refused) as refused:
+        pm.sweep(matmul(), SYMBOLS, device="gpu", prune=False)
+    assert refused.value.message == "the accelerator failed: RESOURCE_EXHAUSTED: out of memory"
+    assert refused.value.code == "missing-device"
+
+
+@pytest.mark.slow
 def test_a_store_goes_on(accelerator: Any, monkeypatch: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     asked: dict[str, Any] = {"objectives": OBJECTIVES, "prune": False, "store": tmp_path / "store"}
