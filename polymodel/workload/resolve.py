@@ -81,6 +81,7 @@ def resolve_workload(
     own = [len(e.tensor_accesses) for e in workload.einsums]
     made = with_initial_tensors(workload, projections, generational, extended, symbols)
     workload, projections, extended = made
+    _check_standing(workload, projections, own, faults)
     variables = {e.name: _indexing(e, found) for e, found in zip(workload.einsums, projections, strict=True)}
     if len(faults) > before:
         return None
@@ -186,6 +187,24 @@ def _check_ranks(workload: Workload, projections: list[Projections], faults: Fau
                     f"write projection: {{{', '.join(f'{r}: ...' for r in known)}}}",
                     code="shape-mismatch",
                 )
+
+
+def _check_standing(
+    workload: Workload, projections: Sequence[Projections], own: Sequence[int], faults: Faults
+) -> None:
+    """Tensors that stand for what nobody writes have the ranks that they have elsewhere."""
+    found = list(zip(workload.einsums, projections, own, strict=True))
+    known = {a.name: tuple(p[j]) for e, p, n in found for j, a in enumerate(e.tensor_accesses[:n])}
+    sections = {s: getattr(workload, s) for s in ("init", "boundary")}
+    at = {str(name): (s, t) for s, given in sections.items() for t, name in given.items()}
+    for access, projection in (
+        x for e, p, n in found for x in list(zip(e.tensor_accesses, p, strict=True))[n:]
+    ):
+        ranks, mine = known.setdefault(access.name, tuple(projection)), ", ".join(projection)
+        if set(ranks) != {*projection}:
+            message = f"{access.name} has ranks [{', '.join(ranks)}] elsewhere, and [{mine}] here"
+            path = ("workload", *at[access.name])
+            faults.add(path, message, "give it another name", code="shape-mismatch")
 
 
 def _resolvers(

@@ -66,6 +66,9 @@ def test_an_edge_without_a_value_is_named() -> None:
         pm.load({"workload": workload(SIZES, HEAT, init={"U": "U0"})})
     with faults("invalid-recurrence", at="workload.boundary.U"):
         pm.load({"workload": workload(SIZES, HEAT, boundary={"U": 0})})
+    with faults("shape-mismatch", at="workload.init.F"):
+        einsums = ["F[P=p+2, m] = F[p, m] + A[p, m]", "D[m] = F0[m] + A[P=0, m]"]
+        pm.load({"workload": workload({"P": 4, "M": 2}, *einsums, init={"F": "F0"})})
     with faults("invalid-recurrence", at="workload.boundary.A"):
         pm.load({"workload": workload({"P": 4}, "S[P=p+1] = S[p] + A[p]", init={"S": 0}, boundary={"A": 0})})
 
