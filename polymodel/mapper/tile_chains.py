@@ -102,7 +102,9 @@ def tile_chains(
     slides = any(n.slides == members[0] or n.stays is not None for n in template.nodes)
     if slides or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
-    pattern, symbols = _pattern(kinds, sizes != "all")
+        pattern, symbols = _without_barred_loops(space, template, members[0], len(kinds))
+    else:
+        pattern, symbols = _pattern(kinds, sizes != "all")
     tiles: list[list[int]] = []
     spreads: list[tuple[int, ...]] = []
     keys: list[tuple[int, ...]] = []
@@ -242,8 +244,9 @@ class _UnevenChains:
 
 
 def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
-    """How many rules on temporal loops each chain breaks [n], and how many loops over the variable stand
-    where nodes that keep their tiles have none, or are missing where they have one."""
+    """How many rules on temporal loops each chain breaks [n] (those on factors where it breaks no other), and
+    how many loops over the variable stand where nodes that keep their tiles have none, or are missing where
+    they have one."""
     result = np.zeros(chains.count, np.int64)
     staying = [n for n in template.nodes if n.stays is not None]
     if space.copy or not (space.rules.of_blocks or staying):
@@ -261,17 +264,35 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
         for level, some in enumerate(homes):
             result += (trips[level] > 1) & (not some)
         if factors:
-            pairs = np.array([row for pair in around(space, template, chains) for row in pair])
+            left = np.flatnonzero(result == 0)
+            pairs = np.array([row[left] for pair in around(space, template, chains) for row in pair])
             rows, number = np.unique(pairs, axis=1, return_inverse=True)
             every = (tuple((int(a), int(b)) for a, b in zip(r[::2], r[1::2], strict=True)) for r in rows.T)
             obeyed = [parted_loops(tiles, homes, factors, chains.even) is not None for tiles in every]
-            result += ~np.array(obeyed)[number.reshape(-1)]
+            result[left] += ~np.array(obeyed, bool)[number.reshape(-1)]
     for memory, i in space.rules.once:
         o = space.operands[i]
         held = [n.level for n in template.nodes if n.operand == i and n.memory == memory]
         if held and variable not in o.alone and variable not in o.windowed:
             result += np.prod(np.array(trips[: held[0]]), axis=0) > 1
     return result
+
+
+def _without_barred_loops(
+    space: EinsumSpace, template: Template, variable: int, levels: int
+) -> tuple[list[int], int]:
+    """`_pattern` of so many levels where all sizes are free but for those of levels between which rules, or
+    nodes that keep their tiles, leave no temporal loop over the variable: these are equal."""
+    homes = template.homes[variable] if template.homes else ()
+    barred = {level for level, some in enumerate(homes) if not some}
+    for n in template.nodes:
+        if n.stays is not None and variable in space.operands[n.operand].alone:
+            barred |= {*range(n.stays.since + (n.stays.after >= 0), n.level)}
+    pattern, free = [-1], 0
+    for level in range(template.depth, template.depth + levels):
+        pattern.append(pattern[-1] if level in barred else free)
+        free += level not in barred
+    return pattern[1:], free
 
 
 def _trips_below(space: EinsumSpace, template: Template, chains: TileChains) -> list[Array]:
