@@ -33,6 +33,7 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 
 MOST_LOOPS = 2  # over variables of the last output
+CHOICES = 4  # of what the Einsums of a chain have in the memory in which they hand on: `_chosen`
 POLICIES = {"retained": Reuse.SLIDE, "recomputed": Reuse.REFILL}
 
 
@@ -239,10 +240,10 @@ def forms(chain: WindowChain, limits: Limits, hierarchy: Hierarchy) -> Iterator[
         for variables, below in product(permutations(chain.tips, count), places):
             if memory is not None:
                 loops = tuple((v, 1) for v in variables)
-                yield HaloPlan(chain, loops, below, POLICIES[name], memory, kept)
+                yield HaloPlan(chain, loops, below, POLICIES[name], memory.name, kept)
 
 
-def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> str | None:
+def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> Component | None:
     """The first memory inside the backing storage that may hold all that is handed on, above all fanouts."""
     for number, c in enumerate([c for c in hierarchy.components if c.stores][1:]):
         if hierarchy.instances(c.name) > 1:
@@ -251,13 +252,39 @@ def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> str 
             continue
         users = zip(chain.handed, chain.einsums, chain.einsums[1:], strict=False)
         if all(_may_hold(c, t, e.name) for t, *both in users for e in both):
-            return c.name
+            return c
     return None
 
 
 def _may_hold(memory: Component, tensor: str, einsum: str) -> bool:
     rules = (memory.keep, memory.may_keep)
     return memory.may_keep is None or any(r is not None and tensor in r.tensors(einsum) for r in rules)
+
+
+def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) -> FlatTree | None:
+    """The mapping without fused loops, where the Einsums of a chain have in its memory what they had (0), all
+    that may be there (1), the same without what no loop of the chain tells apart (2), or nothing that need
+    not be there (3). None where that is what they had."""
+    if not choice:
+        return base
+    needed = chain.sizes(dict.fromkeys(chain.tips, 1))
+    own = dict(base.own)
+    for e in chain.einsums:
+        before = own[e.name]
+        tiled = {t for t in e.tensors if not needed[e.name].keys().isdisjoint(e.access_of(t).variables)}
+        may = [t for t in e.tensors if t not in chain.handed and _may_hold(memory, t, e.name)]
+        must = set() if memory.keep is None else memory.keep.tensors(e.name)
+        wanted = [t for t in may if t in must or choice == 1 or (choice == 2 and t in tiled)]
+        had = [
+            t for n in before if isinstance(n, StorageNode) and n.component == memory.name for t in n.tensors
+        ]
+        rest = [
+            n for n in before
+            if not (isinstance(n, StorageNode) and n.component == memory.name and n.tensors[0] not in wanted)
+        ]  # fmt: skip
+        more = tuple(StorageNode(memory.name, (t,)) for t in wanted if t not in had)
+        own[e.name] = (*more, *rest)
+    return None if own == base.own else FlatTree(base.above, own)
 
 
 @dataclass
@@ -276,19 +303,26 @@ class HaloSearch:
     complete: bool = True
     found: list[Candidate] = field(default_factory=list)
 
-    def around(self, tree: LoopTree) -> None:
+    def around(self, trees: Sequence[LoopTree]) -> None:
         """Adds what fits. Of each form tiles grow as long as that makes one of the objectives better."""
-        base = FlatTree.of(tree)
-        if base is None:
-            return
-        for chain in chains(self.cascade, self.request.limits):
-            for form in forms(chain, self.request.limits, self.hierarchy):
-                self.tried += 1
-                known: dict[HaloPlan, tuple[float, ...] | None] = {}
-                for number in range(len(self.request.objectives)):
-                    self._grown(base, form, number, known)
-                    if not self.complete:
-                        return
+        bases = [base for base in map(FlatTree.of, trees) if base is not None]
+        several = list(chains(self.cascade, self.request.limits)) if bases else []
+        for choice, base, chain in product(range(CHOICES), bases, several):
+            memory = _memory_of(chain, self.hierarchy, self.request.limits)
+            flat = None if memory is None else _chosen(base, chain, memory, choice)
+            if flat is not None:
+                self._form_by_form(flat, chain)
+            if not self.complete:
+                return
+
+    def _form_by_form(self, base: FlatTree, chain: WindowChain) -> None:
+        for form in forms(chain, self.request.limits, self.hierarchy):
+            self.tried += 1
+            known: dict[HaloPlan, tuple[float, ...] | None] = {}
+            for number in range(len(self.request.objectives)):
+                self._grown(base, form, number, known)
+                if not self.complete:
+                    return
 
     def _grown(
         self, base: FlatTree, plan: HaloPlan, number: int, known: dict[HaloPlan, tuple[float, ...] | None]

@@ -446,8 +446,7 @@ def _with_halos(
     until_then = inf if limit is None else end - EVALUATION * limit
     work = halos.HaloSearch(cascade, hierarchy, request, lambda: not stopped.flag, until_then)
     begun = perf_counter()
-    for candidate in halos.of_least(flat.candidates, request.objectives):
-        work.around(candidate.tree)
+    work.around([c.tree for c in halos.of_least(flat.candidates, request.objectives)])
     stage = StageRecord("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
     several = (*result.candidates, *flat.candidates, *work.found)
     return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
