@@ -412,24 +412,25 @@ class _Search:
             others = self._product(states, depths, without=g)
             count, below = self.trees[g].depths[depths[g]].below(states[:, g], most)
             parent = repeated(count)
-            added = others[parent] * below[:, 1:]
             depths[g] += 1
             states = states[parent]
-            states[:, g] = below[:, 0]
+            states[:, g], fewer = below[:, 0], below[:, 1:]
             states, following = _different(states)
-            steps.append((count, added, following))
+            steps.append((count, parent, others, fewer, following))
         ends = np.array([int(end) for both in self.asked.ends for end in both])
         last = self._product(states, depths) * ends
         best, chosen = last @ self.weights, []
-        for count, added, following in reversed(steps):
-            total, state = added @ self.weights + best[following], repeated(count)
+        for count, parent, others, fewer, following in reversed(steps):
+            # What each row adds is not kept: most of it would be read once, from far away.
+            total = np.einsum("ij,ij->i", (others * self.weights)[parent], fewer) + best[following]
             best = np.maximum.reduceat(total, np.cumsum(count) - count)
-            tops = np.flatnonzero(total == best[state])
-            chosen.append(tops[np.diff(state[tops], prepend=-1) > 0])
+            tops = np.flatnonzero(total == best[parent])
+            chosen.append(tops[np.diff(parent[tops], prepend=-1) > 0])
         result = np.zeros((len(points), len(self.weights)), np.int64)
-        for (_, added, following), rows in zip(steps, reversed(chosen), strict=True):
-            result += added[rows[at]]
-            at = following[rows[at]]
+        for (_, parent, others, fewer, following), rows in zip(steps, reversed(chosen), strict=True):
+            at = rows[at]
+            result += others[parent[at]] * fewer[at]
+            at = following[at]
         result = (result + last[at]) * self.sign
         return result.reshape(len(points), -1, 2).sum(axis=2)
 
