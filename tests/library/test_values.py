@@ -231,7 +231,8 @@ SMALL: dict[str, dict[str, Any]] = {
                 "PHASE": "decode", "BATCH": 3},
     "routed_experts": {"TOKENS": 8, "WIDTH": 6, "HIDDEN": 4}, "mttkrp": {"I": 3, "J": 3, "K": 3, "F": 2},
     "sddmm": {"I": 4, "J": 4, "K": 3}, "resnet_basic_block": {"CHANNELS": 3, "SIZE": 6},
-    "resnet_bottleneck_block": {"CHANNELS": 4, "SIZE": 6}, "gpt3_6.7B": {"N_TOKENS": 2},
+    "resnet_bottleneck_block": {"CHANNELS": 4, "SIZE": 6},
+    "gpt3_6.7B": {"TOKENS": 2, "HEADS": 2, "HEAD_WIDTH": 4},
     "vgg_e_front": {"SIZE": 16}, "gcn": GRAPH, "gat": GRAPH, "deepseek_v3": V3 | {"TOKENS": 2},
     "transformer": {**SIZES, "TOKENS": 3}, "cp_als": {"I": 5, "J": 4, "K": 6, "RANK": 3},
 }  # fmt: skip
