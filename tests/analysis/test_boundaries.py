@@ -223,3 +223,13 @@ def test_a_tile_of_one_step_is_not_there_in_the_step_before() -> None:
         found = evaluated(work, *nodes, engine=engine).analysis.working_sets
         held = {w.einsum: w.bits for w in found if (w.component, w.measure) == ("GLB", "tile")}
         assert held == {"E0": 4 + 6, "E1": 2 + 8}
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+def test_of_one_generation_none_of_several_before_is_held(engine: str) -> None:
+    einsums = ["S[P=p+1, m] = S[p, m] + A[p, m]", "D[p, m] = S[p, m] + S[P=p-1, m]"]
+    work = workload({"P": 1, "M": 2}, *einsums, init={"S": 0})
+    below = [storage("GLB", "S", reuse="keep_previous"), leaf("D")]
+    report = evaluated(work, storage("DRAM", "S", "A", "D"), split([leaf("S")], below), engine=engine)
+    assert [(b.visits, b.tile_max) for b in report.analysis.buffets if b.component == "GLB"] == [(0, 0)]
+    assert not [w for w in report.analysis.working_sets if w.component == "GLB"]

@@ -385,6 +385,8 @@ class CutAtom(TiedRegion):
                 "use engine exact there",
                 code="too-large",
             )
+        if not rows:  # nothing is ever held: all that is read is before the first generation
+            return 0
         return rows[min(self.place, len(rows) - 1)][self.item]
 
 
