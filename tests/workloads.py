@@ -192,6 +192,12 @@ def several_access_forms() -> dict[str, tuple[Sketch, ...]]:
         "stencil": (sketch("E0", "A[x]", "A[x+2]", "C[x]"),),
         "stencil of 2 ranks": (sketch("E0", "A[x+1,y]", "A[x,y+1]", "A[x,y]", "C[x,y]"),),
         "Gram": (sketch("E0", "A[m,k]", "A[n,k]", "C[m,n]"),),
+        "Gram of three": (sketch("E0", "A[m]", "A[n]", "A[k+1]", "C[m,k]"),),
+        "Gram of two ranks": (sketch("E0", "A[m,x]", "A[n,y]", "C[m,y]"),),
+        "Gram of an intermediate": (
+            sketch("E0", "A[m,k]", "T1[m]"),
+            sketch("E1", "T1[m]", "T1[n]", "T2[m,n]"),
+        ),
         "windows": (sketch("E0", "I[p+r]", "F[r]", "I[2p]", "O[p]"),),
         "transposed": (sketch("E0", "A[m,n]", "A[n,m]", "C[m,n]"),),
         "stencil of an intermediate": (

@@ -208,7 +208,8 @@ def near_name(text: str) -> str:
 
 
 def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:
-    """The mapping that a pair of library names brings, unless a source has one."""
+    """The mapping that a pair of library names brings, unless a source has one. Its template knows the values
+    of the variables that the workload declares."""
     if pair.workload is None or document.refused:  # of which mapping nothing can be said
         return
     named, _, wanted = pair.variant.rpartition("/")
@@ -236,7 +237,7 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
     pair.chosen = f"{pair.workload}/{variant}{default}"
-    read_file(path, document, variables)
+    read_file(path, document, {v.name: v.value for v in document.declared.values()} | {**variables})
 
 
 def load_many(

@@ -474,7 +474,7 @@ class Variable:
         if self.among:
             alike = [a for a in self.among if type(a) is type(value)]
             return "" if value in alike else "unknown-choice"
-        if value == self.default and value is None:
+        if value is None and self.default is None:
             return ""
         if isinstance(self.default, (list, str)):
             return "" if isinstance(value, type(self.default)) else "wrong-type"

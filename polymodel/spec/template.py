@@ -52,6 +52,23 @@ _REFUSED = {
 }  # fmt: skip
 
 
+def shares(total: int, parts: int, skew: float, most: int) -> list[int]:
+    """`total` in whole parts, the i-th in proportion to 1 / i ** skew (Zipf's law; 0: alike), none above
+    `most`: what a full part cannot take the others share in the same way. What is left over when parts are
+    rounded down goes to those that lose most."""
+    weights = [(i + 1.0) ** -skew for i in range(parts)]
+    full = 0  # parts that are full: the first ones, which have the largest weights
+    while full < parts and (total - full * most) * weights[full] > most * sum(weights[full:]):
+        full += 1
+    left, rest = max(total - full * most, 0), sum(weights[full:])
+    exact = [left * w / rest for w in weights[full:]]
+    result = [min(int(x), most) for x in exact]
+    order = sorted(range(len(exact)), key=lambda i: (result[i] >= most, result[i] - exact[i], i))
+    for i in order[: max(left - sum(result), 0)]:
+        result[i] = min(result[i] + 1, most)
+    return [most] * full + result
+
+
 Functions = Mapping[str, Callable[..., object]]
 
 
@@ -154,7 +171,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.declared: dict[str, tuple[Variable, int]] = {}  # and their lines
         self.budget = budget
         self.call_weight = 1
-        self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace, **functions}
+        own = {"range": self._range, "namespace": jinja2.utils.Namespace, "shares": self._shares}
+        self.globals = {**own, **functions}
         self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
         self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
         self.filters |= {"bounded_slice": self._slice, "bounded_assert": self._assert}
@@ -196,6 +214,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         if len(result) > MAX_WORK:
             raise _TooMuch(f"range of {len(result)} values in the template is too long")
         return result
+
+    def _shares(self, total: int, parts: int, skew: float = 0.0, most: int | None = None) -> list[int]:
+        self.spend(4 * parts)
+        return shares(total, parts, skew, total if most is None else most)
 
     def _loop(self, values: Iterable[object], weight: int) -> Iterator[object]:
         for value in values:

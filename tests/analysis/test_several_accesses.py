@@ -71,7 +71,7 @@ def test_a_square_reads_its_operand_twice(engine: str) -> None:
     assert report.analysis.compute[0].operations == 4
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
 def test_a_gram_matrix_shares_its_diagonal(engine: str) -> None:
     """Z[m, n] = A[m, k] A[n, k] in 2 x 2 tiles: on the diagonal both accesses touch the same two rows."""
     workload = {

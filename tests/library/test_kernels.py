@@ -124,7 +124,13 @@ LOADS = [7, 1, 2, 2, 1, 1, 1, 1]  # tokens of each of eight experts, of 8 tokens
 
 @pytest.mark.parametrize(
     ("routing", "pairs", "most"),
-    [({}, 16, None), ({"LOADS": LOADS}, 16, 7), ({"LOADS": LOADS, "CAPACITY": 1.25}, 12, 3)],
+    [
+        ({}, 16, None),
+        ({"LOADS": LOADS}, 16, 7),
+        ({"LOADS": LOADS, "CAPACITY": 1.25}, 12, 3),
+        ({"SKEW": 1}, 16, 6),
+        ({"CAPACITY": 0.5}, 8, 1),
+    ],
 )
 def test_experts_are_routed_by_densities_and_by_data(
     routing: dict[str, Any], pairs: int, most: int | None
@@ -137,6 +143,8 @@ def test_experts_are_routed_by_densities_and_by_data(
     if most is None:
         return
     assert found["busiest"]["Gate"] == most * 6  # the multiplier of one hidden value of the fullest expert
+    if "LOADS" not in routing:
+        return
     choice = np.where(np.arange(8)[:, None] < np.minimum(LOADS, most), 1.0, 0.0)
     data = pm.sparsify(report, {"C": pm.SparseTensor.from_dense("C", ["T", "Y"], choice)}).compute
     assert data["effectual"].tolist() == [pairs * 24, pairs * 4, pairs * 24, pairs * 24]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 import polymodel as pm
 from polymodel.spec.files import models
 from tests.analysis.test_agreement import differences
 from tests.faults import faults
-from tests.library.figures import macs, parameters
+from tests.library.figures import macs, operations, parameters
 from tests.library.published import PUBLISHED
 from tests.seeds import seeds
 
@@ -223,3 +224,58 @@ def test_one_layer_of_gpt3_has_the_variables_of_other_models() -> None:
         assert report.feasible
         read = {t.tensor: t.reads_fill for t in report.analysis.traffic if t.component == "DRAM"}
         assert read["CacheK"] == read["CacheV"] == 2 * 256 * 4096
+
+
+TINY = {
+    "TOKENS": 6,
+    "WIDTH": 5,
+    "HEADS": 2,
+    "HEAD_WIDTH": 2,
+    "HIDDEN": 3,
+    "VOCABULARY": 4,
+    "EXPERTS": 4,
+    "ACTIVE": 2,
+}
+CHOICES = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 0, 1]])
+
+
+@pytest.mark.parametrize("model", ["mixtral_8x22b", "qwen3_30b_a3b", "deepseek_v3"])
+@pytest.mark.parametrize("capacity", [0, 1.25])
+@pytest.mark.thin(3)
+def test_experts_take_measured_loads_and_drop_what_is_above_their_capacity(
+    model: str, capacity: float
+) -> None:
+    """Of a table of choices its sums, 6, 3, 1 and 2 pairs; with capacity 1.25 each has 4 places."""
+    loads = CHOICES.sum(axis=0)
+    places = int(np.ceil(capacity * 6 * 2 / 4)) if capacity else loads.max()
+    taken = int(np.minimum(loads, places).sum())
+    own = dict.fromkeys(("DENSE_LAYERS", "DENSE_HIDDEN", "ROTARY_WIDTH", "LATENT", "QUERY_LATENT"), 1)
+    sizes = {**TINY, "LAYERS": 2, **(own if model == "deepseek_v3" else {"KV_HEADS": 1})}
+    layers = 1 if model == "deepseek_v3" else 2
+    spec = pm.load(model, "h100_like", LOADS=loads.tolist(), CAPACITY=capacity, **sizes)
+    done = {e.name: operations(e) for e in spec.workload}
+    assert done["Gate"] == done["Up"] == done["Down"] == layers * 4 * places * 5 * 3
+    assert done["Act"] == layers * 4 * places * 3
+    assert done["Combine"] == layers * taken * 5
+    assert done["Dispatch"] == (layers * 4 * places * 5 if model == "deepseek_v3" else 0)
+    found = pm.evaluate(spec)
+    moved = {(t.einsum, t.tensor): t.reads for t in found.analysis.traffic if t.component == "HBM"}
+    assert moved["Gate", "WGate"] == 4 * 5 * 3
+    assert moved["Combine", "Down"] == taken * 5
+    assert not differences(found.analysis, pm.evaluate(spec, engine="enumerate").analysis)
+
+
+def test_loads_are_drawn_from_a_law_or_have_to_be_those_of_the_pairs() -> None:
+    def rows(**routing: object) -> int:
+        spec = pm.load("mixtral_8x22b", **{**TINY, "KV_HEADS": 1, "LAYERS": 1, **routing})
+        return operations(spec.workload["Gate"]) // (5 * 3)
+
+    assert rows() == 12  # pairs in equal shares
+    assert rows(SKEW=1) == 4 * 6  # 12 pairs as 1, 1/2, 1/3, 1/4: 6, 3, 2, 1
+    assert rows(SKEW=1, CAPACITY=1) == 4 * 3
+    assert rows(CAPACITY=2) == 4 * 6
+    for wrong in ([6, 3, 1], [6, 3, 2, 2], [7, 3, 1, 1]):
+        with faults("syntax-error", at=""):
+            rows(LOADS=wrong)
+    with faults("syntax-error", at=""):
+        pm.load("llama3_8b", SKEW=1)

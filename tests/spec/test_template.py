@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from polymodel.spec.template import shares
 from tests.faults import faults
 
 WORKLOAD = """\
@@ -187,3 +188,17 @@ def test_declared_variables_are_checked_and_listed(tmp_path: Path) -> None:
     assert "did you mean one?" in str(caught.value)
     with faults("syntax-error", at=""):
         pm.load(str(spec_file(tmp_path, "{% variable N = 3, larger=2 %}\n" + DECLARED)))
+
+
+@pytest.mark.parametrize(
+    ("total", "parts", "skew", "most"), [(16, 8, 1.0, 8), (17, 8, 0.0, 8), (5, 3, 2.0, 2), (90, 9, 8.0, 10)]
+)
+def test_shares_are_whole_and_follow_the_law(total: int, parts: int, skew: float, most: int) -> None:
+    found = shares(total, parts, skew, most)
+    assert sum(found) == min(total, parts * most)
+    assert found == sorted(found, reverse=True)
+    assert max(found) <= most
+    law = [(i + 1.0) ** -skew for i in range(parts)]
+    held = [i for i, n in enumerate(found) if n < most]
+    left = total - sum(found[i] for i in range(parts) if i not in held)
+    assert all(abs(found[i] - left * law[i] / sum(law[k] for k in held)) < 1 for i in held)

@@ -37,14 +37,17 @@ from polymodel.analysis.symbolic.spaces import (
     TiedGroup,
     Unions,
     Window,
+    check_space,
     cuts,
-    groups,
-    neighbours_joined,
-    same_elements,
-    windows,
 )
 from polymodel.analysis.symbolic.strides import only_every
-from polymodel.analysis.symbolic.tied_groups import loosened, runs_through, untouched
+from polymodel.analysis.symbolic.tied_groups import (
+    accesses_joined,
+    loosened,
+    runs_through,
+    untouched,
+    with_choice,
+)
 from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
@@ -86,7 +89,8 @@ class SymbolicLayout:
     position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
     for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds;
     `listed`: of inferred Einsums the variables of which what executes is listed; `uneven`: loops (by node id)
-    in which not all Einsums below execute in every iteration, or in every instance. `spaces`: those that were
+    in which not all Einsums below execute in every iteration, or in every instance; `choices`: what ties
+    several elements of a tensor that an Einsum reads to its rank variables. `spaces`: those that were
     asked for, with what was counted in them.
     """
 
@@ -103,6 +107,7 @@ class SymbolicLayout:
     mixed: frozenset[int] = frozenset()
     listed: Mapping[str, tuple[TiedGroup, ...]] = field(default_factory=dict)
     uneven: frozenset[int] = frozenset()
+    choices: Mapping[str, Mapping[str, TiedGroup]] = field(default_factory=dict)
     spaces: dict[tuple[str, str, int | None], Space] = field(default_factory=dict)
 
     def chain(self, einsum: str, tensor: str) -> tuple[SymbolicBuffet, ...]:
@@ -119,9 +124,9 @@ class SymbolicLayout:
             one = self.problem.cascade[einsum]
             axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
             touch = self.access(einsum, tensor)
-            self.spaces[key] = Space(
-                one, touch, axes, self.sizes, self.windows[einsum], listed=self.listed.get(einsum, ())
-            )
+            listed = self.listed.get(einsum, ())
+            found = Space(one, touch, axes, self.sizes, self.windows[einsum], listed=listed)
+            self.spaces[key] = with_choice(found, self.choices.get(einsum, {}).get(tensor))
         return self.spaces[key]
 
     def access(self, einsum: str, tensor: str) -> TensorAccess:
@@ -130,7 +135,8 @@ class SymbolicLayout:
 
     def read(self, einsum: str, access: TensorAccess) -> Space:
         """The Einsum's operations and the elements that one access reads."""
-        space = replace(self.space(einsum, access.tensor), access=access)
+        listed = self.listed.get(einsum, ())
+        space = replace(self.space(einsum, access.tensor), access=access, listed=listed)
         if access.stands_for:
             return only_at_first(space)
         return touched_since(space, self.lines[access.tensor]) if access.guard else space
@@ -199,7 +205,7 @@ def lay_out(
     for name in tree.einsums:
         if ranks:
             _check_ranks(problem.cascade[name])
-        check_space(problem.cascade[name], lines, neighbours_joined(problem.cascade[name], lines)[1])
+        check_space(problem.cascade[name], lines, accesses_joined(problem.cascade[name], lines)[1])
     mixed, uneven = tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {}, points)
@@ -219,12 +225,12 @@ def lay_out(
             raise NotSeparable(message, code="unsupported-recurrence")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
-    joined = [neighbours_joined(e, lines) for e in problem.cascade]
-    problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _ in joined)))
-    unions = {e.name: every for e, every in joined}
+    joined = [accesses_joined(e, lines) for e in problem.cascade]
+    problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _, _ in joined)))
+    unions = {e.name: every for e, every, _ in joined}
     layout = SymbolicLayout(
         problem, {}, axes, executed, decided, windows, inferred, sizes, lines, unions, mixed,
-        {e: path.groups for e, path in found.items()}, uneven,
+        {e: path.groups for e, path in found.items()}, uneven, {e.name: tied for e, _, tied in joined},
     )  # fmt: skip
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
@@ -422,26 +428,6 @@ def same_extents(layout: SymbolicLayout) -> Iterator[tuple[int | str, int | str,
             every = [(e, loop.variable_in(e)) for e in users(layout.problem.tree, node_id)]
             sizes = [layout.stamps(e, ()).extent(v) for e, v in every if v in cascade[e].rank_variables]
             yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
-
-
-def check_space(
-    einsum: Einsum, lines: Mapping[str, CarriedRank] | None = None, unions: Unions | None = None
-) -> None:
-    """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
-
-    `lines`: of tensors that are carried forward, which may be read at several generations; `unions`: accesses
-    that stand for several elements of a tensor.
-    """
-    groups(einsum)
-    for access in einsum.accesses:
-        union = (unions or {}).get(access.tensor)
-        if union is None and not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
-            raise NotSeparable(
-                f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are no "
-                "neighbours at equal distances",
-                code="unsupported-einsum",
-            )
-        windows(einsum, union or access)
 
 
 def _check_ranks(einsum: Einsum) -> None:

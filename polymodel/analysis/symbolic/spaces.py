@@ -517,6 +517,26 @@ def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool
     return all(rest(a) == rest(first) for a in others)
 
 
+def check_space(
+    einsum: Einsum, lines: Mapping[str, CarriedRank] | None = None, unions: Unions | None = None
+) -> None:
+    """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
+
+    `lines`: of tensors that are carried forward, which may be read at several generations; `unions`: accesses
+    that stand for several elements of a tensor.
+    """
+    groups(einsum)
+    for access in einsum.accesses:
+        union = (unions or {}).get(access.tensor)
+        if union is None and not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
+            raise NotSeparable(
+                f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are no "
+                "neighbours at equal distances",
+                code="unsupported-einsum",
+            )
+        windows(einsum, union or access)
+
+
 def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple[Einsum, Unions]:
     """Of each tensor that is read at several elements in one operation one access to all of them.
 

@@ -13,11 +13,22 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.listings import Listing, LoopStep, Turn, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
-from polymodel.analysis.symbolic.regions import Made, NeededRegion, What, total
-from polymodel.analysis.symbolic.spaces import LoopAxis, Space, TiedGroup, Use, groups
+from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, What, total
+from polymodel.analysis.symbolic.spaces import (
+    CarriedRank,
+    LoopAxis,
+    Space,
+    TiedGroup,
+    Unions,
+    Use,
+    groups,
+    neighbours_joined,
+    same_elements,
+)
+from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.listed_peaks import OneTrip
@@ -322,3 +333,73 @@ def loosened(space: Space) -> Space:
 def _boxed(einsum: Einsum, loose: frozenset[str]) -> Einsum:
     kept = (c for c in einsum.constraints if len(c.expr.variables) < 2 or not loose & set(c.expr.variables))
     return replace(einsum, constraints=tuple(kept))
+
+
+# Tensors that an operation reads at several elements, as A[m] and A[k].
+#
+# All of them are one access, A[x]: a number n says which access it is, and bounds tie x to the rank variables
+# of that access alone. Of values that are at most w apart `x - m <= w n` and `m - x <= w n` say nothing
+# unless n is 0.
+
+
+def accesses_joined(
+    einsum: Einsum, lines: Mapping[str, CarriedRank]
+) -> tuple[Einsum, Unions, Mapping[str, TiedGroup]]:
+    """Of each tensor that is read at several elements in one operation one access to all of them, and what
+    ties its rank variables to others where the elements do not stand evenly apart."""
+    joined, unions = neighbours_joined(einsum, lines)
+    tied: dict[str, TiedGroup] = {}
+    for tensor in dict.fromkeys(a.tensor for a in einsum.operands):
+        if tensor not in unions and tensor not in lines and not same_elements(einsum, None, tensor):
+            joined, access, tied[tensor] = _choice(joined, einsum.accesses_of(tensor))
+            unions = {**unions, tensor: access}
+    return joined, unions, tied
+
+
+def _choice(einsum: Einsum, accesses: Sequence[TensorAccess]) -> tuple[Einsum, TensorAccess, TiedGroup]:
+    """The Einsum with rank variables for elements of some accesses, the access to them, and the bounds."""
+    first, every = accesses[0], tuple(dict.fromkeys(a.projection for a in accesses))
+    apart = [r for r in range(len(first.projection)) if len({p[r] for p in every}) > 1]
+    numbers = tuple(f"{first.tensor}.n{n}" for n in range(1, len(every)))
+    ranges = {f"{first.tensor}.{r}": _range(einsum, [p[r] for p in every]) for r in apart}
+    more = {**{v: (0, high - low) for v, (low, high) in ranges.items()}, **dict.fromkeys(numbers, (0, 1))}
+    variables, bounds = (*einsum.rank_variables, *more), (*einsum.bounds, *more.values())
+    result = replace(einsum, rank_variables=variables, bounds=bounds)
+    projection = list(first.projection)
+    read = sorted({v for p in every for r in apart for v in p[r].variables})
+    names = (*read, *more)
+    extents = tuple(high - low + 1 for low, high in map(result.bound, names))
+    rows = []
+    if len(numbers) > 1:
+        rows.append((*(-int(v in numbers) for v in names), 1))  # one access at a time
+    for (own, (low, high)), r in zip(ranges.items(), apart, strict=True):
+        projection[r] = Affine(((own, 1),), low)
+        for n, p in enumerate(every):
+            # Free by the whole range unless the number of the access is set; of the first unless none is.
+            free = {v: low - high if n and v == numbers[n - 1] else (high - low) * (not n) for v in numbers}
+            told = {**dict(p[r].terms), own: -1}
+            rest = p[r].constant - low + sum(c * einsum.bound(v)[0] for v, c in p[r].terms)
+            for sign in (1, -1):
+                row = [sign * told.get(v, 0) + free.get(v, 0) for v in names]
+                rows.append((*row, sign * rest + (high - low) * bool(n)))
+    access = replace(first, projection=tuple(projection))
+    return result, access, TiedGroup(names, Region(extents, tuple(rows)))
+
+
+def _range(einsum: Einsum, every: Sequence[Affine]) -> tuple[int, int]:
+    """The least and the largest value of some expressions."""
+    ends = [
+        [e.constant + sum(f(c * b for b in einsum.bound(v)) for v, c in e.terms) for e in every]
+        for f in (min, max)
+    ]
+    return min(ends[0]), max(ends[1])
+
+
+def with_choice(space: Space, choice: TiedGroup | None) -> Space:
+    """The space of a tensor that is read at several elements, with what ties them to rank variables."""
+    if choice is None:
+        return space
+    if space.listed or space.windows or groups(space.einsum):
+        what = f"{space.einsum.name} reads {space.access.tensor} at several elements, and executes no box"
+        raise NotSeparable(what, "use engine exact", code="unsupported-einsum")
+    return replace(space, listed=(choice,))
