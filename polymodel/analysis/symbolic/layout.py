@@ -126,7 +126,8 @@ class SymbolicLayout:
             touch = self.access(einsum, tensor)
             listed = self.listed.get(einsum, ())
             found = Space(one, touch, axes, self.sizes, self.windows[einsum], listed=listed)
-            self.spaces[key] = with_choice(found, self.choices.get(einsum, {}).get(tensor))
+            choice = self.choices.get(einsum, {}).get(tensor)
+            self.spaces[key] = found if choice is None else with_choice(found, choice)
         return self.spaces[key]
 
     def access(self, einsum: str, tensor: str) -> TensorAccess:
@@ -205,7 +206,7 @@ def lay_out(
     for name in tree.einsums:
         if ranks:
             _check_ranks(problem.cascade[name])
-        check_space(problem.cascade[name], lines, accesses_joined(problem.cascade[name], lines)[1])
+        check_space(problem.cascade[name], lines, _joined(problem.cascade[name], lines)[1])
     mixed, uneven = tied_loops(problem)
     _check_loops(problem, bool(ranks))
     found = paths(problem, reuse, single or {}, points)
@@ -225,7 +226,7 @@ def lay_out(
             raise NotSeparable(message, code="unsupported-recurrence")
     inferred = {e: path.once for e, path in found.items() if path.inferred}
     sizes = tuple((ranks or {}).items())
-    joined = [accesses_joined(e, lines) for e in problem.cascade]
+    joined = [_joined(e, lines) for e in problem.cascade]
     problem = replace(problem, cascade=replace(problem.cascade, einsums=tuple(e for e, _, _ in joined)))
     unions = {e.name: every for e, every, _ in joined}
     layout = SymbolicLayout(
@@ -239,6 +240,14 @@ def lay_out(
                 if made is not None:
                     layout.nodes[node_id, tensor] = made
     return layout
+
+
+def _joined(
+    einsum: Einsum, lines: Mapping[str, CarriedRank]
+) -> tuple[Einsum, Unions, Mapping[str, TiedGroup]]:
+    """One access to all elements of each tensor that an operation reads at several."""
+    several = any(len(einsum.accesses_of(t)) > 1 for t in einsum.tensors)
+    return accesses_joined(einsum, lines) if several else (einsum, {}, {})
 
 
 def _deciding(path: Path) -> set[int]:
