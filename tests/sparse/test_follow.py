@@ -136,3 +136,37 @@ def test_what_cannot_follow_is_refused_by_name() -> None:
     spec = cascade({**LINE, "M": "Q"}, "O[q] = I[q + s] * F[s] * M[q]", **inner)
     with pytest.raises(Refused, match="is not split by shape into tiles that nest"):
         run(spec, {"I": np.ones(8), "F": np.ones(3), "M": np.ones(6)})
+
+
+@pytest.mark.parametrize("order", [["D2", "S1", "D1", "D0", "S0"], ["V2", "S1", "V1", "V0", "S0"]])
+@pytest.mark.parametrize("split", [{"V": ["follow(D)"]}, {"V": ["follow(D)", "follow(D)"]}, {}])
+def test_a_rank_that_one_variable_indexes_alone_is_its_rank_by_another_name(
+    order: list[str], split: dict[str, list[str]]
+) -> None:
+    """V of `R[d]`: one `follow(D)` makes all parts, as no loop runs over V; loops may say V or D."""
+    declared, sums = {"G": "D S", "R": "V"}, "R[d] = G[d, s]"
+    by_shape = {"D": ["uniform_shape(4)", "uniform_shape(2)"], "S": ["uniform_shape(3)"]}
+    g = sparse(np.random.default_rng(2), (9, 8), 0.4)
+    spacetime = {"R": {"space": [f"{order[3]}.coord"], "time": [r for r in order if r != order[3]]}}
+    more: dict[str, Any] = {"loop_order": {"R": order}, "spacetime": spacetime}
+    spec = cascade(declared, sums, partitioning={"R": {**by_shape, **split}}, **more)
+    agree(spec, {"G": g}, {"D": 9, "S": 8})
+    found = run(spec, {"G": g})
+    assert found.results["R"].to_dense().tolist() == g.sum(axis=1).tolist()
+    assert [a.rank for a in found.einsums[0].accesses] == ["D2", "S1", "D1", "D0", "S0"]
+    assert found.check()[0].agrees
+
+
+def test_a_split_of_the_other_name_is_one_of_the_variables_rank() -> None:
+    declared, sums = {"G": "D S", "R": "V"}, "R[d] = G[d, s]"
+    data = {"G": sparse(np.random.default_rng(2), (9, 8), 0.4)}
+    orders: dict[str, list[str]] = {"V": ["V1", "V0", "S"], "D": ["D1", "D0", "S"]}
+    first, second = (
+        run(cascade(declared, sums, partitioning={"R": {r: ["uniform_shape(4)"]}}, loop_order={"R": o}), data)
+        for r, o in orders.items()
+    )
+    assert first.einsums[0].accesses == second.einsums[0].accesses
+    assert first.results["R"].to_dense().tolist() == data["G"].sum(axis=1).tolist()
+    both = {"V": ["uniform_shape(2)"], "D": ["uniform_shape(4)"]}
+    with pytest.raises(SpecError, match="unknown rank V2"):
+        cascade(declared, sums, partitioning={"R": both}, loop_order={"R": ["V2", "V1", "V0", "S"]})

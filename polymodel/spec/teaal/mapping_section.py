@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.einsum_section import EinsumSection, declared_list
@@ -111,6 +111,7 @@ def _mapping_of(
     before = len(walk.faults)
     parts = _partitions(tables["partitioning"].get(name), (*PATH, "partitioning", name), walk)
     ranks = ranks_of(expression, einsums.declaration, order)
+    parts, names = _by_variable(parts, ranks)
     check_partitions(expression, parts, ranks, einsums.declaration, order, walk)
     partitions = tuple(p for _, p in parts)
     left = partitioned(ranks, partitions)
@@ -120,15 +121,64 @@ def _mapping_of(
         path = (*PATH, "loop-order", name)
         written = _listed(tables["loop-order"][name])
         given = walk.names(written, path, "rank", f"{name}: [{', '.join(loops)}]")
+        given = _renamed(given, names, ranks)
         sound = sound and check_loop_order(given, ranks, path, walk)
         loops = given
     spacetime = None
     if tables["spacetime"].get(name) is not None:
         before = len(walk.faults)
         spacetime = _spacetime(tables["spacetime"][name], (*PATH, "spacetime", name), walk)
+        spacetime = _stamped(spacetime, names, ranks)
         if sound and len(walk.faults) == before:
             check_spacetime(spacetime, loops, (*PATH, "spacetime", name), walk)
     return ranks, EinsumMapping(name, partitions, loops, spacetime)
+
+
+def _by_variable(
+    parts: list[tuple[Path, Partition]], ranks: Ranks
+) -> tuple[list[tuple[Path, Partition]], dict[str, str]]:
+    """Partitions by the ranks of rank variables, and the ranks that are these by another name.
+
+    V of `R[d]` has the coordinates of D: where it follows D or is not split, its parts are those of D, and
+    where V alone is split, D is. Where both are split, or V is flattened, it keeps its name.
+    """
+    split = {p.ranks[0]: p for _, p in parts if len(p.ranks) == 1}
+    flattened = {r for _, p in parts if len(p.ranks) > 1 for r in p.ranks}
+    names: dict[str, str] = {}
+    for rank, index in ranks.indices.items():
+        own = index.variable.upper() if index.variable is not None else rank
+        if own == rank or any(r.rstrip("0123456789") == rank for r in flattened):
+            continue
+        if rank not in split:
+            names[rank] = own
+        elif own not in split and all(d.kind != "follow" for d in split[rank].directives):
+            names[rank], split[own] = own, split[rank]
+        elif own in split and _follows_all(split[rank], split[own]):
+            names[rank] = own
+    kept = [(at, p) for at, p in parts if p.ranks[0] not in names or split[names[p.ranks[0]]] is p]
+    return [(at, replace(p, ranks=tuple(names.get(r, r) for r in p.ranks))) for at, p in kept], names
+
+
+def _follows_all(partition: Partition, led: Partition) -> bool:
+    """Whether a rank follows another in all its splits: said once, or once for each."""
+    said = {(d.kind, d.leader) for d in partition.directives}
+    return said == {("follow", led.ranks[0])} and len(partition.directives) in (1, len(led.directives))
+
+
+def _renamed(written: tuple[str, ...], names: Mapping[str, str], ranks: Ranks) -> tuple[str, ...]:
+    """Ranks and parts of ranks by the names of rank variables; as written where two would be one."""
+    result: list[str] = []
+    for rank in written:
+        stem = rank if rank in names or rank in ranks.origin else rank.rstrip("0123456789")
+        result.append(names.get(stem, stem) + rank[len(stem) :])
+    return tuple(result) if len(set(result)) == len(result) else written
+
+
+def _stamped(found: SpaceTime, names: Mapping[str, str], ranks: Ranks) -> SpaceTime:
+    written = tuple(s.rank for s in (*found.space, *found.time))
+    now = dict(zip(written, _renamed(written, names, ranks), strict=True))
+    space, time = (tuple(replace(s, rank=now[s.rank]) for s in x) for x in (found.space, found.time))
+    return replace(found, space=space, time=time, fanout=tuple((now[r], p) for r, p in found.fanout))
 
 
 def _partitions(data: object, path: Path, walk: TreeWalk) -> list[tuple[Path, Partition]]:
