@@ -111,11 +111,11 @@ def fit_density(
 ) -> DensityFit:
     """The density model that describes a matrix best, and the errors of those that were tried.
 
-    Tried are `Uniform`, `FixedStructured`, `Diagonals`, `Blocks` (also on diagonals), `RowColumn` and
-    `Sampled`. `tiles`: sizes of tiles whose counts are compared, the same for rows and columns; `units`:
-    parts of as many consecutive rows each, whose loads are compared; `ranks`: names of those of a file, see
-    `read_tensor`. Raises SpecError for an empty matrix, sizes and numbers below 1; Refused for tensors of
-    other than two ranks.
+    Tried are `Uniform`, `FixedStructured`, `Diagonals`, `Blocks` (at random places, n of every m, and on
+    diagonals), `RowColumn` and `Sampled`. `tiles`: sizes of tiles whose counts are compared, the same for
+    rows and columns; `units`: parts of as many consecutive rows each, whose loads are compared; `ranks`:
+    names of those of a file, see `read_tensor`. Raises SpecError for an empty matrix, sizes and numbers below
+    1; Refused for tensors of other than two ranks.
     """
     from polymodel.sparse.files import read_file
 

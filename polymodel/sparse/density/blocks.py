@@ -147,8 +147,11 @@ class Blocks(Regional):
     def square_multiplies(self) -> float:
         """Pairs of different blocks, which are filled independently, and each diagonal block with itself."""
         side, (block, other), grid = self.shape[0], self.size_of_block, self.arrangement.shape[0]
-        if side != self.shape[1] or block != other:
+        if side != self.shape[1]:
             return super().square_multiplies()
+        if block != other:
+            known = self._multiplies_of_certain_lines()
+            return super().square_multiplies() if known is None else known
         if side % block:
             what = f"a square of blocks of {block} that the end of the matrix, at {side}, cuts"
             message = f"{what}: its multiplications are not worked out"
@@ -164,6 +167,22 @@ class Blocks(Regional):
         # What the arrangement counts has each block on the diagonal once with itself.
         pairs = self.arrangement.square_multiplies() - own
         return pairs * float(down @ along) + own * self.fill.square_multiplies()
+
+    def _multiplies_of_certain_lines(self) -> float | None:
+        """Where each row, or each column, holds a number of nonzeros that is certain; None where it does not.
+
+        What is certain is associated with nothing: the expectation of each product is that of expectations.
+        """
+        side = self.shape[0]
+        if any(side % b for b in self.size_of_block):
+            return None
+        start, ones = np.arange(side, dtype=np.int64), np.ones(side, dtype=np.int64)
+        rows = np.stack([start, 0 * start, ones, side * ones], axis=1)
+        columns = np.stack([0 * start, start, side * ones, ones], axis=1)
+        regions = self.regions()
+        if not any((regions.variance(lines) == 0).all() for lines in (rows, columns)):
+            return None
+        return float(regions.mean(columns) @ regions.mean(rows))
 
     def regions(self) -> Regions:
         return self._regions

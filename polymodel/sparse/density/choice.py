@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from math import comb, log, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import look
@@ -16,151 +17,12 @@ from polymodel.sparse.density.blocks import Blocks
 from polymodel.sparse.density.diagonals import Diagonals
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
+from polymodel.sparse.density.observed import BlockSample, Bools, Observed, chosen
 from polymodel.sparse.density.row_column import RowColumn
 from polymodel.sparse.density.sampled import SAMPLES, Sampled
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import SparseTensor
-
-# A part of a matrix that models are fitted to, so that the rest can judge them.
-
-Bools = NDArray[np.bool_]
-# Blocks along a side that are wanted, and most that there are.
-_WANTED, _MOST = 20, 1000
-# Points of a diagonal that are looked at, and of a whole matrix.
-_LOOKED, _ALL = 1024, 1 << 15
-
-
-@dataclass(frozen=True, eq=False)
-class BlockSample:
-    """Blocks of `side` x `side` points: of each row, column and diagonal of blocks three in five are seen.
-
-    The block (I, J) is seen where (I + 2 J) mod 5 is below 3: a Latin square whose diagonals hold all
-    numbers, too.
-    """
-
-    shape: tuple[int, int]
-    side: int
-
-    @classmethod
-    def of(cls, shape: tuple[int, int]) -> BlockSample:
-        """Blocks of a power of two, about twenty along the shorter side."""
-        least = max(1, -(-max(shape) // _MOST))
-        wanted = max(4, min(shape) // _WANTED, least)
-        below = 1 << (int(wanted).bit_length() - 1)
-        return cls(shape, below if below >= least else 2 * below)
-
-    def seen(self, rows: Ints, columns: Ints) -> Bools:
-        """Whether points are seen."""
-        result: Bools = (rows // self.side + 2 * (columns // self.side)) % 5 < 3
-        return result
-
-    def open_points(self, axis: int) -> Floats:
-        """How many points of each line are seen."""
-        blocks = [np.arange(-(-s // self.side), dtype=np.int64) for s in self.shape]
-        seen = (blocks[0][:, None] + 2 * blocks[1][None, :]) % 5 < 3
-        other = self.shape[1 - axis]
-        widths = np.minimum(self.side, other - blocks[1 - axis] * self.side).astype(np.float64)
-        each: Floats = seen @ widths if axis == 0 else widths @ seen
-        return each[np.arange(self.shape[axis]) // self.side]
-
-
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """Nonzeros of a matrix at seen points; `split` None: all are seen."""
-
-    tensor: SparseTensor
-    split: BlockSample | None
-    seen: Callable[[Ints, Ints], Bools] | None
-
-    @classmethod
-    def whole(cls, tensor: SparseTensor) -> Observed:
-        """All of a matrix."""
-        return cls(tensor, None, None)
-
-    @classmethod
-    def part(cls, tensor: SparseTensor, split: BlockSample) -> Observed:
-        """What is seen of a matrix."""
-        kept = split.seen(tensor.coords[0], tensor.coords[1])
-        return cls(chosen(tensor, kept), split, split.seen)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.tensor.shape[0], self.tensor.shape[1]
-
-    def open_points(self, axis: int) -> Floats:
-        """How many points of each line are seen."""
-        if self.split is None:
-            return np.full(self.shape[axis], float(self.shape[1 - axis]))
-        return self.split.open_points(axis)
-
-    @property
-    def nonzeros(self) -> float:
-        """Of all points, seen or not."""
-        return self.tensor.nnz / max(self.share(), 1e-12)
-
-    def share(self) -> float:
-        """Of the points that are seen."""
-        if self.seen is None:
-            return 1.0
-        if self.split is not None:
-            return float(self.open_points(0).sum()) / self.shape[0] / self.shape[1]
-        draw = np.random.default_rng(0)
-        rows, columns = (draw.integers(0, s, _ALL) for s in self.shape)
-        return float(self.seen(rows, columns).mean())
-
-    def open_diagonals(self, offsets: Ints) -> Floats:
-        """How many points of each of some diagonals are seen."""
-        rows, columns = self.shape
-        first = np.maximum(0, -offsets)
-        length = np.minimum(rows, columns - offsets) - first
-        if self.seen is None:
-            return length.astype(np.float64)
-        # One in each of so many equal parts.
-        places = (np.arange(_LOOKED) + np.random.default_rng(0).random(_LOOKED)) / _LOOKED
-        along = (first[:, None] + places * length[:, None]).astype(np.int64)
-        result: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length
-        return result
-
-    def symmetric(self) -> bool:
-        """Whether all nonzeros whose mirror images are seen have them, and there are such."""
-        if self.shape[0] != self.shape[1]:
-            return False
-        rows, columns = self.tensor.coords
-        there = rows != columns
-        if self.seen is not None:
-            there &= self.seen(columns, rows)
-        mirrored = columns[there] * self.shape[1] + rows[there]
-        return bool(mirrored.size) and bool(np.isin(mirrored, self.tensor.numbers).all())
-
-    def blocks(self, size: int) -> tuple[Observed, Floats]:
-        """The matrix of blocks of this size that hold a nonzero, as far as whole blocks are seen, and the
-        nonzeros of each of those."""
-        grid = tuple(-(-s // size) for s in self.shape)
-
-        def seen(rows: Ints, columns: Ints) -> Bools:
-            if self.seen is None:
-                return np.ones(np.broadcast_shapes(rows.shape, columns.shape), dtype=bool)
-            low, high = (rows * size, columns * size), (rows * size + size - 1, columns * size + size - 1)
-            corners = [(low[0], low[1]), (low[0], high[1]), (high[0], low[1]), (high[0], high[1])]
-            result: Bools = np.logical_and.reduce([self.seen(r, c) for r, c in corners])
-            return result
-
-        rows, columns = self.tensor.coords // size
-        kept = seen(rows, columns)
-        numbers, counts = np.unique(rows[kept] * grid[1] + columns[kept], return_counts=True)
-        coords = np.stack(np.divmod(numbers, grid[1]))
-        ones = np.ones(numbers.size, dtype=np.int8)
-        tensor = SparseTensor.from_coo("blocks", self.tensor.ranks, grid, coords, ones)
-        return Observed(tensor, None, None if self.seen is None else seen), counts.astype(np.float64)
-
-
-def chosen(tensor: SparseTensor, kept: Bools) -> SparseTensor:
-    """Some of the nonzeros."""
-    return SparseTensor(
-        tensor.name, tensor.ranks, tensor.shape, tensor.coords[:, kept], tensor.values[kept]
-    )  # fmt: skip
-
 
 # Models fitted to what is seen of a matrix, from the one that says least to the one that says most.
 
@@ -168,6 +30,9 @@ def chosen(tensor: SparseTensor, kept: Bools) -> SparseTensor:
 GROUPS, SIZES, FULL = (2, 4, 8, 16), (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32), 0.5
 # Diagonals that are told apart, at most, and how far above the background one has to be.
 _DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
+# Side of the corner of a matrix where structure is looked for first; groups of blocks that are so few that
+# all may be alike by chance.
+_CORNER, _FEW = 512, 32
 # How many times more samples are drawn where no model is near the data.
 _MORE = 4
 
@@ -181,9 +46,12 @@ class ModelCandidate:
 
 
 def candidates(whole: Observed) -> Iterator[ModelCandidate]:
-    """Kinds worth a trial, simplest first. Sizes of blocks are chosen from the whole matrix."""
+    """Kinds worth a trial, simplest first. Blocks and their groups are looked for in the whole matrix."""
     yield ModelCandidate("uniform", uniform)
     yield ModelCandidate("fixed_structured", groups)
+    nested = nested_groups(whole)
+    if nested is not None:
+        yield ModelCandidate(nested.name, nested.fit)
     yield ModelCandidate("diagonals", diagonals)
     for size in sizes_of_blocks(whole):
         yield ModelCandidate(f"blocks of {size}", partial(blocks, size=size, arranged=uniform))
@@ -208,19 +76,114 @@ def uniform(seen: Observed) -> Uniform:
 
 def groups(seen: Observed) -> FixedStructured | None:
     """n of m, where all groups are alike."""
-    tensor = seen.tensor
+    points = seen.shape[0] * seen.shape[1] * seen.share()
+    found = _alike(seen.tensor, points, seen.shape)
+    return None if found is None else found.over(seen.tensor.ranks, seen.shape)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """n of every m consecutive coordinates along an axis."""
+
+    n: int
+    m: int
+    axis: int
+
+    def over(self, ranks: tuple[str, ...], shape: tuple[int, int]) -> FixedStructured:
+        """The model of a matrix, or of a block, that is so structured."""
+        return FixedStructured(ranks, shape, self.n, self.m, ranks[self.axis])
+
+    def nats(self, points: float) -> float:
+        """What tells which of so many points are nonzero."""
+        return points / self.m * log(comb(self.m, self.n))
+
+
+def _alike(tensor: SparseTensor, points: float, sides: tuple[int, int]) -> Grouped | None:
+    """The shortest groups that hold equally many nonzeros each, all `points` being in such groups.
+
+    `sides`: what groups divide: the sides of the matrix, or of the blocks that nonzeros lie in.
+    """
     for m in GROUPS:
         for axis in (1, 0):
-            if seen.shape[axis] % m:
+            if sides[axis] % m:
                 continue
             other = tensor.coords[1 - axis]
-            numbers = other * (seen.shape[axis] // m) + tensor.coords[axis] // m
+            numbers = other * (tensor.shape[axis] // m) + tensor.coords[axis] // m
             counts = np.unique(numbers, return_counts=True)[1]
-            n = int(counts[0])
-            every = seen.shape[0] * seen.shape[1] * seen.share() / m
+            n, every = int(counts[0]), points / m
             if n < m and (counts == n).all() and abs(counts.size - every) < 1e-6 * every:
-                return FixedStructured(tensor.ranks, seen.shape, n, m, tensor.ranks[axis])
+                return Grouped(n, m, axis)
     return None
+
+
+@dataclass(frozen=True)
+class NestedGroups:
+    """n of every m blocks hold nonzeros; each of those is full, has n of m itself, or is filled at random."""
+
+    size: tuple[int, int]
+    outer: Grouped
+    inner: Grouped | None
+    full: bool
+
+    @property
+    def name(self) -> str:
+        """As it stands among the kinds of models."""
+        inside = "" if self.inner is None else f", {self.inner.n}:{self.inner.m} inside"
+        return f"{self.outer.n}:{self.outer.m} of blocks of {self.size[0]} x {self.size[1]}{inside}"
+
+    def fit(self, seen: Observed) -> Blocks:
+        """Only the share of a random filling depends on what is seen."""
+        ranks, (rows, columns), (height, width) = seen.tensor.ranks, seen.shape, self.size
+        arrangement = self.outer.over(ranks, (rows // height, columns // width))
+        if self.inner is not None:
+            inside: DensityModel = self.inner.over(ranks, self.size)
+        else:
+            counts = seen.blocks(self.size)[1]
+            room = float(rows) * columns * self.outer.n / self.outer.m
+            mean = float(counts.mean()) / (height * width) if counts.size else seen.nonzeros / room
+            share = 1.0 if self.full else min(mean, 1.0)
+            inside = Hierarchical(ranks, self.size, (1.0, share))
+        return Blocks(ranks, seen.shape, self.size, arrangement, inside)
+
+
+def nested_groups(whole: Observed) -> NestedGroups | None:
+    """N:M of blocks, where all groups of the matrix are alike; of several sizes of blocks the one that says
+    most briefly where the nonzeros are.
+    """
+    corner = np.zeros([min(s, _CORNER) for s in whole.shape], dtype=bool)
+    rows, columns = whole.tensor.coords
+    near = (rows < corner.shape[0]) & (columns < corner.shape[1])
+    corner[rows[near], columns[near]] = True
+    found = []
+    for size in product((1, *SIZES), (1, *SIZES)):
+        cut = any(s % b for s, b in zip(whole.shape, size, strict=True))
+        if size == (1, 1) or cut or not _may_be_alike(corner, size):
+            continue
+        of_blocks = whole.blocks(size)[0]
+        number = prod(of_blocks.shape)
+        outer = _alike(of_blocks.tensor, number, of_blocks.shape)
+        if outer is None or number < _FEW * outer.m:
+            continue
+        room, nnz = of_blocks.tensor.nnz * prod(size), whole.tensor.nnz
+        inner = None if nnz == room else _alike(whole.tensor, room, size)
+        inside = _nats(room, nnz) if inner is None else inner.nats(room)
+        found.append((outer.nats(number) + inside, NestedGroups(size, outer, inner, nnz == room)))
+    return min(found, key=lambda told: told[0])[1] if found else None
+
+
+def _may_be_alike(corner: Bools, size: tuple[int, int]) -> bool:
+    """Whether all whole groups of blocks in the corner of a matrix hold equally many that are not empty."""
+    high, wide = (s // b for s, b in zip(corner.shape, size, strict=True))
+    points = corner[: high * size[0], : wide * size[1]].reshape(high, size[0], wide, size[1])
+    filled: Bools = np.logical_or.reduce(points, axis=(1, 3))
+    for m in GROUPS:
+        for lines in (filled, filled.T):
+            if lines.shape[1] < m:
+                continue
+            counts = lines[:, : lines.shape[1] // m * m].reshape(lines.shape[0], -1, m).sum(axis=2)
+            if 0 < counts[0, 0] < m and (counts == counts[0, 0]).all():
+                return True
+    return False
 
 
 def row_column(seen: Observed) -> RowColumn:
@@ -273,16 +236,16 @@ def sizes_of_blocks(seen: Observed) -> list[int]:
     for size in SIZES:
         if 4 * size > min(seen.shape):
             break
-        arranged, counts = seen.blocks(size)
+        arranged, counts = seen.blocks((size, size))
         full = float(counts.mean()) / size**2 if counts.size else 0.0
         if full < FULL:
             continue
         number = float(arranged.shape[0]) * arranged.shape[1]
-        told.append((_bits(number, counts.size) + _bits(counts.size * size**2, float(counts.sum())), size))
+        told.append((_nats(number, counts.size) + _nats(counts.size * size**2, float(counts.sum())), size))
     return [size for _, size in sorted(told)[:2]]
 
 
-def _bits(points: float, nonzeros: float) -> float:
+def _nats(points: float, nonzeros: float) -> float:
     """Nats that tell which points are nonzero."""
     share = nonzeros / points
     inside = 0.0 < share < 1.0
@@ -291,7 +254,7 @@ def _bits(points: float, nonzeros: float) -> float:
 
 def blocks(seen: Observed, size: int, arranged: Callable[[Observed], DensityModel | None]) -> Blocks | None:
     """Blocks of this size, arranged as another model says."""
-    of_blocks, counts = seen.blocks(size)
+    of_blocks, counts = seen.blocks((size, size))
     arrangement = arranged(of_blocks) if counts.size else None
     if arrangement is None:
         return None

@@ -10,7 +10,8 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused
 from polymodel.sparse.density import Actual, model_of
-from polymodel.sparse.density.choice import BlockSample, Observed
+from polymodel.sparse.density.choice import nested_groups
+from polymodel.sparse.density.observed import BlockSample, Observed, chosen
 from polymodel.sparse.density.slices import greedy
 from tests.faults import faults
 from tests.sparse import structures
@@ -48,6 +49,69 @@ def test_the_model_of_the_structure_is_chosen(name: str) -> None:
     )  # fmt: skip
 
 
+# N:M of blocks: side of the matrix, block, n of m blocks along which rank, and n of m points of a block.
+Nested = tuple[int, tuple[int, int], tuple[int, int, str], tuple[int, int, str] | None]
+NESTED: dict[str, Nested] = {
+    "2:4 of blocks of 8 x 8": (96, (8, 8), (2, 4, "K"), None),
+    "2:4 of blocks of 8 x 8, 2:4 inside": (128, (8, 8), (2, 4, "K"), (2, 4, "K")),
+    "2:8 of blocks of 1 x 4, 2:4 inside": (96, (1, 4), (2, 8, "K"), (2, 4, "K")),
+    "3:4 of blocks of 4 x 2, 1:2 inside": (64, (4, 2), (3, 4, "I"), (1, 2, "I")),
+}
+
+
+def _some(draw: np.random.Generator, shape: tuple[int, int], n: int, m: int, rank: str) -> np.ndarray:
+    """n of every m points of a matrix along a rank."""
+    high, wide = shape if rank == "K" else shape[::-1]
+    places = draw.random((high, wide // m, m)).argsort(axis=2) < n
+    return places.reshape(high, wide) if rank == "K" else places.reshape(high, wide).T
+
+
+def nested(name: str) -> pm.SparseTensor:
+    side, size, outer, inner = NESTED[name]
+    draw = np.random.default_rng(3)
+    blocks = _some(draw, (side // size[0], side // size[1]), *outer)
+    points = np.kron(blocks, np.ones(size, dtype=bool))
+    if inner is not None:
+        points = points & _some(draw, (side, side), *inner)
+    return pm.SparseTensor.from_dense("A", IK, points.astype(np.int64))
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_groups_of_blocks_are_found_where_all_groups_are_alike(name: str) -> None:
+    """And where a point or a block is missing, they are not."""
+    tensor = nested(name)
+    found = nested_groups(Observed.whole(tensor))
+    assert found is not None
+    assert found.name == name
+    model = found.fit(Observed.whole(tensor))
+    assert model.expected_nnz == tensor.nnz
+    # Rows, or columns, that hold a number of nonzeros that is certain.
+    assert model.square_multiplies() == Actual.of(tensor).square_multiplies()
+    where = tensor.coords // np.array(model.size_of_block)[:, None]
+    block, point = (where != where[:, :1]).any(axis=0), np.arange(tensor.nnz) > 0
+    for kept in (block, point):
+        less = nested_groups(Observed.whole(chosen(tensor, kept)))
+        assert less is None or (less.inner, less.full) == (None, False)
+
+
+def test_a_matrix_of_groups_of_blocks_is_told_by_them() -> None:
+    """Where tiles cut blocks or groups, too: samples are far too low in the fullest tile there."""
+    tensor = nested("2:4 of blocks of 8 x 8")
+    found = pm.fit_density(tensor, tiles=(32,), units=2)
+    assert (found.name, found.choice.chosen.near) == ("2:4 of blocks of 8 x 8", True)
+    drawn = [Actual.of(found.model.draw(seed)) for seed in range(8)]
+    for tile in ((12, 12), (20, 20)):
+        wanted = np.mean([float(data.expected_max(tile)) for data in drawn])
+        assert float(found.model.expected_max(tile)) == pytest.approx(wanted, rel=0.1), tile
+
+
+def test_blocks_at_random_places_are_in_no_groups() -> None:
+    uniform = pm.Uniform.of(IK, (16, 16), nnz=128)
+    for fill in (1.0, 0.6, pm.FixedStructured(IK, (8, 8), 2, 4)):
+        tensor = pm.Blocks.of(IK, (128, 128), (8, 8), uniform, fill).draw(1)
+        assert nested_groups(Observed.whole(tensor)) is None
+
+
 def test_the_rest_is_not_seen() -> None:
     """Of every row, column and diagonal of blocks three in five are seen; a model is fitted to these."""
     tensor = pm.random_tensor("IK", [640, 640], 0.05, 1)
@@ -60,7 +124,7 @@ def test_the_rest_is_not_seen() -> None:
     assert part.open_points(1) == pytest.approx(np.full(640, 384.0))
     assert part.open_diagonals(np.array([0, 32, -64])) == pytest.approx([384, 384, 352], rel=0.01)
     assert split.seen(part.tensor.coords[0], part.tensor.coords[1]).all()
-    blocks, counts = part.blocks(4)
+    blocks, counts = part.blocks((4, 4))
     assert counts.sum() == part.tensor.nnz
     assert blocks.share() == pytest.approx(0.6, abs=0.02)
 

@@ -1,0 +1,153 @@
+"""A part of a matrix that models are fitted to, so that the rest can judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.sparse.density.model import Floats, Ints
+from polymodel.sparse.tensor import SparseTensor
+
+Bools = NDArray[np.bool_]
+# Blocks along a side that are wanted, and most that there are.
+_WANTED, _MOST = 20, 1000
+# Points of a diagonal that are looked at, and of a whole matrix.
+_LOOKED, _ALL = 1024, 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSample:
+    """Blocks of `side` x `side` points: of each row, column and diagonal of blocks three in five are seen.
+
+    The block (I, J) is seen where (I + 2 J) mod 5 is below 3: a Latin square whose diagonals hold all
+    numbers, too.
+    """
+
+    shape: tuple[int, int]
+    side: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, int]) -> BlockSample:
+        """Blocks of a power of two, about twenty along the shorter side."""
+        least = max(1, -(-max(shape) // _MOST))
+        wanted = max(4, min(shape) // _WANTED, least)
+        below = 1 << (int(wanted).bit_length() - 1)
+        return cls(shape, below if below >= least else 2 * below)
+
+    def seen(self, rows: Ints, columns: Ints) -> Bools:
+        """Whether points are seen."""
+        result: Bools = (rows // self.side + 2 * (columns // self.side)) % 5 < 3
+        return result
+
+    def open_points(self, axis: int) -> Floats:
+        """How many points of each line are seen."""
+        blocks = [np.arange(-(-s // self.side), dtype=np.int64) for s in self.shape]
+        seen = (blocks[0][:, None] + 2 * blocks[1][None, :]) % 5 < 3
+        other = self.shape[1 - axis]
+        widths = np.minimum(self.side, other - blocks[1 - axis] * self.side).astype(np.float64)
+        each: Floats = seen @ widths if axis == 0 else widths @ seen
+        return each[np.arange(self.shape[axis]) // self.side]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Nonzeros of a matrix at seen points; `split` None: all are seen."""
+
+    tensor: SparseTensor
+    split: BlockSample | None
+    seen: Callable[[Ints, Ints], Bools] | None
+
+    @classmethod
+    def whole(cls, tensor: SparseTensor) -> Observed:
+        """All of a matrix."""
+        return cls(tensor, None, None)
+
+    @classmethod
+    def part(cls, tensor: SparseTensor, split: BlockSample) -> Observed:
+        """What is seen of a matrix."""
+        kept = split.seen(tensor.coords[0], tensor.coords[1])
+        return cls(chosen(tensor, kept), split, split.seen)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.tensor.shape[0], self.tensor.shape[1]
+
+    def open_points(self, axis: int) -> Floats:
+        """How many points of each line are seen."""
+        if self.split is None:
+            return np.full(self.shape[axis], float(self.shape[1 - axis]))
+        return self.split.open_points(axis)
+
+    @property
+    def nonzeros(self) -> float:
+        """Of all points, seen or not."""
+        return self.tensor.nnz / max(self.share(), 1e-12)
+
+    def share(self) -> float:
+        """Of the points that are seen."""
+        if self.seen is None:
+            return 1.0
+        if self.split is not None:
+            return float(self.open_points(0).sum()) / self.shape[0] / self.shape[1]
+        draw = np.random.default_rng(0)
+        rows, columns = (draw.integers(0, s, _ALL) for s in self.shape)
+        return float(self.seen(rows, columns).mean())
+
+    def open_diagonals(self, offsets: Ints) -> Floats:
+        """How many points of each of some diagonals are seen."""
+        rows, columns = self.shape
+        first = np.maximum(0, -offsets)
+        length = np.minimum(rows, columns - offsets) - first
+        if self.seen is None:
+            return length.astype(np.float64)
+        # One in each of so many equal parts.
+        places = (np.arange(_LOOKED) + np.random.default_rng(0).random(_LOOKED)) / _LOOKED
+        along = (first[:, None] + places * length[:, None]).astype(np.int64)
+        result: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length
+        return result
+
+    def symmetric(self) -> bool:
+        """Whether all nonzeros whose mirror images are seen have them, and there are such."""
+        if self.shape[0] != self.shape[1]:
+            return False
+        rows, columns = self.tensor.coords
+        there = rows != columns
+        if self.seen is not None:
+            there &= self.seen(columns, rows)
+        mirrored = columns[there] * self.shape[1] + rows[there]
+        return bool(mirrored.size) and bool(np.isin(mirrored, self.tensor.numbers).all())
+
+    def blocks(self, size: tuple[int, int]) -> tuple[Observed, Floats]:
+        """The matrix of blocks of this size that hold a nonzero, as far as whole blocks are seen, and the
+        nonzeros of each of those."""
+        high, wide = size
+        grid = tuple(-(-s // b) for s, b in zip(self.shape, size, strict=True))
+
+        def seen(rows: Ints, columns: Ints) -> Bools:
+            if self.seen is None:
+                return np.ones(np.broadcast_shapes(rows.shape, columns.shape), dtype=bool)
+            ends = [
+                (r, c)
+                for r in (rows * high, (rows + 1) * high - 1)
+                for c in (columns * wide, (columns + 1) * wide - 1)
+            ]
+            result: Bools = np.logical_and.reduce([self.seen(r, c) for r, c in ends])
+            return result
+
+        rows, columns = self.tensor.coords // np.array(size)[:, None]
+        kept = seen(rows, columns)
+        numbers, counts = np.unique(rows[kept] * grid[1] + columns[kept], return_counts=True)
+        coords = np.stack(np.divmod(numbers, grid[1]))
+        ones = np.ones(numbers.size, dtype=np.int8)
+        tensor = SparseTensor.from_coo("blocks", self.tensor.ranks, grid, coords, ones)
+        return Observed(tensor, None, None if self.seen is None else seen), counts.astype(np.float64)
+
+
+def chosen(tensor: SparseTensor, kept: Bools) -> SparseTensor:
+    """Some of the nonzeros."""
+    return SparseTensor(
+        tensor.name, tensor.ranks, tensor.shape, tensor.coords[:, kept], tensor.values[kept]
+    )  # fmt: skip
