@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import product as cartesian
+from math import prod
 
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.cross_branch_residency import Stay, leaves_nothing
@@ -20,6 +21,7 @@ from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
 
 Chains = tuple[list[LoopAxis], list[LoopAxis]]
+MOST_PEAKS = 2**16  # combinations of the stamps of several groups, of which any may be the peak
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,12 @@ def tied_peaks(
     choices = [_factors(group, rows) for group, rows in found.items()]
     choices += [_listed_factors(group, spaces) for group, spaces in listed.items()]
     _refuse_mixed(found, listed)
+    if prod(map(len, choices)) > MOST_PEAKS:
+        raise NotSeparable(
+            f"while {bare.einsum.name} runs, more than {MOST_PEAKS} stamps of variables that bounds tie "
+            "together may be the peak of what is held",
+            code="too-large",
+        )
     for choice in cartesian(*choices):
         sizes: list[Form] = [number(1)] * len(held)
         for factors in choice:
