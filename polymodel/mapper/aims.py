@@ -1,7 +1,8 @@
-"""What a search is after, and which candidates its bounds rule out.
+"""The objectives and limits of a search, and the candidates that its bounds rule out.
 
 A *row* is a figure that the search bounds and compares: energy, latency, other figures that add up over
-Einsums (`Added`), and peaks of memories. Objectives and limits are rows, or functions that grow with rows.
+Einsums (`Added`), and peaks of memories. Each objective or limit is a row, or a function that does not fall
+where a row rises.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ from polymodel.objectives import Busy, FigureLimit, InstancesUsed, is_sum, objec
 from polymodel.pareto import undominated
 
 Array = Any
-ROUNDING = 1e-9  # sums of floats in another order may differ by less
+ROUNDING = 1e-9  # relative: sums of floats in different orders may differ by this much
 WORKING_SET, BUSIEST, USED = "working_set", "busiest_", "used"
 WAYS = ("reads", "writes")
 
 
 @dataclass(frozen=True)
 class Added:
-    """A figure that adds up over Einsums: a weighted sum of energy, latency, the bits that components move
-    ((component, `reads` or `writes`, weight) each), the operations that all instances of a compute unit
-    would execute in as many steps as the busiest one takes (`places`), and what the busiest instances of
-    components move or execute ((component, `reads`, `writes` or `operations`, weight) each). `used`: how
-    many instances are in use of a fanout dimension."""
+    """A figure that adds up over Einsums, as a weighted sum.
+
+    `energy`, `latency`: their weights. `moved`: (component, `reads` or `writes`, weight) of the bits that
+    components move. `places`: weight of the operations that all instances of a compute unit could execute
+    in the steps of the busiest instance. `busiest`: (component, `reads`, `writes` or `operations`, weight)
+    of what the busiest instance of a component moves or executes. `used`: the instances in use along a
+    fanout dimension.
+    """
 
     energy: float = 0.0
     latency: float = 0.0
@@ -40,7 +44,7 @@ class Added:
     used: InstancesUsed | None = None
 
     def stepped(self, value: Array) -> Array:
-        """The value as it counts: instances in use (0: nothing is known of them) by their step."""
+        """The weight of the next step of `used` for instances in use (0: unknown); other values unchanged."""
         if self.used is None:
             return value
         at = np.searchsorted(self.used.steps, value * (1 - ROUNDING))
@@ -48,12 +52,12 @@ class Added:
         return np.where(value > 0, weights[np.minimum(at, len(weights) - 1)], 0.0)
 
     def slope(self, leak: float) -> float:
-        """How much it grows per second, where so many watts leak."""
+        """Increase per second of latency, if the leakage is `leak` watts."""
         return self.latency + self.energy * leak
 
     @property
     def timed(self) -> bool:
-        """Whether it has a part of the latency by itself."""
+        """Whether the latency has a weight of its own."""
         return self.latency > 0
 
 
@@ -61,8 +65,10 @@ ENERGY, LATENCY = Added(energy=1.0), Added(latency=1.0)
 
 
 def added_of(name: str, operations: float) -> Added | None:
-    """What an objective adds up, if it is a sum over Einsums. `operations`: those of all Einsums, by which
-    the reciprocal of the utilisation is counted."""
+    """The weighted sum that an objective is, or None if it is not a sum over Einsums.
+
+    `operations`: operations of all Einsums, which the reciprocal of the utilisation is relative to.
+    """
     energy = latency = places = 0.0
     moved: dict[tuple[str, str], float] = {}
     busiest: dict[tuple[str, str], float] = {}
@@ -88,7 +94,7 @@ def added_of(name: str, operations: float) -> Added | None:
 
 
 def follows(name: str) -> bool:
-    """Whether an objective follows from energy, latency, peaks of memories and the area."""
+    """Whether an objective is a function of energy, latency, peaks of memories and area alone."""
     return {figure for figure, _ in uses(name)} <= {"energy", "latency", WORKING_SET, "area"}
 
 
@@ -99,8 +105,10 @@ def grows_with_peaks(name: str) -> bool:
 
 @dataclass(frozen=True)
 class SearchFigures:
-    """What the search knows of whole mappings, for `polymodel.objectives.value`: numbers, or arrays of them.
-    `peaks`: per memory the bits of its working set."""
+    """Figures of whole mappings that the search knows, as `polymodel.objectives.value` reads them.
+
+    Each is a number or an array. `peaks`: bits of the working set of each memory.
+    """
 
     energy: Any
     latency: Any
@@ -126,8 +134,11 @@ class SearchFigures:
 
 @dataclass(frozen=True)
 class Aims:
-    """Rows in their order: energy and latency as far as they are wanted, then `more`, then the peaks of
-    memories (`peaks`: as objectives name them). `area`: that of the architecture."""
+    """Objectives and limits, and the rows that they need.
+
+    Rows in order: energy and latency (if `energy`, `latency`), then `more`, then the peaks of the memories
+    `peaks`. `area`: that of the architecture.
+    """
 
     objectives: tuple[str, ...]
     limits: tuple[FigureLimit, ...]
@@ -145,12 +156,12 @@ class Aims:
 
     @property
     def plain(self) -> bool:
-        """Whether every row is an objective, and there are no limits: nothing else is to be compared."""
+        """Whether every row is an objective and there are no limits, so that comparing rows is enough."""
         rows = {self._row(o) for o in self.objectives}
         return not self.limits and None not in rows and len(rows) == len(self.added) + len(self.peaks)
 
     def _row(self, name: str) -> int | None:
-        """The row that an objective is."""
+        """The index of the row that equals the objective; None if no row does."""
         added = added_of(name, self.operations)
         if added is not None and added in self.added:
             return self.added.index(added)
@@ -160,7 +171,7 @@ class Aims:
         return None
 
     def score(self, name: str, rows: Sequence[Array] | Array) -> Array:
-        """What is minimised of an objective or a limit, of rows [rows, ...]; it grows with each of them."""
+        """The minimised value of an objective or limit, from rows [rows, ...]; it is monotone in each row."""
         row = self._row(name)
         if row is not None:
             return rows[row]
@@ -172,34 +183,37 @@ class Aims:
         return vocabulary.score(name, vocabulary.value(name, figures))
 
     def value(self, name: str, rows: Sequence[Array] | Array) -> Array:
-        """The same as it is told."""
+        """The value of an objective or limit as reports show it (the score of a maximised one inverted)."""
         score = self.score(name, rows)
         return vocabulary.score(name, score) if objective_of(name).most else score
 
     def admits(self, rows: Sequence[Array] | Array) -> Array:
-        """Whether rows obey the limits, or if they only grow still may."""
+        """Whether rows obey the limits; for lower bounds of rows, whether they still may."""
         result: Array = np.ones(np.shape(rows[0]) if len(rows) else 1, bool)
         for limit in self.limits:
             result = result & (self.score(limit.name, rows) <= limit.score * (1 + ROUNDING))
         return result
 
     def scores(self, rows: Sequence[Array] | Array) -> Array:
-        """What is minimised of every objective [objectives, n]."""
+        """The minimised values of all objectives [objectives, n]."""
         n = len(rows[0]) if len(rows) else 1
         each = [np.broadcast_to(self.score(o, rows), n) for o in self.objectives]
         return np.stack(each).astype(float)
 
     def least_scores(self, rows: Array, mixed: Array, weights: Array) -> Array:
-        """The same at least, where mixtures (`weights` [mixtures, 2] of energy and latency) are at least
-        `mixed` [mixtures, n] besides."""
+        """Lower bounds of the scores [objectives, n], from lower bounds of rows and of mixtures.
+
+        `weights` [mixtures, 2]: weights of energy and latency; `mixed` [mixtures, n]: lower bounds of these
+        weighted sums.
+        """
         result = self.scores(rows)
         if not len(weights):
             return result
         energy, latency = rows[0], rows[1]
         for k in (k for k, o in enumerate(self.objectives) if o == "edp"):
             for (w, v), line in zip(weights, mixed, strict=True):
-                # The least product on a line is at one of its ends.
-                with np.errstate(invalid="ignore"):  # infinite ones, where nothing fits
+                # On a line of constant weighted sum the product is least at one of the ends.
+                with np.errstate(invalid="ignore"):  # infinite bounds, where nothing fits
                     ends = (
                         energy * np.maximum(latency, (line - w * energy) / v),
                         latency * np.maximum(energy, (line - v * latency) / w),
@@ -214,7 +228,7 @@ def aims_of(
     operations: float = 0.0,
     area: float = 0.0,
 ) -> Aims:
-    """The rows that objectives and limits need, each once."""
+    """The objectives, the limits and the rows that they need, without repetition."""
     energy = latency = False
     more: dict[Added, None] = {}
     peaks: dict[str, None] = {}
@@ -232,14 +246,14 @@ def aims_of(
             energy = latency = True
         else:
             assert name == "area", name
-    energy = energy or not (latency or more or peaks)  # where mappings are alike, that of least energy
+    energy = energy or not (latency or more or peaks)  # ties are broken by energy
     return Aims(
         tuple(objectives), tuple(limits), energy, latency, tuple(more), tuple(peaks), area, operations
     )
 
 
 def _parts(names: Iterable[str], operations: float) -> Iterable[str]:
-    """Names that are rows or made of energy and latency: sums of other figures as their terms."""
+    """The names as rows or functions of energy and latency; sums of other figures are split into terms."""
     for name in names:
         if added_of(name, operations) is not None:
             yield name
@@ -247,22 +261,25 @@ def _parts(names: Iterable[str], operations: float) -> Iterable[str]:
             yield from (one for _, one in terms_of(name))
 
 
-# What every whole mapping of a space costs at least, as far as a search knows by now.
+# Lower bounds on the costs of every whole mapping of a space, as known so far in a search.
 
-Line = tuple[float, float, float]  # a mixture of energy and latency, and what it is at least
-CLOSE = 1e-9  # relative: sums of floats in another order differ by less
+Line = tuple[float, float, float]  # weights of energy and latency, and a lower bound of their weighted sum
+CLOSE = 1e-9  # relative: sums of floats in different orders differ by less
 
 
 @dataclass
 class LeastFigures:
-    """Of one part of the space: the figures that add up, and energy times latency."""
+    """Lower bounds for one part of the space: the figures that add up, and energy times latency."""
 
     sums: Array
     edp: float = 0.0
 
 
 def corner(energy: float, latency: float, mixtures: Sequence[Line]) -> float:
-    """The least energy times latency: it is at a corner of what the bounds leave."""
+    """Lower bound of energy times latency, at a corner of the region that the bounds leave.
+
+    `mixtures`: lower bounds of weighted sums of energy and latency.
+    """
     lines = [(1.0, 0.0, energy), (0.0, 1.0, latency), *mixtures]
     corners = [
         e * t
@@ -281,15 +298,18 @@ def _crossing(a: Line, b: Line) -> Iterator[tuple[float, float]]:
 
 @dataclass
 class LeastCosts:
-    """Of all parts of the space that are searched one after another; the bounds only rise. Nothing is known
-    without `aims`. `peaks`: of memories, in the order of the aims (0 where none is given)."""
+    """Lower bounds for all parts of the space, which are searched one after another; bounds only rise.
+
+    Without `aims` nothing is known. `peaks`: lower bounds for memories, in the order of the aims (0 if
+    absent).
+    """
 
     aims: Aims | None = None
     parts: list[LeastFigures] = field(default_factory=list)
     peaks: tuple[float, ...] = ()
 
     def raised(self, part: int, sums: Array, mixtures: Sequence[Line] = ()) -> None:
-        """A part costs at least so much: the figures that add up, and mixtures of the first two."""
+        """Raise the bounds of a part: of the figures that add up, and of mixtures of the first two."""
         if self.aims is None:
             return
         mine = self.parts[part]
@@ -299,7 +319,7 @@ class LeastCosts:
             mine.edp = max(mine.edp, corner(energy, latency, mixtures))
 
     def of(self, objective: str) -> float:
-        """The least score of an objective."""
+        """The lower bound of the score of an objective."""
         if self.aims is None:
             return 0.0
         if objective == "edp":
@@ -309,28 +329,29 @@ class LeastCosts:
 
 
 def nothing_known(aims: Aims, parts: int, peaks: tuple[float, ...] = ()) -> LeastCosts:
-    """Of so many parts, but for the peaks of memories."""
+    """Bounds of 0 for each part, with lower bounds of the peaks of memories."""
     return LeastCosts(aims, [LeastFigures(np.zeros(len(aims.added))) for _ in range(parts)], peaks)
 
 
-# Branch and bound: what whole mappings that are known already rule out.
-#
-# What is still to come adds at least so much to energy and latency (`rest`), and the more the less space the
-# whole mapping may take. So that is known per level of the first buffer objective: a mapping whose peak lies
-# between two levels pays at least what the upper one allows.
+# Branch and bound: the candidates that known whole mappings rule out. What is not decided yet adds at least
+# `rest` to energy and latency, and adds more where the whole mapping may use less memory. So `rest` is
+# known per level of the first peak: a mapping whose peak lies between two levels pays at least the bound of
+# the upper level.
 
-STEP = 3  # of levels, one of so many where few do
-TOGETHER = 8  # known mappings compared at once
+STEP = 3  # every third level is kept where few levels do
+TOGETHER = 8  # known mappings that are compared at once
 
 
 @dataclass(frozen=True)
 class KnownMappings:
-    """Figures of known whole mappings [figures, m]: `sums` of them add up over Einsums (energy and latency,
-    as far as they are objectives), the others are peaks. `edges` [levels], ascending: upper ends of ranges of
-    the first peak; one, infinite, without any. `eps`: by how much others need not be better. `weights`
-    [mixtures, sums]: weighted sums that are bounded as well, of two. `aims`: the objectives and limits that
-    the figures are rows of, where they are not the objectives themselves; all known mappings keep the
-    limits."""
+    """Figures [figures, m] of known whole mappings, which candidates are compared with.
+
+    The first `sums` figures add up over Einsums, the others are peaks. `edges` [levels], ascending: upper
+    ends of the ranges of the first peak (one infinite level if there are no peaks). `eps`: relative margin
+    within which a candidate is not worth keeping. `weights` [mixtures, sums]: weighted sums of two figures
+    that are bounded as well. `aims`: objectives and limits, where they differ from the figures; all known
+    mappings obey the limits.
+    """
 
     figures: Array
     sums: int
@@ -341,21 +362,23 @@ class KnownMappings:
 
     @cached_property
     def low(self) -> Array:
-        """Figures below which a mapping is worth having."""
+        """Thresholds [figures, m]: a candidate must lie below them to be worth keeping."""
         result: Array = self.figures * ((1 + ROUNDING) / (1 + self.eps))
         return result
 
     @cached_property
     def low_scores(self) -> Array:
-        """What known mappings have of the objectives [objectives, n], as `low`; those that none beats."""
+        """The thresholds `low` as scores [objectives, n], without dominated columns."""
         assert self.aims is not None
         scores = self.aims.scores(self.figures) * ((1 + ROUNDING) / (1 + self.eps))
         result: Array = scores[:, undominated(scores)]
         return result
 
     def aimed(self, values: Array, mixed: Array) -> Array:
-        """False where `values` [figures, n], which are at least so much, break a limit or are worse in every
-        objective than a known mapping. `mixed` [mixtures, n]: what the mixtures are at least."""
+        """False where `values` break a limit or are worse in every objective than a known mapping.
+
+        `values` [figures, n] and `mixed` [mixtures, n] are lower bounds of figures and mixtures.
+        """
         if self.aims is None:
             return np.ones(values.shape[1], bool)
         left: Array = self.aims.admits(values)
@@ -367,8 +390,11 @@ class KnownMappings:
 
     @cached_property
     def stairs(self) -> tuple[Array, ...]:
-        """Per level the known mappings that take less than all of the level (all without peaks), by rising
-        first figure; the others are the least so far."""
+        """Per level, a staircase of the known mappings whose first peak lies below the level.
+
+        Without peaks it has all known mappings. Columns rise in the first figure; the other figures are
+        running minima.
+        """
         result = []
         for k in range(len(self.edges)):
             some = self.low
@@ -382,7 +408,7 @@ class KnownMappings:
 
     @cached_property
     def within(self) -> tuple[Array, ...]:
-        """Per level the known mappings whose first peak lies in it (all, where there are more peaks)."""
+        """Per level, the known mappings whose first peak lies in it (all, if there are several peaks)."""
         if len(self.low) != self.sums + 1:
             return (self.low,) * len(self.edges)
         starts = [0.0, *self.edges[:-1]]
@@ -391,25 +417,27 @@ class KnownMappings:
 
     @property
     def coarse_levels(self) -> Array:
-        """Every STEP-th level, the last among them."""
+        """Every STEP-th level, including the last one."""
         return np.arange(len(self.edges) - 1, -1, -STEP)[::-1]
 
     @cached_property
     def coarser(self) -> KnownMappings:
-        """The same with few levels."""
+        """The same known mappings with fewer levels."""
         return replace(self, edges=self.edges[self.coarse_levels])
 
     def joined(self, more: Array) -> KnownMappings:
-        """With the figures of more whole mappings."""
+        """With the figures of more whole mappings, without dominated ones."""
         figures = np.concatenate([self.figures, more], axis=1)
         kept = undominated(figures)
         return replace(self, figures=figures[:, kept])
 
     @cached_property
     def corners(self) -> tuple[tuple[Array, ...], ...]:
-        """Per level and mixture the most it may be where two neighbours in `stairs` leave room: entry [j, i]
-        is the most of corners i to i + 2**j - 1 (a corner: less than the second sum of the one, and than the
-        first sum of the next)."""
+        """Sparse tables of range maxima: per level and mixture, its largest values at corners of `stairs`.
+
+        A corner lies below the second sum of one column and below the first sum of the next. Entry [j, i]
+        is the maximum over the corners i to i + 2**j - 1.
+        """
         result = []
         for some in self.stairs:
             tables = []
@@ -425,12 +453,14 @@ class KnownMappings:
         return tuple(result)
 
     def _roomy(self, level: int, values: Array, mixed: Array, place: Array) -> Array:
-        """False where no corner has room for the mixtures of points; `place`: the last known mapping of less
-        first sum."""
+        """False where no corner of the staircase admits the mixtures of a point.
+
+        `place`: the last known mapping whose first sum is less than that of the point.
+        """
         some = self.stairs[level]
         last = some.shape[1] - 1
         result = np.ones(values.shape[1], bool)
-        # The second sums fall: the last known mapping whose second sum is above that of the point.
+        # Second sums fall: find the last known mapping whose second sum is above that of the point.
         to = last - np.searchsorted(some[1][::-1], values[1], side="right")
         inside = np.flatnonzero((place >= 0) & (to < last) & (to >= place))
         low, high = place[inside], to[inside]
@@ -441,8 +471,11 @@ class KnownMappings:
         return result
 
     def unbeaten(self, level: int, values: Array, mixed: Array | None = None) -> Array:
-        """False where some known mapping is better than `values` [figures, n] in every figure; the first peak
-        is at least where the level starts. `mixed` [mixtures, n]: what the mixtures are at least."""
+        """False where some known mapping is better than `values` [figures, n] in every figure.
+
+        The first peak is at least the lower edge of `level`. `mixed` [mixtures, n]: lower bounds of the
+        mixtures.
+        """
         n = values.shape[1]
         if len(values) > self.sums + 1 or self.sums > 2:
             return _against(self.low, values)
@@ -465,10 +498,12 @@ class KnownMappings:
 
 @dataclass(frozen=True)
 class Bound:
-    """What is known, and the least that what is not counted yet adds to the sums and their mixtures (`rest`
-    [sums and mixtures, levels]). `sizes`: per fused loop the tile sizes that are of interest (none: all).
-    `whole`: nothing is to come, so that what is counted are whole mappings. `seconds`: what every mapping of
-    the Einsum takes at least."""
+    """Known mappings, and lower bounds on what undecided choices add, for pruning partial mappings.
+
+    `rest` [sums and mixtures, levels]: least addition to the sums and their mixtures. `sizes`: per fused
+    loop the tile sizes to consider (empty: all). `whole`: no choice is left, so that candidates are whole
+    mappings. `seconds`: lower bound of the latency of every mapping of the Einsum.
+    """
 
     known: KnownMappings
     rest: Array
@@ -477,8 +512,11 @@ class Bound:
     seconds: float = 0.0
 
     def hopeful(self, figures: Sequence[Array], rest: Array | None = None) -> Array:
-        """False where some known mapping is better in every figure, whatever is added; of peaks that are not
-        among them nothing is known. `rest` [sums and mixtures, levels, n]: what is added to each."""
+        """False where some known mapping is better in every figure, whatever is added.
+
+        Peaks that are not among `figures` count as 0. `rest` [sums and mixtures, levels, n]: least addition
+        per candidate, instead of that of this bound.
+        """
         values = np.stack(list(figures))
         values = np.pad(values, ((0, len(self.known.figures) - len(values)), (0, 0)))
         added = self.rest[:, :, None] if rest is None else rest
@@ -506,27 +544,27 @@ class Bound:
         return result
 
     def plus(self, more: Sequence[float]) -> Bound:
-        """With so much more added to the sums."""
+        """With these amounts added to the sums."""
         sums = np.array(more).reshape(-1, 1)
         mixed = self.known.weights @ sums if len(self.known.weights) else sums[:0]
         return replace(self, rest=self.rest + np.concatenate([sums, mixed]))
 
     def against(self, figures: Array) -> Bound:
-        """Where whole mappings are counted: with these [figures, n] among the known ones."""
+        """With whole mappings of these figures [figures, n] added to the known ones."""
         aims = self.known.aims
         kept = figures if aims is None else figures[:, aims.admits(figures)]
         return replace(self, known=self.known.joined(kept))
 
     @cached_property
     def coarser(self) -> Bound:
-        """With few of the levels: quicker, and rules out less."""
+        """The bound with fewer levels: faster to check, but it prunes less."""
         return Bound(self.known.coarser, self.rest[:, self.known.coarse_levels])
 
 
 def _against(known: Array, values: Array) -> Array:
     """False where some column of `known` is below in every row.
 
-    Those that lie lowest on the whole come first: they rule out most points, and the others see few.
+    Columns with the lowest ranks come first: they rule out most points, so that later ones see few.
     """
     ranks = np.argsort(np.argsort(known, axis=1), axis=1)
     order = np.argsort(ranks.sum(axis=0), kind="stable")

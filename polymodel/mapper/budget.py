@@ -1,4 +1,4 @@
-"""How far a search has got: whether it goes on, and the finished steps that a later run takes up."""
+"""Time limit, progress report and work counts of a search, and the store of its finished steps."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ from polymodel.mapper.records import Progress, Request, SearchStage
 from polymodel.spec.files import clear_unfinished, recorded
 from polymodel.stores.store import ANEW, locked, read_table, write_table
 
-# Steps of a search that are done, in a folder: a search that was ended goes on with what they gave.
-#
-# A step is known by a fingerprint of all that its result depends on. So what is taken from the store is what
-# the step would give, whatever the run before did, and the answer is that of an undisturbed run.
+# The store of finished steps: a search that was interrupted resumes from their stored results. The key of a
+# step is a fingerprint of everything that its result depends on, so that a stored result equals the one
+# that the step would compute, and a resumed search gives the answer of an uninterrupted one.
 
-SAVE_EVERY, SHARE = 2.0, 0.02  # seconds between saves, or this share of the run if that is more
-LARGE = 2**26  # bytes that are saved at once
+SAVE_EVERY, SHARE = 2.0, 0.02  # seconds between writes, or this share of the elapsed time if longer
+LARGE = 2**26  # bytes of unsaved results that trigger a write
 NAME = "found-"
-# All that may stand in a result: nothing that is read from a store can name any other class or function.
+# The only classes and functions that a stored result may name: the unpickler refuses all others.
 _ARRAYS = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _KNOWN = {
     "numpy": {"ndarray", "dtype"},
@@ -48,7 +47,10 @@ _KNOWN = {
 
 
 def fingerprint(*parts: object) -> bytes:
-    """Of plain data, arrays and records of them; the same in every process."""
+    """Hash of plain data, arrays and dataclasses; the same in every process.
+
+    Raises TypeError for other types.
+    """
     result = hashlib.blake2b(digest_size=20)
     _feed(parts, result.update)
     return result.digest()
@@ -84,7 +86,7 @@ def _several(what: str, marks: Iterable[bytes], update: Callable[[bytes], object
 
 class _Pickler(pickle.Pickler):
     def persistent_id(self, item: object) -> str | None:
-        """Einsums are in every result, and known to who reads it."""
+        """Replace an Einsum by a name: every result refers to one, and the reader already has it."""
         return "space" if type(item).__name__ == "EinsumSpace" else None
 
 
@@ -104,7 +106,7 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass
 class Finished:
-    """The store of one search: results as they were read, and those to be saved next."""
+    """The store of one search: results that were read (`known`) and results not written yet (`fresh`)."""
 
     folder: Path
     signature: str
@@ -116,7 +118,10 @@ class Finished:
     used: int = 0
 
     def get(self, key: bytes, space: object) -> Any:
-        """The result and what it counted, or None."""
+        """The stored result of a step and the work counts of that step; None if it is not stored.
+
+        Raises Refused if the stored bytes are damaged.
+        """
         data = self.known.get(key)
         if data is None:
             return None
@@ -136,7 +141,7 @@ class Finished:
         return result
 
     def put(self, key: bytes, result: object) -> None:
-        """Keep a result; saved now and then."""
+        """Keep a result; writes all unsaved results when a write is due."""
         sink = io.BytesIO()
         _Pickler(sink, protocol=5).dump(result)
         with self.lock:
@@ -147,7 +152,7 @@ class Finished:
                 self.save()
 
     def save(self) -> None:
-        """Write what is not saved yet, in one step."""
+        """Write all unsaved results as one new file."""
         if not self.fresh:
             return
         names = [k.hex() for k in self.fresh]
@@ -159,7 +164,10 @@ class Finished:
         self.saved = time.perf_counter()
 
     def load(self) -> None:
-        """Read what earlier runs have saved. Refused if that is another search's, or damaged."""
+        """Read the results of earlier runs.
+
+        Raises Refused if they belong to another search or are damaged.
+        """
         for file in self._files():
             columns, about = read_table(file, "a search")
             if about.get("signature") != self.signature:
@@ -172,7 +180,7 @@ class Finished:
                 raise Refused(f"{file} holds no steps of a search", ANEW, code="damaged-file") from error
 
     def clear(self) -> None:
-        """Remove what earlier runs have saved."""
+        """Delete the files of earlier runs."""
         for file in self._files():
             file.unlink(missing_ok=True)
 
@@ -183,7 +191,7 @@ class Finished:
 
 @contextmanager
 def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Finished | None]:
-    """The store in a folder, if one is named, held for as long as the block runs."""
+    """The store in `folder`, locked while the block runs; None if there is no folder."""
     with locked(folder):
         if folder is None:
             yield None
@@ -200,54 +208,59 @@ def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Fini
             store.save()
 
 
-# How much was looked at, and whether to go on: every long step of a search asks, and is broken off where it
-# does not ask in time, or memory runs out.
+# Work counts and the time limit. Every long step of a search checks the time regularly; a step that does
+# not check in time, or that runs out of memory, is interrupted.
 
 S = TypeVar("S")
 T = TypeVar("T")
-BEAT = 0.5  # seconds after which the search tells again where it is
-GRACE = 1.0  # seconds, or the share below of the limit, to make a whole mapping when time is over
+BEAT = 0.5  # seconds between two progress reports
+GRACE = 1.0  # seconds beyond the limit for completing one whole mapping, or the share below if that is more
 GRACE_SHARE = 0.1
 
 
-EVALUATION = 0.1  # of a time limit, for the evaluation of what a search has found
-ANSWER = 0.15  # seconds for one answer: evaluated, and told
+EVALUATION = 0.1  # share of a time limit that is kept for evaluating the mappings found
+ANSWER = 0.15  # seconds that evaluating and reporting one answer takes
 
 
 def time_of_search(limit: float) -> float | None:
-    """Of a limit of an exploration (s) what the search itself may take: where other processes use the
-    processors, the answer takes longer."""
+    """Seconds of an exploration's limit that the search itself may use (None: no limit).
+
+    The rest is for evaluating the answer, which takes longer where other processes use the processors.
+    """
     if limit == inf:
         return None
     return limit - max(EVALUATION * limit, min(ANSWER * crowded(), limit / 2))
 
 
 class Late(Exception):
-    """The time of a search is over; never leaves the search."""
+    """The time limit of a search has passed; caught inside the search."""
 
 
-CUT = (Late, LimitReached, MemoryError)  # what ends a step before it is done
+CUT = (Late, LimitReached, MemoryError)  # exceptions that interrupt a step
 
 
 def always() -> bool:
-    """No limit."""
+    """Time check of a search without a limit."""
     return True
 
 
 def without_end() -> float:
-    """No limit of seconds."""
+    """Remaining seconds of a search without a limit."""
     return inf
 
 
 def ignored(error: BaseException) -> None:
-    """Nobody is told that a step was broken off."""
+    """Ignores an interrupted step."""
 
 
 @dataclass
 class SearchTally:
-    """How much was looked at; `going_on`: whether there is time for more; `ended` is told what broke off a
-    step that goes on with what it has; `finished`: steps done before; `crew`: who shares the steps, each for
-    as long as there is time `left` (s)."""
+    """How much a step examined, and the time limit that it checks.
+
+    `going_on`: whether there is time left; `ended`: called with the exception that interrupted a step which
+    continues with a partial result; `finished`: the store of finished steps; `crew`: the worker processes
+    that share the steps; `left`: remaining seconds, which bound the work of each worker.
+    """
 
     templates: int = 0
     points: int = 0
@@ -264,7 +277,7 @@ class SearchTally:
         return self.templates, self.points, self.kept, self.too_large
 
     def add(self, counts: Sequence[int]) -> None:
-        """What a step looked at that was done before."""
+        """Add the counts of a stored step."""
         templates, points, kept, too_large = counts
         self.templates += templates
         self.points += points
@@ -272,21 +285,21 @@ class SearchTally:
         self.too_large += too_large
 
     def ask(self) -> None:
-        """Raises Late once time is over."""
+        """Raises Late once the time limit has passed."""
         if not self.going_on():
             raise Late
 
 
 @dataclass
 class Tallies:
-    """Tallies and seconds of the steps of a search, by name."""
+    """The work counts and the seconds of each step of a search, by the step's name."""
 
     fresh: Callable[[], SearchTally]
     known: dict[str, tuple[SearchTally, float]] = field(default_factory=dict)
 
     @contextmanager
     def counted(self, of: str) -> Iterator[SearchTally]:
-        """Count what a step looks at, together with what it looked at before."""
+        """Count the work and time of a step, added to those of earlier runs of the step."""
         tally, seconds = self.known.get(of) or (self.fresh(), 0.0)
         begun = time.perf_counter()
         yield tally
@@ -301,7 +314,7 @@ class Tallies:
 
 @dataclass
 class Watch:
-    """The clock of a search, and what it tells. `outer`: who tells instead, of a part that is not a step."""
+    """Time limit and progress report of one search. A part of a step reports through `outer`."""
 
     request: Request
     begun: float
@@ -336,12 +349,12 @@ class Watch:
         return inf if self.end is None else max(self.end - time.perf_counter(), 0.0)
 
     def ended(self, error: BaseException) -> None:
-        """A step was broken off: the search ends with what there is."""
+        """Note that a step was interrupted: the search ends with what it has."""
         self.late = True
         self.memory = self.memory or isinstance(error, (MemoryUp, MemoryError))
 
     def step(self, work: Callable[[], T]) -> T | None:
-        """Do a step of the search, or a part of it where time or memory is over meanwhile: None."""
+        """Run a step of the search. None if time or memory ran out before it was done."""
         end = inf if self.end is None else time.monotonic() + self.end - time.perf_counter()
         try:
             with until(end):
@@ -351,13 +364,16 @@ class Watch:
             return None
 
     def silent(self) -> Watch:
-        """The same clock, whose steps do not count; what it looks at is told all the same."""
+        """The same time limit for a part of a step, which reports through this one and counts no steps."""
         other = Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
         other.least = self.least
         return other
 
     def grace(self) -> Watch:
-        """A clock that goes on a little beyond the limit, or from now on if it is not time that is over."""
+        """A time limit slightly beyond this one, for completing a mapping.
+
+        If the search was stopped before its limit, it starts now.
+        """
         other = Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
         limit, now = self.request.time_limit, time.perf_counter()
         by_limit = inf if limit is None else self.begun + limit + max(GRACE, GRACE_SHARE * limit)
@@ -365,13 +381,13 @@ class Watch:
         return other
 
     def share(self, part: float) -> Callable[[], bool]:
-        """Whether there is time left, of this part of the limit from now on."""
+        """A time check that ends after this share of the limit from now, or at the limit."""
         limit = self.request.time_limit
         end = None if limit is None else time.perf_counter() + part * limit
         return lambda: self.going_on() and (end is None or time.perf_counter() < end)
 
     def tally(self, going_on: Callable[[], bool] | None = None) -> SearchTally:
-        """A new tally, which counts to what is told."""
+        """A new tally, whose points are part of the progress report."""
         tally = SearchTally(
             going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished,
             crew=self.request.crew, left=self.left,
@@ -380,19 +396,19 @@ class Watch:
         return tally
 
     def look(self, at: str) -> None:
-        """Tell what is looked at from now on."""
+        """Report that the search now works on `at`."""
         teller = self.outer or self
         teller.at = at if self.outer is None else f"first guess, {at}"
         teller.say()
 
     def improve(self, best: float | None) -> None:
-        """The best value of the first objective among all whole mappings that are known."""
+        """Note the value of the first objective of a whole mapping, if it is the best so far."""
         teller = self.outer or self
         if best is not None and (teller.best is None or best < teller.best):
             teller.best = best
 
     def tell(self, of: str, best: float | None = None) -> None:
-        """Tell that a step is done. Where there are more than were foreseen, one more is to come."""
+        """Report that a step is done. If there are more steps than expected, the total grows with them."""
         self.done += 1
         if self.done > self.total:
             self.total = self.done + 1
@@ -401,7 +417,7 @@ class Watch:
         self.say()
 
     def say(self) -> None:
-        """Tell where the search stands."""
+        """Send a progress report."""
         self.told = time.perf_counter()
         if self.request.progress is not None:
             looked = sum(t.points for t in self.tallies)
@@ -418,8 +434,11 @@ def once(
     whole: Callable[[T], bool],
     space: object = None,
 ) -> T:
-    """What `work` gives, from the store if it was done before; `parts`: all that it depends on. Kept if it
-    is `whole`: time was not over before."""
+    """The result of `work`, from the store if the step is stored there.
+
+    `parts`: everything that the result depends on. The result is stored if it is `whole`, that is, if the
+    time limit did not cut it short.
+    """
     if tally.finished is None:
         return work()
     step = StoredStep(tally, fingerprint(*parts()))
@@ -435,8 +454,10 @@ def once(
 
 @dataclass
 class StoredStep:
-    """A step of a search in the store, if there is one. `load`: whether it was done before, with what
-    `result`."""
+    """A step of a search and its key in the store, if there is a store.
+
+    `load` returns whether the step is stored, and sets `result`.
+    """
 
     tally: SearchTally
     key: bytes
@@ -456,14 +477,14 @@ class StoredStep:
             self.tally.finished.put(self.key, (_lean(found), tuple(counts)))
 
 
-# Parts of a step, one after another here or side by side on a cluster: what each gives is the same.
+# Parts of a step run one after another here, or in parallel on worker processes, with the same results.
 
 C = TypeVar("C")
-PARTS = 4  # per worker: parts differ in how long they take
+PARTS = 4  # parts per worker, since parts take unequal times
 
 
 def runs_of(count: int, tally: SearchTally) -> list[range]:
-    """The numbers below `count` in as many runs as there is work for side by side."""
+    """Split the numbers below `count` into ranges, one for each part that runs in parallel."""
     if tally.crew is None:
         return [range(count)] if count else []
     size = max(1, -(-count // (PARTS * tally.crew.count)))
@@ -473,7 +494,10 @@ def runs_of(count: int, tally: SearchTally) -> list[range]:
 def each_part(
     action: Callable[[C, S, SearchTally], T], common: C, parts: Sequence[S], tally: SearchTally
 ) -> Iterator[T]:
-    """What `action(common, part, tally)` gives for each part, in order. Raises Late once time is over."""
+    """Yield `action(common, part, tally)` for each part, in order.
+
+    Raises Late once the time limit has passed.
+    """
     if tally.crew is None:
         for part in parts:
             yield action(common, part, tally)
@@ -487,7 +511,7 @@ def each_part(
 def _counted(
     given: tuple[Callable[[C, S, SearchTally], T], C], item: tuple[S, float]
 ) -> tuple[T, tuple[int, ...]]:
-    """On a worker: what a part of a step gives within so many seconds, and how much it looked at."""
+    """On a worker: the result of one part within `seconds`, and its work counts."""
     (action, common), (part, seconds) = given, item
     end = time.monotonic() + seconds
     tally = SearchTally(going_on=lambda: time.monotonic() <= end)
@@ -496,7 +520,7 @@ def _counted(
 
 
 def _lean(result: Any) -> Any:
-    """Without regions that no point lies in, and without what regions remember to be quick."""
+    """The result without regions that no point lies in, and without the caches of regions."""
     if isinstance(result, tuple) and not is_dataclass(result):
         return tuple(map(_lean, result))
     if type(result).__name__ != "Pmappings":

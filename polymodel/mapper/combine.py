@@ -1,7 +1,7 @@
-"""Points of one template: the candidates of its rank variables, combined group by group.
+"""Points of one template: candidates of its rank variables, combined one group of variables at a time.
 
-After each step those go that exceed a memory or a fanout, that a known whole mapping rules out, and, where
-many are left, those that another one beats in every product so far.
+After each step, points are dropped that exceed a memory or a fanout, or that a known whole mapping rules
+out. Where many points are left, dominated ones are dropped as well.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from polymodel.pareto import lexicographic_ranks, rows_of, undominated
 
 Array = Any
 PRUNE_ABOVE = 20_000
-BLOCK = 2**18  # points made at once
+BLOCK = 2**18  # points that are made at once
 Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class PartialPoints:
-    """`values`: the product of each term so far [n]; `spread` [fanouts, n]: instances in use; `keys` [D, n]:
-    tile sizes below the fused loops, 0 if not chosen yet; `index`: per bundle the candidate [n]."""
+    """Points in which some groups of rank variables are chosen.
+
+    `values`: each term's product over the chosen groups [n]; `spread` [fanouts, n]: instances in use;
+    `keys` [D, n]: tile sizes below the fused loops, 0 if not chosen yet; `index`: per bundle the candidate
+    [n].
+    """
 
     values: Mapping[Part, Array]
     spread: Array
@@ -40,7 +44,7 @@ class PartialPoints:
     n: int
 
     def only(self, which: Array) -> PartialPoints:
-        """Those at these positions (or where it is True)."""
+        """The points at these positions, or where the mask is True."""
         if which.dtype == bool:
             if which.all():
                 return self
@@ -48,7 +52,7 @@ class PartialPoints:
         return self._at(which, len(which))
 
     def part(self, begin: int, end: int) -> PartialPoints:
-        """Those from one position to another."""
+        """The points from one position to another."""
         return self._at(slice(begin, end), max(0, min(end, self.n) - begin))
 
     def _at(self, which: Array | slice, n: int) -> PartialPoints:
@@ -57,7 +61,7 @@ class PartialPoints:
         return PartialPoints(values, self.spread[:, which], self.keys[:, which], index, n)
 
     def paired(self, other: PartialPoints, mine: Array, theirs: Array) -> PartialPoints:
-        """Pairs of points, by their positions [n] here and there."""
+        """Pairs of points, by their positions [n] in this set and in the other."""
         return PartialPoints(
             {t: v[mine] * other.values[t][theirs] for t, v in self.values.items()},
             self.spread[:, mine] * other.spread[:, theirs],
@@ -68,7 +72,7 @@ class PartialPoints:
 
 
 class PartialFigures:
-    """The figures that a template's points are compared by."""
+    """The figures by which the points of a template are compared."""
 
     def __init__(
         self,
@@ -80,18 +84,18 @@ class PartialFigures:
         memories: Sequence[int],
         relaxed: bool,
     ) -> None:
-        """`forms`: those that grow with energy or latency, as far as these matter; `memories`: those whose
-        space matters."""
+        """`forms`: the forms of energy and latency that matter; `memories`: those whose occupancy matters."""
         self.space, self.template = space, template
         self.scaled = {key: _scaled(f) for key, f in factors.items()}
         self.forms = [*forms, *_occupied_bits(template, costs, memories, relaxed)]
 
     def of(self, points: PartialPoints, others: Sequence[Group]) -> Iterator[Array]:
-        """Smaller is better in every one [n]; `others`: the groups that are not among the points'."""
+        """Yield the figures [n], smaller being better in each; `others`: the groups not chosen yet."""
         alike: dict[Part, tuple[tuple[bytes, ...], float]] = {}
         sizes: dict[Part, None] = {}
         for form in self.forms:
-            # Transfers are compared by how many there are and how large each is: actions grow with both.
+            # Transfers are compared by their number and by their size, since the number of actions grows
+            # with both.
             sums: dict[tuple[object, tuple[bytes, ...]], Array] = {}
             for key, c in form.items():
                 filled = (key.transfers.size, key.bits, key.per_action) if isinstance(key, Actions) else None
@@ -114,7 +118,7 @@ class PartialFigures:
 
 
 def _scaled(factor: Array) -> tuple[bytes, float]:
-    """A factor but for its scale, and the scale."""
+    """A factor normalised by its first entry (as bytes), and that entry."""
     scale = float(factor[0]) if len(factor) and factor[0] else 1.0
     return (factor / scale).tobytes(), scale
 
@@ -122,7 +126,7 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
 def _occupied_bits(
     template: Template, costs: CostTerms, memories: Sequence[int], relaxed: bool
 ) -> list[Form]:
-    """Bits in each memory, apart for every slot, and for exchanged tensors."""
+    """Bits in each memory as forms, separately for every slot and for exchanged tensors."""
     result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
         if n.memory in memories and not (n.shared and relaxed):
@@ -133,13 +137,15 @@ def _occupied_bits(
 
 @dataclass(frozen=True)
 class Interest:
-    """What later steps look at: energy, latency, the other figures that add up (`EinsumSpace.more`), and
-    which memories (positions) hold tiles of several Einsums or are an objective; `buffers`: positions of
-    the latter; `relaxed`: exchanged tensors take no space. `eps`: share by which the objectives may be
-    above those of points that are left out; `rough`: by which the space may, too (where any good mapping
-    will do). `added`: what the rest of a whole mapping adds to the sums of `figures` at least: shares are
-    of the whole. `ties`: of energy and latency one is wanted alone, and of mappings that are equal in all
-    that is wanted the one that has less of the other."""
+    """The figures that later steps use, by which points of one Einsum are compared.
+
+    `energy`, `latency`: whether they count. `memories`: positions of memories that hold tiles of several
+    Einsums or whose peak is an objective; `buffers`: positions of the latter. `relaxed`: exchanged tensors
+    take no space. `eps`: relative margin of the objectives within which points may be dropped; `rough`: the
+    margin for space (used where any good mapping will do). `added`: lower bounds on what the rest of a
+    whole mapping adds to the sums, since `eps` is relative to the whole. `ties`: only one of energy and
+    latency is an objective, and the other breaks ties.
+    """
 
     energy: bool
     latency: bool
@@ -154,7 +160,7 @@ class Interest:
     def figures(
         self, energy: Array, latency: Array, more: Sequence[Array], peaks: Sequence[Array]
     ) -> list[Array]:
-        """The rows of points: energy and latency, as far as wanted, the others that add up, then peaks."""
+        """The rows of points: energy and latency if they count, the other sums, then peaks."""
         result = [energy] if self.energy else []
         return [*result, *([latency] if self.latency else []), *more, *peaks]
 
@@ -166,7 +172,7 @@ class Interest:
         peaks: Sequence[Array],
         space: Sequence[Array],
     ) -> list[Array]:
-        """The same and what takes space, as far as they are told apart."""
+        """The rows and the occupied bits as they are compared, rounded to `eps` and `rough`."""
         sums = self.figures(energy, latency, more, ())
         objectives = [*sums, *peaks]
         if self.ties and self.energy != self.latency and not self.eps:
@@ -179,16 +185,20 @@ class Interest:
 
 
 def with_ties(objectives: Sequence[Array], tie: Array) -> list[Array]:
-    """Figures by which a point that is no worse in every objective, and better in one, beats another one
-    whatever its `tie` is; where all objectives are equal but for rounding this counts. Smaller is better."""
+    """Figures that compare points by the objectives, and by `tie` where all objectives are equal.
+
+    Equal means up to rounding; smaller is better.
+    """
     ranks = lexicographic_ranks([*objectives, tie])
     return [*objectives, ranks] if len(objectives) > 1 else [ranks]
 
 
 @dataclass(frozen=True)
 class CombinedPoints:
-    """Points of one template (`number`), or of several: see `Pmappings`. `below`: positions in the lower
-    region, if there is one."""
+    """Points of one template (`number`) or of several, as in `Pmappings`.
+
+    `below`: positions in the lower region, if there is one.
+    """
 
     keys: Array
     energy: Array
@@ -213,14 +223,14 @@ class CombinedPoints:
 
 
 def coarse(figure: Array, eps: float) -> Array:
-    """Figures by the cell of a logarithmic grid they lie in."""
+    """The index of each figure in a logarithmic grid of step 1 + eps."""
     with np.errstate(divide="ignore"):
         result: Array = np.floor(np.log(figure) / np.log1p(eps))
     return result
 
 
 def group_numbers(keys: Array, n: int) -> Array:
-    """Equal columns get equal numbers."""
+    """A number for each column of `keys`; equal columns have equal numbers."""
     if not len(keys):
         return np.zeros(n, np.int64)
     if len(keys) == 1:
@@ -229,7 +239,7 @@ def group_numbers(keys: Array, n: int) -> Array:
 
 
 class Combination:
-    """Partial candidates: the product of every term over the groups joined so far."""
+    """Builds the points of a template: the product of every term over the groups joined so far."""
 
     def __init__(
         self,
@@ -277,8 +287,11 @@ class Combination:
         return self.points.keys
 
     def add(self, group: tuple[int, ...]) -> None:
-        """Combine with the candidates of another group of rank variables. Raises Late once time is over."""
-        if not all(c.count for c in self.chains):  # rules leave some variable nothing
+        """Combine the points with the candidates of one more group.
+
+        Raises Late once the time limit has passed.
+        """
+        if not all(c.count for c in self.chains):  # rules leave some variable no candidate
             self.points = self.points.only(np.zeros(0, np.int64))
             return
         before, mine = self.points, self._candidates(group)
@@ -289,7 +302,7 @@ class Combination:
             m = mine.n
             mine = self._undominated(mine, others)
             every = m / mine.n
-        prune = bool(self.left)  # at the end what comes next compares them, and knows better which
+        prune = bool(self.left)  # after the last group the caller compares points, with more knowledge
         rows = max(1, BLOCK // max(mine.n, 1))
         parts: list[PartialPoints] = []
         for begin in range(0, max(before.n, 1), rows):
@@ -305,7 +318,7 @@ class Combination:
             self.points = self._undominated(self.points, self.left)
 
     def _candidates(self, group: tuple[int, ...]) -> PartialPoints:
-        """All candidates of a group by itself."""
+        """All candidates of one group."""
         counts = tuple(self.chains[v].count for v in group)
         m = prod(counts)
         position = dict(zip(group, np.unravel_index(np.arange(m), counts), strict=True))
@@ -326,21 +339,24 @@ class Combination:
         return points.only(wanted)
 
     def _hopeful_of(self, points: PartialPoints) -> PartialPoints:
-        """Points that no known whole mapping rules out."""
+        """The points that no known whole mapping rules out."""
         if self.bound is not None and points.n and points.index:
             points = points.only(self._hopeful(points, self.bound))
         return points
 
     def _fitting(self, some: PartialPoints, mine: PartialPoints, every: float) -> tuple[Array, Array]:
-        """Positions of the pairs that no memory and no fanout rules out, whatever the other variables do;
-        each stands for `every` ones. Looked at first, so that all else is worked out for few of them."""
+        """Positions of the pairs that fit memories and fanouts for some choice of the other variables.
+
+        Each pair stands for `every` original ones. This test comes first, since it leaves few pairs to
+        compute.
+        """
         fits = np.ones((some.n, mine.n), bool)
         for m, memory in enumerate(self.space.memories):
             if not np.isinf(memory.capacity):
                 fits &= self._least_bits_of_pairs(some, mine, m) <= memory.capacity
         completions = prod(self.chains[b].count for group in self.left for b in group)
         self.too_large += int((fits.size - int(fits.sum())) * every) * completions
-        # Copies use no fanout, and the region above a cut leaves them to the one below.
+        # Copies use no fanout, and the region above a cut leaves fanouts to the region below it.
         above = self.space.copy or self.template.bottom
         reach = 0 if above else self.space.units[self.template.unit].fanouts
         for number, f in enumerate(self.space.fanouts):
@@ -352,19 +368,19 @@ class Combination:
         return rows, columns
 
     def _rest(self, term: Part, extreme: Callable[[Array], Any]) -> float:
-        """The smallest or largest factor that the groups not joined yet can give."""
+        """The smallest or largest factor that the groups not joined yet can contribute."""
         key = term, extreme, len(self.left)
         if key not in self._extremes:
             self._extremes[key] = prod(float(extreme(self.factors[term, g])) for g in self.left)
         return self._extremes[key]
 
     def least(self, form: Form) -> float:
-        """What a form is at least at the points that are still to be combined."""
+        """Lower bound of a form over all ways to complete the points."""
         every = partial(self._rest, extreme=np.min), partial(self._rest, extreme=np.max)
         return float(sum(c * worth(key, every[c < 0]) for key, c in form.items()))
 
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
-        """Points whose best completion no known whole mapping beats."""
+        """Mask of the points whose best completion no known whole mapping dominates."""
 
         def completed(extreme: Callable[[Array], Any], part: Part) -> Array:
             return points.values[part] * self._rest(part, extreme)
@@ -383,21 +399,21 @@ class Combination:
         return bound.coarser.hopeful(self.interest.figures(energy, latency, more, peaks))
 
     def _least_bits(self, points: PartialPoints, memory: int) -> Array:
-        """The least bits in a memory."""
+        """Lower bounds [n] of the bits in a memory."""
         result = np.zeros(points.n)
         for t, bits in self._nodes(memory):
             result = result + points.values[t] * bits
         return result
 
     def _least_bits_of_pairs(self, some: PartialPoints, mine: PartialPoints, memory: int) -> Array:
-        """The same of pairs [some, mine]."""
+        """Lower bounds [some, mine] of the bits in a memory for all pairs."""
         result = np.zeros((some.n, mine.n))
         for t, bits in self._nodes(memory):
             result += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
         return result
 
     def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
-        """What stands in a memory: terms, and the least bits of each by what is not joined yet."""
+        """The terms of a memory's nodes, and the least bits per unit given the groups not joined yet."""
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if n.memory == memory and not (n.shared and self.interest.relaxed):
                 yield t, self._rest(t, np.min) * bits
@@ -407,18 +423,18 @@ class Combination:
         return prod(int(self.chains[b].spread[fanout].max(initial=1)) for g in self.left for b in g)
 
     def _undominated(self, points: PartialPoints, others: Sequence[tuple[int, ...]]) -> PartialPoints:
-        """Without those that another one beats, whatever the groups that are not among them give."""
+        """The points that no other point dominates, whatever the groups `others` contribute."""
         figures = list(self.figures.of(points, others))
         if self.interest.rough:
             figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]
         figures += self._ends(points)
-        # Where so much of a fanout must be in use, neither more nor fewer instances are better.
+        # Where a minimum utilisation is required, neither more nor fewer instances are better.
         used = [n for n, f in enumerate(self.space.fanouts) if others and f.width > 1 and f.least]
         alike = np.concatenate([points.keys, points.spread[used].astype(np.int64)])
         return points.only(undominated(figures, group_numbers(alike, points.n)))
 
     def ends(self) -> list[Array]:
-        """How often each prime divides the tile that the region needs, and those that it gives (negative)."""
+        """Exponents of each prime in the tile that the region needs, and (negated) in the tile it leaves."""
         return self._ends(self.points)
 
     def _ends(self, points: PartialPoints) -> list[Array]:
@@ -441,11 +457,14 @@ class Combination:
         return CombinedPoints(self.points.keys, energy, latency, more, local, above, number, self.choice())
 
     def distinguishing_forms(self) -> list[Array]:
-        """Every form that matters, of every point."""
+        """The value of every form that matters, at every point."""
         return [self.form(f) for f in self.forms]
 
     def slots(self) -> tuple[Array, Array]:
-        """Bits [memories, n] in the branch, and [D, memories, n] above the fused loops, without exchanges."""
+        """Bits in the branch [memories, n] and above the fused loops [D, memories, n].
+
+        Exchanged tensors are left out.
+        """
         depth, memories = self.template.depth, self.interest.memories
         slots = np.zeros((depth + 1, len(memories), self.n))
         for node, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
@@ -498,7 +517,7 @@ def primes(n: int) -> tuple[int, ...]:
 
 
 def _multiplicity(values: Array, p: int) -> Array:
-    """How often p divides each value."""
+    """The exponent of p in each value."""
     left, result = values.copy(), np.zeros(len(values), np.int64)
     while True:
         divides = left % p == 0

@@ -1,9 +1,9 @@
-"""What the rest of the cascade costs at least, for every shape and tile size of an Einsum's fused loops.
+"""Lower bounds on the rest of the cascade, for every shape and tile size of an Einsum's fused loops.
 
-A whole mapping is a path: structure after structure of open loops, tile sizes and live tensors, one pmapping
-per step. Here a step costs the least of its shape, tile sizes and space (the memory less what is live), so
-that the shortest paths before and behind it bound all whole mappings it is part of. Shapes whose pmappings
-are known cost what these do; the others what `lower_bounds` says.
+A whole mapping is a path through join structures (open loops, tile sizes, live tensors) with one pmapping
+per step. Here a step costs the least of its shape, tile sizes and available space (the memory less what is
+live). The shortest paths before and after a step then bound all whole mappings that contain it. Shapes with
+known pmappings have the costs of these; other shapes have the bounds of `lower_bounds`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from polymodel.mapper.tile_chains import sizes_below
 from polymodel.pareto import rows_of
 
 Array = Any
-MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at
+MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; above it, bounds ignore tile sizes
 
 
 @dataclass
 class ShapeTiles:
-    """One shape of an Einsum: its tile sizes `keys` [fused loops, n], the bits of its exchanged tensors
-    `own` [memories, n], and where its tile sizes stand among all of the Einsum."""
+    """One shape of an Einsum with its tile sizes.
+
+    `keys` [fused loops, n]: the tile sizes; `own` [memories, n]: bits of the exchanged tensors; `first`:
+    the position of its first tile sizes among those of all shapes of the Einsum.
+    """
 
     shape: Sharing
     keys: Array
@@ -49,7 +52,7 @@ class ShapeTiles:
         return slice(self.first, self.first + len(self))
 
     def of(self, keys: Array) -> Array:
-        """Positions of tile sizes among `keys`."""
+        """Positions of the columns `keys` among the tile sizes of this shape."""
         if not len(keys) or (len(self) == 1 and not self.keys.any()):
             return np.zeros(keys.shape[1], np.int64)
         base = int(max(keys.max(initial=0), self.keys.max(initial=0))) + 1
@@ -69,14 +72,14 @@ def _numbered(keys: Array, base: int) -> Array:
 def open_shapes(
     space: EinsumSpace, limits: Limits, passing: Passing, depth: int, floors: Floors
 ) -> Iterator[Sharing]:
-    """Shapes of up to so many fused loops for which there are mappings."""
+    """Shapes of up to `depth` fused loops that have mappings by the lower bounds."""
     for shape in every_shape(space, limits, passing, depth):
         if floors.of(shape.exchanges) is not None:
             yield shape
 
 
 def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Sharing]:
-    """Shapes of up to so many fused loops."""
+    """All shapes of up to `depth` fused loops."""
     reach = len(space.memories) if space.copy else max(u.memories for u in space.units)
     for d in range(depth + 1):
         yield from shapes(space, limits, passing, d, reach)
@@ -85,10 +88,10 @@ def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int
 def exchanged_inside(
     space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: JoinRules
 ) -> set[Exchanges]:
-    """What may be handed on further inside than the first memory and fits there at some tile size."""
+    """Exchanges further inside than the first memory whose tensors fit at some tile size."""
     some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
     result = set()
-    for c in choices_of(space, some, "", rules):  # at tile sizes of 1, which take the least
+    for c in choices_of(space, some, "", rules):  # at tile sizes of 1, which take the least space
         if (c.own <= rules.capacity[:, None]).all(axis=0).any():
             result.add(c.shape.exchanges)
     return result
@@ -111,7 +114,7 @@ def choices_of(
 
 
 def keys_of(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> Array:
-    """All tile sizes of fused loops [loops, n]; without `sizes` a column of zeros stands for all."""
+    """All tile sizes of fused loops [loops, n]; without `sizes`, one column of zeros for all of them."""
     if not sizes:
         return np.zeros((len(prefix), 1), np.int64)
     result: list[tuple[int, ...]] = [()]
@@ -128,12 +131,12 @@ def keys_of(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> Array:
 
 
 def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
-    """How many tile sizes there are at most."""
+    """Upper bound on the number of tile sizes."""
     return prod(len(sizes_below(space.extents[v], sizes)) for v in prefix)
 
 
 def entries_of(space: EinsumSpace, shape: Sharing, number: int, lives: Lives) -> Iterator[object]:
-    """What structures that the shape may follow have in common."""
+    """The keys (`follows`) of structures that the shape may follow."""
     above = above_of(space, shape.prefix)
     reads = taken_of(space, shape, number, lives)
     for c in range(len(above) + 1):
@@ -151,15 +154,17 @@ def follows(space: EinsumSpace, structure: JoinStructure) -> object:
 
 
 def unlike(some: Mapping[Sharing, Array], done: Mapping[Sharing, Array]) -> dict[Sharing, Array]:
-    """Tile sizes of shapes that are not done."""
+    """The tile sizes of `some` that are not `done` yet, without shapes that have none left."""
     left = {shape: mine & ~done.get(shape, np.zeros(len(mine), bool)) for shape, mine in some.items()}
     return {shape: mine for shape, mine in left.items() if mine.any()}
 
 
 @dataclass
 class _Steps:
-    """The steps of one Einsum: from which state, over which tile sizes, to which state; `at` [levels, n]:
-    the entry of the table of least sums that is left beside tensors passing by."""
+    """The steps of one Einsum: state `before`, tile sizes `over`, state `after` (all [n]).
+
+    `at` [levels, n]: the entry of the table of lower bounds for the space that live tensors leave.
+    """
 
     before: Array
     over: Array
@@ -172,14 +177,14 @@ class _Steps:
 
 @dataclass
 class _States:
-    """All states between two Einsums: tile sizes of each structure, numbered through from `first`."""
+    """All states between two Einsums: the tile sizes of each structure, numbered through from `first`."""
 
     tiles: dict[JoinStructure, ShapeTiles]
     count: int
 
 
 class CompletionBounds:
-    """All paths, and what is known of their costs."""
+    """All paths through the cascade, and lower bounds of their costs."""
 
     def __init__(
         self,
@@ -192,7 +197,7 @@ class CompletionBounds:
         known: KnownMappings,
         tally: SearchTally,
     ) -> None:
-        """Raises Late once time is over."""
+        """Raises Late once the time limit has passed."""
         self.tally = tally
         self.spaces, self.rules, self.edges = spaces, rules, known.edges
         self.weights = known.weights
@@ -232,7 +237,7 @@ class CompletionBounds:
         self.behind: list[Array] = []
 
     def _table(self, mine: Sequence[ShapeTiles], floors: Floors) -> Array:
-        """Least sums [sums, all tile sizes, levels of space and one that is not a space]."""
+        """Lower bounds [sums, all tile sizes, levels of space and one entry for no fit]."""
         n = sum(len(c) for c in mine)
         result = np.full((self.sums, n, len(self.usage) + 1), np.inf)
         for c in mine:
@@ -255,7 +260,7 @@ class CompletionBounds:
         return result
 
     def _mixed(self, sums: Array) -> Array:
-        """Sums [sums, ...] with their mixtures."""
+        """The sums [sums, ...] with their mixtures appended."""
         if not len(self.weights):
             return sums
         with np.errstate(invalid="ignore"):
@@ -319,7 +324,7 @@ class CompletionBounds:
         return result
 
     def _left(self, passing: Array) -> Array:
-        """Entries of the tables for what each level leaves [levels, n]."""
+        """Entries of the tables for the space that remains at each level [levels, n]."""
         if not self.rules.which:
             return np.zeros((1, passing.shape[1]), np.int64)
         left = np.minimum(self.edges, self.rules.capacity[self.axis])[:, None] - passing[self.axis][None, :]
@@ -328,7 +333,10 @@ class CompletionBounds:
         return result
 
     def work_out(self, bound: KnownMappings | None) -> None:
-        """Shortest paths; steps that no hopeful one goes over are dropped. Raises Late once time is over."""
+        """Compute shortest paths, and drop steps that lie on none that can beat the known mappings.
+
+        Raises Late once the time limit has passed.
+        """
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
             self.tally.ask()
@@ -362,7 +370,8 @@ class CompletionBounds:
         return Bound(known, none).hopeful(figures, sums)
 
     def hopeful(self, number: int, known: KnownMappings | None) -> dict[Sharing, Array]:
-        """Shapes of an Einsum that may be part of a good whole mapping, and at which tile sizes."""
+        """Shapes of an Einsum, and masks of tile sizes, that a better whole mapping than the known ones may
+        use."""
         open_ = np.zeros(self.tables[number].shape[1], bool)
         open_[self.steps[number].over] = True
         if known is not None:
@@ -379,7 +388,7 @@ class CompletionBounds:
         points: Pmappings | None,
         some: Array | None = None,
     ) -> None:
-        """From now on the shape costs what its pmappings do, at some of its tile sizes (None: at all)."""
+        """Replace the bounds of a shape by the costs of its pmappings, at some tile sizes (None: at all)."""
         c = self.choice(number, shape)
         table = np.full((self.sums, len(c), len(self.usage) + 1), np.inf)
         if points is not None and len(points):
@@ -401,8 +410,8 @@ class CompletionBounds:
         mine[:, c.places] = np.maximum(mine[:, c.places], table)
 
     def near_best(self, share: float) -> list[dict[Sharing, Array]]:
-        """Per Einsum the shapes and tile sizes on paths no more than so much above the shortest, for every
-        level and sum."""
+        """Per Einsum the shapes and tile sizes on paths within `share` of the shortest, at any level and
+        sum."""
         best = self.behind[0][:, :, :1]
         result = []
         for number, least in enumerate(self.least):
@@ -412,21 +421,21 @@ class CompletionBounds:
         return result
 
     def rest_of(self, number: int, shape: Sharing, keys: Array | None = None) -> Array:
-        """What a whole mapping costs besides this shape at least [sums, levels, tile sizes]."""
+        """Lower bounds on a whole mapping without this shape's own costs [sums, levels, tile sizes]."""
         c = self.choice(number, shape)
         mine = self.rest[number][:, :, c.places]
         return mine if keys is None else mine[:, :, c.of(keys)]
 
     def behind_of(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
-        """What the Einsums from `number` on cost at least behind states [sums, levels, n]."""
+        """Lower bounds on the Einsums from `number` on, after states of a structure [sums, levels, n]."""
         return self._behind(self.behind[number], number, structure, tiles)
 
     def least_behind(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
-        """The same with all the space there is [sums, n]."""
+        """The same where the whole capacity is available [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
     def outlook(self, number: int, known: KnownMappings) -> Outlook:
-        """What the join behind an Einsum asks; `told` is all that the answers depend on."""
+        """The bounds that the join after an Einsum uses; `told` is everything that they depend on."""
         told = self.behind[number], self.states[number].tiles
         return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
 
@@ -438,7 +447,7 @@ class CompletionBounds:
 
 
 def _unique(tiles: Array) -> tuple[Array, Array]:
-    """Unlike columns, and which one each is."""
+    """The distinct columns, and the number of each column among them."""
     if not len(tiles):
         return np.zeros((0, 1), np.int64), np.zeros(tiles.shape[1], np.int64)
     result, which = np.unique(tiles, axis=1, return_inverse=True)
@@ -446,7 +455,8 @@ def _unique(tiles: Array) -> tuple[Array, Array]:
 
 
 def _least(values: Array, of: Array, count: int) -> Array:
-    """The least of values [..., n] of each number below `count`."""
+    """The least of the values [..., n] with each number below `count`; infinite for numbers that do not
+    occur."""
     result = np.full((*values.shape[:-1], count), np.inf)
     if len(of):
         order = np.argsort(of, kind="stable")

@@ -1,6 +1,6 @@
-"""Every mapping that the search finds is evaluated, and becomes a point with its figures and its report.
+"""Evaluates every mapping that the search finds, and makes it a point with its figures and report.
 
-The figures of an evaluation must be those that the search gave the mapping.
+The figures of the evaluation must equal those of the search.
 """
 
 from __future__ import annotations
@@ -47,19 +47,21 @@ if TYPE_CHECKING:
     from polymodel.sparse.actions.records import Certainty
 
 
-Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where these are asked for
+Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where figures on sparse data are requested
 
-CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
-START = 1.0  # seconds that other processes need to start
+CLOSE = 1e-9  # relative; sums of floats in different orders differ by less
+START = 1.0  # seconds that worker processes need to start
 LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
 
 
 @dataclass(frozen=True)
 class MappingFigures:
-    """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
-    they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
-    costs on sparse data, where these were asked for, how certain they are (`label`), and whether its tiles
-    fit (`fits`). `named`: other figures by the names of objectives."""
+    """Energy (J), latency (s) and peak bits of every memory below the backing storage of one mapping.
+
+    `confirmed`: the figures are those of `evaluate`; otherwise those of the search, whose peaks are upper
+    bounds. `sparse`: energy and latency on sparse data, where requested; `label`: how certain they are;
+    `fits`: whether the sparse tiles fit. `named`: other figures by the names of objectives.
+    """
 
     energy: float
     latency: float
@@ -72,15 +74,18 @@ class MappingFigures:
 
 
 def search_figures(candidate: Candidate) -> MappingFigures:
-    """The figures as the search gave them."""
+    """The figures that the search computed."""
     return MappingFigures(
         candidate.energy, candidate.latency, candidate.buffers, False, named=candidate.named
     )
 
 
 def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFigures:
-    """The figures of `evaluate`. Raises InternalError if they are not those of the search. With `data` those
-    of sparse data as well: what the search says of energy and latency is then something else."""
+    """The figures of `evaluate`, with those on sparse data if `data` is given.
+
+    Raises InternalError if they differ from those of the search. With `data`, energy and latency of the
+    search are lower bounds on sparse data and are not compared.
+    """
     try:
         report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
     except SpecError as fault:
@@ -95,8 +100,10 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFig
 
 
 def on_sparse_tiles(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
-    """The figures of a report on dense data, where the search knew lower bounds of sparse ones. Where tiles
-    are compressed, it knew less than dense tiles take as well."""
+    """The figures of a report on dense data, where the search computed lower bounds on sparse data.
+
+    With compressed tiles the search also underestimates what dense tiles take, so that nothing is compared.
+    """
     from polymodel.mapper.sparse_room import compressed
 
     if not compressed(spec.arch):
@@ -105,7 +112,7 @@ def on_sparse_tiles(spec: Spec, candidate: Candidate, report: Report) -> Mapping
 
 
 def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
-    """The figures of a report. Raises InternalError if they are not those of the search."""
+    """The figures of a report. Raises InternalError if they differ from those of the search."""
     result = fitting(spec, candidate, report)
     exact = [(n, mine) for n, mine in candidate.named if not grows_with_peaks(n)]
     found = dict(result.named)
@@ -120,7 +127,10 @@ def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures
 
 
 def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
-    """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
+    """The figures of a report, without comparing energy and latency.
+
+    Raises InternalError if the mapping does not fit, or if a peak exceeds that of the search.
+    """
     result = replace(
         figures_of(report), named=tuple((n, value(n, report.figures)) for n, _ in candidate.named)
     )
@@ -141,7 +151,7 @@ def below(candidate: Candidate, found: MappingFigures) -> bool:
 
 
 def figures_of(report: Report) -> MappingFigures:
-    """Energy, latency and peaks of one report."""
+    """Energy, latency and peaks of a report."""
     peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.stores}
     for n in report.costs.needs:
         if n.counts:
@@ -158,9 +168,12 @@ def all_confirmed(
     data: Data = None,
     end: float = inf,
 ) -> list[MappingFigures]:
-    """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
-    those left keep the figures of the search. So do those not reached within so many seconds, those that are
-    not done at the `end` (`time.monotonic`), and those for which there is no memory."""
+    """The figures of each candidate, by evaluation as far as time and memory allow.
+
+    `done(number)` is called with the number evaluated so far; if it returns False, the evaluation stops.
+    The rest keep the figures of the search: candidates not reached within `longest` seconds or by the `end`
+    (`time.monotonic`), and those for which there is not enough memory.
+    """
     result: list[MappingFigures] = []
     try:
         with until(end):
@@ -179,7 +192,7 @@ def _confirm(
     longest: float,
     data: Data,
 ) -> None:
-    """Adds to what is found."""
+    """Append the evaluated figures to `found`."""
     begun = perf_counter()
     for candidate in candidates:
         if not done(len(found)):
@@ -202,7 +215,8 @@ def _together(
     longest: float,
     data: Data,
 ) -> None:
-    """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
+    """Evaluate the rest in joblib's processes (or on a Dask cluster, within
+    `joblib.parallel_config("dask")`)."""
     from joblib import delayed
 
     begun, rest = perf_counter(), candidates[len(found) :]
@@ -214,7 +228,7 @@ def _together(
                 found += part
                 if not done(len(found)) or perf_counter() - begun > longest:
                     break
-        except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
+        except KeyboardInterrupt:  # Ctrl-C reaches the worker processes as well
             done(len(found))
 
 
@@ -223,8 +237,10 @@ def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Mapp
 
 
 def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
-    """The figures of `evaluate`, or of the search where `evaluate` refuses to count (lifetimes, mostly): the
-    refusal is told when the report is looked at."""
+    """The figures of `evaluate`, or of the search where `evaluate` refuses to count (mostly lifetimes).
+
+    The refusal is raised when the report is requested.
+    """
     try:
         return confirmed(spec, candidate, data)
     except ReadTogether:
@@ -234,16 +250,17 @@ def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
 
 
 class ReadTogether(Refused):
-    """Einsums below one loop each hold a tensor that none of them hands on, and the search cannot tell."""
+    """Einsums that share loops each hold a tensor that neither hands on, which the search counts wrongly."""
 
     code = "unsupported-reuse"
 
 
 def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadTogether:
-    """What is raised where search and evaluation disagree.
+    """The error to raise where search and evaluation disagree.
 
-    The search counts Einsums by themselves but for what they hand on. That is wrong where several below one
-    loop touch a tensor of further out: a storage node above the loop is for all of them.
+    The search counts each Einsum on its own, except for exchanged tensors. That is wrong where several
+    Einsums below one loop touch a tensor from further out: a storage node above the loop then serves all of
+    them.
     """
     for tensor, one, other in _read_together(spec.workload, candidate.tree):
         if spec.workload.producer(tensor) is None:
@@ -262,7 +279,7 @@ def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadToge
 
 
 def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str, str]]:
-    """Tensors in the backing storage, and two Einsums below one loop that both touch them."""
+    """Tensors of the backing storage, each with two Einsums below a common loop that touch it."""
     root = tree.nodes[0]
     backed = root.tensors if isinstance(root, StorageNode) else ()
     for one, other in combinations(tree.einsums, 2):
@@ -273,15 +290,16 @@ def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str,
             yield from ((t, one, other) for t in backed if t in mine & theirs)
 
 
-# One mapping of a front: its figures, its LoopTree, its report.
+# One mapping of a front: its figures, its LoopTree and its report.
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds. `chosen`: which
-    formats, actions and rules were chosen for sparse data; `spec` has them.
+    """A mapping of a front, with energy in joules and latency in seconds.
 
-    `sparse_energy`, `sparse_latency` and `speedup` are None where sparse objectives were not asked for.
+    `number`: its position in the front. `chosen`: the formats, actions and rules chosen for sparse data,
+    which `spec` contains. `sparse_energy`, `sparse_latency` and `speedup` are None without sparse
+    objectives.
     """
 
     number: int
@@ -293,7 +311,7 @@ class Point:
 
     @cached_property
     def figures(self) -> MappingFigures:
-        """What `evaluate` says; raises InternalError if the search said something else."""
+        """The figures of `evaluate`; raises InternalError if those of the search differ."""
         return self.found if self.found.confirmed else confirmed(self.base, self.candidate)
 
     @property
@@ -311,7 +329,7 @@ class Point:
 
     @property
     def energy_delay(self) -> float:
-        """The same as `edp`, by its older name."""
+        """Older name of `edp`."""
         return self.edp
 
     @property
@@ -335,9 +353,11 @@ class Point:
         return dict(self.found.buffers)
 
     def value(self, objective: str) -> float:
-        """One of its figures: energy, latency, edp, area, working_set:MEMORY, other objectives and limits of
-        the exploration; on sparse data sparse_energy, sparse_latency, sparse_edp, speedup. Older names are
-        known too. KeyError for what it has not."""
+        """One figure by name: energy, latency, edp, area, working_set:MEMORY, other objectives and limits.
+
+        On sparse data also sparse_energy, sparse_latency, sparse_edp and speedup. Older names work too.
+        Raises KeyError for other names.
+        """
         name = meant(objective, self.base)
         sparse, known = self.found.sparse, dict(self.found.named)
         if name == "speedup" and sparse is not None:
@@ -355,17 +375,17 @@ class Point:
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """Its figures in the order of the objectives."""
+        """The figures in the order of the objectives."""
         return tuple(self.value(o) for o in self.objectives)
 
     @cached_property
     def scores(self) -> tuple[float, ...]:
-        """What is minimised of each: of what is best at its most the reciprocal."""
+        """The minimised value of each objective: the reciprocal where the objective is maximised."""
         return tuple(float(score(o, v)) for o, v in zip(self.objectives, self.values, strict=True))
 
     @cached_property
     def spec(self) -> Spec:
-        """The spec with this mapping: `evaluate` finds the same figures."""
+        """The spec with this mapping; `evaluate` gives the same figures."""
         return self.base.with_mapping(self.candidate.tree)
 
     @property
@@ -376,8 +396,10 @@ class Point:
 
     @cached_property
     def report(self) -> Report:
-        """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
-        figures are not those of the search."""
+        """The report of this mapping, evaluated on first access.
+
+        Raises InternalError if its figures differ from those of the search.
+        """
         result = evaluate(self.spec)
         check = compared if self.found.sparse is None else on_sparse_tiles
         check(self.base, self.candidate, result)
@@ -385,7 +407,7 @@ class Point:
 
     @property
     def sparse(self) -> SparseReport:
-        """The report on sparse data, by the densities of the workload."""
+        """The report on sparse data, for the densities of the workload."""
         return self.report.sparse
 
     @property
@@ -394,7 +416,7 @@ class Point:
         return mapping_to_yaml(self.candidate.tree, self.base.used_symbols())
 
     def save(self, path: str | Path) -> Path:
-        """Write the mapping to a file: `pm.load(workload, architecture, path)` has it unchanged."""
+        """Write the mapping to a file, which `pm.load(workload, architecture, path)` reads back unchanged."""
         with protected_files(self.base), writing(path):
             write_text(path, self.yaml)
         return Path(path)
@@ -427,7 +449,7 @@ class Point:
 
 
 def meant(objective: str, spec: Spec) -> str:
-    """The objective that a name means: older words, and a working set without a memory."""
+    """The canonical name of an objective: older words, and a working set without a memory, are resolved."""
 
     def known(name: str) -> str:
         return f"{WORKING_SET}:{measured_memory(spec.arch)}" if name == WORKING_SET else name

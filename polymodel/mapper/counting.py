@@ -1,14 +1,14 @@
-"""How many mappings there are: exact integers, nothing is listed.
+"""The number of mappings, as an exact integer, without listing them.
 
 - Chains of tile sizes of one Einsum below given fused loops: products per rank variable, summed over the ways
   to spread the variables over fanouts. One variable's sizes at b nodes below a tile of n are t1 >= ... >= tb:
   with divisors of n, a product over its primes of C(e + b, b); with all sizes, C(n + b - 1, b).
 - Placements of one Einsum's tensors, by the order of operands in its branch, memory by memory. Memories that
-  storage orders keep apart are in bands: what stands in one band is above what stands in the next. Within a
-  band the nodes of one tensor are in order, those of different tensors in any order.
+  storage orders keep apart are in bands: all nodes of one band are above those of the next. Within a band the
+  nodes of one tensor are in order, those of different tensors in any order.
 - Whole mappings: pmappings of one Einsum after another, counted by open loops, their tile sizes and live
-  tensors, as the join of the search goes along the cascade (`states.step`). Tile sizes below open loops have
-  positions, which depend only on what these loops split: there Einsums meet.
+  tensors, in the steps of the search's join (`join.step`). Tile sizes below open loops are numbered; the
+  numbering depends only on what these loops split, so that consecutive Einsums agree on it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ Sequences = dict[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Spreads:
-    """`ways` [n]: in how many ways variables are spread over the fanouts, none over more instances than it
-    has. `columns`: per variable the numbers of instances in use, and [n] which of them."""
+    """The ways to spread variables over the fanouts, none over more instances than its extent.
+
+    `ways` [n]: the number of ways; `columns`: per variable the numbers of instances in use, and [n] which.
+    """
 
     ways: Array
     columns: tuple[tuple[Array, Array], ...]
@@ -47,14 +49,15 @@ class Spreads:
 
 @lru_cache(maxsize=65536)
 def chains_below(size: int, nodes: int, even: bool) -> int:
-    """Tile sizes of one variable at so many nodes, each at most, or a divisor of, the one above."""
+    """The number of chains of tile sizes at `nodes` nodes, each at most (`even`: a divisor of) the one
+    above."""
     if not even:
         return comb(size + nodes - 1, nodes)
     return prod(comb(e + nodes, nodes) for e in prime_factors(size).values())
 
 
 def fused_sizes(extent: int, loops: int, even: bool) -> Iterator[tuple[int, ...]]:
-    """Sizes below so many fused loops over one variable, each smaller than the one above."""
+    """Tile sizes below `loops` fused loops over one variable, each smaller than the one above."""
     if not loops:
         yield ()
         return
@@ -75,7 +78,7 @@ def spreads(space: EinsumSpace, bundles: Sequence[tuple[int, ...]], unit: int, i
         used = not space.copy and number < space.units[unit].fanouts
         least = f.least * f.width if used else 0.0
         each = [s for s in _within(tuple(c[number] for c in choices), f.width) if prod(s) >= least]
-        if not choices:  # a single iteration is spread nowhere
+        if not choices:  # a single iteration is spread over nothing
             ways = ways[: len(each)]
             continue
         some = np.array(each, np.int64).reshape(len(each), len(choices))
@@ -85,7 +88,7 @@ def spreads(space: EinsumSpace, bundles: Sequence[tuple[int, ...]], unit: int, i
 
 
 def _within(choices: tuple[tuple[int, ...], ...], width: int) -> Iterator[tuple[int, ...]]:
-    """One choice per variable, together within the width."""
+    """One choice per variable whose product is within the width."""
     if not choices:
         yield ()
         return
@@ -96,7 +99,7 @@ def _within(choices: tuple[tuple[int, ...], ...], width: int) -> Iterator[tuple[
 
 
 def _times(rows: Array, ways: Array, some: Array, extents: Array) -> tuple[Array, Array]:
-    """Every row with every other one, as far as the products divide the extents; equal ones are added."""
+    """Products of all pairs of rows that divide the extents; the ways of equal rows are added."""
     if not len(some) or not len(rows):
         return rows[:0], ways[:0]
     result, counts = [], []
@@ -115,7 +118,8 @@ def _times(rows: Array, ways: Array, some: Array, extents: Array) -> tuple[Array
 class ChainTables:
     """Numbers of chains of one Einsum, by the tile sizes below its fused loops.
 
-    `bundles`: rank variables of which only the product of sizes is told apart; each by itself, if not given.
+    `bundles`: groups of rank variables of which only the product of sizes matters (default: one per
+    variable).
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class ChainTables:
         self._ends: dict[object, tuple[tuple[int, bool], ...]] = {}
 
     def total(self, unit: int, inside: int, prefix: Sequence[int], free: Sequence[int]) -> int:
-        """All chains, `free` sizes in the branch per bundle."""
+        """The number of all chains; `free`: per bundle the number of sizes in the branch."""
         there = self.spreads(unit, inside)
         result = there.ways.astype(object)
         for b, number in enumerate(free):
@@ -136,7 +140,7 @@ class ChainTables:
         return sum(result.tolist())
 
     def keys(self, prefix: Sequence[int]) -> Array:
-        """[D, n]: tile sizes below the fused loops, in the order of `counts`."""
+        """Tile sizes below the fused loops [D, n], in the order of `counts`."""
         variables = sorted(set(prefix))
         sizes = [list(fused_sizes(self.space.extents[v], prefix.count(v), self.even)) for v in variables]
         n = prod(map(len, sizes))
@@ -153,7 +157,8 @@ class ChainTables:
         return rows
 
     def counts(self, unit: int, inside: int, prefix: Sequence[int], nodes: int) -> Array:
-        """[n], integers: chains per column of `keys`, with so many nodes in the branch (single variables)."""
+        """The number of chains per column of `keys` [n], with `nodes` nodes in the branch (single variables
+        only)."""
         key = (unit, inside, tuple(sorted(prefix)), nodes)
         if key not in self._tables:
             self._tables[key] = self._counted(unit, inside, prefix, nodes)
@@ -173,7 +178,7 @@ class ChainTables:
         dense = np.zeros(tuple(t.shape[1] for t in tables), dtype=object)
         np.add.at(dense, columns, weights)
         for table in tables:
-            # The first axis (spreads of a variable) gives way to a last one (its sizes).
+            # The first axis (spreads of a variable) is replaced by a new last axis (its sizes).
             dense = np.tensordot(dense, table, axes=(0, 1))
         result: Array = dense.reshape(-1)
         return result
@@ -184,7 +189,7 @@ class ChainTables:
         return self._spreads[unit, inside]
 
     def _below(self, bundle: int, prefix: Sequence[int]) -> tuple[tuple[int, bool], ...]:
-        """What a bundle's fused loops leave of it, and whether each size divides the one above."""
+        """Tile sizes that a bundle's fused loops leave, and whether each size divides the one above."""
         loops = [(v, prefix.count(v)) for v in self.bundles[bundle]]
         key = (bundle, tuple(loops))
         if key not in self._ends:
@@ -199,8 +204,10 @@ class ChainTables:
         return self._ends[key]
 
     def _factor(self, bundle: int, prefix: Sequence[int], nodes: int, there: Spreads) -> Array:
-        """[sizes below the bundle's fused loops, instances it is spread over]: chains below. What is spread
-        is split evenly."""
+        """The number of chains below [sizes below the bundle's fused loops, instances it is spread over].
+
+        What is spread over instances is split evenly.
+        """
         values = there.columns[bundle][0].tolist()
         ends = self._below(bundle, prefix)
         result = np.zeros((len(ends), len(values)), dtype=object)
@@ -219,10 +226,10 @@ class ChainTables:
 def arrangements(
     space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, every_slot: bool
 ) -> Sequences:
-    """Operands of the branch nodes, outermost first -> how many templates of the shape have them.
+    """The number of templates of a shape, by the operands of their branch nodes (outermost first).
 
-    `reach`: how many memories stand above compute. `every_slot`: above fused loops a node may stand
-    anywhere; else only in the slots that `templates` uses.
+    `reach`: the number of memories above compute. `every_slot`: nodes above fused loops may be in any slot;
+    otherwise only in the slots that `templates` uses.
     """
     if space.copy:
         return {(): 1}
@@ -230,8 +237,11 @@ def arrangements(
 
 
 class _Arranger:
-    """Levels: 0 to D - 1 are the slots above fused loops, D is below them all (exchanges only), D + 1 the
-    branch."""
+    """Counts the placements of storage nodes of one shape.
+
+    Levels 0 to D - 1 are the slots above fused loops, D is below all of them (exchanges only), D + 1 is the
+    branch.
+    """
 
     def __init__(
         self, space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, every_slot: bool
@@ -248,7 +258,7 @@ class _Arranger:
                     self.found[order] = self.found.get(order, 0) + ways
 
     def _shared_in_order(self) -> bool:
-        """Whether exchanged tensors in outer bands stand above those in inner ones."""
+        """Whether exchanged tensors of outer bands are above those of inner bands."""
         where = [(self._band(m), d) for _, m, d in self.shape.shared]
         return not any(a < b and da > db for a, da in where for b, db in where)
 
@@ -256,7 +266,7 @@ class _Arranger:
         return next(k for k, band in enumerate(self.bands) if memory in band)
 
     def _through(self) -> dict[int, Sequences]:
-        """Band after band: the innermost level in use -> orders in the branch -> ways."""
+        """The ways for all bands, by the innermost level in use and the order in the branch."""
         result: dict[int, Sequences] = {0: {(): 1}}
         for k in range(len(self.bands)):
             after: dict[int, Sequences] = {}
@@ -272,8 +282,10 @@ class _Arranger:
         return result
 
     def _one_band(self, k: int, low: int) -> dict[int, dict[tuple[int, ...], int]]:
-        """Nodes of one band at or below level `low`: innermost level -> how many nodes of each operand are
-        in the branch -> ways."""
+        """Ways to place the nodes of one band at or below level `low`.
+
+        By the innermost level in use, then by the number of nodes of each operand in the branch.
+        """
         branch = self.depth + 1
         here = [d for _, m, d in self.shape.shared if m in self.bands[k]]
         later = [d for _, m, d in self.shape.shared if self._band(m) > k]
@@ -300,7 +312,7 @@ class _Arranger:
         return result
 
     def _chains(self, i: int, k: int, low: int, high: int) -> dict[int, int]:
-        """One operand's nodes in a band, from level `low` to `high`: how many are in the branch -> ways."""
+        """Ways to place one operand's nodes of a band between two levels, by their number in the branch."""
         tensor, branch = self.space.operands[i].tensor, self.depth + 1
         states = {(max(low, self.below.get(i, 0)), 0): 1}
         for m in self.bands[k]:
@@ -328,7 +340,7 @@ class _Arranger:
 
 @lru_cache(maxsize=4096)
 def _interleaved(nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Every order of so many equal nodes of each operand."""
+    """Every order of the nodes, of which operand i has `nodes[i]` equal ones."""
 
     def grow(left: Sequence[int]) -> Iterator[tuple[int, ...]]:
         if not any(left):
@@ -343,8 +355,8 @@ def _interleaved(nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class CountedShape:
-    """One shape. `keys` [D, n]: tile sizes below its fused loops; `counts` [n]: how many pmappings have
-    them (integers of any size)."""
+    """One shape with its counts: `keys` [D, n] are tile sizes below fused loops, `counts` [n] exact
+    integers."""
 
     shape: Sharing
     keys: Array
@@ -362,7 +374,7 @@ Exchanges = frozenset[tuple[str, int, int]]
 
 
 class Joining:
-    """Counts of partial mappings by structure, as a plain dictionary."""
+    """The numbers of partial mappings by join structure."""
 
     def __init__(self, lives: Lives, even: bool) -> None:
         self.lives, self.even = lives, even
@@ -372,7 +384,7 @@ class Joining:
         self._groups: dict[tuple[tuple[int, ...], int], Array] = {}
 
     def add(self, space: EinsumSpace, number: int, shapes: Sequence[CountedShape]) -> None:
-        """The next Einsum of the cascade."""
+        """Add the next Einsum of the cascade."""
         known: dict[tuple[tuple[int, ...], Exchanges], list[_Entry]] = {}
         for one in shapes:
             entry = self._entry(space, one)
@@ -405,7 +417,7 @@ class Joining:
         return _Entry(one.shape, above, one.counts[order])
 
     def _sizes(self, above: tuple[int, ...]) -> dict[tuple[int, ...], int]:
-        """All tile sizes below open loops that split these: size tuples -> position."""
+        """All tile sizes below open loops that split `above`, with their positions."""
         if above not in self._positions:
             result: list[tuple[int, ...]] = [()]
             for split in above:
@@ -418,7 +430,7 @@ class Joining:
         return self._positions[above]
 
     def _group(self, above: tuple[int, ...], depth: int) -> Array:
-        """[n]: position of each column's first `depth` sizes among those of so many loops."""
+        """The position [n] of each column's first `depth` sizes among those of `depth` loops."""
         if (above, depth) not in self._groups:
             positions = self._sizes(above[:depth])
             columns = self._keys[above][:depth].T.tolist()

@@ -1,9 +1,9 @@
-"""A good mapping of one Einsum in a moment: tile sizes by local search, one template after another.
+"""Fast local search for a mapping of one Einsum: descent over the tile sizes of one template at a time.
 
-Nothing is promised of what is found but that it fits: it goes through the same join and the same evaluation
-as what the search finds later. A prime factor of a bundle's extent stands in a *slot*: in the loops below a
-level of the template, or in the spread over a fanout. A move takes factors of one prime from one slot to
-another; moves of two bundles are looked at together, as one may need the room that the other one leaves.
+Only feasibility is guaranteed. The result goes through the same join and evaluation as mappings of the full
+search. Each prime factor of a bundle's extent is in a *slot*: in the loops below a level of the template,
+or in the spread over a fanout. A move takes factors of one prime from one slot to another. Moves of two
+bundles are tried together, since one may need the space that the other frees.
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ from polymodel.mapper.tile_chains import TileChains, all_chains, broken_rules, f
 
 Array = Any
 Group = tuple[int, ...]
-PAIRED = 60  # moves of each of two bundles that are looked at together
+PAIRED = 60  # moves of each of two bundles that are combined
 LEAST = 1e-300
-GAIN = 1e-9  # relative, below which a move is none
-ROUNDS = 60  # moves at most from one start
-MOST_CANDIDATES = 4_000  # chains of a bundle, or of several that windows join, that are all looked at
-MOST_PAIRS = 1_000_000  # points of one template that are combined with candidates
-REMEMBERED = 512  # arrays of moves whose factors are kept
+GAIN = 1e-9  # relative improvement below which a move does not count
+ROUNDS = 60  # maximum number of moves from one start
+MOST_CANDIDATES = 4_000  # chains of a bundle, or of several that windows join, up to which all are evaluated
+MOST_PAIRS = 1_000_000  # pairs of points and candidates in one template
+REMEMBERED = 512  # arrays of moves whose factors are cached
 STILL: Mapping[int, _Several] = {}
 
 
 @dataclass(frozen=True)
 class PointCosts:
-    """What points cost: joules, seconds, other figures that add up (`more`), bits per memory of interest
-    (without exchanged tensors, below and above fused loops: `private`, `above`) and per memory (`held`);
-    `excess`: by how much they exceed memories and fanouts, 0 if they fit."""
+    """Costs of points: joules, seconds, other figures that add up (`more`), and space.
+
+    `bits`: per memory of interest; `private`, `above`: the same without exchanged tensors, below and above
+    fused loops; `held`: per memory. `excess`: relative excess over memories and fanouts, 0 if the points
+    fit.
+    """
 
     energy: Array
     latency: Array
@@ -62,10 +65,12 @@ Goal = Callable[[PointCosts], Array]
 
 @dataclass(frozen=True)
 class LocalMapping:
-    """A mapping of one Einsum: its template, per bundle its tile sizes at the levels, its spread and the
-    sizes below its fused loops, the exponents of its slots (`placed`), and its bits in the memories of
-    interest without exchanged tensors, below (`private`) and above its fused loops; `held`: all that it has
-    in each memory."""
+    """A mapping of one Einsum from the local search.
+
+    Per bundle: tile sizes at the levels (`tiles`), instances (`spread`), sizes below the fused loops
+    (`keys`) and exponents of its slots (`placed`). `private`, `above`: bits in the memories of interest
+    without exchanged tensors, below and above its fused loops; `held`: all its bits in each memory.
+    """
 
     template: Template
     tiles: Array
@@ -83,13 +88,15 @@ class LocalMapping:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What fits goes before what does not."""
+        """Sort key: feasible mappings come first, then the score."""
         return self.excess, self.score
 
 
 class TemplateSlots:
-    """The slots of a template: which level and which fanouts each stands below. `sizes`: tile sizes below its
-    fused loops, which stay as they are."""
+    """The slots of a template: the level or the fanout that each belongs to.
+
+    `sizes`: fixed tile sizes below its fused loops.
+    """
 
     def __init__(self, space: EinsumSpace, template: Template, sizes: tuple[int, ...] = ()) -> None:
         self.space, self.template, self.sizes = space, template, sizes
@@ -104,7 +111,7 @@ class TemplateSlots:
         ]
 
     def keys(self) -> Array:
-        """Per bundle the tile sizes below its own fused loops, 0 at others."""
+        """Per bundle the tile sizes below its own fused loops, 0 for other loops."""
         result = np.zeros((len(self.space.bundles), self.depth), np.int64)
         for k, (v, size) in enumerate(zip(self.template.shape.prefix, self.sizes, strict=True)):
             result[next(b for b, members in enumerate(self.space.bundles) if v in members), k] = size
@@ -112,7 +119,7 @@ class TemplateSlots:
 
     @cached_property
     def primes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Per bundle the primes of its extent, with how often they divide it."""
+        """Per bundle the primes of its extent with their exponents."""
         return tuple(
             tuple(prime_factors(prod(self.space.extents[v] for v in members)).items())
             for members in self.space.bundles
@@ -124,7 +131,7 @@ class TemplateSlots:
         return [*range(self.depth, self.levels), *(self.levels + f for f, w in enumerate(wide) if w != (1,))]
 
     def chains(self, bundle: int, placed: Array) -> TileChains:
-        """The chains of exponents [primes, slots, n]."""
+        """The chains of tile sizes for exponents [primes, slots, n]."""
         base = np.array([p for p, _ in self.primes[bundle]], np.int64)[:, None, None]
         sizes = np.prod(base**placed, axis=0)  # [slots, n]
         spread = sizes[self.levels :]
@@ -135,8 +142,8 @@ class TemplateSlots:
         return TileChains(extent, tiles, spread, np.zeros((self.depth, tiles.shape[1]), np.int64), True)
 
     def starts(self) -> Iterator[tuple[Array, ...]]:
-        """Points from which to descend, no point twice: fanouts as full as they can be, of each bundle in
-        turn first, and empty ones."""
+        """Starting points without repetition: fanouts filled as far as possible (each bundle first once),
+        and empty."""
         seen: set[bytes] = set()
         for order in (*self._rotations(), ()):
             placed = self.start(order)
@@ -150,8 +157,10 @@ class TemplateSlots:
         return ((*several[k:], *several[:k]) for k in several)
 
     def start(self, order: Sequence[int]) -> tuple[Array, ...]:
-        """All factors above the first node, where tiles are smallest, but for those that bundles, in this
-        order, may have in fanouts."""
+        """All factors above the first node, where tiles are smallest, except those in fanouts.
+
+        Bundles fill the fanouts in this order.
+        """
         result = []
         for b, several in enumerate(self.primes):
             placed = np.zeros((len(several), self.slots, 1), np.int64)
@@ -171,7 +180,7 @@ class TemplateSlots:
         return tuple(result)
 
     def _fused(self, bundle: int) -> list[dict[int, int]]:
-        """The prime factors that each fused loop takes of a bundle."""
+        """The prime factors of a bundle in each fused loop."""
         now, result = dict(enumerate(self.space.extents)), []
         for v, size in zip(self.template.shape.prefix, self.sizes, strict=True):
             result.append(prime_factors(now[v] // size) if v in self.space.bundles[bundle] else {})
@@ -179,7 +188,7 @@ class TemplateSlots:
         return result
 
     def candidates(self, bundle: int) -> int:
-        """At most so many chains of a bundle there are, whatever divides what."""
+        """Upper bound on the number of chains of a bundle."""
         branch = [n.operand for n in self.template.branch]
         free = free_sizes(self.space, branch, self.space.bundles[bundle][0])
         wide = prod(len(w) for w in self.widths[bundle])
@@ -197,8 +206,7 @@ class TemplateSlots:
         return np.array(rows, np.int64).reshape(len(rows), self.slots, 1)
 
     def moves(self, bundle: int, placed: Array) -> Array:
-        """The exponents [primes, slots, n] that one move makes of these [primes, slots, 1], themselves
-        first."""
+        """The exponents [primes, slots, n] after each possible move, the unmoved ones first."""
         result = [placed]
         usable = self.usable(bundle)
         for k in range(len(self.primes[bundle])):
@@ -216,8 +224,7 @@ class TemplateSlots:
 
 @dataclass(frozen=True)
 class TemplatePoints:
-    """Points of one template: per bundle which of its chains each has (`index`), and their figures (None:
-    there are none)."""
+    """Points of one template: per bundle the chain of each (`index`), and their figures (None: no points)."""
 
     descent: Descent
     chains: tuple[TileChains, ...]
@@ -225,7 +232,7 @@ class TemplatePoints:
     figures: PointCosts | None
 
     def best(self, goal: Goal, ask: Callable[[], None], below: float) -> LocalMapping | None:
-        """The best of them, None if its score is not below this one."""
+        """The best point, or None if its score is not less than `below`."""
         if self.figures is None:
             return None
         scores = goal(self.figures)
@@ -238,7 +245,7 @@ class TemplatePoints:
 
 
 class Descent:
-    """Local search among the tile sizes of one template."""
+    """Local search over the tile sizes of one template."""
 
     def __init__(
         self,
@@ -250,8 +257,8 @@ class Descent:
         ask: Callable[[], None],
         sizes: tuple[int, ...] = (),
     ) -> None:
-        """`memories`: those of interest; `room`: bits that there are in each memory; `sizes`: tile sizes
-        below the fused loops."""
+        """`memories`: those of interest; `room`: available bits per memory; `sizes`: tile sizes below fused
+        loops."""
         self.space, self.template, self.goal, self.memories = space, template, goal, memories
         self.room, self.ask = room, ask
         self.places = TemplateSlots(space, template, sizes)
@@ -262,7 +269,10 @@ class Descent:
         self._factors: dict[tuple[Group, tuple[bytes, ...]], Array] = {}
 
     def from_(self, placed: tuple[Array, ...]) -> LocalMapping:
-        """The best point that moves lead to, or that they have led to once time is over."""
+        """The local optimum that moves lead to from a start.
+
+        Raises Stopped with the best point so far if time or memory runs out.
+        """
         now = self.point(placed)
         try:
             for _ in range(ROUNDS):
@@ -275,8 +285,10 @@ class Descent:
         return now
 
     def every(self, interest: Interest, known: LocalMapping | None) -> TemplatePoints:
-        """The points that fit and that neither another one nor what is known beats in every figure of
-        interest. Raises TooManyPoints where they cannot be looked at in a moment, Late once time is over."""
+        """The feasible points that are dominated neither by another one nor by `known`.
+
+        Raises TooManyPoints if there are too many to enumerate, and Late once the time limit has passed.
+        """
         some = self._combined(interest, known)
         if not some.n:
             return TemplatePoints(self, (), {}, None)
@@ -287,7 +299,7 @@ class Descent:
         return TemplatePoints(self, tuple(some.chains), some.points.index, figures)
 
     def towards(self, goal: Goal, ask: Callable[[], None]) -> Descent:
-        """The same for another goal."""
+        """The same search with another goal."""
         other = copy(self)
         other.goal, other.ask = goal, ask
         return other
@@ -302,13 +314,13 @@ class Descent:
         if known is not None and not known.excess:
             figures = interest.figures(known.energy, known.latency, known.more, ())
             rows = np.array(figures, float).reshape(-1, 1)
-            nothing = np.zeros((len(rows), 1))  # is to come besides
+            nothing = np.zeros((len(rows), 1))  # lower bound on the rest of the mapping: none
             bound = Bound(KnownMappings(rows, len(rows), np.array([inf])), nothing, whole=True)
         self.ask()
         chains = all_chains(self.space, self.template, "divisors", self.places.sizes)
 
         def ask() -> None:
-            if some.n > PRUNE_ABOVE:  # of many it takes long to find those that none beats
+            if some.n > PRUNE_ABOVE:  # finding the undominated ones of many takes long
                 raise TooManyPoints
             self.ask()
 
@@ -321,7 +333,7 @@ class Descent:
         return some
 
     def _step(self, now: LocalMapping) -> LocalMapping | None:
-        """The best of the moves of single bundles, else of two."""
+        """The best move of a single bundle, or of two bundles if no single one improves."""
         bundles = range(len(now.placed))
         best: _Move | None = None
         for some in ([(b,) for b in bundles], list(combinations(bundles, 2))):
@@ -360,7 +372,7 @@ class Descent:
         return _Several(self._moved[key], np.arange(self._moved[key].shape[2]))
 
     def _some(self, now: LocalMapping, bundle: int, moves: _Several) -> Array:
-        """Of many moves the positions of those that are best by themselves, whether or not they fit."""
+        """Positions of the best moves of one bundle, by score and by excess, whether or not they fit."""
         if len(moves.kept) <= PAIRED:
             return moves.kept
         figures = self.figures(now.placed, {bundle: moves})
@@ -370,15 +382,14 @@ class Descent:
         return np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
 
     def point(self, placed: tuple[Array, ...], alone: bool = False) -> LocalMapping:
-        """One point, with its figures. `alone`: nothing is moved from there, so that nothing else is worked
-        out."""
+        """One point with its figures. `alone`: its moves are not computed, since it is not moved."""
         stays = np.zeros(1, np.int64)
         here = {b: _Several(x, stays) for b, x in enumerate(placed)} if alone else {}
         figures = self.figures(placed, {}, here)
         return self._mapping_of(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
 
     def _mapping_of(self, move: _Move) -> LocalMapping:
-        """Where a move leads, as a mapping."""
+        """The mapping that a move leads to."""
         several = [self._chains(b, x)[0] for b, x in enumerate(move.placed)]
         levels, fans = self.places.levels, len(self.space.fanouts)
         tiles = np.array([c.tiles[:, 0] for c in several], np.int64).reshape(len(several), levels)
@@ -398,9 +409,11 @@ class Descent:
     def figures(
         self, placed: tuple[Array, ...], several: Mapping[int, _Several], here: Mapping[int, _Several] = STILL
     ) -> PointCosts:
-        """Of every combination of `several` exponents of up to two bundles [n, m], the others as `placed`;
-        without any, of `here`."""
-        # The first of the moves is none; what they all give is worked out anyway.
+        """Costs of every combination of moves of up to two bundles [n, m], the other bundles as in `placed`.
+
+        Without `several`, of the moves `here`.
+        """
+        # The first move is the identity; all moves of a bundle are computed at once anyway.
         stays = np.zeros(1, np.int64)
         each = several or here
         now = tuple(each.get(b) or replace(self._moves(b, x), kept=stays) for b, x in enumerate(placed))
@@ -424,7 +437,7 @@ class Descent:
         return PointCosts(energy, latency, more, bits, below, over, tuple(held), excess)
 
     def _chains(self, bundle: int, placed: Array) -> tuple[TileChains, Array]:
-        """The chains of these exponents, and in how many ways each breaks rules or spreads what it must not
+        """The chains of these exponents, and the number of violated rules and forbidden spreads of each
         [n]."""
         key = bundle, placed.tobytes()
         if key not in self._found:
@@ -438,8 +451,10 @@ class Descent:
         return self._found[key]
 
     def _values(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """Every part's value at every combination, and last what is above 1 where instances have unequal
-        shares [parts + 1, n, m]."""
+        """Every part's value at every combination [parts + 1, n, m].
+
+        The last row exceeds 1 where instances have unequal shares.
+        """
         result = np.ones((len(self.amounts.parts) + 1, 1, 1))
         for group in self.space.groups:
             factor = self._factor(group, now)[(slice(None), *np.ix_(*(now[b].kept for b in group)))]
@@ -453,8 +468,11 @@ class Descent:
         return np.broadcast_to(result, (len(result), *shape))
 
     def _factor(self, group: Group, now: tuple[_Several, ...]) -> Array:
-        """What a group gives to every part, and last to unequal shares [parts + 1, candidates of its
-        bundles]. Most of it has been worked out for another move."""
+        """Factors of a group for every part and, last, for unequal shares [parts + 1, candidates of its
+        bundles].
+
+        They are cached, since most recur from move to move.
+        """
         key = group, tuple(now[b].placed.tobytes() for b in group)
         if key not in self._factors:
             if len(self._factors) > REMEMBERED:
@@ -467,7 +485,7 @@ class Descent:
         return self._factors[key]
 
     def _unfit(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """By how much fanouts are too narrow, or used too little, and how many rules are broken."""
+        """Excess over fanouts and shortfall of required utilisation, plus the number of violated rules."""
         result = np.zeros(shape)
         each = [(*self._chains(b, x.placed), x.kept) for b, x in enumerate(now)]
         reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts
@@ -484,10 +502,10 @@ class Descent:
 
 
 class _Amounts:
-    """The values of all of a template's forms, from those of the products that they add up.
+    """The values of all forms of a template, from the values of their parts.
 
-    `held`: per memory the bits of tensors that are not exchanged, below fused loops and above them, and of
-    those that are.
+    `held`: per memory the bits of private tensors below fused loops, of private tensors above them, and of
+    exchanged tensors.
     """
 
     def __init__(self, found: CostTerms, template: Template, memories: int) -> None:
@@ -511,7 +529,7 @@ class _Amounts:
         self.place = place
 
     def of(self, values: Array) -> dict[int, Array]:
-        """By the identity of each form its value [n, m]; `values` [parts, n, m]."""
+        """The value [n, m] of each form, by the identity of the form; `values` [parts, n, m]."""
         shape = values.shape[1:]
         sums = (self.weights @ values.reshape(len(values), prod(shape))).reshape(-1, *shape)
         for k, key, c in self.rounded:
@@ -524,11 +542,11 @@ def _along(row: Array, axis: int) -> Array:
 
 
 class TooManyPoints(Exception):
-    """There are more points than are looked at one by one."""
+    """There are too many points to enumerate."""
 
 
 class Stopped(Exception):
-    """Time is over; `found`: the best so far."""
+    """Time or memory ran out; `found` is the best point so far."""
 
     def __init__(self, found: LocalMapping) -> None:
         super().__init__()
@@ -537,7 +555,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class _Several:
-    """Exponents of a bundle [primes, slots, n], and the positions of those that are looked at."""
+    """Exponents of a bundle [primes, slots, n], and the positions (`kept`) of those to evaluate."""
 
     placed: Array
     kept: Array
@@ -545,8 +563,7 @@ class _Several:
 
 @dataclass(frozen=True)
 class _Move:
-    """Where a move leads: its exponents, its place `at` among figures, by how much it exceeds memories and
-    fanouts, and its score."""
+    """The result of a move: exponents, position `at` in the figures, excess and score."""
 
     placed: tuple[Array, ...]
     figures: PointCosts

@@ -1,4 +1,4 @@
-"""Why a search found nothing: what each constraint and limit takes away, and what would help."""
+"""Why a search found nothing: the mappings that each constraint and limit rules out, and remedies."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from polymodel.mapping.resolve import LOOP_RULES
 from polymodel.objectives import FigureLimit
 from polymodel.workload.einsum import Cascade, Einsum
 
-# The constraints of a search, one by one: what it is like without each, and how little of it suffices.
+# The constraints of a search: each can be dropped, or relaxed as little as necessary.
 
-# Giving these up makes a search long, and seldom helps.
+# Relaxing these makes a search long and seldom helps.
 SELDOM = ("force_memory_order", "max_fused_loops_per_rank_variable")
 
 
 @dataclass(frozen=True)
 class RelaxedProblem:
-    """What is searched: an architecture and limits."""
+    """An architecture and limits to search."""
 
     hierarchy: Hierarchy
     limits: Limits
@@ -34,7 +34,7 @@ class RelaxedProblem:
 
 @dataclass(frozen=True)
 class SearchConstraint:
-    """One constraint; `have` is its figure, if it has one; `written`: what the exploration says of a rule."""
+    """One constraint. `have`: its figure, if it has one; `written`: a rule as the exploration writes it."""
 
     kind: str
     level: str = ""
@@ -49,7 +49,7 @@ class SearchConstraint:
         return self.kind in ("no_refetch", "order") or (self.kind == "factors" and "." not in self.level)
 
     def concerns(self, einsum: str, tensors: Sequence[str]) -> bool:
-        """Whether an Einsum of these tensors feels it."""
+        """Whether it affects an Einsum with these tensors."""
         return self.einsum in ("", einsum) and (not self.tensors or bool(set(self.tensors) & set(tensors)))
 
     def dropped(self, p: RelaxedProblem) -> RelaxedProblem:
@@ -94,7 +94,7 @@ class SearchConstraint:
         return replace(p, limits=limits)
 
     def _ruled(self, c: Component) -> Component:
-        """The memory that need not keep the tensors, but may, in every Einsum."""
+        """The memory with the tensors optional (not in `keep`, but in `may_keep`) in every Einsum."""
         mine = frozenset(self.tensors)
         keep = c.keep or TensorRule("Nothing")
         keeps = tuple((e, ts - mine if self.kind == "keep" else ts) for e, ts in keep.by_einsum)
@@ -117,7 +117,7 @@ def _with(p: RelaxedProblem, name: str, changed: Callable[[Component], Component
 
 
 def constraints(cascade: Cascade, p: RelaxedProblem) -> tuple[SearchConstraint, ...]:
-    """Every constraint that can be relaxed; those given up first are last."""
+    """Every constraint that can be relaxed; those to relax first are last."""
     return (*_of_limits(p), *_of_memories(cascade, p))
 
 
@@ -160,7 +160,7 @@ def _of_memories(cascade: Cascade, p: RelaxedProblem) -> Iterator[SearchConstrai
                 t in c.may_keep.tensors(e.name) or (c.keep is not None and t in c.keep.tensors(e.name))
                 for e in users
             )
-            # What is not an intermediate has to be in the outermost memory.
+            # Tensors that are not intermediates must be in the outermost memory.
             if kept and (c.name != outermost or t in cascade.intermediates):
                 yield SearchConstraint("keep", c.name, tensors=(t,), written=narrowing_text(c.keep))
             if barred:
@@ -175,14 +175,14 @@ Search = Callable[[Cascade, Hierarchy, Request], SearchResult]
 
 @dataclass
 class Relaxer:
-    """Searches relaxed problems. `going_on` says whether there is time for another."""
+    """Searches relaxed problems. `going_on` returns whether there is time for another search."""
 
     cascade: Cascade
     search: Search
     going_on: Callable[[], bool]
 
     def admits(self, p: RelaxedProblem) -> bool:
-        """Whether there is any mapping; the first one ends the search."""
+        """Whether any mapping exists; the first one found ends the search."""
         best: list[float] = []
         result = self.search(
             self.cascade,
@@ -197,7 +197,7 @@ class Relaxer:
         return bool(result.candidates or best)
 
     def least(self, c: SearchConstraint, p: RelaxedProblem) -> float | None:
-        """The least figure of a constraint with which the problem admits a mapping, if it has figures."""
+        """The least figure of a constraint that admits a mapping; None if the constraint has no figure."""
         if c.kind == "capacity":
             request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.going_on())
             result = self.search(self.cascade, c.dropped(p).hierarchy, request)
@@ -212,7 +212,7 @@ class Relaxer:
         return (c.have or 1) + 1 if c.kind == "max_fused_loops_per_rank_variable" else None
 
     def _utilisation(self, c: SearchConstraint, p: RelaxedProblem) -> float:
-        """The largest share of the fanout that still works, by halving."""
+        """The largest utilisation of the fanout that admits a mapping, by bisection."""
         component, _, dim = c.level.rpartition(".")
         width = p.hierarchy[component].dim(dim).fanout
         low, high = 0, math.ceil(min(c.have or 0, 1) * width - 1e-9)
@@ -225,8 +225,10 @@ class Relaxer:
         return low / width
 
     def relaxation(self, chosen: Sequence[SearchConstraint], p: RelaxedProblem) -> Relaxation | None:
-        """All of these constraints relaxed, each as little as the others allow once those before it are;
-        None if the time did not suffice."""
+        """All of these constraints relaxed, each as little as possible after those before it.
+
+        None if time ran out.
+        """
         changes = []
         for k, c in enumerate(chosen):
             rest = p
@@ -238,8 +240,11 @@ class Relaxer:
         return Relaxation(tuple(changes)) if self.going_on() else None
 
     def smallest(self, some: Sequence[SearchConstraint], p: RelaxedProblem) -> tuple[SearchConstraint, ...]:
-        """Some of the constraints, none of which is dispensable, without which there is a mapping; empty if
-        there is none without all of them. Later ones are given up rather than earlier ones."""
+        """A minimal set of constraints without which a mapping exists; empty if none exists without all of
+        them.
+
+        Later constraints are preferred.
+        """
         for few in ([c for c in some if c.kind not in SELDOM], some):
             loose = p
             for c in few:
@@ -259,25 +264,28 @@ class Relaxer:
         return tuple(left)
 
 
-# Why a search found nothing: which constraint takes how many mappings away where, and what would help.
+# Why a search found nothing: the mappings that each constraint rules out, and what would help.
 
-# An Einsum that does not fit by itself does not fit fused either.
+# An Einsum that does not fit by itself does not fit when fused either.
 OF_FUSION = ("max_fused_loops", "max_fused_loops_per_rank_variable", "loop_order", "fuse", "unfused")
-SECONDS = 30.0  # for one diagnosis; if the search has a time limit, what it left of that, and the grace
+SECONDS = 30.0  # for one diagnosis; with a time limit, the rest of that limit and the grace
 
 
 def diagnosed(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, found: SearchResult, search: Search
 ) -> Diagnosis:
-    """What rules all mappings out. `found`: the answer of a search that looked at everything; `search`: how
-    to search relaxed problems."""
+    """What rules all mappings out.
+
+    `found`: the result of a search of the whole space; `search`: the function that searches relaxed
+    problems.
+    """
     limit, now = request.time_limit, time.perf_counter()
     watch = Watch(replace(request, progress=None), now - found.seconds, 1)
     watch.end = now + SECONDS if limit is None else watch.grace().end
 
     def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
         answer = search(cascade, hierarchy, request)
-        if answer.memory:  # it says nothing about what there is
+        if answer.memory:  # an incomplete search proves nothing
             raise MemoryError
         return answer
 
@@ -302,18 +310,18 @@ class _Diagnosis:
         self.all = tuple(c for c in constraints(cascade, problem) if self._matters(c))
 
     def _failing(self) -> tuple[Einsum, ...]:
-        """Einsums without any mapping of their own."""
+        """Einsums that have no mapping on their own."""
         kept = {s.of: s.kept for s in self.found.stages if not s.of.startswith("join ")}
         shapes = {s.shape for s in self.space.spaces if not kept.get(s.name, 1)}
         some = zip(self.cascade, self.space.spaces, strict=True)
         return tuple(e for e, s in some if not kept.get(e.name, s.shape not in shapes))
 
     def _matters(self, c: SearchConstraint) -> bool:
-        """A constraint that a failing Einsum feels, if there are any."""
+        """Whether a constraint affects an infeasible Einsum (any Einsum, if all are feasible)."""
         some = self.failing or tuple(self.cascade)
         return any(c.concerns(e.name, e.tensors) for e in some)
 
-    # What is in the way
+    # Obstacles
 
     def obstacles(self) -> Iterator[Obstacle]:
         for e in self.failing:
@@ -332,13 +340,13 @@ class _Diagnosis:
         return self._mapspace(p)
 
     def _mapspace(self, p: RelaxedProblem) -> Mapspace:
-        """What there is, rules on temporal loops and uneven tiles over fanouts aside."""
+        """The mapspace without rules on temporal loops and uneven spatial tiles."""
         rules = tuple(r for r in p.limits.rules if r.spatial)
         limits = replace(p.limits, rules=rules, spatial_sizes="divisors")
         return mapspace_of(self.cascade, p.hierarchy, limits)
 
     def _rules(self, e: Einsum) -> Iterator[Obstacle]:
-        """Rules that leave an Einsum nothing even if memories had any size."""
+        """Rules that leave an Einsum no mapping even with unbounded memories."""
         mine = [c for c in self.all if c.kind != "capacity" and c.concerns(e.name, e.tensors)]
         chosen = self._fewest(mine, lambda some: self._of_einsum(self._counted(some), e))
         before = self._of_einsum(self._counted(chosen), e)
@@ -346,7 +354,8 @@ class _Diagnosis:
             yield self._obstacle(c, e, before, 0)
 
     def _met(self) -> Iterator[Obstacle]:
-        """Every Einsum has mappings, but none go together, whatever the size of memories."""
+        """Rules that keep Einsums from being joined, although each has mappings, even with unbounded
+        memories."""
         mine = [c for c in self.all if c.kind != "capacity"]
         chosen = self._fewest(mine, lambda some: self._counted(some).size())
         before = self._counted(chosen).size()
@@ -357,7 +366,7 @@ class _Diagnosis:
     def _fewest(
         self, some: Sequence[SearchConstraint], count: Callable[[Sequence[SearchConstraint]], int]
     ) -> tuple[SearchConstraint, ...]:
-        """Every constraint without which there is something; or a set of which none is dispensable."""
+        """Every constraint whose removal alone suffices; otherwise a minimal set that does."""
         alone = tuple(c for c in some if count([c]))
         if alone or not count(some):
             return alone
@@ -372,7 +381,7 @@ class _Diagnosis:
         return Obstacle(c.kind, c.level, e.name, tensors, before, left, written=c.written)
 
     def _capacities(self, e: Einsum, mappings: int) -> Iterator[Obstacle]:
-        """Rules on temporal loops, or memories that are too small, for an Einsum by itself."""
+        """Rules on temporal loops, or memories that are too small, for an Einsum on its own."""
         some = [c for c in self.all if c.of_blocks and c.concerns(e.name, e.tensors)]
         held = [c for c in some if self._admits_alone(c, e)]
         if held:
@@ -385,15 +394,17 @@ class _Diagnosis:
             if need is not None and need > (c.have or 0):
                 result.append(Obstacle("capacity", c.level, e.name, tensors, mappings, 0, need, c.have))
         if not result:
-            # No memory by itself is too small for what is not exchanged.
+            # No memory is too small on its own for the tensors that are not exchanged.
             result = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
             tensors = self._forced(e) or e.tensors
             result = [replace(o, tensors=tensors, have=c.have) for o, c in zip(result, small, strict=True)]
         yield from result
 
     def _least_alone(self, c: SearchConstraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
-        """The least bits that an Einsum needs of a memory, if others had any size, and what is held then;
-        None where its tensors have to be exchanged."""
+        """The least bits that an Einsum needs in a memory if others are unbounded, and the tensors held then.
+
+        None where its tensors have to be exchanged.
+        """
         p = self.problem
         for other in self.all:
             p = other.dropped(p) if other.kind == "capacity" else p
@@ -406,7 +417,7 @@ class _Diagnosis:
         return best.values[0], tuple(dict.fromkeys(t for n in nodes for t in n.tensors))
 
     def _admits_alone(self, c: SearchConstraint, e: Einsum) -> bool:
-        """Whether an Einsum by itself has a mapping without a constraint."""
+        """Whether an Einsum on its own has a mapping without the constraint."""
         p, request = c.dropped(self.problem), Request(("latency",), stop=self._stop)
         cascade = replace(self.cascade, einsums=(e,))
         return bool(self.search(cascade, p.hierarchy, replace(request, limits=p.limits)).candidates)
@@ -415,7 +426,7 @@ class _Diagnosis:
         return not self.going_on()
 
     def _joined(self) -> Iterator[Obstacle]:
-        """Each Einsum has mappings that fit, but what they exchange does not fit beside them."""
+        """Each Einsum has mappings that fit, but exchanged tensors do not fit beside them."""
         stage = next((s for s in self.found.stages if not s.kept and s.of.startswith("join ")), None)
         if stage is None:
             return
@@ -435,8 +446,8 @@ class _Diagnosis:
         )
 
     def _exchanged(self, name: str) -> tuple[str, ...]:
-        """Intermediates up to there that must be exchanged inside the backing storage; if none, those that
-        may."""
+        """Intermediates up to an Einsum that must be exchanged inside the backing storage; if none, that
+        may be."""
         number = next(i for i, e in enumerate(self.cascade) if e.name == name)
         einsums = self.cascade.einsums[: number + 1]
         forced = dict.fromkeys(t for e in einsums for t in self._forced(e))
@@ -451,10 +462,10 @@ class _Diagnosis:
             t for t in e.tensors if t in self.cascade.intermediates and (t in fused or t not in outermost)
         )
 
-    # What would help
+    # Remedies
 
     def relaxations(self) -> tuple[Relaxation, ...]:
-        """Every single change that helps, sizes first; else several."""
+        """Every single change that helps, sizes first; if there is none, sets of changes."""
         result: list[Relaxation] = []
         for c in self.all[::-1]:
             helps = self._helping([c]) if self.watch.step(partial(self._admits, c)) else []
@@ -464,11 +475,11 @@ class _Diagnosis:
         return tuple(result) if result or self.untried else tuple(self._together())
 
     def _admits(self, c: SearchConstraint) -> bool:
-        """Whether there is any mapping without it."""
+        """Whether any mapping exists without the constraint."""
         return self.going_on() and self.relaxer.admits(c.dropped(self.problem))
 
     def _helping(self, some: Sequence[SearchConstraint]) -> list[Relaxation]:
-        """What gives up no more of them than it must; none if there is no time for it."""
+        """The relaxation of these constraints by as little as possible; empty if there is no time."""
         if not some or not self.going_on():
             return []
         helps = self.watch.step(partial(self.relaxer.relaxation, some, self.problem))
@@ -487,7 +498,7 @@ class _Diagnosis:
                 yield from helps
 
 
-# Why no mapping keeps the limits on figures, and the least by which one of them has to give way.
+# Why no mapping obeys the limits on figures, and the least relaxation of one of them.
 
 KIND = "limits"
 
@@ -495,8 +506,10 @@ KIND = "limits"
 def limits_diagnosed(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, search: Search
 ) -> Diagnosis | None:
-    """None where there are no mappings even without the limits. `request`: one that has limits and whose
-    search found nothing."""
+    """What rules all mappings out, for a request with limits whose search found nothing.
+
+    None if there are no mappings even without the limits.
+    """
     work = _Limits(cascade, hierarchy, request, search, time.perf_counter() + SECONDS)
     obstacles: list[Obstacle] = []
     for limit in request.at_most:
@@ -524,7 +537,7 @@ class _Limits:
     done: bool = True  # whether there was time for all searches
 
     def best(self, limit: FigureLimit, others: Sequence[FigureLimit]) -> float | None:
-        """The best value of a limited figure among mappings that keep other limits."""
+        """The best value of a limited figure among mappings that obey the `others`."""
         left = self.end - time.perf_counter()
         if left <= 0:
             self.done = False
@@ -537,7 +550,7 @@ class _Limits:
         return result.candidates[0].values[0] if result.complete and result.candidates else None
 
     def relaxations(self) -> list[Relaxation]:
-        """Every single limit that may give way; else all of them, one after another."""
+        """Every single limit whose relaxation suffices; if there is none, all of them, one after another."""
         limits = self.request.at_most
         result = []
         for k, limit in enumerate(limits):
