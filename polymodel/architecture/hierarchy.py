@@ -17,15 +17,14 @@ from polymodel.quantities import drawn, engineering, in_units
 
 # One buffer each for A, B and the output.
 OPERANDS = 3
-# Whatever is summed over tiles then stays within 64 bits.
+# With this limit, sums over tiles stay within 64 bits.
 MOST_CYCLES, MOST_CAPACITY = 10**9, 2**62
 
 
 @dataclass(frozen=True)
 class ProductRules:
-    """How products of two matrices are cut. `capacity` (words of a buffer) is None where the rules of the
-    memory decide, `order` where the best one is taken; `tile`: sizes along i, k and j of uniform tiles.
-    """
+    """How products of two matrices are tiled. `capacity` (words of a buffer) is None where the rules of the
+    memory decide, `order` where the best one is chosen; `tile`: sizes along i, k and j of uniform tiles."""
 
     strategy: Literal["uniform", "panels", "dynamic", "overbooked", "search"] = "search"
     tile: tuple[int, int, int] | None = None
@@ -40,10 +39,10 @@ class ProductRules:
 
 @dataclass(frozen=True)
 class TileRules:
-    """How operands are cut for one memory, and what launching a tile costs.
+    """How operands are tiled for one memory, and the overhead of launching a tile. `config_add`,
+    `config_multiply`, `ramp`, `empty`: cycles.
 
     `capacity` and `word_bits` are None where the memory's size and the Einsum's widest value decide.
-    `config_add`, `config_multiply`, `ramp`, `empty`: cycles.
     """
 
     fit: Literal["elements", "words", "stored"] = "elements"
@@ -65,10 +64,10 @@ class TileRules:
 
 
 def capacity_of(rules: TileRules, size_bits: float, buffering: str, widest: int) -> int:
-    """What one operand's buffer takes, in the fit's unit; 0 if the memory is too small for any.
+    """Capacity of one operand's buffer, in the unit of the fit; 0 if the memory is too small for any tile.
 
-    The memory has equal buffers for A, B and the output, each twice if it is double-buffered: the next tile
-    is loaded into one half while the other is worked on.
+    The memory is divided into equal buffers for A, B and the output. With double buffering each buffer has
+    half of that: the next tile is loaded while the other half is in use.
     """
     if rules.capacity is not None:
         return rules.capacity
@@ -78,9 +77,10 @@ def capacity_of(rules: TileRules, size_bits: float, buffering: str, widest: int)
 
 
 def words_of(rules: TileRules, size_bits: float, buffering: str, widest: int) -> int | None:
-    """Words of each operand's buffer for products; 0 if the memory holds none, None if nothing says how many.
+    """Words of each operand's buffer for products; 0 if the memory is too small, None if its size is not
+    limited.
 
-    The capacity of products, else that in words, else what follows from the memory's size.
+    The capacity for products, else the capacity in words, else what follows from the memory's size.
     """
     if rules.product.capacity is not None:
         return rules.product.capacity
@@ -97,10 +97,10 @@ IntersectionKind = Literal["two_finger", "leader_follower", "skip_ahead"]
 
 @dataclass(frozen=True)
 class SparseOptimization:
-    """Accesses of `targets`, at the component that says so, where what is used of a leader is all zero.
+    """Accesses to `targets` at a component are skipped or gated where the used part of a leader is all zero.
 
-    `by_einsum`: per Einsum the tensors concerned and their leaders. At a compute unit `targets` are empty,
-    and the leaders are those whose zero values make an operation idle.
+    `by_einsum`: per Einsum the targets and their leaders. At a compute unit `targets` are empty, and the
+    leaders are the tensors whose zero values make an operation ineffectual.
     """
 
     kind: ActionKind
@@ -116,22 +116,22 @@ class SparseOptimization:
 
 @dataclass(frozen=True)
 class IntersectionUnit:
-    """How coordinates of two or more tensors are matched; `leader` of leader_follower only."""
+    """How coordinates of two or more tensors are matched; `leader` applies to leader_follower only."""
 
     kind: IntersectionKind
     tensors: tuple[str, ...]
     leader: str = ""
 
 
-# When a tile in its format fits: by its expected bits, by those of the fullest, or with this probability.
+# A compressed tile fits by its expected size, by the largest size, or with this probability.
 Fit = Literal["expected", "worst"] | float
 
 
 @dataclass(frozen=True)
 class SparseRules:
-    """The section `sparse:` of one component. `formats`: (tensor, format as written) where one is given.
-    `dense_outputs`: outputs that move here as the dense schedule says, whatever was computed. `fit`: when
-    tiles fit."""
+    """The section `sparse:` of one component. `formats`: (tensor, format as written). `dense_outputs`:
+    outputs that are transferred as in the dense schedule, whatever was computed. `fit`: the criterion by
+    which tiles fit."""
 
     formats: tuple[tuple[str, Any], ...] = ()
     actions: tuple[SparseOptimization, ...] = ()
@@ -143,7 +143,7 @@ class SparseRules:
         return hash((self.actions, self.intersections, self.dense_outputs, self.fit))
 
     def format_of(self, tensor: str) -> Any:
-        """The format of a tensor as written, None where none is given: all its points are stored."""
+        """The format of a tensor as written; None if none is given, so that all its points are stored."""
         return dict(self.formats).get(tensor)
 
 
@@ -152,12 +152,10 @@ Kind = Literal["memory", "toll", "container", "compute"]
 
 @dataclass(frozen=True)
 class KindRules:
-    """What components of a kind do: all that others know of a kind.
-
-    `actions`: what they take energy and time for, the one for data that go down (or for operations) first;
-    `sparse`: further ones of sparse data. `stores`: tensors stand in them, so that mappings name them.
-    `passes`: tensors go through them on their way, without being named. `computes`: Einsums execute in them.
-    """
+    """The behaviour of components of one kind: all that other modules know of a kind. `actions`: those that
+    cost energy and time; the first is for data that move inward (or for operations). `sparse`: further
+    actions on sparse data. `stores`: holds tensors, so that mappings name it. `passes`: tensors pass through
+    without being stored. `computes`: executes Einsums."""
 
     actions: tuple[str, ...] = ()
     sparse: tuple[str, ...] = ()
@@ -178,7 +176,7 @@ KINDS: dict[Kind, KindRules] = {
 
 @dataclass(frozen=True)
 class TensorRule:
-    """A set expression and what it means for each Einsum."""
+    """A set expression and the tensors that it selects in each Einsum."""
 
     text: str
     by_einsum: tuple[tuple[str, frozenset[str]], ...] = ()
@@ -204,17 +202,17 @@ class FanoutLink:
 
     @property
     def chained(self) -> bool:
-        """True if what goes to an instance passes those before it: a mesh, or a line."""
+        """True if data for an instance pass the instances before it: a mesh or a line."""
         return self.topology in ("mesh", "line")
 
     @property
     def costs(self) -> bool:
-        """True if what crosses it costs energy or time, so that its traffic has to be counted."""
+        """True if traffic over it costs energy or time, and so has to be counted."""
         return bool(self.energy_per_bit_hop) or not math.isinf(self.throughput)
 
 
 def link_name(component: str, dim: str) -> str:
-    """How tables name the interconnect of a fanout dimension."""
+    """The name of a fanout dimension's interconnect in tables."""
     return f"{component}.{dim}"
 
 
@@ -259,11 +257,11 @@ class ActionCost:
     provenance: str = "given"
 
     def rounds(self, bits: int) -> bool:
-        """True if transfers of values of `bits` each may have to be filled up to whole actions."""
+        """True if a transfer of values of `bits` each may be rounded up to whole actions."""
         return self.bits_per_action is not None and bits % self.bits_per_action != 0
 
     def whole_bits(self, bits: int) -> int:
-        """What one transfer of `bits` takes: as many bits as its actions move."""
+        """The size of a transfer of `bits`, rounded up to the bits of whole actions."""
         return (
             bits if self.bits_per_action is None else -(-bits // self.bits_per_action) * self.bits_per_action
         )
@@ -273,8 +271,8 @@ class ActionCost:
 class Component:
     """One level of the hierarchy; fields that do not apply to its kind keep their defaults.
 
-    `branch` names what branches off the hierarchy here, "" on the hierarchy itself: only what executes on the
-    branch goes along it.
+    `branch` names the branch that leaves the hierarchy here, "" for the hierarchy itself: only Einsums that
+    execute on a branch use its components.
     """
 
     name: str
@@ -304,32 +302,34 @@ class Component:
 
     @property
     def passes(self) -> bool:
-        """True if it charges for tensors that go through it, and stores none."""
+        """True if tensors pass through it at a cost without being stored."""
         return KINDS[self.kind].passes
 
     @property
     def moves(self) -> bool:
-        """True if tensors move into it and out of it."""
+        """True if tensors are transferred into it and out of it."""
         return self.stores or self.passes
 
     @property
     def computes(self) -> bool:
-        """True if Einsums execute in it."""
+        """True if it executes Einsums."""
         return KINDS[self.kind].computes
 
     @property
     def acts(self) -> bool:
-        """True if it has actions that take energy or time; else it only holds what is below."""
+        """True if it has actions that cost energy or time; otherwise it only contains the levels below."""
         return bool(KINDS[self.kind].actions)
 
     @property
     def ways(self) -> tuple[ActionCost, ActionCost]:
-        """Of what moves tensors: the action for data that go down, and the one for data that go up."""
+        """The two actions of a component that moves tensors: for data moving inward, and for data moving
+        outward."""
         down, up = KINDS[self.kind].actions
         return self.action(down), self.action(up)
 
     def action(self, name: str) -> ActionCost:
-        """The action `name`; a free, infinitely fast one if the component does not name it."""
+        """The action `name`; one of no energy and unlimited throughput if the component does not declare
+        it."""
         for a in self.actions:
             if a.name == name:
                 return a
@@ -337,7 +337,7 @@ class Component:
 
     @property
     def by_operator(self) -> tuple[str, ...]:
-        """Actions of a compute unit that cost operators apart."""
+        """The actions of a compute unit for single operators."""
         return tuple(a.name for a in self.actions if self.computes and is_priced(a.name))
 
     def dim(self, name: str) -> FanoutDim:
@@ -349,7 +349,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Components outermost first; `assume_overlap` lets transfers hide behind compute."""
+    """Components, outermost first; with `assume_overlap` transfers overlap with computation."""
 
     components: tuple[Component, ...]
     assume_overlap: bool = True
@@ -363,7 +363,7 @@ class Hierarchy:
         return f"Hierarchy{' ' if self.name else ': '}{names_text(self)}{lines}"
 
     def _repr_svg_(self) -> str:
-        """For notebooks: memories, fanouts and compute units, outermost on top."""
+        """Memories, fanouts and compute units as a picture for notebooks, outermost on top."""
         return drawn("svg", "architecture_svg", self)
 
     def __getitem__(self, name: str) -> Component:
@@ -386,7 +386,7 @@ class Hierarchy:
 
     @property
     def tolls(self) -> tuple[str, ...]:
-        """The names of what tensors move through without being stored, outermost first."""
+        """The names of components that tensors pass through without being stored, outermost first."""
         return tuple(c.name for c in self.components if c.passes)
 
     @property
@@ -406,34 +406,35 @@ class Hierarchy:
         return tuple((c.name, a) for c, a in pairs if c.action(a).provenance == "default")
 
     def doubles(self, name: str) -> bool:
-        """True if the memory keeps two of each tile that is refilled, to hide the refill."""
+        """True if the memory holds each refilled tile twice, so that refills overlap with use."""
         c = self[name]
         return not self.assume_overlap and c.stores and c.buffering == "double"
 
     def waits(self, name: str) -> bool:
-        """True if nothing runs while the memory is refilled."""
+        """True if execution stops while the memory is refilled."""
         c = self[name]
         return not self.assume_overlap and c.stores and c.buffering == "single"
 
     def path_to(self, name: str) -> tuple[Component, ...]:
-        """The components from the outermost one to this one: those on other branches are passed by."""
+        """The components from the outermost one to this one, without those on other branches."""
         last = self.index(name)
         branches = ("", self.components[last].branch)
         return tuple(c for c in self.components[: last + 1] if c.branch in branches)
 
     def path_from(self, outer: str, inner: str) -> tuple[Component, ...]:
-        """What data from one component to another pass: all below the first, the second one with it."""
+        """The components that data from one component to another reach: all below the first, up to and
+        including the second."""
         first = self.index(outer)
         return tuple(c for c in self.path_to(inner) if self.index(c.name) > first)
 
     def crossed_links(self, one: str, other: str) -> tuple[tuple[str, FanoutDim], ...]:
-        """Those of the costly links that data between two components, in either direction, cross."""
+        """The costly links that data between two components, in either direction, cross."""
         outer, inner = sorted((one, other), key=self.index)
         names = {c.name for c in self.path_from(outer, inner)}
         return tuple((c, d) for c, d in self.costly_links if c in names)
 
     def along(self, branches: Collection[str]) -> Hierarchy:
-        """The same components at the same places, of which those on other branches do nothing."""
+        """The same hierarchy with the components of other branches inactive."""
         no = TensorRule("Nothing")
         result = []
         for c in self.components:
@@ -445,7 +446,7 @@ class Hierarchy:
         return replace(self, components=tuple(result))
 
     def instances(self, name: str) -> int:
-        """How many of the component exist: the product of all fanouts at it and on the way to it."""
+        """Number of instances of the component: the product of all fanouts at it and on the path to it."""
         return math.prod(d.fanout for c in self.path_to(name) for d in c.spatial)
 
 
@@ -498,7 +499,8 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
 
 
 def sources_text(hierarchy: Hierarchy) -> str:
-    """Where energies and areas come from: a line for each source that the spec names, and what has none."""
+    """The provenance of energies and areas: one line for each source that the spec names, and for numbers
+    without one."""
     found: dict[str, dict[str, list[str]]] = {}
     for c in hierarchy.components:
         origins = [(a.name, a.provenance) for a in c.actions]
@@ -515,7 +517,8 @@ def sources_text(hierarchy: Hierarchy) -> str:
 
 
 def _dim_text(d: FanoutDim) -> str:
-    """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: what a dimension has beyond its fanout."""
+    """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: the properties of a dimension besides its
+    fanout."""
     result = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
     if d.broadcast_partials:
         result.append("partial sums go to all")
@@ -530,7 +533,7 @@ def _dim_text(d: FanoutDim) -> str:
 
 
 def _rules(c: Component) -> tuple[str, ...]:
-    """`keeps ~Intermediates`, `ports separate`: what differs from a component that says nothing."""
+    """`keeps ~Intermediates`, `ports separate`: properties that differ from their defaults."""
     result = [] if c.keep is None else [f"keeps {c.keep.text}"]
     result += [] if c.may_keep is None else [f"may keep {c.may_keep.text}"]
     result += ["partial sums are read first"] if c.read_first else []
@@ -558,13 +561,15 @@ def sparse_text(rules: SparseRules) -> str:
 
 
 def tiles_text(rules: TileRules, c: Component) -> str:
-    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`, and products.
+    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`, and the rules for
+    products.
 
-    A capacity that follows from the size is told as well, unless each Einsum has its own words.
+    A capacity that follows from the memory's size is given as well, unless each Einsum has a word width of
+    its own.
     """
     fit = f"{_written(rules.format)} bits" if rules.fit == "stored" else rules.fit
     known = rules.capacity or rules.word_bits or rules.fit == "stored"
-    # The width is asked for only where nothing says it.
+    # The width is derived only where none is given.
     room = f"{capacity_of(rules, c.size_bits, c.buffering, widest=1)} {fit}" if known else fit
     cycles = f"{rules.config_add} (add), {rules.config_multiply} (multiply) cycles"
     result = f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
@@ -576,7 +581,7 @@ def tiles_text(rules: TileRules, c: Component) -> str:
 
 
 def uncut_text(nodes: Iterable[object]) -> tuple[str, ...]:
-    """A note for figures that count no tiles, if a memory of these cuts its operands."""
+    """A note on figures that do not account for tiles, if one of these memories tiles its operands."""
     cut = [str(getattr(n, "name", "")) for n in nodes if getattr(n, "data_tiles", None) is not None]
     if not cut:
         return ()

@@ -50,7 +50,7 @@ from polymodel.spec.numbers import Numbers, Value
 
 
 class Rules:
-    """Evaluates `keep`, `may_keep` and `may_reuse`; `X.tensors` is what component X must keep."""
+    """Evaluates `keep`, `may_keep` and `may_reuse`; `X.tensors` is the set that component X must keep."""
 
     def __init__(self, arch: Arch, scopes: Sequence[SetScope], faults: Faults) -> None:
         self.scopes = scopes
@@ -60,8 +60,8 @@ class Rules:
         self.open: list[str] = []
 
     def rule(self, component: str, text: str | None, path: Path) -> TensorRule | None:
-        """The rule for one expression; `component` is the one whose `keep` it may be, if `path` is in the
-        architecture. None for None."""
+        """The rule of one expression, None for None. `component` is the component to which the rule belongs
+        if it is its `keep`, at `path` in the architecture."""
         if text is None:
             return None
         tree = parse_set(text)
@@ -108,8 +108,8 @@ if TYPE_CHECKING:
 
     Answered = EnergyAnswer | None
 
-# Keys that only some kinds have, as they are where a kind does not have them.
-# Made without being checked, which would build a validator of each.
+# Keys that only some kinds have, with their values for the other kinds.
+# Constructed without validation, which would build a validator for each.
 _MOVES, _STORES = Moving.model_construct(name="_"), Memory.model_construct(name="_")
 _ACTS = Acting.model_construct(name="_")
 
@@ -123,9 +123,9 @@ def resolve_arch(
 ) -> Hierarchy | None:
     """Build the hierarchy. Every fault is added to `faults`; None if there was any.
 
-    `scopes` give set expressions their meaning per Einsum (empty without a workload). `folder` is
-    where energy tables may be read from. A number's provenance is its `source`, its component's,
-    its energy model's, or `given`.
+    `scopes` give set expressions their meaning per Einsum (empty without a workload). Energy tables may be
+    read from `folder`. The provenance of a number is its own `source`, else that of its component, else that
+    of its energy model, else `given`.
     """
     before = len(faults)
     _check_names(arch, faults)
@@ -164,7 +164,7 @@ def _check_names(arch: Arch, faults: Faults) -> None:
 
 
 def _check_branches(arch: Arch, faults: Faults) -> None:
-    """The components of a branch follow each other, and something executes on it."""
+    """The components of a branch are consecutive, and a compute unit is among them."""
     known = {n.branch for n in arch.nodes if isinstance(n, ComputeUnit)}
     ended: set[str] = set()
     for i, (node, before) in enumerate(zip(arch.nodes, ("", *(n.branch for n in arch.nodes)), strict=False)):
@@ -263,7 +263,7 @@ def _action(spec: ActionSpec, node: ArchNode, answer: Answered, path: Path, numb
 
 
 def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, size: float) -> Answered:
-    """What the energy model of a component says; None without one, or where it cannot be asked."""
+    """The estimate of a component's energy model; None if it has none or the model cannot be evaluated."""
     model = node.energy_model
     if model is None:
         return None
@@ -303,7 +303,7 @@ def _model_answer(node: ArchNode, path: Path, numbers: Numbers, folder: str, siz
 
 
 def _option(name: str, given: object, numeric: Sequence[str], where: Path, numbers: Numbers) -> object:
-    """An option as it is written, or its number where the model takes one; of a table all numbers in it."""
+    """An option as written, or as a number where the model expects one; of a table, all numbers in it."""
     from polymodel.spec.energy import ANY
 
     path = (*where, "options", name)
@@ -317,7 +317,7 @@ def _option(name: str, given: object, numeric: Sequence[str], where: Path, numbe
 
 
 def _numbers_in(table: Mapping[str, object], path: Path, numbers: Numbers) -> dict[str, object]:
-    """A table of parts, with its expressions worked out; what names something stays."""
+    """A table of parts with its expressions evaluated; names stay as they are."""
     from polymodel.spec.energy import NAMES
 
     result: dict[str, object] = {}
@@ -350,7 +350,7 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
 
 
 def kind_of(node: ArchNode) -> Kind:
-    """The kind of a component, which its tag names."""
+    """The kind of a component according to its tag."""
     return next(kind for kind in KINDS if kind == node.type.lower())
 
 
@@ -360,8 +360,8 @@ OPERATION = "compute"
 def resolve_sparse(
     section: SparseSection | None, compute: bool, path: Path, rules: Rules, numbers: Numbers
 ) -> SparseRules | None:
-    """The rules of one component; every fault is added to those of `numbers`. `compute`: it is a compute
-    unit."""
+    """The sparse rules of one component; every fault is added to those of `numbers`. `compute`: it is a
+    compute unit."""
     if section is None:
         return None
     faults = numbers.faults
@@ -382,7 +382,7 @@ def resolve_sparse(
 
 
 def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
-    """When tiles fit, as it is written."""
+    """The criterion by which tiles fit, as written."""
     if given in ("expected", "worst"):
         return "worst" if given == "worst" else "expected"
     share = given.get("probability") if isinstance(given, dict) and len(given) == 1 else None
@@ -401,7 +401,7 @@ def _fit(given: object, path: Path, numbers: Numbers) -> Fit:
 def _dense_outputs(
     section: SparseSection, compute: bool, path: Path, rules: Rules, faults: Faults
 ) -> tuple[str, ...]:
-    """Tensors that any of the expressions gives; each is an output of some Einsum."""
+    """The tensors that any of the expressions selects; each must be an output of some Einsum."""
     at = (*path, "dense_outputs")
     if compute and section.dense_outputs:
         message = "a compute unit stores no outputs"
@@ -418,7 +418,7 @@ def _dense_outputs(
 
 
 def _formats(section: SparseSection, path: Path, rules: Rules, faults: Faults) -> tuple[tuple[str, Any], ...]:
-    """Tensor by tensor; `Other` is all that no other key names."""
+    """The format of each tensor; `Other` stands for all tensors that no other key names."""
     result: dict[str, Any] = {}
     keys: dict[str, str] = {}
     for key, value in sorted(section.format.items(), key=lambda item: item[0].strip() == "Other"):
@@ -479,7 +479,7 @@ def _sparse_action(
 
 
 def _union(texts: tuple[str, ...], number: int, path: Path, rules: Rules) -> frozenset[str]:
-    """The tensors that any of the expressions gives in one Einsum."""
+    """The tensors that any of the expressions selects in one Einsum."""
     result: set[str] = set()
     for i, text in enumerate(texts):
         rule = rules.rule("", text, (*path, i) if len(texts) > 1 else path)
@@ -519,7 +519,7 @@ def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faul
 def resolve_tiles(
     section: DataTiles | None, size_bits: float, path: Path, numbers: Numbers
 ) -> TileRules | None:
-    """The rules of one memory; every fault is added to `numbers.faults`."""
+    """The tiling rules of one memory; every fault is added to `numbers.faults`."""
     if section is None:
         return None
     costs: Path = (*path, "configuration")

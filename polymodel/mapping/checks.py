@@ -25,7 +25,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked, and where faults go."""
+    """What is checked, and where faults are collected."""
 
     mapping: ResolvedMapping
     cascade: Cascade
@@ -125,7 +125,7 @@ def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str], 
 
 
 def _check_coverage(s: Subject) -> None:
-    """Every branch ends in a compute node, every Einsum is computed once."""
+    """Every branch ends in a compute node, and every Einsum is computed exactly once."""
     seen: dict[str, int] = {}
     for i, node, _ in s.tree.walk():
         if isinstance(node, ComputeNode):
@@ -170,7 +170,8 @@ def _check_order(s: Subject) -> None:
 def _check_variables(s: Subject) -> None:
     """A loop binds a rank variable of some Einsum below it, and of every copy.
 
-    What an Einsum without it executes is inferred from its consumers, or repeated (`ties`).
+    For an Einsum without that rank variable, the executed iterations are inferred from its consumers, or
+    repeated (`ties`).
     """
     for i, node, _ in s.tree.walk():
         if not isinstance(node, Loop):
@@ -192,7 +193,7 @@ def _check_variables(s: Subject) -> None:
 
 
 def _check_tiles(s: Subject) -> None:
-    """Tiles per Einsum: one for every Einsum that the loop binds, and for no other."""
+    """A loop with tiles per Einsum has one for every Einsum that it binds, and for no other."""
     names = [e.name for e in s.cascade.einsums]
     for i, node, _ in s.tree.walk():
         if not isinstance(node, Loop):
@@ -242,7 +243,8 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
-    """Storage of a component stands below all spatial loops over dimensions at or above it, and no others."""
+    """The spatial loops above a component's storage node are exactly those over dimensions at or above the
+    component."""
     path = s.tree.path(einsum.name)
     for at, step in enumerate(path):
         if not isinstance(step.node, StorageNode) or not set(step.node.tensors) & set(einsum.tensors):
@@ -271,7 +273,7 @@ def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_rules(s: Subject, einsum: Einsum) -> None:
-    """`keep` and `may_keep` of the memories hold."""
+    """The rules `keep` and `may_keep` of the memories are obeyed."""
     held: dict[str, set[str]] = {}
     for step in s.tree.path(einsum.name):
         if isinstance(step.node, StorageNode):
@@ -303,7 +305,7 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_compute(s: Subject, einsum: Einsum) -> None:
-    """What lies above a compute node stands above its component in the hierarchy."""
+    """The components above a compute node precede its component in the hierarchy."""
     path = s.tree.path(einsum.name)
     last = path[-1]
     assert isinstance(last.node, ComputeNode)
@@ -326,7 +328,8 @@ def _check_compute(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_sharing(s: Subject) -> None:
-    """Storage nodes are used; producer and consumer of a tensor meet in one of them."""
+    """Every storage node is used; the producer and the consumers of a tensor share one of its storage
+    nodes."""
     for i, node, _ in s.tree.walk():
         if not isinstance(node, StorageNode):
             continue
@@ -349,7 +352,7 @@ def _check_sharing(s: Subject) -> None:
 
 
 def _check_pipelines(s: Subject) -> None:
-    """Stages overlap, so that each needs compute units of its own."""
+    """Pipeline stages overlap in time, so each needs compute units of its own."""
     idle = [e.name for e in s.cascade.einsums if e.is_copy]
     for p, unit, one, other in shared_units(s.tree, idle):
         others = [c.name for c in s.hierarchy.components if c.computes and c.name != unit]
@@ -414,7 +417,8 @@ class _Walker:
                 self._infer(name, below, extents)
 
     def _group(self, here: int, loop: Loop, keys: list[tuple[str, str]], extents: Extents) -> int | None:
-        """Check and enter the tile of Einsums that share it; its trips unless a symbol hides them."""
+        """Check and record a tile that several Einsums share; returns their trip count, unless a symbol hides
+        it."""
         einsum = keys[0][0] if keys else ""
         seen = loop.within(einsum)
         known = [extents[key] for key in keys]
@@ -432,7 +436,8 @@ class _Walker:
         return self._trips(enclosing, tile, first)
 
     def _enter(self, loop: Loop, fresh: list[tuple[str, str]], extents: Extents) -> None:
-        """The range that an outermost loop over a variable splits; with tiles per Einsum, each its own."""
+        """The range that an outermost loop over a variable splits; with tiles per Einsum, the Einsum's own
+        range."""
         bounds = [self.cascade[e].bound(v) for e, v in fresh]
         if loop.uneven:
             extents.update({key: high - low + 1 for key, (low, high) in zip(fresh, bounds, strict=True)})
@@ -441,7 +446,7 @@ class _Walker:
             extents.update(dict.fromkeys(fresh, span))
 
     def _infer(self, name: str, below: tuple[str, ...], extents: Extents) -> None:
-        """The widest window of each rank variable that the only consumer below needs of `name`."""
+        """The widest range of each rank variable of `name` that its only consumer below needs."""
         einsum = self.cascade[name]
         for access in einsum.outputs:
             readers = [

@@ -55,11 +55,12 @@ class Loop:
 
     @property
     def uneven(self) -> bool:
-        """True if Einsums have tile sizes of their own; each then splits the range of its own variable."""
+        """True if Einsums have tile sizes of their own; each then splits the range of its own rank
+        variable."""
         return bool(self.tiles or self.first_tiles)
 
     def within(self, einsum: str) -> Loop:
-        """The loop as an Einsum sees it: `tile_shape` and `initial_tile_shape` are that Einsum's."""
+        """The loop from one Einsum's view: `tile_shape` and `initial_tile_shape` are those of that Einsum."""
         if not self.uneven:
             return self
         tile = dict(self.tiles).get(einsum, self.tile_shape)
@@ -68,7 +69,7 @@ class Loop:
 
     @property
     def sizes(self) -> tuple[Tile, ...]:
-        """Every tile size that is written at the loop; those of first tiles come first."""
+        """Every tile size written at the loop, those of first tiles first."""
         if self.initial_tile_shape is None or self.first_tiles:
             firsts = tuple(t for _, t in self.first_tiles)
         else:
@@ -109,7 +110,7 @@ Node = Loop | StorageNode | ComputeNode | Split
 
 @dataclass(frozen=True)
 class PathStep:
-    """One node on the way to an Einsum: its id and, below a split, which branch was taken."""
+    """One node on the path to an Einsum: its id and, for a split, the branch taken."""
 
     id: int
     node: Node
@@ -118,14 +119,15 @@ class PathStep:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """What a tree needs to know to print its schedules: the cascade it maps, and who makes the relation."""
+    """What a tree needs to show its schedules: the cascade that it maps, and the function that builds the
+    relation."""
 
     cascade: Cascade
     relation: Callable[[Cascade, LoopTree, str], islpy.Map]
 
 
 def _invalid_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
-    """A fault for every object that is not a LoopTree node, in branches as well."""
+    """A fault for every object in the tree, branches included, that is not a LoopTree node."""
     for i, node in enumerate(nodes):
         if isinstance(node, Split):
             for k, branch in enumerate(node.branches):
@@ -162,13 +164,13 @@ class LoopTree:
         return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self, cascade).rstrip()
 
     def _repr_svg_(self) -> str:
-        """For notebooks: the tree as a picture; of a mapping taken from a spec, loops say what they infer."""
+        """The tree as a picture, for notebooks; loops of a mapping taken from a spec show what they infer."""
         return drawn("svg", "looptree_svg", self, self.scheduler.cascade if self.scheduler else None)
 
     def schedule(self, einsum: str) -> islpy.Map:
-        """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec.
+        """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, for the mapping of a loaded spec.
 
-        Multi-valued for an Einsum that executes some iterations again; without those that never execute.
+        Multi-valued for an Einsum that repeats iterations; iterations that never execute are absent.
         """
         if self.scheduler is None:
             remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
@@ -226,12 +228,13 @@ class LoopTree:
         return tuple(self.paths)
 
     def loops(self, einsum: str) -> tuple[tuple[int, Loop], ...]:
-        """The loops on an Einsum's path as it sees them, outermost first, with their node ids."""
+        """The loops on an Einsum's path from its own view (`Loop.within`), outermost first, with their node
+        ids."""
         return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))
 
     def differs(self, einsum: str) -> bool:
-        """Whether Einsums have tiles or variables of their own at a loop on a path: they may then differ in
-        how many trips a loop that they share has."""
+        """True if Einsums have tiles or rank variables of their own at a loop on a path; a shared loop may
+        then have different trip counts for different Einsums."""
         return any(loop.uneven or loop.per_einsum for _, loop in self.loops(einsum))
 
 
@@ -267,8 +270,8 @@ def instances_in_use(cascade: Cascade, tree: LoopTree, einsum: str, dimension: s
 
 
 def fused_groups(cascade: Cascade, tree: LoopTree, backing: str) -> tuple[tuple[str, ...], ...]:
-    """The Einsums of a mapping in groups, in order of execution: those belong together that share a loop, and
-    those of which one hands the other a tensor that is not stored in `backing`."""
+    """The Einsums of a mapping in groups, in order of execution. Two Einsums are in one group if they share a
+    loop, or if one passes the other a tensor that `backing` does not store."""
     group = {e: e for e in tree.einsums}
 
     def joined(a: str, b: str) -> None:
@@ -296,7 +299,7 @@ def _is_at(node: Node, component: str) -> bool:
 
 
 def tie(cascade: Cascade, tree: LoopTree, einsum: str, node: int, loop: Loop) -> Tie:
-    """How loop `node`, which stands above `einsum`, decides what of it executes in an iteration."""
+    """How loop `node` above `einsum` determines which iterations of it execute."""
     if loop.variable_in(einsum) in cascade[einsum].rank_variables:
         return "bound"
     made = {a.tensor for a in cascade[einsum].outputs}
@@ -311,7 +314,7 @@ def ties(cascade: Cascade, tree: LoopTree, einsum: str) -> dict[int, Tie]:
 
 
 def loop_notes(cascade: Cascade, tree: LoopTree) -> dict[int, str]:
-    """By node id, what each loop does that does not bind every Einsum below it: `infers Conv1`."""
+    """By node id, the effect of each loop that does not bind every Einsum below it: `infers Conv1`."""
     result: dict[int, dict[Tie, list[str]]] = {}
     for einsum in tree.einsums:
         for node, kind in ties(cascade, tree, einsum).items():
@@ -325,18 +328,18 @@ def loop_notes(cascade: Cascade, tree: LoopTree) -> dict[int, str]:
 
 
 def decided_above(found: dict[int, Tie]) -> int:
-    """The id of the innermost loop that binds no rank variable of the Einsum, -1 if every loop does.
+    """The id of the innermost loop that binds no rank variable of the Einsum; -1 if every loop binds one.
 
-    What executes is decided once for each stamp of the loops down to this one.
+    The executed iterations are determined once for each stamp of the loops down to that one.
     """
     return max((i for i, t in found.items() if t != "bound"), default=-1)
 
 
 @dataclass(frozen=True)
 class PipelineSplit:
-    """A `!Pipeline` split: its node id, the Einsums of each stage, the pipelined loop's id (None: none).
+    """A `!Pipeline` split: its node id, the Einsums of each stage, the id of the pipelined loop (None: none).
 
-    `outer`: node id of the nearest pipeline in one of whose stages it stands, None for one in no stage.
+    `outer`: node id of the innermost pipeline that has this one in a stage, None if there is none.
     """
 
     node: int
@@ -353,7 +356,8 @@ class PipelineSplit:
         return next(b for b, stage in enumerate(self.stages) if einsum in stage)
 
     def copies(self, node: int, users: Collection[str]) -> int:
-        """How many iterations' tiles a storage node above the split holds at once; 0 if no stage uses it."""
+        """Number of iterations whose tiles a storage node above the split holds at once; 0 if no stage uses
+        it."""
         using = [b for b, stage in enumerate(self.stages) if not set(stage).isdisjoint(users)]
         if not using:
             return 0
@@ -362,7 +366,7 @@ class PipelineSplit:
 
 
 def pipelines(tree: LoopTree) -> tuple[PipelineSplit, ...]:
-    """All pipelines in tree order, so that an outer one comes before those in its stages."""
+    """All pipelines in tree order: an outer one precedes those in its stages."""
     result: dict[int, PipelineSplit] = {}
     for path in tree.paths.values():
         outer: int | None = None
@@ -428,7 +432,7 @@ def shared_units(tree: LoopTree, copies: Collection[str]) -> tuple[tuple[Pipelin
 
 
 def node_text(node: Node, mark: str = "") -> str:
-    """One node in one line; `mark` says what a loop infers or repeats, or a pipeline overlaps."""
+    """One node as a line of text; `mark` names what a loop infers or repeats, or what a pipeline overlaps."""
     if isinstance(node, StorageNode):
         policy = f"  ({node.reuse.label})" if node.reuse.label else ""
         return f"[({node.component})] {', '.join(node.tensors)}{policy}"
@@ -451,9 +455,9 @@ def node_notes(tree: LoopTree, cascade: Cascade | None = None) -> dict[int, str]
 
 
 def looptree_text(tree: LoopTree, cascade: Cascade | None = None) -> str:
-    """The whole tree; what stands below a loop is indented.
+    """The whole tree as text; nodes below a loop are indented.
 
-    With the cascade, loops say which Einsums they infer or repeat.
+    With the cascade, loops name the Einsums that they infer or repeat.
     """
     lines: list[str] = []
     _write(tree.nodes, "", lines, iter(range(10**9)), node_notes(tree, cascade))

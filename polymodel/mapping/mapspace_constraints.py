@@ -1,4 +1,4 @@
-"""The mapspace constraints of an `explore:` section: names and numbers, checked, and narrowed keep rules."""
+"""The mapspace constraints of an `explore:` section: checked names and numbers, and narrowed keep rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from polymodel.spec.section_schemas import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
-# Objectives of what the search adds up from Einsum to Einsum; it knows the peaks of memories as well.
+# Objectives that are sums over Einsums; the search knows the peaks of memories as well.
 COSTS = tuple(o.word for o in OBJECTIVES if not o.of and uses(o.word) <= {("energy", ""), ("latency", "")})
 SPARSE_COSTS = tuple(SPARSE + word for word in COSTS if BY_WORD[word].sparse)
 WORKING_SET = "working_set"
@@ -53,7 +53,7 @@ def check_section(
 ) -> None:
     """Add every fault of a section; without a workload and an architecture, only the faults of its numbers.
 
-    A number that waits for the value of a symbol is not a fault: the spec can be evaluated without it.
+    A number that depends on a symbol without a value is not a fault: the spec can still be evaluated.
     """
     if section is None:
         return
@@ -65,7 +65,7 @@ def check_section(
 
 
 class NumericConstraints:
-    """Reads the numbers of a section; an invalid one becomes a fault and a valid substitute."""
+    """Reads the numbers of a section; an invalid one becomes a fault and is replaced by a valid one."""
 
     def __init__(self, section: ExploreSection, symbols: Mapping[str, Value | None], faults: Faults) -> None:
         self.section = section
@@ -82,7 +82,7 @@ class NumericConstraints:
         return getattr(self.section, name)
 
     def where(self, name: str) -> tuple[Path, Faults]:
-        """The path of a field, and where its faults are noted."""
+        """The path of a field, and the faults of the section."""
         return ("explore", name), self.section_faults
 
     def numbers(self, name: str) -> tuple[Numbers, Path]:
@@ -101,7 +101,7 @@ class NumericConstraints:
         return None if math.isinf(result) else result
 
     def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
-        """The field as a number or an expression; anything else is a fault, and 1."""
+        """The field as a number or an expression; anything else is a fault and reads as 1."""
         result = self.value(name)
         if isinstance(result, str) and result.isidentifier() and not {*symbols_in(result)} <= {*self.symbols}:
             near = close_to(result, self.symbols)
@@ -159,9 +159,9 @@ class MapspaceConstraints(NumericConstraints):
         self.loop_rules(hierarchy)
 
     def objectives(self, hierarchy: Hierarchy) -> tuple[str, ...]:
-        """What is minimised, in the words of the vocabulary (`objectives.canonical`), each once.
+        """The objectives under their canonical names (`objectives.canonical`), without repetition.
 
-        `working_set` or `buffer` without a memory is that of the memory that `measured_memory` names.
+        `working_set` or `buffer` without a memory means the memory of `measured_memory`.
         """
         path, faults = self.where("objectives")
         given = self.value("objectives")
@@ -178,7 +178,7 @@ class MapspaceConstraints(NumericConstraints):
         return tuple(dict.fromkeys(result))
 
     def _figure(self, shown: str, path: Path, faults: Faults, hierarchy: Hierarchy) -> str | None:
-        """An objective in the words of the vocabulary; what is none is noted."""
+        """The canonical name of an objective; None and a fault if it is not one."""
         known = searched_figures(hierarchy)
         meant = renamed(canonical(shown), lambda n: _measured(hierarchy) if n == WORKING_SET else n)
         if is_sum(meant):
@@ -191,7 +191,7 @@ class MapspaceConstraints(NumericConstraints):
         return None
 
     def figure_limits(self, hierarchy: Hierarchy) -> tuple[FigureLimit, ...]:
-        """Figures that mappings keep."""
+        """The limits on figures of a report, such as `latency <= 2 ms`."""
         path, faults = self.where("limits")
         given = self.value("limits")
         result = []
@@ -214,7 +214,8 @@ class MapspaceConstraints(NumericConstraints):
         return tuple(result)
 
     def _sparse_objectives(self, names: Sequence[str], path: Path, faults: Faults) -> None:
-        """Objectives on sparse data need some, and are not mixed with those of dense data."""
+        """Objectives on sparse data need sparse tensors, and cannot be combined with objectives on dense
+        data."""
         sparse = [n for n in names if on_sparse_data(n)]
         if not sparse:
             return
@@ -234,7 +235,7 @@ class MapspaceConstraints(NumericConstraints):
             faults.add(path, what, "write e.g. `densities: {A: 0.1}` into the workload", code="missing-value")
 
     def fusion(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Intermediates that are to be fused, and that are not to be."""
+        """Intermediates that must be fused, and those that must not."""
         fuse, unfused = self.tensors("fuse"), self.tensors("unfused")
         if both := sorted(fuse & unfused):
             path, faults = self.where("unfused")
@@ -327,7 +328,7 @@ class MapspaceConstraints(NumericConstraints):
         return tuple(result)
 
     def tensors(self, name: str) -> frozenset[str]:
-        """The intermediates that a set expression gives in any Einsum."""
+        """The intermediates that a set expression selects in any Einsum."""
         text = self.value(name)
         if not isinstance(text, str):
             return frozenset()
@@ -344,7 +345,7 @@ class MapspaceConstraints(NumericConstraints):
         return result
 
     def loop_rules(self, hierarchy: Hierarchy) -> tuple[LoopRule, ...]:
-        """What `memories` and `fanouts` say of loops."""
+        """The rules on loops that `memories` and `fanouts` give."""
         result: list[LoopRule] = []
         for name in ("memories", "fanouts"):
             numbers, path = self.numbers(name)
@@ -364,28 +365,28 @@ class MapspaceConstraints(NumericConstraints):
 
 
 def measured_memory(hierarchy: Hierarchy) -> str:
-    """The memory that `working_set` alone is of: the outermost bounded one below the backing storage, or the
-    innermost where none is bounded."""
+    """The memory that `working_set` alone refers to: the outermost one of limited size below the backing
+    storage; without one, the innermost memory."""
     inner = [c for c in hierarchy.components if c.stores][1:]
     return next((c.name for c in inner if c.size_bits != math.inf), inner[-1].name)
 
 
 def _measured(hierarchy: Hierarchy) -> str:
-    """What `working_set` alone means, where there is a memory that it could be of."""
+    """`working_set` with its memory, if there is a memory that it can refer to."""
     several = sum(c.stores for c in hierarchy.components) > 1
     return f"{WORKING_SET}:{measured_memory(hierarchy)}" if several else WORKING_SET
 
 
 def searched_figures(hierarchy: Hierarchy) -> tuple[str, ...]:
-    """What a search may minimise: whatever a report has of dense data, but for the working set of the backing
-    storage, which holds every tensor; on sparse data energy, latency and their product."""
+    """The figures that a search can minimise: every figure of a report on dense data except the working set
+    of the backing storage, which holds every tensor; on sparse data energy, latency and EDP."""
     backing = [f"{WORKING_SET}:{name}" for name in hierarchy.memories[:1]]
     every = (n for n in known_names(hierarchy.memories, hierarchy.tolls) if n not in backing)
     return (*every, *SPARSE_COSTS)
 
 
 def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hierarchy) -> tuple[str, str]:
-    """What the fault of an objective says that the search does not minimise, and the remedy."""
+    """The message and remedy of the fault for an objective that the search does not minimise."""
     memories = list(hierarchy.memories)
     moving = [c.name for c in hierarchy.components if c.moves]
     word, colon, memory = meant.partition(":")
@@ -414,16 +415,17 @@ def _near_objective(name: str, known: Sequence[str]) -> str:
     return suggestion(name, known, "objectives")
 
 
-NARROWED_BY = " | explore: "  # between what the architecture says of a rule and what the exploration does
+NARROWED_BY = " | explore: "  # separates the rule of the architecture from that of the exploration
 
 
 def narrow_keep_rules(
     hierarchy: Hierarchy, cascade: Cascade, rules: Mapping[str, MemoryRule], reader: Rules, path: Path
 ) -> Hierarchy:
     """The hierarchy in which each named memory also keeps the tensors of `keep`, and may hold only those that
-    `may_keep` and `bypass` leave.
+    `may_keep` and `bypass` allow.
 
-    `X.tensors` in an expression is what the architecture says X must keep. Faults go to `reader.faults`.
+    `X.tensors` in an expression is what the architecture requires X to keep. Faults are added to
+    `reader.faults`.
     """
     known = list(hierarchy.memories)
     result = {}
@@ -472,7 +474,7 @@ class _Narrowing:
     def _within(
         self, one: Einsum, keep: TensorRule | None, may: TensorRule | None, bypass: TensorRule | None
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """What the memory must and may hold in one Einsum."""
+        """The tensors that the memory must hold and those that it may hold, in one Einsum."""
         every = frozenset(one.tensors)
         must = self.memory.keep.tensors(one.name) if self.memory.keep else frozenset()
         allowed = self.memory.may_keep.tensors(one.name) | must if self.memory.may_keep else every
@@ -505,5 +507,6 @@ def _joined(rule: TensorRule | None, told: str) -> str:
 
 
 def narrowing_text(rule: TensorRule | None) -> str:
-    """The exploration's part of a narrowed rule, e.g. `bypass: All`; empty for a rule of the architecture."""
+    """The part of a narrowed rule that comes from the exploration, e.g. `bypass: All`; empty for a rule of
+    the architecture."""
     return rule.text.partition(NARROWED_BY)[2] if rule else ""

@@ -1,4 +1,4 @@
-"""Schema objects -> `LoopTree`, and back to YAML; and the rules that an exploration has for loops."""
+"""Schema objects -> `LoopTree`, and back to YAML; and the rules on loops of an `explore:` section."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _loop(node: Temporal | Spatial, path: Path, faults: Faults) -> Loop:
 def _tiles(
     given: Value | str | dict[str, Value | str] | None, path: Path, faults: Faults
 ) -> tuple[Tile | None, tuple[tuple[str, Tile], ...]]:
-    """The tile size of all Einsums, or the first one and those of each."""
+    """The tile size shared by all Einsums, or the first one and those of each Einsum."""
     if not isinstance(given, dict):
         return None if given is None else _tile(given, path, faults), ()
     if not given:
@@ -124,7 +124,7 @@ def _tiles(
 
 
 def _tile(text: Value | str, path: Path, faults: Faults) -> Tile:
-    """A whole number, or the name of a symbol."""
+    """A positive integer, or the name of a symbol."""
     names = symbols_in(text)
     if names:
         if isinstance(text, str) and text.strip() == names[0]:
@@ -198,7 +198,7 @@ def check_bound(mapping: ResolvedMapping, faults: Faults) -> None:
 
 
 def written_sizes(loop: Loop) -> tuple[tuple[Path, Tile], ...]:
-    """Every tile size of a loop with the keys under which it stands."""
+    """Every tile size of a loop with the keys of its place in the YAML document."""
     whole: list[tuple[Path, Tile]] = [] if loop.tiles else [(("tile_shape",), loop.tile_shape)]
     if loop.initial_tile_shape is not None:
         whole.append((("initial_tile_shape",), loop.initial_tile_shape))
@@ -264,20 +264,19 @@ def tree_locator(mapping: ResolvedMapping, node: int) -> Path:
     return mapping.paths[node] if node < len(mapping.paths) else ("mapping",)
 
 
-# What an exploration says of loops, per memory and per fanout dimension.
+# The rules on loops of an `explore:` section, per memory and per fanout dimension.
 
 LOOP_RULES = ("factors", "order", "variables", "must_reuse", "no_refetch")
-OTHERS = "..."  # in an order of loops: any that are not named
+OTHERS = "..."  # in a loop order: all rank variables that are not named
 _FACTOR = re.compile(r"\s*(<=|>=|==|=|)\s*(.*)")
 
 
 @dataclass(frozen=True)
 class LoopRule:
-    """One rule on loops. `kind`: factors, order, no_refetch, reuse (of a memory), factors, variables,
-    must_reuse (of a fanout COMPONENT.DIMENSION); `place`: which one; `names`: rank variables, policies or,
-    per Einsum, tensors;
-    `relation` and `number`: of factors; `sequence`: of an order, with `OTHERS`; `written`: as the exploration
-    says it."""
+    """One rule on loops. `kind`: factors, order, no_refetch or reuse (of a memory); factors, variables or
+    must_reuse (of a fanout COMPONENT.DIMENSION). `place`: the memory or fanout. `names`: rank variables,
+    policies or, per Einsum, tensors. `relation` and `number`: of factors. `sequence`: of an order, with
+    `OTHERS`. `written`: the rule as it is written in the section."""
 
     kind: str
     place: str
@@ -289,16 +288,16 @@ class LoopRule:
     sequence: tuple[str, ...] = ()
 
     def tensors(self, einsum: str) -> frozenset[str]:
-        """Those that it is about in one Einsum."""
+        """The tensors to which it applies in one Einsum."""
         return dict(self.by_einsum).get(einsum, frozenset())
 
     @property
     def spatial(self) -> bool:
-        """Whether it is about a fanout."""
+        """True if it is a rule on a fanout."""
         return self.kind in ("variables", "must_reuse") or "." in self.place
 
     def admits(self, number: Any) -> Any:
-        """Whether a factor (or each of an array) obeys it."""
+        """True if the factor satisfies it; elementwise for an array."""
         if self.relation == "=":
             return number == self.number
         return number <= self.number if self.relation == "<=" else number >= self.number
@@ -306,7 +305,7 @@ class LoopRule:
 
 @dataclass
 class LoopRuleReader:
-    """Reads the rules of one section, and notes their faults."""
+    """Reads the rules of one section and collects their faults."""
 
     cascade: Cascade
     hierarchy: Hierarchy
@@ -314,7 +313,7 @@ class LoopRuleReader:
     numbers: Numbers
 
     def memories(self, given: Mapping[str, MemoryRule], path: Path) -> Iterator[LoopRule]:
-        """Of memories; unknown ones are told elsewhere."""
+        """The rules of memories; unknown memories are reported elsewhere."""
         known = list(self.hierarchy.memories)
         for name, rule in given.items():
             if name in known:
@@ -324,7 +323,7 @@ class LoopRuleReader:
                 yield from self._policies(name, rule.reuse, (*path, name, "reuse"))
 
     def fanouts(self, given: Mapping[str, Mapping[str, FanoutRule]], path: Path) -> Iterator[LoopRule]:
-        """Of fanout dimensions."""
+        """The rules of fanout dimensions."""
         known: dict[str, list[str]] = {}
         for component, d in self.hierarchy.dimensions:
             known.setdefault(component, []).append(d.name)

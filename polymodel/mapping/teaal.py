@@ -1,8 +1,9 @@
 """The LoopTree of a TeAAL spec whose partitioning is by shape.
 
-Loops stand in loop order: ranks that `spacetime` puts in space over the architecture's fanout dimensions,
-all others in time. The outermost memory backs every tensor; bindings and `keep` rules add storage further in.
-What depends on the data has no LoopTree: the answer says so.
+Loops are in loop order: ranks that `spacetime` maps to space become spatial loops over the architecture's
+fanout dimensions, all others temporal loops. The outermost memory backs every tensor; bindings and `keep`
+rules add storage nodes further in. A spec whose partitioning depends on data has no LoopTree; the result
+names the reason.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _OTHER_ARCH = f"{EXECUTE}; or load an architecture beside it"
 
 @dataclass(frozen=True)
 class Derived:
-    """The LoopTree of a spec, or the error of a call that needs one.
+    """The LoopTree of a spec, or the error to raise where one is needed.
 
-    `template` keeps the names of tile sizes that are symbols; `remarks`: what is not as written.
+    `template` keeps the symbols that stand for tile sizes; `remarks`: where the tree differs from the spec.
     """
 
     tree: LoopTree | None = None
@@ -47,7 +48,7 @@ class Derived:
 
 
 def why(error: PolymodelError) -> str:
-    """The reason of an error in one line."""
+    """The reason for the error, in one line."""
     if isinstance(error, SpecError):
         return "; ".join(d.message for d in error.diagnostics)
     if isinstance(error, Refused):
@@ -56,8 +57,8 @@ def why(error: PolymodelError) -> str:
 
 
 def _outermost_first(directives: Iterable[Directive]) -> list[Directive]:
-    """The splits of a rank. Of consecutive n-way ones the last listed is outermost: each groups the tiles
-    that the one before it made."""
+    """The splits of a rank, outermost first. Of consecutive n-way splits the last listed is outermost: each
+    groups the tiles of the one before it."""
     result: list[Directive] = []
     ways: list[Directive] = []
     for directive in directives:
@@ -70,7 +71,7 @@ def _outermost_first(directives: Iterable[Directive]) -> list[Directive]:
 
 
 def data_dependent(spec: TeaalSpec) -> str:
-    """What of the partitioning needs the data, as text; empty if all of it is by shape."""
+    """The part of the partitioning that needs the data, as text; empty if all partitioning is by shape."""
     result = []
     for mapping in spec.mappings:
         for partition in mapping.partitioning:
@@ -90,9 +91,9 @@ def derive(
     refused: tuple[Diagnostic, ...],
     faults: Faults,
 ) -> Derived:
-    """The LoopTree under the values of symbols.
+    """The LoopTree for given values of the symbols.
 
-    `own`: the hierarchy is that of the spec itself. `refused`: why the spec has no dense workload.
+    `own`: the hierarchy is that of the spec itself. `refused`: the reason if the spec has no dense workload.
     """
     filled = bound(spec, symbols, faults)
     if refused and not data_dependent(spec):
@@ -112,7 +113,8 @@ def derive(
 
 
 def without_counterpart(spec: TeaalSpec) -> str:
-    """Which Einsum is bound to which component that is not a memory and no compute unit; empty if none is."""
+    """The bindings of Einsums to components that are neither memories nor compute units, as text; empty if
+    there are none."""
     for result in spec.einsum_bindings:
         for binding in result.bindings:
             component = spec.configuration(result.config).component(binding.component)
@@ -180,7 +182,7 @@ class _Builder:
         return (*nodes, ComputeNode(expression.name, compute.name))
 
     def compute_of(self, einsum: str) -> Component:
-        """The unit that multiplies, where bindings say so, else the first one."""
+        """The unit to which the multiplication is bound, else the first compute unit."""
         units = [c for c in self.hierarchy.components if c.computes]
         if not units:
             raise Refused("the architecture computes nothing", "add a !Compute", code="missing-component")
@@ -197,7 +199,8 @@ class _Builder:
         return units[0]
 
     def storages(self, einsum: str, placed: list[tuple[str, Loop]]) -> list[tuple[int, StorageNode]]:
-        """What other memories hold, and above which loop (by number) each node stands."""
+        """The storage nodes of the other memories, and the number of the loop above which each node is
+        placed."""
         tensors = self.cascade[einsum].tensors
         order = [c.name for c in self.hierarchy.components]
         spatial = [(i, order.index(loop.component)) for i, (_, loop) in enumerate(placed) if loop.spatial]
@@ -216,7 +219,7 @@ class _Builder:
         ]
 
     def bound_to(self, memory: str, einsum: str, placed: list[tuple[str, Loop]]) -> dict[str, int]:
-        """Tensor -> the loop below which its data is held: it leaves when the loop it is evicted on steps."""
+        """Tensor -> the loop below which its data is held: the data is evicted when that loop advances."""
         result: dict[str, int] = {}
         for binding in self.spec.bindings_of(einsum).of(memory):
             if not binding.tensor or (binding.type == "coord" and binding.style == "lazy"):

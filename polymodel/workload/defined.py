@@ -1,8 +1,8 @@
-"""Operators that a workload defines: formulas of their operands, put in the place of their names.
+"""Operators that a workload defines: each is a formula of its operands, substituted for the operator's name.
 
-What becomes of zeros, what an operation costs as and how it is computed follow from the formula as they do
-for any other; no code comes with a spec. A definition may use those before it. One without a formula is only
-counted: its name stays.
+The sparsity rules, the cost and the executable form of such an operator follow from its formula, as they do
+for any formula; a spec never brings code. A definition may use those before it. An operator defined without a
+formula is opaque: it is counted under its own name and cannot be executed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from polymodel.spec.section_schemas import OperatorSpec, Workload
 Operations = tuple[tuple[str, str | None], ...]
 _OPERAND = re.compile(r"_\d+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-MOST, DEEPEST = 5_000, 100  # parts of a formula in which all names are replaced, and how deep they stand
+MOST, DEEPEST = 5_000, 100  # most nodes of an expanded formula, and its greatest depth
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A formula of `_0`, `_1` and so on (None: it is only counted); of one that reduces, the number that
-    leaves others as they are; the operators that it costs as, with spaces between them. `facts`: what is said
-    of zeros."""
+    """One defined operator: its formula over `_0`, `_1`, ... (None for an opaque operator); for a reduction
+    its identity element; the operators it costs as, separated by spaces; `facts`, what is known of its
+    behaviour on zeros."""
 
     tree: Tree | None
     arity: int
@@ -51,7 +51,7 @@ class Definition:
 def definitions(
     workload: Workload, symbols: Mapping[str, Value | None], faults: Faults
 ) -> dict[str, Definition]:
-    """By name, checked; faults go to `faults`."""
+    """The checked definitions by name; faults are added to `faults`."""
     result: dict[str, Definition] = {}
     for name, given in workload.operators.items():
         path: Path = ("workload", "operators", name)
@@ -64,7 +64,7 @@ def definitions(
             _check(made)
         except TextFault as fault:
             faults.add(path, fault.message, fault.remedy or "", code=fault.code)
-            made = Definition(None, 0, None, "")  # a fault is told once
+            made = Definition(None, 0, None, "")  # each fault is reported once
         result[name] = made
     return result
 
@@ -102,8 +102,9 @@ def _costs(known: Mapping[str, Definition]) -> dict[str, str]:
 
 
 def _check(made: Definition) -> None:
-    """All functions are known and have their operands. With an identity an operator reduces: that leaves
-    numbers as they are, and the order of operands, in which mappings differ, leaves the result as it is."""
+    """Check that all functions are known and have their number of operands. An operator with an identity
+    element may reduce: the identity must leave numbers unchanged, and the result must not depend on the order
+    of operands, since mappings reorder them."""
     if made.tree is None:
         return
     _require_known(made.tree, {})
@@ -172,7 +173,7 @@ def _unknown(name: str, what: str, known: Mapping[str, Definition]) -> TextFault
 
 
 def _uses(tree: Tree) -> list[tuple[str, int]]:
-    """Functions and operators of a formula, with the number of their operands; powers are known to all."""
+    """The functions and operators of a formula with their numbers of operands; powers are always known."""
     if isinstance(tree, Call):
         return [(tree.name, len(tree.arguments)), *(u for a in tree.arguments for u in _uses(a))]
     if isinstance(tree, Unary):
@@ -184,7 +185,7 @@ def _uses(tree: Tree) -> list[tuple[str, int]]:
 
 
 def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
-    """The formula with the definitions in the place of their names."""
+    """The formula with every defined operator replaced by its definition."""
     if isinstance(tree, Unary):
         return replace(tree, operand=_expanded(tree.operand, known))
     if isinstance(tree, Binary):
@@ -198,7 +199,7 @@ def _expanded(tree: Tree, known: Mapping[str, Definition]) -> Tree:
 
 
 def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tree:
-    """A definition of some operands; of two operands it joins any number from the left."""
+    """A definition applied to operands; a binary one is folded over more operands from the left."""
     if len(arguments) < definition.arity or (definition.arity != 2 and len(arguments) > definition.arity):
         message = f"{name} takes {definition.arity} operands, not {len(arguments)}"
         raise TextFault(message, 0, code="wrong-count")
@@ -210,7 +211,8 @@ def _applied(name: str, definition: Definition, arguments: Sequence[Tree]) -> Tr
 
 
 def _within_bounds(tree: Tree) -> Tree:
-    """The formula, if it is no giant; operands that stand in it several times count each time."""
+    """The formula, unless it exceeds the size limit; an operand that occurs several times counts each
+    time."""
     open_, count = [(tree, 1)], 0
     while open_:
         (part, depth), count = open_.pop(), count + 1
@@ -253,9 +255,9 @@ def with_definitions(
     path: Path,
     faults: Faults,
 ) -> Operations:
-    """The operations of an Einsum of these operands, checked, with formulas in the place of names that are
-    defined; beside them what `map` costs as, the identity of `reduce`, and what is said of zeros of `map`.
-    `names`: others that formulas may have."""
+    """The checked operations of one Einsum with defined operators expanded; with them the operators that
+    `map` costs as, the identity element of `reduce`, and what is known of `map` on zeros. `names`: further
+    names that formulas may use."""
     result: list[tuple[str, str | None]] = []
     for kind, text in operations:
         try:
@@ -273,7 +275,7 @@ def _defined(
     known: Mapping[str, Definition],
     names: Container[str],
 ) -> Iterator[tuple[str, str | None]]:
-    """One operation, and what goes with it."""
+    """One operation expanded, with its cost class, identity element and facts on zeros."""
     if not text:
         yield kind, None
         return
@@ -289,7 +291,7 @@ def _defined(
             yield "identity", repr(definition.identity)
     if kind == "map" and definition is not None and definition.tree is None:
         yield from ((name, repr(value)) for name, value in definition.facts)
-    # Of one operand without `map` an operation costs as what sums up.
+    # An operation of one operand without `map` costs as its reduction.
     alone = len(operands) == 1 and not dict(operations).get("map")
     cost = _cost_of(steps[0], several, known) if kind == "map" or (kind == "reduce" and alone) else ""
     if cost:
@@ -298,7 +300,7 @@ def _defined(
 
 
 def _cost_of(text: str, several: int, known: Mapping[str, Definition]) -> str:
-    """What an operation costs as where definitions say so, else ""."""
+    """The operators that an operation costs as according to its definition, "" without one."""
     if not {*_WORD.findall(text)} & known.keys():
         return ""
     if text in known:
@@ -314,7 +316,8 @@ def _checked(
     known: Mapping[str, Definition],
     names: Container[str],
 ) -> str:
-    """One operation as it is computed: a name of the table, or a formula without definitions."""
+    """One operation in executable form: an operator of the table, or a formula in which definitions are
+    expanded."""
     if text in OPERATORS:
         one = OPERATORS[text]
         if not (one.takes(several) or (kind == "map" and several == 1)):
@@ -346,7 +349,7 @@ def _checked(
 
 
 def _free(tree: Tree, known: Mapping[str, Definition]) -> Iterator[str]:
-    """Names in a formula, without what an operator that is only counted is given."""
+    """The names in a formula, without the arguments of opaque operators."""
     if isinstance(tree, Call) and tree.name in known and known[tree.name].tree is None:
         return
     if isinstance(tree, Name):
@@ -357,5 +360,5 @@ def _free(tree: Tree, known: Mapping[str, Definition]) -> Iterator[str]:
 
 def _text_within_bounds(tree: Tree) -> str:
     formula = _text(tree)
-    parse_arithmetic(formula)  # within the bounds of formulas
+    parse_arithmetic(formula)  # within the size limit of formulas
     return formula

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     import networkx
 
 
-ENDS = 8  # Einsums shown of a longer workload at either end
-NAMES = 4  # the same where only names are shown
+ENDS = 8  # Einsums shown at either end of a longer workload
+NAMES = 4  # the same, where only names are shown
 _OPERATORS = tuple(SIGNS.values())
 _HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 
 
 @dataclass(frozen=True)
 class TensorAccess:
-    """How one Einsum touches one tensor: one affine expression per rank, in rank order.
+    """One access of an Einsum to a tensor: one affine expression per rank, in rank order.
 
-    `accumulates`: an output whose elements have values before, to which results are added. `guard`: only in
-    iterations that keep these constraints anything is touched. `stands_for`: the tensor that is read in all
-    other iterations, of which this one holds what is before its first generation. `default`: what points
-    hold that are absent on sparse data.
+    `accumulates`: an output whose elements have initial values, to which results are added. `guard`:
+    constraints; the access touches elements only in iterations that satisfy them. `stands_for`: this access
+    reads the initial tensor or boundary of that tensor, in the iterations that `guard` selects. `default`:
+    the value of points that sparse data does not store.
     """
 
     tensor: str
@@ -66,11 +66,11 @@ class TensorAccess:
 
 @dataclass(frozen=True)
 class Einsum:
-    """One Einsum. `constraints` bound the iteration space completely (shapes and rank sizes).
+    """One Einsum. `constraints` define the iteration space completely (shapes and rank sizes included).
 
-    `rank_variables` stand in order of first appearance in the accesses. `bounds` is the
-    bounding box, one inclusive (low, high) per rank variable, in the same order.
-    `n_instances` already includes the workload's.
+    `rank_variables` are in order of first appearance in the accesses. `bounds` is the bounding box: one
+    inclusive (low, high) per rank variable, in the same order. `n_instances` includes the factor of the whole
+    workload.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Einsum:
 
     @property
     def operands(self) -> tuple[TensorAccess, ...]:
-        """What an operation has as operands: inputs, without those that stand for others at times."""
+        """The operands of the operation: all inputs but those that stand for another (`stands_for`)."""
         return tuple(a for a in self.inputs if not a.stands_for)
 
     @property
@@ -112,8 +112,8 @@ class Einsum:
 
     @cached_property
     def operators(self) -> tuple[tuple[str, int], ...]:
-        """What an operation costs as: the operators of `map`, each so many times. Of one operand of which
-        nothing is made, the operator that sums up; other sums are part of the operation."""
+        """The operators that one operation costs as: those of `map` with their multiplicity. An operation of
+        one operand without `map` costs as its reduction; otherwise the reduction is part of the operation."""
         operations, several = dict(self.operations), len(self.operands)
         if operations.get("cost"):
             return tuple(sorted(Counter((operations["cost"] or "").split()).items()))
@@ -152,9 +152,9 @@ class Einsum:
         return set_from_constraints(self.name, self.rank_variables, self.constraints)
 
     def access(self, tensor: str) -> islpy.Map:
-        """The access relation `iteration space -> tensor` as an ISL map, within the iteration space.
+        """The access relation `iteration space -> tensor` as an ISL map, restricted to the iteration space.
 
-        Of several accesses of the tensor, their union. KeyError if there is none.
+        With several accesses of the tensor it is their union. Raises KeyError if there is none.
         """
         first = self.access_of(tensor)
         result = self.relation(first)
@@ -175,9 +175,9 @@ class Einsum:
 class Cascade:
     """The Einsums of a workload in execution order, with their data dependences.
 
-    `generational`: of tensors that are carried forward, along which ranks. `init`: what their generations
-    hold that nobody writes; `boundary`: what elements hold beyond the edges of other ranks (as `init`, if
-    it does not say so).
+    `generational`: by tensor the ranks along which it is carried forward from iteration to iteration. `init`:
+    the values of generations that no Einsum writes; `boundary`: the values beyond the edges of other ranks
+    (those of `init` unless given).
     """
 
     einsums: tuple[Einsum, ...]
@@ -223,17 +223,19 @@ class Cascade:
         return self._ends[False].get(tensor, ())
 
     def earlier_readers(self, tensor: str) -> tuple[Einsum, ...]:
-        """Those that read `tensor` and are its producer, or before it: they read earlier generations."""
+        """The Einsums that read earlier generations of `tensor`: its producer, and consumers that precede
+        it."""
         return self._earlier.get(tensor, ())
 
     @cached_property
     def recurrent(self) -> tuple[str, ...]:
-        """Tensors that are carried forward: their producer, or an Einsum before it, reads them."""
+        """Tensors that are carried forward: read by their producer or by an Einsum before it."""
         return tuple(self._earlier)
 
     @cached_property
     def shifted(self) -> tuple[str, ...]:
-        """Those, and tensors of which only later Einsums read generations that nobody writes (`init`)."""
+        """The recurrent tensors, and those of which only later Einsums read generations that no Einsum writes
+        (`init`)."""
         guarded = (a.tensor for e in self.einsums for a in e.inputs if a.guard and not a.stands_for)
         return tuple(dict.fromkeys((*self._earlier, *(t for t in guarded if t in self._ends[True]))))
 
@@ -265,7 +267,7 @@ class Cascade:
 
     @cached_property
     def _ends(self) -> tuple[Mapping[str, tuple[Einsum, ...]], Mapping[str, tuple[Einsum, ...]]]:
-        """By tensor, the Einsums that read it, and those that write it."""
+        """By tensor the Einsums that read it, and by tensor those that write it."""
         ends: tuple[dict[str, tuple[Einsum, ...]], dict[str, tuple[Einsum, ...]]] = ({}, {})
         for e in self.einsums:
             for tensor, output in dict.fromkeys((a.tensor, a.output) for a in e.accesses):
@@ -301,15 +303,17 @@ class Cascade:
 
 
 def einsum_text(e: Einsum) -> str:
-    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`; ranks that differ from their index are named.
+    """The Einsum as text: `T1[m, n1] = T0[m, n0] * W0[n0, n1]`; a rank is named where it differs from its
+    index.
 
-    Operands are joined as `operations: {map: ...}` says: `A[m] + B[m]`, `exp(A[m])`, `max(A[m], B[m])`.
+    Operands are joined by the operator of `operations: {map: ...}`: `A[m] + B[m]`, `exp(A[m])`, `max(A[m],
+    B[m])`.
     """
     return " ".join(einsum_words(e))
 
 
 def einsum_words(e: Einsum) -> tuple[str, ...]:
-    """The same in pieces between which a line may be broken; operators stand in front of their operand."""
+    """The same text in pieces between which a line may be broken; an operator precedes its operand."""
     reduce = dict(e.operations).get("reduce") or "add"
     equals = f"{SIGNS.get(reduce, reduce)}=" if any(a.accumulates for a in e.outputs) else "="
     spaced = f"{', '.join(_access(a) for a in e.outputs)} {equals} {_mapped(e)}"
@@ -344,13 +348,14 @@ def _mapped(e: Einsum) -> str:
 
 
 def remarks(e: Einsum) -> tuple[str, ...]:
-    """What a formula has no sign for: a copy, a reduction that is not a sum, what is done to the result."""
+    """What the formula cannot show: a copy, a reduction other than a sum, an operator applied to the
+    result."""
     done = {k: v for k, v in e.operations if v and (k == "populate" or (k == "reduce" and v != "add"))}
     return (*(["copy"] if e.is_copy else []), *(f"{k}: {v}" for k, v in done.items()))
 
 
 def with_remarks(e: Einsum) -> str:
-    """The formula with its remarks, and how often it runs."""
+    """The formula with its remarks and the number of instances."""
     noted = f" ({'; '.join(remarks(e))})" if remarks(e) else ""
     return einsum_text(e) + noted + (f" x {e.n_instances}" if e.n_instances > 1 else "")
 
@@ -387,7 +392,7 @@ def table_text(cascade: Cascade) -> str:
 
 
 def _of_box(c: Constraint, ranges: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether the ranges of rank variables say as much as the constraint does."""
+    """True if the ranges of the rank variables already imply the constraint."""
     ends = [sorted(k * x for x in ranges[v]) for v, k in c.expr.terms]
     low, high = (c.expr.constant + sum(end[i] for end in ends) for i in (0, 1))
     return (c.kind == "ge" and low >= 0) or (c.kind == "eq" and low == high == 0)
@@ -411,7 +416,7 @@ def cascade_text(cascade: Cascade) -> str:
 
 
 def values_text(cascade: Cascade) -> str:
-    """A line each for the bits of a value, tensors that stay, and scaled backing storage."""
+    """One line each for the bits per value, the persistent tensors and the scaled backing storage."""
     accesses = {a.tensor: a for e in cascade for a in e.accesses}
     widths = {t: f"{a.bits_per_value}" for t, a in accesses.items()}
     bits = _by_value(widths) if len(set(widths.values())) > 1 else "".join(set(widths.values()))
@@ -442,7 +447,7 @@ def _by_value(values: Mapping[str, str]) -> str:
 
 
 def touched(cascade: Cascade, tensor: str) -> islpy.Set:
-    """The elements of a tensor that any iteration of any Einsum touches."""
+    """The elements of a tensor that any Einsum accesses in any iteration."""
     result: islpy.Set | None = None
     for einsum in cascade:
         if tensor in einsum.tensors:
@@ -453,15 +458,16 @@ def touched(cascade: Cascade, tensor: str) -> islpy.Set:
 
 
 def bounds_alone(constraint: Constraint) -> bool:
-    """True for `v >= low` and `v <= high`: the side of a range, which goes with the extent of `v`."""
+    """True for `v >= low` and `v <= high`: one side of a range, which `resized` replaces with the extent of
+    `v`."""
     terms = constraint.expr.terms
     return constraint.kind == "ge" and len(terms) == 1 and abs(terms[0][1]) == 1
 
 
 def resized(cascade: Cascade, extents: Mapping[str, int]) -> Cascade:
-    """The same Einsums over boxes of other extents (rank variable -> extent); lower ends stay.
+    """The same Einsums over boxes of other extents (rank variable -> extent); lower bounds stay.
 
-    Constraints over several rank variables stay as well; that they still hold is the caller's business.
+    Constraints over several rank variables stay too; the caller ensures that they still hold.
     """
     return replace(cascade, einsums=tuple(_resized(e, extents) for e in cascade.einsums))
 
@@ -491,7 +497,7 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
 
 # Einsums as most rooms handle them: one access per tensor, and nothing carried between iterations.
 #
-# Rooms that handle more do not ask for this restriction.
+# Rooms that handle more do not call it.
 
 
 def require_plain(
@@ -502,10 +508,12 @@ def require_plain(
     carried: bool = False,
     several: bool = False,
 ) -> None:
-    """Raise Refused for others; `what` (such as "slopes cover") says who asks. Others are an Einsum that
-    accesses a tensor several times or adds to what is there, and a cascade that carries a tensor forward.
-    With `products` an Einsum may add to what is there, and read one element of a tensor several times; with
-    `several` it may read several elements; with `carried` a cascade may carry tensors forward."""
+    """Raise Refused for an Einsum that accesses a tensor several times or accumulates into existing values,
+    and for a cascade that carries a tensor forward. `what` (e.g. "slopes cover") begins the message.
+
+    With `products` an Einsum may accumulate, and read one element of a tensor several times; with `several`
+    it may read several elements; with `carried` a cascade may carry tensors forward.
+    """
     forward = einsums.shifted if isinstance(einsums, Cascade) else ()
     if isinstance(einsums, Cascade) and forward and not carried:
         found = f"{forward[0]} is carried from one iteration to the next; {what} cascades without that"
@@ -532,15 +540,15 @@ def require_plain(
 
 # How often a cascade has to walk the fibers of a tensor's rank, whatever the mapping (FuseMax, MICRO 2024).
 #
-# An Einsum that needs what was summed up over a rank, and walks that rank as well, begins another pass:
-# nothing of the sum is known before the walk that makes it has ended. Softmax over a row of scores takes
-# three: for its maximum, for its sum, for the quotient.
+# An Einsum that reads the result of a reduction over a rank and itself iterates over that rank begins another
+# pass: the result is complete only after the pass that reduces. Softmax over a row of scores takes three:
+# for its maximum, for its sum, for the quotient.
 
 
 @dataclass(frozen=True)
 class Passes:
-    """How many times each fiber of `rank` of an input is walked at least, itself or in what is made of it
-    along that rank, and which Einsums begin a pass."""
+    """The least number of passes over each fiber of `rank` of an input, or over what is derived from it along
+    that rank, and the Einsums that begin a pass."""
 
     tensor: str
     rank: str
@@ -551,8 +559,8 @@ class Passes:
 def passes(cascade: Cascade) -> tuple[Passes, ...]:
     """One row for each rank of each workload input, in their order.
 
-    Walks are followed through ranks that are indexed by one rank variable. A tensor that is carried forward
-    along the rank is known as far as the walk has come, so that it begins no pass.
+    Passes are followed through ranks that a single rank variable indexes. A tensor that is carried forward
+    along the rank is known up to the current position, so that it begins no new pass.
     """
     inputs = [t for t in cascade.tensors if cascade.producer(t) is None]
     first = {t: cascade.accesses_of(t)[0] for t in inputs}
@@ -562,8 +570,8 @@ def passes(cascade: Cascade) -> tuple[Passes, ...]:
 def _walked(cascade: Cascade, tensor: str, rank: str) -> Passes:
     along: dict[tuple[str, str], int] = {
         (tensor, rank): 1
-    }  # (tensor, rank) -> the pass in which it is walked
-    ended: dict[str, int] = {}  # tensors that are known at the end of a pass
+    }  # (tensor, rank) -> the pass that iterates over it
+    ended: dict[str, int] = {}  # tensors that are complete at the end of a pass
     begun: dict[int, str] = {}
     for e in cascade:
         walking = {v: along[key] for key, v in _indices(e) if key in along}
@@ -585,7 +593,7 @@ def _walked(cascade: Cascade, tensor: str, rank: str) -> Passes:
 
 
 def _indices(e: Einsum) -> Iterator[tuple[tuple[str, str], str]]:
-    """((tensor, rank), the rank variable that indexes it), of what an Einsum reads; "" for constants."""
+    """((tensor, rank), the rank variable that indexes it) for every read of an Einsum; "" for constants."""
     for access in e.operands:
         for rank, expr in zip(access.ranks, access.projection, strict=True):
             if len(expr.variables) <= 1:

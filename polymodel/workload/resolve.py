@@ -35,7 +35,7 @@ from polymodel.workload.spaces import (
     without_boundaries,
 )
 
-MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
+MAX_EINSUMS = 500  # the work per workload grows at least with the square of this
 if TYPE_CHECKING:
     from polymodel.workload.defined import Definition
 
@@ -45,7 +45,7 @@ Operations = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True)
 class Resolved:
-    """The cascade, and what set expressions mean in each of its Einsums."""
+    """The cascade, and the meaning of set expressions in each of its Einsums."""
 
     cascade: Cascade
     scopes: tuple[SetScope, ...]
@@ -56,8 +56,8 @@ def resolve_workload(
 ) -> Resolved | None:
     """Build the cascade. Every fault is added to `faults`; None if there was any.
 
-    The bits of a tensor, its persistence and its backing scale hold for all its accesses: an
-    access that gives a value speaks for the tensor, and two that disagree are a fault.
+    Bits per value, persistence and backing scale belong to the tensor: a value given at one access holds for
+    all, and two accesses that disagree are a fault.
     """
     before = len(faults)
     if len(workload.einsums) > MAX_EINSUMS:
@@ -104,7 +104,7 @@ def resolve_workload(
 
 
 def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
-    """Of every Einsum the projections of its accesses."""
+    """The projections of the accesses of every Einsum."""
     result: list[Projections] = []
     for i, einsum in enumerate(workload.einsums):
         path: Path = ("workload", "einsums", i)
@@ -116,7 +116,8 @@ def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
 
 
 def _check_writes(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
-    """An Einsum may read a tensor several times, but writes it once, and reads only what it made before."""
+    """An Einsum may read a tensor several times but writes it once, and reads no tensor that it writes,
+    except at earlier generations."""
     earlier = {one.read for one in carried}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
@@ -131,7 +132,7 @@ def _check_writes(workload: Workload, carried: Sequence[CarriedAccess], faults: 
 def _check_write(
     einsum: EinsumSpec, access: AccessSpec, before: Sequence[AccessSpec], path: Path, faults: Faults
 ) -> None:
-    """`before`: accesses of the same tensor that stand before this one."""
+    """`before`: the earlier accesses of the same tensor in the Einsum."""
     if len({access.output, *(a.output for a in before)}) == 2:
         message = f"Einsum {einsum.name} reads and writes {access.name}: the cascade is cyclic"
         remedy = "give the result another name; what is carried forward is written ahead of what is read: "
@@ -192,7 +193,7 @@ def _check_ranks(workload: Workload, projections: list[Projections], faults: Fau
 def _check_standing(
     workload: Workload, projections: Sequence[Projections], own: Sequence[int], faults: Faults
 ) -> None:
-    """Tensors that stand for what nobody writes have the ranks that they have elsewhere."""
+    """An initial tensor or boundary has the same ranks here as wherever else it is used."""
     found = list(zip(workload.einsums, projections, own, strict=True))
     known = {a.name: tuple(p[j]) for e, p, n in found for j, a in enumerate(e.tensor_accesses[:n])}
     sections = {s: getattr(workload, s) for s in ("init", "boundary")}
@@ -294,9 +295,9 @@ def _operations(
     symbols: Symbols,
     faults: Faults,
 ) -> Operations:
-    """What an Einsum computes, checked, with formulas in the place of operators that the workload defines.
+    """The checked operations of an Einsum, with operators that the workload defines expanded.
 
-    `own`: its own accesses; what stands for generations that nobody writes, behind them, is no operand.
+    `own`: the Einsum's own accesses. Accesses of initial tensors, which follow them, are not operands.
     """
     kinds = [k for k in ("map", "reduce", "populate") if k in einsum.operations.model_fields_set]
     operations = tuple((kind, getattr(einsum.operations, kind)) for kind in kinds)
@@ -318,7 +319,7 @@ def _definitions(workload: Workload, symbols: Symbols, faults: Faults) -> dict[s
 
 
 def _defaults(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, float]:
-    """By tensor the number that absent points hold."""
+    """By tensor the value of points that sparse data does not store."""
     result = {}
     for tensor, text in workload.default.items():
         try:
@@ -472,7 +473,8 @@ def _cycle(needs: list[set[int]]) -> list[int]:
 def bits_per_value(
     workload: Workload, scopes: Sequence[SetScope], symbols: Symbols, faults: Faults
 ) -> dict[str, int]:
-    """Bits of every tensor: an access's own value, else the key of `bits_per_value` that has it."""
+    """Bits per value of every tensor: the value given at an access, else that of the entry of
+    `bits_per_value` whose set expression contains the tensor."""
     before = len(faults)
     result = _explicit_bits(workload, symbols, faults)
     general = _keyed_bits(workload, scopes, symbols, faults)
@@ -547,7 +549,7 @@ def _bits(value: Value | str, path: Path, symbols: Symbols, faults: Faults) -> i
 def at_least_one(
     value: Value | str, path: Path, symbols: Symbols, faults: Faults, wrong: tuple[str, str]
 ) -> int:
-    """A whole number from 1 up; else 1, and a fault with the message and remedy of `wrong`."""
+    """A positive integer; otherwise 1 and a fault with the message and remedy of `wrong`."""
     try:
         result = evaluate_number(value, symbols)
     except TextFault as fault:
@@ -560,7 +562,7 @@ def at_least_one(
 
 
 def persistent_tensors(workload: Workload, scopes: Sequence[SetScope], faults: Faults) -> frozenset[str]:
-    """Tensors that the workload's `persistent_tensors` names in any Einsum."""
+    """The tensors that `persistent_tensors` of the workload selects in any Einsum."""
     result: set[str] = set()
     for i, text in enumerate(workload.persistent_tensors):
         tree = parse_set(text)
@@ -573,7 +575,7 @@ def persistent_tensors(workload: Workload, scopes: Sequence[SetScope], faults: F
 
 
 def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fraction]:
-    """`backing_storage_size_scale` of the tensors that have one."""
+    """The `backing_storage_size_scale` of each tensor that has one."""
     result: dict[str, Fraction] = {}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):

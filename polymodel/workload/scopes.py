@@ -1,8 +1,8 @@
-"""What set expressions mean in each Einsum: predefined sets, renames, the tensors of others.
+"""The meaning of set expressions in each Einsum: predefined sets, renames, tensors of other Einsums.
 
-A `default` rename whose `expected_count` does not hold in some Einsum is a fault only where a set
-expression uses that name in that Einsum; otherwise the name is undefined there. An Einsum's own
-renames are always checked.
+A `default` rename whose `expected_count` does not hold in some Einsum is a fault only where a set expression
+uses that name in that Einsum; otherwise the name is undefined there. An Einsum's own renames are always
+checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polymodel.spec.section_schemas import Renames, Workload
 
 @dataclass(frozen=True)
 class RenameSource:
-    """One rename as written: its expression, where it stands, whether it is a default."""
+    """One rename as written: its expression, its place in the file, and whether it is a default."""
 
     name: str
     text: str
@@ -31,9 +31,9 @@ class RenameSource:
 
 @dataclass(frozen=True)
 class AccessSummary:
-    """What the whole workload says about its tensors, from the accesses alone.
+    """Facts about the tensors of the whole workload that follow from the accesses alone.
 
-    `consumed`: those that another Einsum reads than the one that makes them.
+    `consumed`: tensors that are read by an Einsum other than their producer.
     """
 
     produced: frozenset[str]
@@ -99,7 +99,8 @@ def base_scope(
 def rename_sources(
     workload: Workload, renames: Renames | None, faults: Faults
 ) -> dict[str, dict[str, RenameSource]]:
-    """Einsum -> name -> the rename that holds there: own over named, named over default."""
+    """Einsum -> name -> the rename that applies: the Einsum's own precedes named ones, and these precede
+    defaults."""
     names = [e.name for e in workload.einsums]
     result: dict[str, dict[str, RenameSource]] = {n: {} for n in names}
     sections = list(enumerate(renames.einsums if renames else ()))
@@ -214,7 +215,7 @@ class RenameResolver:
         )
 
     def check_all(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """All renames with a value here; own renames without one are faults."""
+        """All renames that have a value in this Einsum; its own renames without one are faults."""
         resolved: list[tuple[str, frozenset[str]]] = []
         for name, source in self.sources.items():
             try:

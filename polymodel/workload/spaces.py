@@ -51,10 +51,9 @@ def constraints_of(
 ) -> tuple[Constraint, ...] | None:
     """All constraints of one Einsum; None after a fault.
 
-    `extended`: (tensor, rank) -> how many values the rank has there below 0, and beyond its size.
+    `extended`: (tensor, rank) -> by how many values the rank extends below 0 and beyond its size.
     """
-    # Its own: faults that an earlier Einsum has as well are told once, but the space is no less unknown for
-    # it.
+    # Its own list: a fault that an earlier Einsum has as well is reported once, but the space is unknown.
     own = Faults(faults.locator)
     einsum = workload.einsums[index]
     path: Path = ("workload", "einsums", index)
@@ -129,8 +128,8 @@ def bounds_of(
 def _ranges(
     variables: tuple[str, ...], constraints: tuple[Constraint, ...]
 ) -> tuple[tuple[int, int], ...] | None:
-    """The least and the largest value of each rank variable where each constraint is about one of them, which
-    takes no set of isl to see; None where it does."""
+    """The range of each rank variable if every constraint involves a single one, which needs no ISL set; else
+    None."""
     sides: dict[str, tuple[list[int], list[int]]] = {v: ([], []) for v in variables}
     for c in constraints:
         if c.kind != "ge" or len(c.expr.terms) > 1:
@@ -148,9 +147,10 @@ def _ranges(
 
 
 def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
-    """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
+    """Outputs with elements that no iteration writes: (tensor, sizes, number of such elements, the first
+    one).
 
-    Only of tensors whose every rank has a size, and that are not carried forward.
+    Covers tensors whose every rank has a size and that are not carried forward.
     """
     known = dict(cascade.rank_sizes)
     result = []
@@ -164,8 +164,8 @@ def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[
 
 
 def _written_whole(einsum: Einsum, access: TensorAccess, sizes: Sequence[int]) -> bool:
-    """True if a box of iterations writes all of a tensor: each rank has a rank variable of its own, which
-    covers it. False where that is not so plain."""
+    """True if it is evident that a box of iterations writes all of a tensor: each rank is indexed by a rank
+    variable of its own that covers it. False means not evident."""
     if access.guard or not all(bounds_alone(c) for c in einsum.constraints):
         return False
     variables = [x.terms[0][0] for x in access.projection if len(x.terms) == 1 and abs(x.terms[0][1]) == 1]
@@ -186,7 +186,8 @@ def check_sizes(
     path: Path,
     faults: Faults,
 ) -> None:
-    """A rank that is one bare variable, has no size, and would hold negative coordinates, was left out."""
+    """Faults for ranks without a size that would have negative coordinates; a rank that is one bare variable
+    is exempt."""
     bare = dict.fromkeys(
         (r, e.variables[0]) for p in projections for r, e in p.items()
         if len(e.terms) == 1 and e == Affine(e.terms) and e.terms[0][1] == 1
@@ -207,20 +208,21 @@ def _bounded(variable: str, constraints: tuple[Constraint, ...]) -> bool:
     return len(signs) == 2 or any(c.kind == "eq" and c.expr.coefficient(variable) for c in constraints)
 
 
-# Recurrences: Einsums that read what they, or later Einsums, have made in an earlier iteration.
+# Recurrences: Einsums that read what they, or later Einsums, wrote in an earlier iteration.
 #
 # `RM[p+1] = max(RM[p], LM[p])` carries RM forward along p: P is a *generational* rank of RM. Its values are
-# the rank's size and as many more as it is shifted by; `init` says what generations hold that nobody writes,
-# and `boundary` what there is beyond the edges of other ranks.
+# the rank's size plus the shift; `init` gives the values of generations that no Einsum writes,
+# and `boundary` the values beyond the edges of other ranks.
 
 Projections = list[dict[str, Affine]]  # per access of an Einsum, rank -> expression
-Extended = dict[tuple[str, str], tuple[int, int]]  # (tensor, rank) -> values below 0, and beyond its size
+Extended = dict[tuple[str, str], tuple[int, int]]  # (tensor, rank) -> values below 0, beyond the size
 IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
 class CarriedAccess:
-    """One access that reads an earlier generation: (Einsum, access) positions of both ends, shift by rank."""
+    """One access that reads an earlier generation: (Einsum, access) positions of the read and of the write,
+    and the shift by rank."""
 
     read: tuple[int, int]
     write: tuple[int, int]
@@ -232,8 +234,8 @@ class CarriedAccess:
 
 
 def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tuple[CarriedAccess, ...]:
-    """Reads of a tensor at a constant shift of one rank at least: by its producer or an Einsum before it, and
-    where `init` says what is before by a later one, too."""
+    """Reads of a tensor at a constant shift along at least one rank, by its producer or an Einsum before it.
+    With `init`, reads by later Einsums too."""
     writers: dict[str, tuple[int, int]] = {}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
@@ -253,7 +255,8 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
 
 
 def _shifts(write: Mapping[str, Affine], read: Mapping[str, Affine]) -> tuple[tuple[str, int], ...]:
-    """By how much a write is ahead of a read, in ranks that are one rank variable and a constant."""
+    """How far a write is ahead of a read, along each rank whose index is one rank variable plus a
+    constant."""
     pairs = ((rank, write[rank], read[rank]) for rank in write if rank in read)
     return tuple(
         (rank, w.constant - r.constant)
@@ -265,9 +268,11 @@ def _shifts(write: Mapping[str, Affine], read: Mapping[str, Affine]) -> tuple[tu
 def generational_ranks(
     workload: Workload, carried: Sequence[CarriedAccess], faults: Faults
 ) -> dict[str, tuple[str, ...]]:
-    """Tensor -> the ranks along which it is carried forward: those named `generational`, else inferred.
+    """Tensor -> the ranks along which it is carried forward: those that `generational` names, else inferred
+    ones.
 
-    Inferred is the first rank that every such read is shifted along; without one, all along which any is.
+    Inferred is the first rank along which every such read is shifted; if there is none, every rank along
+    which any is.
     """
     by_tensor: dict[str, list[CarriedAccess]] = {}
     for one in carried:
@@ -310,7 +315,7 @@ def extended_ranks(
     carried: Sequence[CarriedAccess],
     generational: Mapping[str, tuple[str, ...]],
 ) -> Extended:
-    """How far the generational ranks of tensors reach below 0 and beyond their sizes."""
+    """How far the generational ranks of tensors extend below 0 and beyond their sizes."""
     result: Extended = {}
     for one in carried:
         i, j = one.read
@@ -329,7 +334,8 @@ def with_last_generations(
     generational: Mapping[str, tuple[str, ...]],
     sizes: Mapping[str, int],
 ) -> list[Projections]:
-    """The projections with index `P` of a rank P, along which a tensor is carried, as its size: the last."""
+    """The projections in which index `P` of a rank P, along which the tensor is carried, is replaced by the
+    rank's size: the last generation."""
     variables = {
         a.name: {v for x in projections[i][j].values() for v in x.variables}
         for i, e in enumerate(workload.einsums)
@@ -352,7 +358,7 @@ def with_last_generations(
     ]
 
 
-Unwritten = tuple[tuple[str, float | str], ...]  # tensor -> what its elements hold that nobody writes
+Unwritten = tuple[tuple[str, float | str], ...]  # tensor -> the value of elements that no Einsum writes
 
 
 def unwritten_values(
@@ -362,8 +368,8 @@ def unwritten_values(
     symbols: Symbols,
     faults: Faults,
 ) -> Unwritten:
-    """`init` or `boundary` by tensor: a number, `identity` (of the operator that reduces or joins) or a
-    tensor."""
+    """`init` or `boundary` by tensor: a number, `identity` (the identity element of the operator that reduces
+    or joins), or the name of a tensor."""
     result: list[tuple[str, float | str]] = []
     for tensor, text in getattr(workload, section).items():
         path: Path = ("workload", section, tensor)
@@ -389,7 +395,7 @@ def unwritten_values(
 
 
 def is_tensor(text: object, symbols: Symbols) -> bool:
-    """Whether a text of `init` names a tensor."""
+    """True if a value of `init` names a tensor."""
     return isinstance(text, str) and text.isidentifier() and text not in {*symbols, IDENTITY, "inf", "nan"}
 
 
@@ -400,8 +406,9 @@ def with_initial_tensors(
     extended: Extended,
     symbols: Symbols,
 ) -> tuple[Workload, list[Projections], Extended]:
-    """Beside each read of a tensor whose `init` or `boundary` is a tensor, one of that. An initial tensor has
-    no generational rank if one generation is before the first, that of a boundary has none in any case."""
+    """The Einsums in which each read of a tensor whose `init` or `boundary` is a tensor is joined by a read
+    of that one. An initial tensor lacks the generational rank if there is a single generation before the
+    first; a boundary tensor always lacks it."""
     einsums, result, reach = [], [], dict(extended)
     for e, here in zip(workload.einsums, projections, strict=True):
         more, added = [], []
@@ -427,9 +434,10 @@ def without_boundaries(
     boundary: Unwritten = (),
     generational: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Einsum, ...]:
-    """The Einsums with reads of what nobody writes left out: of numbers such a read touches no element, of
-    tensors their own accesses do. `generational`: along which ranks of a tensor (of those not named, along
-    all) what is beyond the edge is `init`, not `boundary`."""
+    """The Einsums with guards on reads of elements that no Einsum writes: where the value is a number the
+    read touches nothing, where it is a tensor the access of that tensor does. `generational`: the ranks of a
+    tensor (all ranks, for a tensor that is not named) beyond whose edges `init` holds instead of `boundary`.
+    """
     given = {t for t, _ in init}
     written = {}
     for i, e in enumerate(einsums):
@@ -466,14 +474,14 @@ Sides = Sequence[tuple[str, Constraint]]  # (rank, what holds on this side of it
 
 @dataclass(frozen=True)
 class _Edges:
-    """What there is beyond the edges of tensors that are carried forward."""
+    """The values beyond the edges of tensors that are carried forward."""
 
     init: Mapping[str, float | str]
     boundary: Mapping[str, float | str]
     generational: Mapping[str, tuple[str, ...]]
 
     def tensors(self, tensor: str) -> tuple[bool, ...]:
-        """Beyond which edges it is a tensor: True for those of generational ranks, False for the others."""
+        """The edges beyond which the value is a tensor: True for generational ranks, False for the others."""
         given = ((True, self.init.get(tensor)), (False, self.boundary.get(tensor)))
         return tuple(first for first, value in given if isinstance(value, str) and value != IDENTITY)
 
@@ -485,9 +493,10 @@ class _Edges:
         tensors: Mapping[bool, TensorAccess],
         faults: Faults,
     ) -> list[TensorAccess]:
-        """The accesses of initial tensors and boundaries for iterations in which a read is beyond an edge.
+        """The accesses of initial tensors and boundaries, for iterations in which a read is beyond an edge.
 
-        Each such iteration is in one of them: beyond several edges in that of a generational rank."""
+        Each such iteration belongs to one of them: beyond several edges, to that of a generational rank.
+        """
         along = self.generational.get(read.tensor, read.ranks)
         result: list[TensorAccess] = []
         within: list[Constraint] = []
@@ -508,7 +517,7 @@ class _Edges:
 
 
 def _sides(e: Einsum, access: TensorAccess, box: tuple[tuple[int, int], ...]) -> Sides:
-    """What holds in those iterations alone in which the element of an access lies in a box."""
+    """Constraints on the iterations in which the accessed element lies in a box."""
     sides = []
     for rank, expr, (low, high) in zip(access.ranks, access.projection, box, strict=True):
         for side in (expr - Affine((), low), Affine((), high) - expr):
