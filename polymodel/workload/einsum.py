@@ -112,8 +112,8 @@ class Einsum:
 
     @cached_property
     def operators(self) -> tuple[tuple[str, int], ...]:
-        """The operators that one operation costs as: those of `map` with their multiplicity. An operation of
-        one operand without `map` costs as its reduction; otherwise the reduction is part of the operation."""
+        """The operators that one operation costs as, each with its multiplicity. A reduction costs nothing
+        beside a `map`; without a `map`, an operation of one operand costs as its reduction."""
         operations, several = dict(self.operations), len(self.operands)
         if operations.get("cost"):
             return tuple(sorted(Counter((operations["cost"] or "").split()).items()))
@@ -465,10 +465,8 @@ def bounds_alone(constraint: Constraint) -> bool:
 
 
 def resized(cascade: Cascade, extents: Mapping[str, int]) -> Cascade:
-    """The same Einsums over boxes of other extents (rank variable -> extent); lower bounds stay.
-
-    Constraints over several rank variables stay too; the caller ensures that they still hold.
-    """
+    """The same Einsums over boxes of other extents (rank variable -> extent); lower bounds and constraints
+    over several rank variables stay, and the caller ensures that these still hold."""
     return replace(cascade, einsums=tuple(_resized(e, extents) for e in cascade.einsums))
 
 

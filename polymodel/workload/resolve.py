@@ -116,8 +116,7 @@ def _all_projections(workload: Workload, faults: Faults) -> list[Projections]:
 
 
 def _check_writes(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
-    """An Einsum may read a tensor several times but writes it once, and reads no tensor that it writes,
-    except at earlier generations."""
+    """An Einsum writes a tensor once, and reads no tensor that it writes, except at earlier generations."""
     earlier = {one.read for one in carried}
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
