@@ -39,6 +39,8 @@ from polymodel.view.table import Cell, Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from polymodel.report.search_page import Plot
+
 SHOWN = 20
 _NO_BLOCK = "(no block)"
 _LIMITED = (Column("nearest limit"), Column("of it", "1"))
@@ -469,18 +471,18 @@ class Codesign(Answer):
         return tuple(result)
 
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
-        """The joint front over two figures (area and the first other objective), machines named. With a
-        symbol of the hardware as `x`: what it is worth, the least figure at each of its values, where each
-        machine has mappings of its own. With `layers` or `blocks` as `x`: the energy (or latency) of each
-        layer or block at the first point. SpecError for an unknown figure, where there is no point, and where
-        no layer is of a block."""
-        from polymodel.report.plots_machines import machine_axes, symbol_axes
+        """The joint front over two figures (area, where components have one, and the first other objective),
+        machines named. With a symbol of the hardware as `x`: what it is worth, the least figure at each of
+        its values, where each machine has mappings of its own. With `layers` or `blocks` as `x`: the energy
+        (or latency) of each layer or block at the first point. SpecError for an unknown figure, where there
+        is no point, and where no layer is of a block."""
+        from polymodel.report.plots_machines import symbol_axes
 
         first = self.best()
         if x in ("layers", "blocks") and x not in self._symbols:
             table = self._layers_of_first() if x == "layers" else self._blocks_of_first()
             return bar_axes(table, canonical(y) if y else "energy", ax)
-        others = [o for o in (*self.objectives, "energy") if o != "area"]
+        others = [o for o in (*self.objectives, *COSTS) if o != "area"]
         if x in self._symbols:
             up = canonical(y) if y else others[0]
             if up not in self.request.figures:
@@ -489,13 +491,26 @@ class Codesign(Answer):
             least = [(float(r.machine.symbols[x]), r.least[up]) for r in self.rows]
             known = [(value, figure) for value, figure in least if figure is not None]
             return symbol_axes(known, x, up, f"What {x} is worth", ax)
-        across, up = canonical(x) if x else "area", canonical(y) if y else others[0]
+        across = canonical(x) if x else self._across
+        up = canonical(y) if y else next(o for o in others if o != across)
         for name in (across, up):
             if name not in first.figures:
                 near = suggestion(name, list(first.figures), "figures")
                 raise SpecError([Diagnostic(f"there is no figure {name}", near, code="unknown-name")])
+        return self.front_axes(across, up, ax)
+
+    @property
+    def _across(self) -> str:
+        """What the front is drawn against: area, where components have one, else the second objective."""
+        others = [o for o in dict.fromkeys([*self.objectives, *COSTS]) if o != "area"]
+        return "area" if any(r.machine.area for r in self.rows) else others[1]
+
+    def front_axes(self, across: str, up: str, ax: Axes | None, links: Sequence[str] = ()) -> Axes:
+        """The joint front over two figures. `links`: what each point leads to on a page."""
+        from polymodel.report.plots_machines import machine_axes
+
         points = [(p.machine.name, p.figures) for p in self.points]
-        return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax)
+        return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax, links)
 
     def _layers_of_first(self) -> Table:
         """What all executions of each layer cost at the first point."""
@@ -520,25 +535,34 @@ class Codesign(Answer):
         return Table("blocks_of_the_first_point", tuple(found.columns[i] for i in words), rows)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """Pictures of the front and of what each symbol is worth, every table, and what it was made from."""
-        from polymodel.report.search_page import Plot, plotted
+        """Pictures of the front, whose points lead to their machine and its mappings, and of what each symbol
+        is worth; every table, and what it was made from."""
+        from polymodel.hardware.page import codesign_parts
 
-        pictures: list[Plot] = []
-        if plots and self.points:
-            figures = [n for n in dict.fromkeys([*self.objectives, "energy", "latency"]) if n != "area"]
-            if self.rows[0].machine.area:
-                pictures += [Plot(f"{n} against area", partial(self._drawn, "area", n)) for n in figures]
-            asked = [n for n in self.request.figures if n != "area"]
-            pictures += [
-                Plot(f"what {symbol} is worth", partial(self._drawn, symbol, asked[0]))
-                for symbol in (self._symbols if asked else ())
-            ]
-            if len(self.layers) > 1:
-                pictures.append(Plot("layers of the first point", partial(self._drawn, "layers", "energy")))
-            if self._blocked:
-                pictures.append(Plot("blocks of the first point", partial(self._drawn, "blocks", "energy")))
-            pictures.append(Plot("roofline of the first point", self.points[0].plot))
-        return [*plotted(pictures), *super().parts(live, plots, command)]
+        pictures = self._pictures() if plots and self.points else []
+        return codesign_parts(self, pictures, super().parts(live, plots, command))
+
+    def _pictures(self) -> list[Plot]:
+        from polymodel.hardware.page import links
+        from polymodel.report.search_page import Plot
+
+        figures = list(dict.fromkeys([*self.objectives, "energy", "latency"]))
+        across, rows = self._across, links(len(self.points))
+        pictures = [
+            Plot(f"{n} against {across}", partial(self.front_axes, across, n, links=rows))
+            for n in figures
+            if n not in (across, "area")
+        ]
+        asked = [n for n in self.request.figures if n != "area"]
+        pictures += [
+            Plot(f"what {symbol} is worth", partial(self._drawn, symbol, asked[0]))
+            for symbol in (self._symbols if asked else ())
+        ]
+        if len(self.layers) > 1:
+            pictures.append(Plot("layers of the first point", partial(self._drawn, "layers", "energy")))
+        if self._blocked:
+            pictures.append(Plot("blocks of the first point", partial(self._drawn, "blocks", "energy")))
+        return [*pictures, Plot("roofline of the first point", self.points[0].plot)]
 
     def _drawn(self, x: str, y: str, ax: Axes) -> None:
         self.plot(x, y, ax=ax)

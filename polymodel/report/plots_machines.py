@@ -37,15 +37,22 @@ Named = tuple[str, tuple[float, float]]  # a machine, and where it is
 
 
 def machine_axes(
-    points: Sequence[tuple[str, Mapping[str, float]]], across: str, up: str, title: str, ax: Axes | None
+    points: Sequence[tuple[str, Mapping[str, float]]],
+    across: str,
+    up: str,
+    title: str,
+    ax: Axes | None,
+    links: Sequence[str] = (),
 ) -> Axes:
     """Points, each the name of its machine and its figures, over two of these figures. Those that no other
-    one beats in both are joined by steps, and their machines named; others are named where there is room."""
+    one beats in both are joined by steps, and their machines named; others are named where there is room.
+    `links`: what each point leads to on a page."""
     ax = axes(ax, 7.0, 4.4)
     small = max(figures["area"] for _, figures in points) < MOST_MM2
     scales = {n: 1e6 if n == "area" and small else 1.0 for n in (across, up)}
-    placed = [(name, (f[across] * scales[across], f[up] * scales[up])) for name, f in points]
-    placed.sort(key=lambda p: p[1])
+    where = [(f[across] * scales[across], f[up] * scales[up]) for _, f in points]
+    order = sorted(range(len(points)), key=where.__getitem__)
+    placed = [(points[i][0], where[i]) for i in order]
     best = [i for i, _ in _staircase([at for _, at in placed])]
     others = [i for i in range(len(placed)) if i not in {*best}]
     for some, colour, label, on_top in (
@@ -54,7 +61,9 @@ def machine_axes(
     ):
         if some:
             xs, ys = zip(*(placed[i][1] for i in some), strict=True)
-            ax.plot(xs, ys, "o", color=colour, markersize=5, label=label, zorder=on_top)
+            drawn = ax.scatter(xs, ys, s=25, color=colour, label=label, zorder=on_top)
+            if links:
+                drawn.set_urls([links[order[i]] for i in some])
             if some is best:
                 ax.step(xs, ys, where="post", color=BEST, linewidth=0.8, zorder=1.5)
     for figure, axis in ((across, ax.xaxis), (up, ax.yaxis)):

@@ -92,12 +92,13 @@ def search_title(what: str, spec: Spec) -> str:
     return f"{what} of {' on '.join(names)}" if names else what
 
 
-def picked(total: int, first: Sequence[int]) -> tuple[int, ...]:
-    """Which of `total` rows are shown with their mapping: `first`, then some spread over all, in order."""
+def picked(total: int, first: Sequence[int], most: int = MOST_TREES) -> tuple[int, ...]:
+    """Which of `total` rows are shown with their mapping: `first`, then some spread over all until there are
+    `most`, in order."""
     result = dict.fromkeys(first)
-    spread = min(total, MOST_TREES)
+    spread = min(total, most)
     for k in range(spread):
-        if len(result) >= MOST_TREES:
+        if len(result) >= most:
             break
         result[round(k * (total - 1) / max(spread - 1, 1))] = None
     return tuple(sorted(result))
@@ -161,8 +162,7 @@ def _mappings(found: Finding) -> Iterator[Part]:
         return
     shown = []
     for number, best in enumerate(found.best):
-        tree = Picture(f"LoopTree of {best.name}", looptree_svg(best.tree, best.spec.workload))
-        inside = (tree, Code(best.yaml, f"{best.name}.yaml"))
+        inside = mapping_blocks(best.name, best.spec, best.tree, best.yaml)
         shown.append(Fold(f"{best.name}: {best.figures}", inside, opened=not number, anchor=best.name))
     total = len(found.table.rows)
     some = f"{len(shown)} of {total:,}: the best in each objective, others from all along." * (
@@ -170,6 +170,12 @@ def _mappings(found: Finding) -> Iterator[Part]:
     )
     told = "Each YAML loads in the place of the mapping: it evaluates to the figures of its row."
     yield Part("Mappings", [*notes([f"{some} {told}".strip()]), *shown], opened=True)
+
+
+def mapping_blocks(name: str, spec: Spec, tree: LoopTree, yaml: str) -> tuple[Block, ...]:
+    """A mapping as LoopTree, and as a file of that name."""
+    picture = Picture(f"LoopTree of {name}", looptree_svg(tree, spec.workload))
+    return picture, Code(yaml, f"{name}.yaml")
 
 
 def _looked(found: Finding) -> Iterator[Part]:

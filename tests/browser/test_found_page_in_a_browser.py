@@ -16,6 +16,7 @@ from polymodel.view.answer import Section
 from polymodel.view.html import page as whole
 from polymodel.view.table import Column, Table
 from tests.browser.visit import SIZES, WIDEST, Visit
+from tests.hardware.small import small
 from tests.report.test_found_page import MAPPING
 from tests.seeds import seeds
 
@@ -192,6 +193,25 @@ def test_columns_are_plotted_and_looked_at_more_closely(browser: Any, pages: dic
     assert figure.locator("svg").get_attribute("viewBox") != whole
     figure.get_by_role("button", name="show all of the plot").click()
     assert figure.locator("svg").get_attribute("viewBox") == whole
+    assert visit.complaints == []
+    page.close()
+
+
+@pytest.mark.slow
+def test_a_point_of_a_codesign_leads_to_its_machine_and_loop_tree(browser: Any, tmp_path: Path) -> None:
+    """Also where that is folded away."""
+    found = pm.codesign(small(), {"S": [128, 512], "F": [1, 2]}, objectives=["energy", "area"])
+    found.to_html(tmp_path / "machines.html")
+    visit = Visit(browser, 1280)
+    page = visit.page
+    page.goto((tmp_path / "machines.html").as_uri())
+    last = len(found) - 1
+    at = page.locator(f"figure.plot svg a[href='#row-{last}']").first
+    assert at.locator("title").text_content().startswith(f"point: {last}")
+    assert not page.locator(f"#point-{last} svg").first.is_visible()
+    at.click()
+    shown = page.locator(f"#point-{last}[open] svg")
+    assert [shown.nth(k).is_visible() for k in (0, 1)] == [True, True]  # the machine and the LoopTree
     assert visit.complaints == []
     page.close()
 

@@ -1,0 +1,49 @@
+"""The page of a co-design: a point of a picture leads to its row, and that to its machine and mappings."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from tests.hardware.small import small
+from tests.hardware.test_codesign import changed
+from tests.report.test_found_page import FILES
+from tests.report.test_report_page import checked
+
+HARDWARE = {"S": [128, 256, 512], "F": [1, 2]}
+
+
+def test_points_of_pictures_lead_to_machines_and_their_mappings(tmp_path: Path) -> None:
+    """Each shown mapping evaluates to what its point says; the file of its layer is the one that is saved."""
+    spec = small()
+    found = pm.codesign(spec, HARDWARE, objectives=["energy", "area"])
+    text = found.to_html(tmp_path / "page.html")
+    page = checked(text)
+    drawn = text[text.index('id="plot-energy-against-area"') : text.index('id="plot-what-s-is-worth"')]
+    rows = [int(n) for n in re.findall(r'href="#row-(\d+)"', drawn)]
+    assert set(rows) == set(range(len(found)))
+    assert {f"row-{i}" for i in rows} <= set(page.ids)
+    files = dict(FILES.findall(text))
+    for i, point in enumerate(found.points):
+        assert f'href="#point-{i}"' in text
+        start = text.index(f'id="point-{i}"')
+        assert point.machine.name in text[start : start + 200]
+        mapping = tmp_path / f"{i}.yaml"
+        mapping.write_text(unescape(files[f"point-{i}-layer-0.yaml"]), encoding="utf-8")
+        report = pm.evaluate(spec.bind(**point.machine.symbols).with_mapping(mapping))
+        assert report.total_energy == pytest.approx(point.figures["energy"], rel=1e-12, abs=0)
+
+
+def test_a_machine_without_area_has_its_front_over_the_objectives() -> None:
+    """There is nothing to draw against area then: energy and latency are what the front is over."""
+    spec = changed(changed(small(), "GLB", area=0), "PE", area=0)
+    found = pm.codesign(spec, HARDWARE, objectives=["energy", "latency"])
+    axes = found.plot()
+    assert [axes.get_xlabel(), axes.get_ylabel()] == ["latency (s)", "energy (J)"]
+    text = found.to_html()
+    assert 'id="plot-energy-against-latency"' in text
+    assert 'href="#row-0"' in text
