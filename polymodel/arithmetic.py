@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -134,6 +134,24 @@ class Operator:
             result = self.form(result, other)
         return result
 
+    def of_some(self, values: Sequence[float | None]) -> float | None:
+        """The result of numbers, of which None is any finite one; None where it depends on these."""
+        if None not in values:
+            with np.errstate(all="ignore"):
+                result = float(self.form(*(np.float64(x) for x in values if x is not None)))
+            return None if math.isnan(result) else result
+        fixed = next((x for x in values if x is not None), None)
+        if fixed is None:
+            return None
+        if fixed == self.annihilator:
+            return fixed  # of a finite number
+        first = values[0] == fixed
+        if self.name == "div" and first and fixed == 0:
+            return 0.0  # what is divided by is not zero
+        if self.name in ("add", "sub") and math.isinf(fixed):
+            return fixed if first or self.name == "add" else -fixed
+        return None
+
 
 def _erf(x: Array) -> Array:
     return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
@@ -215,6 +233,42 @@ OPERATORS: dict[str, Operator] = {
     for one in (*_JOINS, *_FUNCTIONS)
     for name in (one.name, *one.aliases, *((one.sign,) if one.sign else ()))
 }
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """What the signs of a sum of products stand for, by name: `*` for `map`, `+` and sums over ranks for
+    `reduce`."""
+
+    map: str = "mul"
+    reduce: str = "add"
+
+    @property
+    def multiply(self) -> Operator:
+        return OPERATORS[self.map]
+
+    @property
+    def add(self) -> Operator:
+        return OPERATORS[self.reduce]
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether they stand for themselves."""
+        return (self.multiply.name, self.add.name) == ("mul", "add")
+
+    @property
+    def absent(self) -> float:
+        """What points hold that no sum is changed by: those that a sparse tensor leaves out."""
+        return self.add.identity or 0.0
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a product that lacks an operand is absent as well, whatever the others are."""
+        sides = ([self.absent, None], [None, self.absent])
+        return all(self.multiply.of_some(side) == self.absent for side in sides)
+
+
+ORDINARY = Semiring()
 # What operators cost as that have no action of their own.
 COST_CLASSES = frozenset(one.cost for one in OPERATORS.values())
 # Operators that are written between their operands, by name.

@@ -94,7 +94,7 @@ def traffic(
     known, faults = {}, Faults()
     for name, given in tensors.items():
         with faults.noting():
-            known[name] = coerce_tensor(name, _ranks(teaal, name), given)
+            known[name] = coerce_tensor(name, _ranks(teaal, name), given, teaal.absent(name))
     faults.raise_if_any()
     count = partial(moved, teaal, symbols=whole, replacement=replacement)
     if carry is None and until is None:

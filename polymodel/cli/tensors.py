@@ -59,7 +59,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
         if name in made or name not in declared:
             continue
         try:
-            tensor = read_tensor(text, name)
+            tensor = read_tensor(text, name, fill=spec.teaal.absent(name))
         except SpecError as error:
             faults += error.diagnostics
             continue

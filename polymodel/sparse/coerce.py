@@ -13,11 +13,12 @@ from polymodel.spec.faults import shown
 WAYS = "pass a SparseTensor, a SciPy sparse matrix, an array of numbers, or pm.read_tensor(file)"
 
 
-def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTensor:
-    """`given` under the name and the declared ranks of an input.
+def coerce_tensor(name: str, ranks: Sequence[str], given: object, fill: float = 0.0) -> SparseTensor:
+    """`given` under the name and the declared ranks of an input. `fill`: what it holds where it has no entry.
 
     A `SparseTensor` with the same ranks in another order is turned, one with other ranks takes the declared
-    ones in order. SpecError for what is not a tensor, or one of another number of ranks.
+    ones in order, and one that leaves out zeros leaves out what `fill` is instead. SpecError for what is not
+    a tensor, or one of another number of ranks.
     """
     ranks = tuple(ranks)
     if isinstance(given, (str, PathLike)):
@@ -25,6 +26,7 @@ def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTenso
         raise SpecError([Diagnostic(what, f"pass pm.read_tensor({str(given)!r})", code="wrong-type")])
     if isinstance(given, SparseTensor):
         _same_order(name, ranks, given.shape)
+        given = _with_fill(name, given, fill)
         if given.ranks == ranks:
             return given if given.name == name else given.renamed(name)
         turned = given.swizzled(ranks) if set(given.ranks) == set(ranks) else given
@@ -32,11 +34,20 @@ def coerce_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTenso
     if hasattr(given, "tocoo"):
         coo = given.tocoo()
         _same_order(name, ranks, coo.shape)
-        return SparseTensor.from_scipy(name, ranks, coo)
-    return _of_array(name, ranks, given)
+        return SparseTensor.from_scipy(name, ranks, coo, fill=fill)
+    return _of_array(name, ranks, given, fill)
 
 
-def _of_array(name: str, ranks: tuple[str, ...], given: object) -> SparseTensor:
+def _with_fill(name: str, given: SparseTensor, fill: float) -> SparseTensor:
+    if given.fill == fill:
+        return given
+    if given.fill:
+        what = f"{name} holds {given.fill:g} where it has no entry, and here {fill:g} is left out"
+        raise SpecError([Diagnostic(what, f"make it with fill={fill:g}", name, code="inconsistent-values")])
+    return given.filled(fill)
+
+
+def _of_array(name: str, ranks: tuple[str, ...], given: object, fill: float) -> SparseTensor:
     read = Arguments()
     array = read.array(name, given)
     read.raise_if_any()
@@ -44,7 +55,7 @@ def _of_array(name: str, ranks: tuple[str, ...], given: object) -> SparseTensor:
         kind = "an array of text" if array.dtype.kind in "US" else shown(given)
         raise SpecError([Diagnostic(f"{name}: {kind} is not a tensor of numbers", WAYS, code="wrong-type")])
     _same_order(name, ranks, array.shape)
-    return SparseTensor.from_dense(name, ranks, array)
+    return SparseTensor.from_dense(name, ranks, array, fill=fill)
 
 
 def _same_order(name: str, ranks: tuple[str, ...], shape: tuple[int, ...]) -> None:

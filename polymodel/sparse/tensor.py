@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
-from polymodel.spec.faults import check_classes
+from polymodel.spec.faults import as_number, check_classes, shown
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -40,8 +40,10 @@ class SparseTensor:
     """The nonzeros of one tensor.
 
     `ranks` and `shape`: one name and one size per rank, outermost first (rank 0: none). `coords`: one row per
-    rank, one column per nonzero, in lexicographic order without repetition. `values`: none is zero.
-    Make one with `from_coo`, `from_dense` or `from_scipy`: these check, sum duplicates and drop zeros.
+    rank, one column per nonzero, in lexicographic order without repetition. `fill`: what all other points
+    hold, which none of the `values` is; not always zero: infinity where the least of several values is taken.
+    Make one with `from_coo`, `from_dense` or `from_scipy`: these check, sum duplicates and drop zeros, or
+    what else `fill` is.
     """
 
     name: str
@@ -49,6 +51,7 @@ class SparseTensor:
     shape: tuple[int, ...]
     coords: Ints
     values: NDArray[Any]
+    fill: float = 0.0
 
     def __post_init__(self) -> None:
         remedy = "pm.SparseTensor.from_coo(...) makes one of lists"
@@ -60,35 +63,51 @@ class SparseTensor:
 
     @classmethod
     def from_coo(
-        cls, name: str, ranks: Sequence[str], shape: Sequence[int], coords: ArrayLike, values: ArrayLike
+        cls,
+        name: str,
+        ranks: Sequence[str],
+        shape: Sequence[int],
+        coords: ArrayLike,
+        values: ArrayLike,
+        *,
+        fill: float = 0.0,
     ) -> SparseTensor:
         """From coordinates (ranks x entries) in any order; duplicates are summed, zeros dropped.
 
+        With another `fill` entries that are equal to it are dropped, zeros kept, and a point stands once.
         Raises SpecError for sizes below 1, coordinates outside the shape, values that are not finite numbers.
         """
         read = Arguments()
+        fill = _filled(read, fill)
         ranks = read.names("ranks", ranks)
         read.name("name", name)
         shape = read.sizes("shape", shape)
         points, data = read.array("coords", coords), read.array("values", values)
         read.raise_if_any()
-        faults = _faults(name, tuple(ranks), tuple(shape), points, data)
+        faults = _faults(name, tuple(ranks), tuple(shape), points, data, fill)
         if faults:
             raise SpecError(faults)
         columns = points.astype(np.int64, copy=False).reshape(len(tuple(ranks)), data.size)
-        columns, data = _ordered(columns, data, tuple(shape))
-        kept = data != 0
+        entries = data.size
+        columns, data = ordered(columns, data, tuple(shape))
+        if fill and data.size < entries:
+            what = f"{name}: {entries - data.size:,} points stand more than once, and only zeros add nothing"
+            raise SpecError([Diagnostic(what, "give each one value", "coords", code="duplicate-name")])
+        kept = data != fill
         if not kept.all():
             columns, data = columns[:, kept], data[kept]
         columns, data = np.ascontiguousarray(columns), np.ascontiguousarray(data)
         for array in (columns, data):
             array.flags.writeable = False
-        return cls(name, tuple(ranks), tuple(int(s) for s in shape), columns, data)
+        return cls(name, tuple(ranks), tuple(int(s) for s in shape), columns, data, fill)
 
     @classmethod
-    def from_dense(cls, name: str, ranks: Sequence[str], dense: ArrayLike) -> SparseTensor:
-        """From an array with one axis per rank."""
+    def from_dense(
+        cls, name: str, ranks: Sequence[str], dense: ArrayLike, *, fill: float = 0.0
+    ) -> SparseTensor:
+        """From an array with one axis per rank; what is equal to `fill` is left out."""
         read = Arguments()
+        fill = _filled(read, fill)
         ranks = read.names("ranks", ranks)
         read.name("name", name)
         array = read.array("dense", dense)
@@ -97,21 +116,25 @@ class SparseTensor:
             message = f"{name} has {len(tuple(ranks))} ranks, the array {array.ndim} axes"
             raise SpecError([Diagnostic(message, code="wrong-count")])
         where = (
-            np.array(np.nonzero(array), dtype=np.int64) if array.ndim else np.zeros((0, array.size), np.int64)
+            np.array(np.nonzero(array != fill), dtype=np.int64)
+            if array.ndim
+            else np.zeros((0, array.size), np.int64)
         )
-        return cls.from_coo(
-            name, ranks, array.shape, where, array[tuple(where)] if array.ndim else array.ravel()
-        )
+        values = array[tuple(where)] if array.ndim else array.ravel()
+        return cls.from_coo(name, ranks, array.shape, where, values, fill=fill)
 
     @classmethod
-    def from_scipy(cls, name: str, ranks: Sequence[str], matrix: scipy.sparse.sparray) -> SparseTensor:
-        """From any SciPy sparse matrix or array."""
+    def from_scipy(
+        cls, name: str, ranks: Sequence[str], matrix: scipy.sparse.sparray, *, fill: float = 0.0
+    ) -> SparseTensor:
+        """From any SciPy sparse matrix or array: what it stores, explicit zeros too where `fill` is not 0."""
         coo = matrix.tocoo()
-        return cls.from_coo(name, ranks, coo.shape, np.array(coo.coords), coo.data)
+        return cls.from_coo(name, ranks, coo.shape, np.array(coo.coords), coo.data, fill=fill)
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{r}={s}" for r, s in zip(self.ranks, self.shape, strict=True)) or "rank 0"
-        return f"SparseTensor({self.name}: {sizes}, {self.nnz:,} nonzeros, density {self.density:.3g})"
+        what = "nonzeros" if not self.fill else f"points that are not {self.fill:g}"
+        return f"SparseTensor({self.name}: {sizes}, {self.nnz:,} {what}, density {self.density:.3g})"
 
     @property
     def nnz(self) -> int:
@@ -134,6 +157,14 @@ class SparseTensor:
             raise Refused(message, code="number-too-large")
         return _numbers(self.coords, self.shape)
 
+    def filled(self, fill: float) -> SparseTensor:
+        """The same entries, with another number at all other points; entries equal to that are dropped."""
+        kept = self.values != fill
+        coords, values = (
+            (self.coords, self.values) if kept.all() else (self.coords[:, kept], self.values[kept])
+        )
+        return SparseTensor(self.name, self.ranks, self.shape, coords, values, fill)
+
     def rank(self, name: str) -> Ints:
         """The coordinates of one rank, one per nonzero."""
         row: Ints = self.coords[self.ranks.index(name)]
@@ -144,7 +175,8 @@ class SparseTensor:
         if self.size > DENSE_POINTS:
             message = f"{self.name} has {self.size:,} points: too many for a dense array"
             raise Refused(message, code="too-large")
-        result = np.zeros(self.size, dtype=self.values.dtype)
+        own = self.values.dtype
+        result = np.full(self.size, self.fill, dtype=np.result_type(own, np.float64) if self.fill else own)
         result[self.numbers] = self.values
         return result.reshape(self.shape)
 
@@ -154,6 +186,11 @@ class SparseTensor:
 
         if len(self.ranks) != 2:
             raise Refused(f"{self.name} has {len(self.ranks)} ranks: no matrix", code="unsupported-shape")
+        if self.fill:
+            what = (
+                f"{self.name} holds {self.fill:g} where it has no entry, and matrices of SciPy hold 0 there"
+            )
+            raise Refused(what, "take its coords and values", code="unsupported-operation")
         return scipy.sparse.csr_array((self.values, tuple(self.coords)), shape=self.shape)
 
     def swizzled(self, ranks: Sequence[str]) -> SparseTensor:
@@ -163,15 +200,33 @@ class SparseTensor:
             message = f"{list(ranks)} is not an order of the ranks {list(self.ranks)} of {self.name}"
             raise SpecError([Diagnostic(message, code="shape-mismatch")])
         shape = tuple(self.shape[i] for i in order)
-        return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values)
+        return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values, fill=self.fill)
 
     def renamed(self, name: str, ranks: Sequence[str] | None = None) -> SparseTensor:
         """The same nonzeros under another name, or with other names of ranks."""
-        return SparseTensor(name, tuple(ranks or self.ranks), self.shape, self.coords, self.values)
+        return SparseTensor(name, tuple(ranks or self.ranks), self.shape, self.coords, self.values, self.fill)
+
+
+def _filled(read: Arguments, fill: object) -> float:
+    """What the points hold that are left out."""
+    result = as_number(fill)
+    if result is None or result != result:
+        read.faults.append(
+            Diagnostic(
+                f"{shown(fill)} is not a number", "give one, e.g. 0 or inf", "fill", code="not-a-number"
+            )
+        )
+        return 0.0
+    return float(result)
 
 
 def _faults(
-    name: str, ranks: tuple[str, ...], shape: tuple[int, ...], points: NDArray[Any], data: NDArray[Any]
+    name: str,
+    ranks: tuple[str, ...],
+    shape: tuple[int, ...],
+    points: NDArray[Any],
+    data: NDArray[Any],
+    fill: float,
 ) -> list[Diagnostic]:
     if len(ranks) != len(shape) or len(set(ranks)) != len(ranks):
         return [
@@ -216,8 +271,9 @@ def _faults(
             result.append(Diagnostic(message, "give a larger shape", code="out-of-range"))
     if data.dtype.kind not in "biufc":
         return [*result, Diagnostic(f"{name}: values are {data.dtype}, not numbers", code="wrong-type")]
-    if data.dtype.kind in "fc" and not np.isfinite(data).all():
-        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+    odd = ~np.isfinite(data) & (data != fill) if data.dtype.kind in "fc" else np.zeros(0, dtype=bool)
+    if odd.any():
+        bad = int(np.flatnonzero(odd)[0])
         message = f"{name}: value {bad + 1} is {data[bad]}"
         result.append(Diagnostic(message, "values are finite numbers", code="not-a-number"))
     return result
@@ -244,14 +300,16 @@ def _ascending(coords: Ints) -> bool:
     return True
 
 
-def _ordered(coords: Ints, data: NDArray[Any], shape: Sequence[int]) -> tuple[Ints, NDArray[Any]]:
-    """Coordinates in lexicographic order, values of equal ones summed."""
+def ordered(
+    coords: Ints, data: NDArray[Any], shape: Sequence[int], join: np.ufunc = np.add
+) -> tuple[Ints, NDArray[Any]]:
+    """Coordinates in lexicographic order, values of equal ones summed, or joined otherwise."""
     if data.dtype.kind == "b":
         data = data.astype(np.int64)
     if data.size < 2:
         return coords, data
     if not coords.shape[0]:
-        return coords[:, :1], data.sum(keepdims=True)
+        return coords[:, :1], join.reduce(data, keepdims=True)
     if _ascending(coords):
         return coords, data
     if prod(shape) <= _NUMBERED:
@@ -267,4 +325,4 @@ def _ordered(coords: Ints, data: NDArray[Any], shape: Sequence[int]) -> tuple[In
     starts = np.flatnonzero(np.concatenate(([True], first)))
     if starts.size == data.size:
         return coords, data
-    return coords.take(starts, axis=1), np.add.reduceat(data, starts)
+    return coords.take(starts, axis=1), join.reduceat(data, starts)

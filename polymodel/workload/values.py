@@ -221,6 +221,12 @@ def _initial_store(cascade: Cascade, tensors: Mapping[str, Any], rule: StoppingR
     absent = {a.tensor: a.default for e in cascade for a in e.accesses}
     sparse = {t for t in tensors if hasattr(tensors[t], "coords")}
     before_first = {value for _, value in (*cascade.init, *cascade.boundary)}
+    for t in sorted(t for t in sparse if getattr(tensors[t], "fill", 0) not in (0, absent.get(t, 0.0))):
+        message = (
+            f"{t} holds {tensors[t].fill:g} where it has no entry, and in the workload {absent.get(t, 0):g}"
+        )
+        remedy = f"say so in the workload: default: {{{t}: {tensors[t].fill:g}}}"
+        faults.append(Diagnostic(message, remedy, t, code="inconsistent-values"))
     for t in sparse & ({*cascade.tensors} | before_first):
         maker = cascade.producer(t)
         if maker is None and t not in before_first and not any(_room(cascade, t)[0]):

@@ -45,7 +45,7 @@ def same(counts: EinsumCounts, found: Execution, referee: Referee) -> None:
     name = counts.einsum
     result = found.results[name]
     points = dict(zip(map(tuple, result.coords.T.tolist()), result.values.tolist(), strict=True))
-    assert points == {p: v for p, v in referee.result.items() if v != 0}
+    assert points == {p: v for p, v in referee.result.items() if v != result.fill}
     assert counts.output_nnz == len(referee.result)
     assert counts.updates == counts.activities == referee.updates
     assert counts.multiplies == referee.multiplies

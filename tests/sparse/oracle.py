@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 from itertools import product as all_of
-from math import prod
+from math import inf, prod
+from operator import add, mul
 
 import numpy as np
 
@@ -25,6 +27,8 @@ from polymodel.spec.teaal.records import (
 )
 from tests.sparse.referee import Coord, Nonzeros, Referee, filled, haloed, slices, tiling, two_finger
 
+WORDS: dict[str, Callable] = {"mul": mul, "add": add, "min": min, "max": max}
+
 
 class Interpreter:
     """One Einsum under its mapping. `tensors`: arrays with one axis per declared rank."""
@@ -38,6 +42,7 @@ class Interpreter:
         declaration: dict[str, tuple[str, ...]],
     ) -> None:
         self.expression, self.mapping, self.sizes = expression, mapping, sizes
+        self.absent = {"add": 0, "min": inf, "max": -inf}[expression.semiring.reduce]
         self.seen = Referee()
         self.names: list[str] = []
         self.splits: dict[str, tuple[str, object]] = {}
@@ -71,7 +76,7 @@ class Interpreter:
         points = [
             (dict(zip(ranks, map(int, where), strict=True)), array[where].item())
             for where in all_of(*map(range, array.shape))
-            if array[where] != 0
+            if array[where] != self.absent
         ]
         return Nonzeros(self.names[-1], points)
 
@@ -338,7 +343,8 @@ class Interpreter:
         return found
 
     def _compute(self, state: list[Nonzeros | None], out: dict, bound: dict, pos: dict) -> bool:
-        at, total, terms = 0, 0, 0
+        at, total, terms = 0, self.absent, 0
+        times, plus = WORDS[self.expression.semiring.map], WORDS[self.expression.semiring.reduce]
         for term in self.expression.terms:
             count = sum(isinstance(f, IndexedTensor) for f in term.factors)
             mine = state[at : at + count]
@@ -350,7 +356,7 @@ class Interpreter:
                 total = values[term.which]
                 continue
             numbers = [f for f in term.factors if not isinstance(f, IndexedTensor)]
-            total += prod(values) * prod(numbers)
+            total = plus(total, reduce(times, [*values, *numbers]))
             self.seen.multiplies += len(values) + len(numbers) - 1
         if not terms:
             return False
@@ -358,7 +364,7 @@ class Interpreter:
         self.seen.updates += 1
         assign = any(isinstance(t, Take) for t in self.expression.terms)
         self.seen.adds += "value" in out and not assign
-        out["value"] = total if assign else out.get("value", 0) + total
+        out["value"] = total if assign else plus(out.get("value", self.absent), total)
         if self.mapping.spacetime is not None:
             self.seen.stamps.append(
                 tuple(
@@ -400,7 +406,8 @@ def interpret(teaal: TeaalSpec, tensors: dict[str, np.ndarray], sizes: dict[str,
     for expression in teaal.expressions:
         mapping = next(m for m in teaal.mappings if m.einsum == expression.name)
         found[expression.name] = Interpreter(expression, mapping, known, sizes, teaal.declaration).seen
-        made = np.zeros([sizes[i.variable.upper()] for i in expression.output.indices])
+        absent = {"add": 0.0, "min": inf, "max": -inf}[expression.semiring.reduce]
+        made = np.full([sizes[i.variable.upper()] for i in expression.output.indices], absent)
         for where, value in found[expression.name].result.items():
             made[where] = value
         known[expression.name] = made

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Protocol
 
-from polymodel.arithmetic import OPERATORS, Operator, keeping_zero, names_of
+from polymodel.arithmetic import OPERATORS, keeping_zero, names_of
 from polymodel.errors import Refused
-from polymodel.integers import np
 from polymodel.spec.expressions import Binary, Call, Name, NumberNode, Tree, Unary, parse_arithmetic, parts_of
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -179,10 +177,10 @@ def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
     if operation in OPERATORS:
         result = OPERATORS[operation]
         if result.arity == 1 or len(values) == 1:
-            return _applied(result, values) if result.arity == 1 else values[0]
+            return result.of_some(values) if result.arity == 1 else values[0]
         joined = values[0]
         for value in values[1:]:
-            joined = _applied(result, [joined, value])
+            joined = result.of_some([joined, value])
         return joined
     said = {k: float(v or 0) for k, v in einsum.operations if k in ("at_zero", "annihilator")}
     if said:
@@ -221,27 +219,8 @@ def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
         return None
     joined = sides[0]
     for side in sides[1:]:
-        joined = _applied(result, [joined, side])
-    return joined if result.arity == 2 else _applied(result, sides)
-
-
-def _applied(operator: Operator, values: Sequence[float | None]) -> float | None:
-    """The operator of numbers, of which None is any finite one; None where its result depends on them."""
-    if None not in values:
-        with np.errstate(all="ignore"):
-            result = float(operator.form(*(np.float64(x) for x in values if x is not None)))
-        return None if math.isnan(result) else result
-    fixed = next((x for x in values if x is not None), None)
-    if fixed is None:
-        return None
-    if fixed == operator.annihilator:
-        return fixed  # of a finite number
-    first = values[0] == fixed
-    if operator.name == "div" and first and fixed == 0:
-        return 0.0  # what is divided by is not zero
-    if operator.name in ("add", "sub") and math.isinf(fixed):
-        return fixed if first or operator.name == "add" else -fixed
-    return None
+        joined = result.of_some([joined, side])
+    return joined if result.arity == 2 else result.of_some(sides)
 
 
 def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:

@@ -186,7 +186,7 @@ class Thin:
             return tensor
         kept = tensor.rank(self.rank) % self.step == 0
         return SparseTensor(
-            tensor.name, tensor.ranks, tensor.shape, tensor.coords[:, kept], tensor.values[kept]
+            tensor.name, tensor.ranks, tensor.shape, tensor.coords[:, kept], tensor.values[kept], tensor.fill
         )
 
     def has(self, expression: Expression) -> bool:

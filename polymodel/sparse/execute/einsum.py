@@ -31,6 +31,7 @@ from polymodel.sparse.execute.values import (
     merged_result,
     presence,
     term_multiplies,
+    ufunc_of,
 )
 from polymodel.sparse.fibertree import Ints, changes, sorting
 from polymodel.sparse.tensor import SparseTensor
@@ -352,7 +353,8 @@ def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
 
 
 def result(ran: EinsumRunState, values: bool) -> tuple[SparseTensor, int]:
-    """The output, and how many of its values came out exactly zero (it does not keep those).
+    """The output, and how many of its values came out as what it leaves out, exactly zero (it does not keep
+    those).
 
     Without `values` every output that is touched is 1.
     """
@@ -361,9 +363,10 @@ def result(ran: EinsumRunState, values: bool) -> tuple[SparseTensor, int]:
         made = merged_result(ran.plan, ran.walk, ran.merged, elements, values)
         return made, elements - made.nnz
     coords, data = _with_tail_values(ran, values) if ran.tail is not None else _plain_values(ran, values)
-    zeros = int((data == 0).sum())
+    absent = ran.plan.semiring.absent
+    zeros = int((data == absent).sum())
     ranks = tuple(rank for rank, _, _ in ran.plan.output)
-    return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
+    return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data, fill=absent), zeros
 
 
 def _plain_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
@@ -380,7 +383,7 @@ def _plain_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
     number = np.full(count, -1, dtype=np.int64)
     kept = _alive_outputs(ran)
     number[kept] = np.arange(kept.size)
-    return coords, gathered(result, number[element], int(kept.size), assigns(ran.plan))
+    return coords, gathered(result, number[element], int(kept.size), assigns(ran.plan), ufunc_of(ran.plan))
 
 
 def _with_tail_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:

@@ -70,7 +70,7 @@ def execute_generations(
 def _carried(name: str, source: Carried, found: Execution) -> SparseTensor:
     ranks = found.spec.declaration[name]
     if callable(source):
-        return coerce_tensor(name, ranks, source(found.results))
+        return coerce_tensor(name, ranks, source(found.results), found.spec.absent(name))
     made = found.results[source]
     if len(made.ranks) != len(ranks) or made.shape != found.tensors[name].shape:
         what = (
@@ -78,6 +78,10 @@ def _carried(name: str, source: Carried, found: Execution) -> SparseTensor:
         )
         remedy = "carry a tensor of the same shape"
         raise SpecError([Diagnostic(what, remedy, f"carry.{name}", code="shape-mismatch")])
+    if made.fill != found.tensors[name].fill:
+        what = f"{source} holds {made.fill:g} where it has no entry, and {name} {found.tensors[name].fill:g}"
+        remedy = "carry a tensor of Einsums with the same `reduce`"
+        raise SpecError([Diagnostic(what, remedy, f"carry.{name}", code="inconsistent-values")])
     return made.renamed(name, ranks)
 
 

@@ -142,7 +142,7 @@ def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
     last = len(plan.order) - 1
     if last < 1 or len(plan.terms) > 1 or plan.scattered or last not in plan.populate:
         return False
-    if values and plan.terms[0].take is not None:
+    if values and (plan.terms[0].take is not None or not plan.semiring.ordinary):
         return False
     steps = [step for slot in plan.slots for step in slot.steps.get(last, ())]
     if len(steps) != 1 or steps[0].kind != "iterate" or plan.order[last].flattened:

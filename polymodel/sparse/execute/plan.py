@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from polymodel.arithmetic import ORDINARY, Semiring
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
@@ -50,8 +51,8 @@ class OperandSlot:
 class SlotProduct:
     """A product (or take) of slots, by index.
 
-    `factor`: the product of its `numbers` numbers and, where the term is subtracted, -1. A sign alone is an
-    integer of 64 bits, so that whole numbers stay whole.
+    `factor`: its `numbers` numbers, joined as the term's tensors are, and, where the term is subtracted, -1.
+    A sign alone is an integer of 64 bits, so that whole numbers stay whole.
     """
 
     slots: tuple[int, ...]
@@ -78,6 +79,7 @@ class Plan:
     tiles: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     leaders: Mapping[int, int] = field(default_factory=dict)
     scattered: bool = False
+    semiring: Semiring = ORDINARY
 
 
 def rank_of(variable: str) -> str:
@@ -123,6 +125,7 @@ def make_plan(
         arranged.tiles,
         {index[loop]: names.index(leader) for loop, leader in arranged.leaders.items()},
         any(index[loop] in populate for loop in arranged.varying),
+        expression.semiring,
     )
 
 
@@ -262,12 +265,12 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[SlotPr
             result.append(SlotProduct(slots, 1, 0, term.which))
             at += len(slots)
             continue
-        result.append(_product(term, at, scalars))
+        result.append(_product(term, at, scalars, expression.semiring))
         at += len(result[-1].slots)
     return tuple(result)
 
 
-def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> SlotProduct:
+def _product(term: FactorProduct, at: int, scalars: Mapping[str, float], semiring: Semiring) -> SlotProduct:
     factor: float | int | np.integer = np.int64(-1) if term.negative else 1
     numbers = 0
     slots: list[int] = []
@@ -275,7 +278,11 @@ def _product(term: FactorProduct, at: int, scalars: Mapping[str, float]) -> Slot
         if isinstance(f, IndexedTensor):
             slots.append(at + len(slots))
             continue
-        factor = factor * (scalars[f] if isinstance(f, str) else f)
+        number = scalars[f] if isinstance(f, str) else f
+        if semiring.ordinary:
+            factor = factor * number
+        else:
+            factor = number if not numbers else semiring.multiply.form(factor, number)
         numbers += 1
     if not slots:
         message = "a term without a tensor is not executed"

@@ -149,7 +149,7 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             faults.append(Diagnostic(message, f"its inputs are {known}", code="unknown-name"))
             continue
         try:
-            found[name] = coerce_tensor(name, teaal.declaration[name], tensor)
+            found[name] = coerce_tensor(name, teaal.declaration[name], tensor, teaal.absent(name))
         except SpecError as wrong:
             faults.extend(wrong.diagnostics)
     if faults:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.arithmetic import Semiring
 from polymodel.governor import charge
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute.dense_ranks import Tail, first_leaf
@@ -62,33 +63,37 @@ def term_multiplies(term: SlotProduct) -> int:
 
 
 def leaf_values(plan: Plan, walk: LoopWalk, there: list[Bools | None]) -> Values:
-    """The value of each leaf: the sum of its terms."""
-    result: Values | None = None
-    for term, kept in zip(plan.terms, there, strict=True):
-        one = _product(term, walk.cursors)
-        if kept is not None:
-            one = np.where(kept, one, one.dtype.type(0))
-        result = one if result is None else result + one
-    assert result is not None
+    """The value of each leaf: the sum of the terms that are there."""
+    result, known = _product(plan.terms[0], walk.cursors, plan.semiring), there[0]
+    for term, kept in zip(plan.terms[1:], there[1:], strict=True):
+        one = _product(term, walk.cursors, plan.semiring)
+        both = plan.semiring.add.form(result, one)
+        both = both if kept is None else np.where(kept, both, result)
+        result = both if known is None else np.where(known, both, one)
+        known = None if known is None or kept is None else known | kept
     return result
 
 
-def _product(term: SlotProduct, cursors: list[FiberCursor]) -> Values:
+def _product(term: SlotProduct, cursors: list[FiberCursor], semiring: Semiring) -> Values:
     factors = term.slots if term.take is None else (term.slots[term.take],)
     result: Values | None = None
     for s in factors:
         cursor = cursors[s]
         here = _at(cursor.slot.tree.values, cursor.element, cursor.partial)
         here = here if term.take is not None else wide(here)
-        result = here if result is None else result * here
+        result = here if result is None else semiring.multiply.form(result, here)
     assert result is not None
-    return scaled(result, term)
+    return scaled(result, term, semiring)
 
 
-def scaled(values: Values, term: SlotProduct) -> Values:
+def scaled(values: Values, term: SlotProduct, semiring: Semiring) -> Values:
     """Products of a term's tensors, times its numbers and its sign."""
-    plain = term.take is not None or not (term.numbers or term.factor < 0)
-    return values if plain else values * term.factor
+    if term.take is not None or not (term.numbers or term.factor < 0):
+        return values
+    result: Values = (
+        values * term.factor if semiring.ordinary else semiring.multiply.form(values, term.factor)
+    )
+    return result
 
 
 def wide(values: Values) -> Values:
@@ -114,7 +119,7 @@ def _at(values: Values, element: Ints | None, partial: bool) -> Values:
     return values[element]
 
 
-def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
+def gathered(values: Values, output: Ints, count: int, assign: bool, add: np.ufunc) -> Values:
     """Leaf values summed by output; `assign`: the last one stays instead (take)."""
     if assign:
         result = np.zeros(count, dtype=values.dtype)
@@ -124,13 +129,13 @@ def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
         values = values.astype(np.int64)
     order = None
     if values.size > 1 and not bool((output[1:] >= output[:-1]).all()):
-        if values.dtype.kind == "f" and values.dtype.itemsize == 8:
+        if add is np.add and values.dtype.kind == "f" and values.dtype.itemsize == 8:
             return np.bincount(output, weights=values, minlength=count)
         order = np.argsort(output, kind="stable")
         values, output = values[order], output[order]
     new = np.ones(output.size, dtype=bool)
     new[1:] = output[1:] != output[:-1]
-    return np.add.reduceat(values, np.flatnonzero(new)) if values.size else values
+    return add.reduceat(values, np.flatnonzero(new)) if values.size else values
 
 
 def innermost_dense_values(
@@ -155,14 +160,21 @@ def innermost_dense_values(
         stop = int(np.searchsorted(ends, starts[at] + max(BLOCK // max(width, 1), 1), side="right"))
         stop = max(stop, at + 1)
         block = nodes[starts[at] : ends[stop - 1]]
-        one = _rows(term, walk, tail, kind, block, mine)
+        one = _rows(plan, walk, tail, kind, block, mine)
         local = starts[at:stop] - starts[at]
         if term.take is not None:
             rows.append(one[ends[at:stop] - starts[at] - 1])
         else:
-            rows.append(one if local.size == block.size else np.add.reduceat(one, local, axis=0))
+            rows.append(one if local.size == block.size else ufunc_of(plan).reduceat(one, local, axis=0))
         at = stop
     return outputs, np.concatenate(rows) if rows else np.zeros((0, width))
+
+
+def ufunc_of(plan: Plan) -> np.ufunc:
+    """What values of one output are joined by."""
+    result = plan.semiring.add.form
+    assert isinstance(result, np.ufunc), "the reader of a spec has looked"
+    return result
 
 
 def leaves_of(tail: Tail, kind: int) -> Ints:
@@ -170,9 +182,10 @@ def leaves_of(tail: Tail, kind: int) -> Ints:
     return np.flatnonzero(tail.owner(len(tail.loops) - 1) == kind)
 
 
-def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
+def _rows(plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
     """Products: a row per node, a column per leaf below it."""
     result: Values | None = None
+    term, semiring = plan.terms[0], plan.semiring
     factors = term.slots if term.take is None else (term.slots[term.take],)
     for s in factors:
         cursor, below = walk.cursors[s], tail.cursors[s]
@@ -187,9 +200,9 @@ def _rows(term: SlotProduct, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints,
             offset = below.element[leaves] - one
             here = values[first_leaf(levels, element[nodes])[:, None] + offset[None, :]]
         here = here if term.take is not None else wide(here)
-        result = here if result is None else result * here
+        result = here if result is None else semiring.multiply.form(result, here)
     assert result is not None
-    return np.broadcast_to(scaled(result, term), (nodes.size, leaves.size))
+    return np.broadcast_to(scaled(result, term, semiring), (nodes.size, leaves.size))
 
 
 # The output of a loop that is merged and not walked: its pattern, or its values as a sparse product.
@@ -228,7 +241,7 @@ def _merged_product(
             element = walk.cursors[s].element
             held = plan.slots[s].tree.values
             weights = weights * wide(held if element is None else held[element])
-    weights = scaled(weights, term)
+    weights = scaled(weights, term, plan.semiring)
     # The output's fibers in the order of its result, as far as the loops above give it.
     place = np.arange(merged.outputs, dtype=np.int64)
     fibers = sorting([above[i] for i in sorted(above)])

@@ -25,6 +25,7 @@ def read_tensor(
     *,
     shape: Sequence[int] | None = None,
     limit: int | None = None,
+    fill: float = 0.0,
 ) -> SparseTensor:
     """The tensor in a .mtx, .mtx.gz, .tns or .tns.gz file: explicit zeros removed, duplicates summed,
     symmetric storage expanded; `read_file` also tells how many there were.
@@ -32,12 +33,13 @@ def read_tensor(
     `name`: of the tensor, else the file's without endings. `ranks`: outermost first, else I, J, K, ...; a
     .tns file with as many columns as ranks has no values (all are 1). `shape`: of a .tns file, else that of
     its comment `# shape: 3 4 5`, else the largest coordinates. `limit`: bytes of text after unpacking;
-    without one 8 GB, and 250 times the packed size.
+    without one 8 GB, and 250 times the packed size. `fill`: what points without an entry hold; if that is not
+    zero, entries of zero stay.
     Raises SpecError with all faults of the file (the first 20, the others counted), each with its line.
     Warns (UserWarning) where a column taken for values is more likely one of coordinates, and where entries
     of a matrix stored by symmetry lie above the diagonal.
     """
-    result = read_file(path, name, ranks, shape=shape, limit=limit)
+    result = read_file(path, name, ranks, shape=shape, limit=limit, fill=fill)
     # A column of values that are whole numbers is suspicious only where points coincide.
     for note in result.notes if result.duplicates or result.symmetry != "general" else ():
         warnings.warn(f"{result.path}: {note}", stacklevel=2)
@@ -51,6 +53,7 @@ def read_file(
     *,
     shape: Sequence[int] | None = None,
     limit: int | None = None,
+    fill: float = 0.0,
 ) -> TensorFile:
     """As `read_tensor`, with the record of the file."""
     if not isinstance(path, (str, PathLike)):
@@ -67,8 +70,8 @@ def read_file(
     faults = FileFaults(str(path))
     with Text(path, faults, limit) as text:
         if kind == ".tns":
-            return read_frostt(text, name or stem, ranks, shape)
-        return read_market(text, name or stem, tuple(ranks) if ranks is not None else default_ranks(2))
+            return read_frostt(text, name or stem, ranks, shape, fill)
+        return read_market(text, name or stem, tuple(ranks) if ranks is not None else default_ranks(2), fill)
 
 
 def stem_of(path: Path) -> str:

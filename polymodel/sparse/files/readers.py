@@ -34,8 +34,8 @@ class TensorFile:
     """A tensor with the record of its file.
 
     `entries`: stored in the file. `mirrored`: added because the file stores one half of a symmetric matrix.
-    `explicit_zeros`: entries (mirrored ones too) that were zero. `duplicates`: entries added to another at
-    the same point. `cancelled`: points whose entries add up to zero. So
+    `explicit_zeros`: entries (mirrored ones too) that hold what absent points do, zero. `duplicates`: entries
+    added to another at the same point. `cancelled`: points whose entries add up to zero. So
     tensor.nnz = entries + mirrored - explicit_zeros - duplicates - cancelled.
     """
 
@@ -85,16 +85,17 @@ def record(
     field: Field,
     symmetry: str = "general",
     comments: Sequence[str] = (),
+    fill: float = 0.0,
 ) -> TensorFile:
     """The record of entries that are all within the shape; `tensor`: its name, ranks and shape.
 
     `mirrored`: how many of the entries are not in the file.
     """
     name, ranks, shape = tensor
-    kept = found.values != 0
+    kept = found.values != fill
     zeros = int(kept.size - np.count_nonzero(kept))
     coords, values = (found.coords[:, kept], found.values[kept]) if zeros else (found.coords, found.values)
-    made = SparseTensor.from_coo(name, ranks, shape, coords, values)
+    made = SparseTensor.from_coo(name, ranks, shape, coords, values, fill=fill)
     points = made.nnz if made.nnz == values.size else _distinct(coords, shape)
     return TensorFile(
         path=path,
@@ -133,7 +134,7 @@ class _Told:
 
 
 def read_frostt(
-    text: Text, name: str, ranks: Sequence[str] | None, shape: Sequence[int] | None
+    text: Text, name: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, fill: float = 0.0
 ) -> TensorFile:
     """The tensor of an opened file; SpecError with all faults that were found."""
     told, first = _comments(text)
@@ -157,7 +158,9 @@ def read_frostt(
     if sizes is None:
         sizes = tuple(int(row.max()) + 1 for row in result.coords)
     names = tuple(ranks) if ranks is not None else default_ranks(order)
-    made = record(str(text.path), (name, names, sizes), result, 0, "FROSTT", field, "general", told.comments)
+    made = record(
+        str(text.path), (name, names, sizes), result, 0, "FROSTT", field, "general", told.comments, fill
+    )
     certain = ranks is not None or shape is not None or told.field
     return made if certain else replace(made, notes=_doubt(result, order, made.duplicates))
 
@@ -272,7 +275,7 @@ class FileHeader:
         return Rule(2, self.field, (self.rows, self.columns), hollow, hermitian)
 
 
-def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
+def read_market(text: Text, name: str, ranks: Sequence[str], fill: float = 0.0) -> TensorFile:
     """The matrix of an opened file; SpecError with all faults that were found."""
     header = _header(text)
     if header is None:
@@ -294,7 +297,7 @@ def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
     full, mirrored = _expanded(found, header.symmetry)
     tensor = name, ranks, (header.rows, header.columns)
     path, kind = str(text.path), f"Matrix Market {header.layout}"
-    made = record(path, tensor, full, mirrored, kind, header.field, header.symmetry, header.comments)
+    made = record(path, tensor, full, mirrored, kind, header.field, header.symmetry, header.comments, fill)
     if not above:
         return made
     note = (

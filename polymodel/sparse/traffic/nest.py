@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,9 +14,9 @@ from polymodel.errors import Refused
 from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged, enter
 from polymodel.sparse.execute.plan import OperandSlot, Plan
-from polymodel.sparse.execute.values import merged_result
+from polymodel.sparse.execute.values import merged_result, scaled, ufunc_of, wide
 from polymodel.sparse.fibertree import Fibertree, Ints, Level
-from polymodel.sparse.tensor import SparseTensor
+from polymodel.sparse.tensor import SparseTensor, ordered
 
 Bools = NDArray[np.bool_]
 # A rank walked over its whole shape makes this many elements at most.
@@ -204,7 +205,10 @@ class WalkedEinsum:
             return merged_result(plan, self._walk, self.merged, touched, True), touched
         at = np.flatnonzero(self.alive[-1])
         factors = [plan.slots[s].tree.values[self.leaves[s][at]] for s in term.slots]
-        values = factors[term.take] if term.take is not None else np.prod(np.stack(factors), axis=0)
+        multiply, add = plan.semiring.multiply.form, ufunc_of(plan)
+        values = (
+            factors[term.take] if term.take is not None else functools.reduce(multiply, map(wide, factors))
+        )
         coords = []
         for _, loop, column in plan.output:
             node = self.up(len(self.loops) - 1, loop)[at]
@@ -214,13 +218,12 @@ class WalkedEinsum:
         if term.take is not None:
             first = _first(points, plan.shape)
             points, values = points[:, first], values[first]
-        values = values * term.factor
-        result = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, values)
-        if values.dtype.kind in "biuf" and bool((values > 0).all()):
-            return result, result.nnz
-        # What cancels out is touched all the same.
-        ones = np.ones(values.size, dtype=np.int64)
-        return result, SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, ones).nnz
+        values = scaled(values, term, plan.semiring)
+        points, summed = ordered(points, values, plan.shape, add)
+        result = SparseTensor.from_coo(
+            plan.einsum, ranks, plan.shape, points, summed, fill=plan.semiring.absent
+        )
+        return result, summed.size
 
 
 def _first(points: Ints, shape: Sequence[int]) -> Ints:

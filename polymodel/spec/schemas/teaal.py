@@ -20,6 +20,10 @@ TEXTS: dict[str, Said] = {
     "einsum.expressions": entry(
         "Einsums in order, each named after its output.", ["Z[m, n] = A[k, m] * B[k, n]"]
     ),
+    "einsum.operations": entry(
+        "Einsum -> the operators that `*` (`map`) and `+` (`reduce`) stand for.",
+        {"Z": {"map": "add", "reduce": "min"}},
+    ),
     "einsum.rank_sizes": entry("Rank -> size. Left out, the data or a symbol give it.", {"K": 64}),
     "einsum.bits_per_value": entry("Tensor (or All) -> bits of one value.", {"All": 32}),
     "einsum.init": entry("Tensor -> what is before its first generation: a number, or `identity`.", {"S": 0}),
@@ -106,6 +110,7 @@ def teaal_parts() -> tuple[Json, dict[str, Json]]:
         "einsum": _closed("einsum", {
             "declaration": _table(_NAMES),
             "expressions": {"type": ["array", "string"], "items": {"type": "string"}},
+            "operations": _table(_table(_TEXT)),
             "rank_sizes": _table(_SIZE), "bits_per_value": _table(_SIZE),
             "init": _table({"type": ["number", "string"]}),
         }, einsum_section.KEYS, ("declaration", "expressions")),

@@ -118,6 +118,7 @@ def workload_of(spec: TeaalSpec) -> Workload | str:
         rank_sizes=dict(spec.rank_sizes),
         bits_per_value=_bits(spec),
         init=dict(spec.init),
+        default={t: x for t in spec.declaration if (x := spec.absent(t)) and _is_used(t, spec)},
         name=spec.name,
     )
 
@@ -130,14 +131,24 @@ def _einsum(expression: Expression, spec: TeaalSpec) -> Einsum:
             *(_access(o, spec, output=False) for o in operands),
             _access(expression.output, spec, output=True),
         ),
-        operations=Operations(map=_operation(expression)),
+        operations=Operations(map=_operation(expression), reduce=_reduction(expression)),
     )
+
+
+def _is_used(tensor: str, spec: TeaalSpec) -> bool:
+    return any(tensor in (e.name, *(o.tensor for o in e.operands)) for e in spec.expressions)
+
+
+def _reduction(expression: Expression) -> str | None:
+    return None if expression.semiring.ordinary else expression.semiring.reduce
 
 
 def _operation(expression: Expression) -> str | None:
     term = expression.terms[0]
     if isinstance(term, Take):
         return "take"
+    if not expression.semiring.ordinary:
+        return _named_operation(expression)
     if len(expression.terms) > 1 and all(
         isinstance(t, FactorProduct) and len(t.factors) == 1 and not t.negative for t in expression.terms
     ):
@@ -146,6 +157,22 @@ def _operation(expression: Expression) -> str | None:
     if len(products) > 1:
         return "".join(_product(t, tuple(dict.fromkeys(expression.operands))) for t in products)[3:]
     return None
+
+
+def _named_operation(expression: Expression) -> str | None:
+    """The operation where signs stand for other operators: by name, or as a formula of calls."""
+    semiring, operands = expression.semiring, list(dict.fromkeys(expression.operands))
+    products = [t for t in expression.terms if isinstance(t, FactorProduct)]
+    if not products or len(products) < len(expression.terms):
+        return None
+    names = [
+        [f"_{operands.index(f)}" if isinstance(f, IndexedTensor) else str(f) for f in t.factors]
+        for t in products
+    ]
+    if len(names) == 1 and names[0] == [f"_{i}" for i in range(len(operands))]:
+        return semiring.map if len(operands) > 1 else None
+    texts = [f"{semiring.map}({', '.join(n)})" if len(n) > 1 else n[0] for n in names]
+    return f"{semiring.reduce}({', '.join(texts)})" if len(texts) > 1 else texts[0]
 
 
 def _product(term: FactorProduct, operands: tuple[IndexedTensor, ...]) -> str:

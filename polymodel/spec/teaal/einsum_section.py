@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count as count_from
 from itertools import islice
 
-from polymodel.spec.faults import Path, suggestion
-from polymodel.spec.teaal.records import Expression, IndexedTensor
+from polymodel.arithmetic import OPERATORS, Semiring
+from polymodel.spec.faults import Path, shown, suggestion
+from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTensor
 from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_declared, parse_expression
 from polymodel.spec.teaal.walk import NAME, TreeWalk
 
-KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value", "init")
+KEYS = ("declaration", "expressions", "operations", "rank_sizes", "bits_per_value", "init")
 Declaration = Mapping[str, tuple[str, ...]]
 Placed = list[tuple[Path, ParsedExpression]]
 _DECLARED = "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}"
@@ -47,7 +48,7 @@ def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
     found, earlier = _versions(read, declaration)
     declaration |= {one: declaration[name] for name, ones in earlier.items() for one in ones}
     _check(found, declaration, walk)
-    expressions = tuple(parsed.expression for _, parsed in found)
+    expressions = _with_operations(section.get("operations"), (*path, "operations"), found, earlier, walk)
     ranks = list(dict.fromkeys(r for found in declaration.values() for r in found))
     sizes = _numbers(section.get("rank_sizes"), (*path, "rank_sizes"), "rank", ranks, walk)
     bits = _numbers(
@@ -138,6 +139,70 @@ def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tupl
         if parsed is not None:
             result.append((at, parsed))
     return result, 0 < len(items) == len(result)
+
+
+def _with_operations(
+    data: object, path: Path, found: Placed, earlier: Mapping[str, tuple[str, ...]], walk: TreeWalk
+) -> tuple[Expression, ...]:
+    """The expressions with the operators that their signs stand for."""
+    einsums = [parsed.expression.name for _, parsed in found]
+    semirings: dict[str, Semiring] = {}
+    for name, value in walk.mapping(data, path, "operations: {Z: {map: add, reduce: min}}").items():
+        if name not in einsums:
+            walk.unknown((*path, name), "Einsum", name, einsums)
+            continue
+        given = walk.mapping(value, (*path, name), "{map: add, reduce: min}")
+        walk.keys(given, (*path, name), ("map", "reduce"))
+        words = {key: given[key] for key in ("map", "reduce") if key in given}
+        for key, word in words.items():
+            known = [n for n, one in OPERATORS.items() if one.arity == 2 and n == one.name]
+            if key == "reduce":
+                known = [n for n in known if OPERATORS[n].commutes]
+            if not isinstance(word, str) or OPERATORS.get(word) not in [OPERATORS[n] for n in known]:
+                message = f"{shown(word)} is not an operator of `{key}`"
+                near = suggestion(str(word), known, "operators")
+                walk.add((*path, name, key), message, near, code="unknown-choice")
+                break
+        else:
+            semiring = Semiring(**{key: OPERATORS[str(word)].name for key, word in words.items()})
+            semirings |= dict.fromkeys((name, *earlier.get(name, ())), semiring)
+    result = tuple(
+        replace(p.expression, semiring=semirings.get(p.expression.name, Semiring())) for _, p in found
+    )
+    _check_operations(result, path, walk)
+    return result
+
+
+def _check_operations(expressions: Sequence[Expression], path: Path, walk: TreeWalk) -> None:
+    """What sparse tensors leave out changes no result, and is the same wherever a tensor is used."""
+    seen: dict[str, Expression] = {}
+    for e in expressions:
+        semiring, at = e.semiring, (*path, e.name)
+        if not semiring.ordinary and not e.operands:
+            message = f"{e.name} reads no tensor that its operators could join"
+            walk.add(at, message, "write its value in place", key=True, code="invalid-operator")
+        products = [t for t in e.terms if isinstance(t, FactorProduct)]
+        if any(len(t.factors) > 1 for t in products) and not semiring.leaves_out:
+            none, word = f"{semiring.absent:g}", semiring.map
+            message = (
+                f"{word} of {none}, which {semiring.reduce} leaves out, and another operand is not {none}: "
+                "what tensors leave out would count"
+            )
+            remedy = "use mul with add, add with min or max, max with min, or min with max"
+            walk.add(at, message, remedy, key=True, code="invalid-operator")
+        if any(t.negative for t in products) and not semiring.ordinary:
+            message = f"a term of {e.name} is subtracted, and its sums are of {semiring.reduce}"
+            walk.add(at, message, "write it with +", key=True, code="invalid-operator")
+        for tensor in dict.fromkeys((e.name, *(o.tensor for o in e.operands))):
+            other = seen.setdefault(tensor, e)
+            if other.semiring.absent != semiring.absent:
+                message = (
+                    f"{tensor} holds {semiring.absent:g} in {e.name} where it has no entry, and "
+                    f"{other.semiring.absent:g} in {other.name}"
+                )
+                remedy = f"give {e.name} and {other.name} tensors of their own, or one `reduce`"
+                walk.add(at, message, remedy, key=True, code="inconsistent-values")
+                break
 
 
 def _versions(found: Placed, declaration: Declaration) -> tuple[Placed, dict[str, tuple[str, ...]]]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from polymodel.arithmetic import ORDINARY, Semiring
 from polymodel.errors import Refused
 
 Kind = Literal["uniform_shape", "nway_shape", "uniform_occupancy", "follow", "flatten", "uniform_slice"]
@@ -73,11 +74,13 @@ class Take:
 
 @dataclass(frozen=True)
 class Expression:
-    """output = term + term - ...; the Einsum is named after its output tensor."""
+    """output = term + term - ...; the Einsum is named after its output tensor. `semiring`: the operators that
+    `*` and `+` stand for."""
 
     output: IndexedTensor
     terms: tuple[FactorProduct | Take, ...]
     text: str = ""
+    semiring: Semiring = ORDINARY
 
     @property
     def name(self) -> str:
@@ -317,6 +320,11 @@ class TeaalSpec:
             if result.name == einsum:
                 return result
         raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.name for e in self.expressions)}")
+
+    def absent(self, tensor: str) -> float:
+        """What a sparse tensor holds at the points that it leaves out: what its Einsums' sums leave out."""
+        used = (e for e in self.expressions if tensor in (e.name, *(o.tensor for o in e.operands)))
+        return next((e.semiring.absent for e in used), 0.0)
 
     def bindings_of(self, einsum: str) -> EinsumBindings:
         """The bindings of one Einsum; empty ones where the file gives none."""
