@@ -1,4 +1,4 @@
-"""What limits the mappings of one Einsum: constraints, orders of memories, fanouts, bounds that tie ranks."""
+"""What limits the mappings of one Einsum: constraints, memory order, fanouts, and bounds that tie ranks."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from polymodel.mapper.templates import TemplateNode
 
 
-# What an exploration says of the loops of one Einsum, by positions of its rank variables.
+# The rules of an exploration on the loops of one Einsum, by positions of its rank variables.
 
-Factor = tuple[int, LoopRule]  # of a variable (position)
-OTHER = -1  # in an order of loops: variables that it does not name
+Factor = tuple[int, LoopRule]  # a rank variable (position) and a rule on its factor
+OTHER = -1  # in a loop order: the variables that it does not name
 
 
 @dataclass(frozen=True)
 class LoopRules:
-    """What an exploration says of the loops of one Einsum. `only`: per fanout the variables that may be
-    spread over it (None: all); `spread`: per fanout the factors of variables; `blocks`: per memory those of
-    its temporal loops; `once`: (memory, operand) that is fetched once; `orders`: (memory, variables of its
-    temporal loops from the outermost in, OTHER for those that are not named); `sliding`: memories whose nodes
-    may slide."""
+    """The rules of an exploration on the loops of one Einsum. `only`: per fanout the variables that may be
+    spread over it (None: all); `spread`: per fanout the rules on factors of variables; `blocks`: the same
+    for the temporal loops of each memory; `once`: (memory, operand) fetched once; `orders`: (memory,
+    variables of its temporal loops, outermost first, OTHER for unnamed ones); `sliding`: memories whose
+    nodes may slide."""
 
     only: tuple[frozenset[int] | None, ...] = ()
     spread: tuple[tuple[Factor, ...], ...] = ()
@@ -52,16 +52,16 @@ class LoopRules:
 
     @property
     def of_blocks(self) -> bool:
-        """Whether temporal loops have rules: which memory a loop belongs to then matters."""
+        """Whether rules on temporal loops exist, so that it matters which memory a loop belongs to."""
         return self.placed or bool(self.once)
 
     @property
     def placed(self) -> bool:
-        """Whether it matters which memory a loop belongs to, and in which order."""
+        """Whether rules on the factors or the order of a memory's loops exist."""
         return any(self.blocks) or bool(self.orders)
 
     def single(self, memory: int, variable: int) -> bool:
-        """Whether loops of a memory over a variable have one iteration by the rules."""
+        """Whether the rules leave a memory's loops over a variable a single iteration."""
         several = self.blocks[memory] if self.blocks else ()
         return any(v == variable and rule.relation != ">=" and rule.number == 1 for v, rule in several)
 
@@ -71,24 +71,24 @@ class LoopRules:
         return tuple((m, rule) for m, v, rule in every if v == variable)
 
     def place(self, memory: int, variable: int) -> int | None:
-        """Where the order of loops of a memory has a variable; None where it may stand anywhere."""
+        """Position of a variable in a memory's loop order; None if it is unrestricted."""
         sequence = next((s for m, s in self.orders if m == memory), ())
         named = variable if variable in sequence else OTHER
         return sequence.index(named) if named in sequence else None
 
     def inside(self, memory: int, variable: int, other: int) -> bool:
-        """Whether loops of a memory over the other variable stand inside those over a variable."""
+        """Whether a memory's loops over `other` must be inside those over `variable`."""
         first, second = self.place(memory, variable), self.place(memory, other)
         return first is not None and second is not None and first < second
 
     def apart(self, variable: int) -> object:
-        """Variables that rules tell apart have different values."""
+        """Key by which variables are distinguished that rules treat differently."""
         named = any(v == variable for row in (*self.spread, *self.blocks) for v, _ in row)
         named = named or any(variable in sequence for _, sequence in self.orders)
         return variable if named else -1, tuple(o is None or variable in o for o in self.only)
 
     def spreads(self, fanout: int, variable: int, choices: tuple[int, ...]) -> tuple[int, ...]:
-        """Of numbers of instances those that the rules admit."""
+        """The numbers of instances among `choices` that the rules admit."""
         allowed = self.only[fanout] if self.only else None
         if allowed is not None and variable not in allowed:
             choices = tuple(c for c in choices if c == 1)
@@ -102,7 +102,7 @@ NO_RULES = LoopRules()
 
 
 def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
-    """Refuses machines whose links are trees, or without a memory."""
+    """Raises Refused for link topologies that searches do not count, and where there is no memory."""
     for name, d in hierarchy.costly_links:
         assert d.link is not None
         if d.link.topology not in SEARCHED:
@@ -116,7 +116,7 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
 def loop_rules(
     one: Einsum, hierarchy: Hierarchy, memories: list[Component], position: dict[str, int], limits: Limits
 ) -> LoopRules:
-    """Those that concern an Einsum, by positions."""
+    """The rules that concern an Einsum, by positions of its variables and operands."""
     if not limits.rules:
         return LoopRules()
     fans = [f"{c.name}.{d.name}" for c in hierarchy.components for d in c.spatial]
@@ -169,18 +169,16 @@ def loop_rules(
     )
 
 
-# In which order storage nodes of one Einsum stand: those of outer memories above those of inner ones.
-#
-# Memories between which no instances fan out and none of which may hold a tensor of another one are side by
-# side: a scratchpad for inputs, one for weights, one for partial sums. Which of them is listed first says
-# nothing of what is further in, so that their nodes stand in any order.
+# Order of the storage nodes of one Einsum: nodes of outer memories are above those of inner ones. Memories
+# without a fanout between them, none of which may hold a tensor of another, are side by side: for example
+# scratchpads for inputs, weights and partial sums. Their nodes may be in any order.
 
 Bands = tuple[tuple[int, ...], ...]
 
 
 def side_by_side(cascade: Cascade, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
-    """(Einsum, memory) where the memory stands side by side with the one before it, by the rules of the
-    architecture. Memories are joined from the outside in, all but the backing storage."""
+    """(Einsum, memory) where the memory is side by side with the one before it, by the rules of the
+    architecture. Memories are grouped from the outside in; the backing storage is in no group."""
     result = []
     memories = [c for c in hierarchy.components if c.stores]
     for one in cascade.einsums:
@@ -196,7 +194,7 @@ def side_by_side(cascade: Cascade, hierarchy: Hierarchy) -> tuple[tuple[str, str
 
 
 def _tensors(memory: Component, einsum: str, tensors: Sequence[str]) -> frozenset[str]:
-    """Those that the memory may hold."""
+    """The tensors that the memory may hold."""
     if memory.may_keep is None:
         return frozenset(tensors)
     keep = memory.keep.tensors(einsum) if memory.keep else frozenset()
@@ -209,7 +207,7 @@ def _fanned_out(hierarchy: Hierarchy, outer: Component, inner: Component) -> boo
 
 
 def bands(space: EinsumSpace, limits: Limits, reach: int) -> Bands:
-    """Memories inside the backing storage, apart where all nodes of one stand above those of the next."""
+    """Memories inside the backing storage, in bands: all nodes of one band are above those of the next."""
     result: list[list[int]] = []
     for m in range(1, reach):
         across = any(f.below == m and f.width > 1 for f in space.fanouts)
@@ -226,8 +224,8 @@ def numbered_bands(space: EinsumSpace, limits: Limits) -> dict[int, int]:
 
 
 def in_order(nodes: tuple[TemplateNode, ...], band: Mapping[int, int]) -> bool:
-    """Whether nodes of one band stand above those of the next, and those of one tensor within a band are
-    ordered by their memories. `band`: that of each memory, by `numbered_bands`."""
+    """Whether nodes of one band are above those of the next, and nodes of one tensor in a band are in
+    memory order. `band`: that of each memory, by `numbered_bands`."""
 
     def bound(a: TemplateNode, b: TemplateNode) -> bool:
         return a.operand == b.operand or band[a.memory] != band[b.memory]
@@ -236,7 +234,7 @@ def in_order(nodes: tuple[TemplateNode, ...], band: Mapping[int, int]) -> bool:
 
 
 def apart_at(space: EinsumSpace, limits: Limits, cut: int) -> bool:
-    """Whether all nodes of memories up to the cut stand above those of memories inside it."""
+    """Whether all nodes of memories up to the cut are above those of memories inside it."""
 
     def across(band: tuple[int, ...]) -> bool:
         used = [m for m in band if space.may[m]]
@@ -246,8 +244,8 @@ def apart_at(space: EinsumSpace, limits: Limits, cut: int) -> bool:
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
-    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut, and no other
-    times that both regions add to than those of memories."""
+    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut, and no
+    times other than those of memories to which both regions contribute."""
     if len(space.memories) < 3 or not space.hierarchy.assume_overlap:
         return False
     inner = space.memories[cuts(space, limits)[-1]].index
@@ -266,27 +264,25 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
 
 
 def cuts(space: EinsumSpace, limits: Limits) -> list[int]:
-    """Where a hierarchy may be cut: in the first memory inside the backing storage, and in those in which an
-    intermediate may be handed on."""
+    """The memories where a hierarchy may be cut: the first one inside the backing storage, and those in
+    which an intermediate may be exchanged."""
     most = min(max(space.exchange), min(u.memories for u in space.units) - 1)
     handed = [o.tensor for o in space.operands if o.fusable and o.tensor not in limits.unfused]
     held = (m for m in range(2, most + 1) if m in space.exchange and not space.may[m].isdisjoint(handed))
     return [1, *held]
 
 
-# Over how many instances of fanouts the rank variables of an Einsum may be spread.
+# The numbers of instances over which the rank variables of an Einsum may be spread.
 
-MOST_USES = 200_000  # numbers of instances of all fanouts that are told apart
+MOST_USES = 200_000  # numbers of instances of all fanouts that are distinguished
 
 
 def spread_choices(
     space: EinsumSpace, unit: int, inside: int, variable: int, extent: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Per fanout, over how many instances the variable may be spread; nothing is spread over fanouts above
-    an exchanged tensor (`inside`: the innermost memory that holds one).
-
-    `extent`: of several variables that index the same tensors, together.
-    """
+    """Per fanout the numbers of instances over which the variable may be spread; only 1 above an exchanged
+    tensor (`inside`: the innermost memory that holds one). `extent`: of several variables that index the
+    same tensors, together."""
     reach = 0 if space.copy else space.units[unit].fanouts
     choices: list[tuple[int, ...]] = []
     for number, f in enumerate(space.fanouts):
@@ -297,15 +293,15 @@ def spread_choices(
         else:
             whole = extent or space.extents[variable]
             some = tuple(d for d in (divisors(whole) if space.even else range(1, whole + 1)) if d <= f.width)
-        # What a fanout must hold it need not hold for compute units that are not below it.
+        # A rule on a fanout does not concern compute units that are not below it.
         choices.append(some if number >= reach else space.rules.spreads(number, variable, some))
     return choices
 
 
 def at_their_most(space: EinsumSpace) -> EinsumSpace:
-    """The space with numbers for shares of fanouts that are to be as high as they can be (infinite ones):
-    outer dimensions first, as far as the loops over them go, whatever fits the memories. Of several compute
-    units none is ruled out."""
+    """The space with `least` shares of fanouts as numbers where they are infinite (as high as possible):
+    outer dimensions first, as far as the loops over them allow, whatever fits the memories. No compute unit
+    is ruled out."""
     if space.copy or all(f.least < inf for f in space.fanouts):
         return space
     uses = [_best_use(space, unit) for unit in range(len(space.units))]
@@ -317,7 +313,7 @@ def at_their_most(space: EinsumSpace) -> EinsumSpace:
 
 
 def _best_use(space: EinsumSpace, unit: int) -> tuple[int, ...]:
-    """Instances in use per fanout, at their most one fanout after another."""
+    """Instances in use per fanout, maximised for one fanout after another."""
     reach = space.units[unit].fanouts
     used = {(1,) * reach}
     for members in space.bundles:
@@ -332,7 +328,7 @@ def _best_use(space: EinsumSpace, unit: int) -> tuple[int, ...]:
 
 
 def _spreads(space: EinsumSpace, unit: int, members: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """How variables that index the same tensors may be spread together."""
+    """The ways to spread variables that index the same tensors together."""
     extent = prod(space.extents[v] for v in members)
     choices = spread_choices(space, unit, 0, members[0], extent)[: space.units[unit].fanouts]
     if space.even:
@@ -341,19 +337,18 @@ def _spreads(space: EinsumSpace, unit: int, members: tuple[int, ...]) -> Iterato
 
 
 def _part_in(tiles: Iterable[int], spread: Sequence[int]) -> bool:
-    """Whether one of the tiles can be parted among so many instances of each fanout, as evenly as it goes."""
+    """Whether some tile can be split as evenly as possible over `n` instances of each fanout."""
     left = set(tiles)
     for n in spread:
         left = {-(-t // n) for t in left if -(-t // -(-t // n)) == n}
     return bool(left)
 
 
-# Rank variables that bounds of an iteration space tie together: padded windows, masks, bands.
-#
-# A space that is a box but for such pairs is a product: of the ranges of its other variables, and of one set
-# of points per pair. So each pair is one factor of every count, which depends on the tile sizes of both.
+# Rank variables tied by bounds of an iteration space: padded windows, masks, bands. A space that is a box
+# except for such pairs is a product of the ranges of its other variables and of one set of points per pair.
+# So each pair contributes one factor to every count, which depends on the tile sizes of both variables.
 
-# Which elements of a pair are counted, and the coefficients of a rank.
+# the elements of a pair that are counted, and the coefficients of a rank
 Elements = tuple[What, tuple[int, int]]
 POINTS: Elements = ("both", (0, 0))
 
@@ -375,7 +370,7 @@ class Tie:
         return self.moved((0, 0), POINTS)
 
     def of(self, operand: Operand) -> Elements:
-        """What the values of both variables tell apart in a tensor."""
+        """The elements of a tensor that the values of both variables distinguish."""
         for w in operand.windows:
             if {w.p, w.r} == self.both:
                 coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
@@ -386,7 +381,7 @@ class Tie:
         return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
 
     def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
-        """Elements of all tiles that have points, each once per tile; sizes of 0 leave a variable whole."""
+        """Elements of all nonempty tiles, counted once per tile; a size of 0 means the whole extent."""
         one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
         return total(self.region, one, other, *elements)
 
@@ -405,7 +400,7 @@ class Tie:
 
 
 def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:
-    """The groups, which must all be pairs."""
+    """The groups of tied variables. Raises NotSeparable if one of them is not a pair."""
     result = groups(einsum)
     more = next((g for g in result if len(g.variables) != 2), None)
     if more is not None:
@@ -426,7 +421,7 @@ def is_box(one: Einsum) -> bool:
 
 
 def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ...]:
-    """The ties of an Einsum, from the smallest values on. Refused where its space is no product of pairs."""
+    """The ties of an Einsum, shifted to start at 0. Raises Refused if its space is not a product of pairs."""
     try:
         result = _pairs(one)
     except NotSeparable as fault:
@@ -436,7 +431,7 @@ def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ..
 
 
 def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand], remedy: str) -> None:
-    """Refuses tensors of which the tiles of a pair do not tell how many elements there are."""
+    """Raises Refused for tensors whose element counts do not follow from the tiles of a pair."""
     for tie in ties:
         for o in operands:
             partly = any(w for w in o.windows if w.held or len({w.p, w.r} & tie.both) == 1)
@@ -447,7 +442,7 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
 
 
 def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
-    """Refuses what is counted only where all tiles are equal."""
+    """Raises Refused for `besides`, which is counted only where all tiles are equal."""
     for what in besides if ties else ():
         told = f"the iteration space of {one.name} is not a box"
         message = f"{told}, which the search does not cover beside {what}"
@@ -468,11 +463,12 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
     return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)
 
 
-# Several elements that an operation reads: a window over a rank variable and one that no loop goes over.
+# Accesses of one operation to several elements: a window over a rank variable and one that no loop
+# iterates.
 
 
 def variables_of(one: Einsum) -> tuple[str, ...]:
-    """Rank variables of several values. Beside neighbours one of a single value has its place as well."""
+    """Rank variables of extent above 1, and those of extent 1 that stand with neighbours in a rank."""
     _, unions = neighbours_joined(one, {})
     ranks = (set(x.variables) for a in unions.values() for x in a.projection)
     beside = set().union(*(x for x in ranks if not x <= {*one.rank_variables}))
@@ -482,8 +478,9 @@ def variables_of(one: Einsum) -> tuple[str, ...]:
 def neighbours_of(
     one: Einsum, tensor: str, cascade: Cascade, remedy: str
 ) -> tuple[Einsum, TensorAccess, int]:
-    """One access to all elements of a tensor that an operation reads, the Einsum with the variables that tell
-    them apart, and how many accesses read each. Refused where they do not stand evenly apart."""
+    """One access to all elements of a tensor that an operation reads, the Einsum with the variables that
+    distinguish them, and the number of accesses per element. Raises Refused if they are not evenly
+    spaced."""
     access, every = one.access_of(tensor), one.accesses_of(tensor)
     different = {a.projection for a in every}
     if len(different) == 1 or tensor in cascade.shifted or access.output:
@@ -500,8 +497,7 @@ def neighbours_of(
 
 
 def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade) -> bool:
-    """Whether loops over a rank of a tensor part it as they do where it is made: if both begin at the same
-    value."""
+    """Whether loops over a rank split a tensor as at its producer: both begin at the same value."""
     maker = cascade.producer(access.tensor)
     if access.output or maker is None or access.tensor in cascade.shifted:
         return True
@@ -510,16 +506,17 @@ def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade)
     return len(lows) < 2
 
 
-# Tensors that are carried forward: of a tile of the rank variable over which they are, an Einsum touches what
-# is made there, and of the generation before it what the first of its iterations reads. No iteration reads
-# what is before the first generation.
+# Tensors carried forward: within a tile of the rank variable over which it is carried, an Einsum touches
+# what is produced there, and of the generation before it what the first iteration of the tile reads. No
+# iteration reads what is before the first generation.
 
 
 @dataclass(frozen=True)
 class Generations:
-    """How an Einsum touches a tensor that is carried forward: over which rank variable (position), how many
-    of its reads are of the newest generation (`now`), and how far `back` the others are. `awaited`: a later
-    Einsum makes the tensor, so that both stand below a loop that goes over the variable one by one."""
+    """How an Einsum touches a tensor that is carried forward: along which rank variable (position), how
+    many of its reads are of the newest generation (`now`), and the distances (`back`) of the others.
+    `awaited`: a later Einsum produces the tensor, so that both are below a loop over single values of the
+    variable."""
 
     variable: int
     now: int
@@ -527,14 +524,16 @@ class Generations:
     awaited: bool = False
 
     def reads(self, extent: int) -> int:
-        """Reads of earlier generations in so many iterations: none of what is before the first one."""
+        """Reads of earlier generations in `extent` iterations; those before the first generation do not
+        count."""
         return sum(max(extent - away, 0) for away in self.back)
 
 
 def generations_of(
     one: Einsum, tensor: str, cascade: Cascade, position: Mapping[str, int], remedy: str
 ) -> Generations | None:
-    """None where all iterations read at most one generation. Refused for other reads, and for sums."""
+    """The generations that an Einsum touches; None if all iterations read at most one. Raises Refused for
+    other reads."""
     maker = cascade.producer(tensor)
     if tensor not in cascade.shifted or maker is None:
         return None
@@ -570,7 +569,7 @@ def generations_of(
 
 
 def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:
-    """The variable in whose first iteration alone an initial tensor is read (-1: in all iterations)."""
+    """The variable in whose first iteration only an initial tensor is read (-1: in all iterations)."""
     if not access.stands_for:
         return -1
     v = access.guard[0].expr.variables[0]
@@ -585,8 +584,9 @@ def refuse_carried_uneven(
     one: Einsum, operands: Sequence[Operand], ties: Sequence[Tie], besides: Sequence[str],
     rounding: Collection[str], remedy: str,
 ) -> None:  # fmt: skip
-    """Refuses tensors that are carried forward beside what is counted only where all tiles are equal. Where
-    transfers are filled up to whole actions (`rounding`), each of one generation, all transfers are equal."""
+    """Raises Refused for tensors carried forward together with what is counted only where all tiles are
+    equal. With transfers rounded to whole actions (`rounding`) and one generation each, all transfers are
+    equal."""
     for o in (o for o in operands if o.first_differs):
         one_each = o.carried is None or (o.output and set(o.carried.back) == {1})
         tied = any(v in t.both for t in ties for v in o.first_differs)

@@ -1,8 +1,9 @@
-"""Plans of first mappings: where each intermediate is exchanged, below which fused loops, at which sizes.
+"""Plans of first mappings: the memory and the fused loops of each exchanged intermediate, with tile sizes.
 
-First all are as far out as they may be; then those that fit whole are in the first memory inside the backing
-storage; then runs of Einsums share a loop, so that tiles of what does not fit whole fit there or further
-inside. Good plans are varied tensor by tensor and run by run."""
+The first plan exchanges every intermediate as far out as allowed. Then intermediates that fit whole move
+into the first memory inside the backing storage. Then runs of Einsums share a loop, so that tiles of larger
+intermediates fit there or further inside. Good plans are varied by single tensors and runs.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +17,19 @@ from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Sharing, exchanges_of
 
-FIRST = 1  # memory inside the backing storage
-SMALLER = 2  # divisors by which tiles are made smaller where they do not fit
-ROOM = 0.5  # of a memory, at most, for all that is exchanged there at one time
+FIRST = 1  # the memory inside the backing storage
+SMALLER = 2  # steps (in divisors) by which tiles that do not fit may shrink
+ROOM = 0.5  # largest share of a memory for everything that is exchanged there at one time
 LONGEST_RUN = 4  # Einsums that share a loop where a plan is varied
 
 
 @dataclass(frozen=True)
 class EinsumInterface:
-    """What neighbours see of one Einsum: its shape, tile sizes below its fused loops, and the nodes of its
-    own that stand above these, as (operand, memory). `run`: the Einsums below the same loops."""
+    """The part of an Einsum's mapping that its neighbours depend on.
+
+    Its shape, the tile sizes below its fused loops, and its private nodes above these loops as (operand,
+    memory). `run`: the Einsums below the same loops.
+    """
 
     shape: Sharing
     sizes: tuple[int, ...] = ()
@@ -38,9 +42,11 @@ Plan = tuple[EinsumInterface, ...]
 
 @dataclass(frozen=True)
 class Run:
-    """Einsums from `first` on that share a loop: the variable of each, the size below it, what is exchanged
-    below it, and in which memory. `above`: tensors of one Einsum that the first memory holds above the
-    loop, as (Einsum, operand)."""
+    """Consecutive Einsums, starting with `first`, that share one loop.
+
+    `variables`: the loop variable in each Einsum; `size`: the tile size; `tensors`: those exchanged below
+    the loop, in `memory`. `above`: (Einsum, operand) that the first memory holds above the loop.
+    """
 
     first: int
     variables: tuple[int, ...]
@@ -51,7 +57,7 @@ class Run:
 
     @property
     def stop(self) -> int:
-        """The number of the first Einsum behind it."""
+        """The number of the Einsum after the run."""
         return self.first + len(self.variables)
 
     def variable(self, number: int) -> int | None:
@@ -61,8 +67,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Sketch:
-    """What a plan follows from: the memory of each intermediate that is exchanged above all loops, by its
-    name, and the runs, none of which have an Einsum in common; a run's tensors are where it says."""
+    """The decisions of a plan: memories of intermediates exchanged above all loops, and disjoint runs.
+
+    Tensors of a run are in the run's memory.
+    """
 
     where: tuple[tuple[str, int], ...]
     runs: tuple[Run, ...] = ()
@@ -76,7 +84,7 @@ class Sketch:
         return replace(self, where=tuple((t, memory if t == tensor else m) for t, m in self.where))
 
     def with_run(self, run: Run) -> Sketch:
-        """With a run instead of all that have an Einsum in common with it."""
+        """With a run in place of all runs that overlap it."""
         apart = tuple(r for r in self.runs if r.stop <= run.first or run.stop <= r.first)
         return replace(self, runs=(*apart, run))
 
@@ -85,7 +93,7 @@ class Sketch:
 
 
 class Plans:
-    """The plans of a cascade: those to begin with, and what is beside one."""
+    """The plans of a cascade: initial ones, and the neighbours of a plan."""
 
     def __init__(self, spaces: Sequence[EinsumSpace], limits: Limits, lives: Lives) -> None:
         self.spaces, self.limits, self.lives = spaces, limits, lives
@@ -95,7 +103,7 @@ class Plans:
         return _plan(self.spaces, sketch.memories, sketch.runs)
 
     def first(self) -> Iterator[Sketch]:
-        """Those to begin with, no plan twice."""
+        """Initial plans, without repetition."""
         if not all(self.allowed.values()):
             return
         chosen = {t: min(several) for t, several in self.allowed.items()}
@@ -113,8 +121,10 @@ class Plans:
                 yield sketch
 
     def neighbors(self, sketch: Sketch) -> Iterator[Sketch]:
-        """With one tensor in another memory, or one run less or more; of these, those that fit by what is
-        exchanged alone."""
+        """Plans with one tensor in another memory, or one run removed, added or changed.
+
+        Only plans whose exchanged tensors fit.
+        """
         within = {t for run in sketch.runs for t in run.tensors}
         others = [sketch.without(run) for run in sketch.runs]
         others += [
@@ -129,7 +139,7 @@ class Plans:
         return (x for x in map(self._fitted, others) if x is not None)
 
     def _fitted(self, sketch: Sketch) -> Sketch | None:
-        """The sketch with tiles small enough to fit, None where none are that are not much smaller."""
+        """The sketch with tiles reduced to fit; None if that takes more than SMALLER steps."""
         for _ in range(SMALLER + 1):
             full = self._full(sketch)
             if not full:
@@ -142,12 +152,12 @@ class Plans:
         return None
 
     def _neighbor_size(self, run: Run, steps: int) -> int:
-        """A size so many divisors above the one below the loop, or the first or the last."""
+        """The tile size of a run moved by a number of divisors, clamped to the first and last."""
         several = divisors(self.spaces[run.first].extents[run.variables[0]])[:-1]
         return several[min(max(several.index(run.size) + steps, 0), len(several) - 1)]
 
     def _near(self, run: Run) -> Iterator[Run]:
-        """With tiles of other sizes, and with one tensor more or less above the loop."""
+        """The run with other tile sizes, or with one tensor more or less above the loop."""
         sizes = list(dict.fromkeys(self._neighbor_size(run, k) for k in (0, -1, 1, -2, 2)))
         einsums = zip(range(run.first, run.stop), run.variables, strict=True)
         toggled = [run.above ^ {(i, k)} for i, v in einsums for k in _operands_above(self.spaces[i], v)]
@@ -157,7 +167,7 @@ class Plans:
 
     @cached_property
     def _runs(self) -> list[Run]:
-        """Ways in which few neighbours share a loop."""
+        """All ways in which a few consecutive Einsums may share a loop."""
         if self.limits.max_fused_loops == 0:
             return []
         none, whole = [0.0] * len(self.spaces), {}
@@ -174,7 +184,7 @@ class Plans:
         return result
 
     def _full(self, sketch: Sketch) -> list[int]:
-        """The Einsums for which all that is exchanged at one time leaves no room in some memory."""
+        """The Einsums during which exchanged tensors exceed some memory."""
         result = []
         plan = self.plan(sketch)
         rooms = remaining_capacity(self.spaces, plan, self.lives)
@@ -191,19 +201,19 @@ class Plans:
 
 
 def _linked(inside: Mapping[str, range], span: range) -> bool:
-    """Whether each of the Einsums hands something to a later one or takes it."""
+    """Whether each Einsum of the span produces or consumes one of the tensors."""
     return all(any(r.start <= i < r.stop for r in inside.values()) for i in span)
 
 
 def _one_of_each(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, ...]]:
-    """The first way of every span, the second ..., of those that have any."""
+    """The first run of every span, then the second, and so on, for spans that have any."""
     ways = [r for r in runs if r]
     for k in range(max(map(len, ways), default=0)):
         yield tuple(r[min(k, len(r) - 1)] for r in ways)
 
 
 def _memories(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, list[int]]:
-    """Per tensor the memories in which all of its Einsums may have its outermost tile."""
+    """Per tensor the memories that may hold its outermost tile for all of its Einsums."""
     where: dict[str, list[int]] = {}
     for s in spaces:
         reach = len(s.memories) if s.copy else max(u.memories for u in s.units)
@@ -216,8 +226,11 @@ def _memories(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, list[i
 def _whole(
     spaces: Sequence[EinsumSpace], lives: Lives, where: Mapping[str, list[int]], chosen: dict[str, int]
 ) -> tuple[list[float], dict[str, range]]:
-    """Puts what fits whole into the first memory: bits held there per Einsum, and what does not fit, with the
-    Einsums of its life."""
+    """Assign tensors that fit whole to the first memory (in `chosen`).
+
+    Returns the bits held there during each Einsum, and the other tensors with the Einsums of their
+    lifetimes.
+    """
     held, large = [0.0] * len(spaces), {}
     for i, s in enumerate(spaces):
         for o in s.operands:
@@ -234,7 +247,7 @@ def _whole(
 
 
 def _spans(large: Mapping[str, range]) -> Iterator[range]:
-    """Lives that overlap, together."""
+    """Unions of overlapping lifetimes."""
     now = range(0)
     for alive in sorted(large.values(), key=lambda r: r.start):
         if now and alive.start < now.stop:
@@ -254,7 +267,7 @@ def _runs(
     where: Mapping[str, list[int]],
     held: Sequence[float],
 ) -> Iterator[Run]:
-    """Ways to share one loop, inner memories first, in each the largest tiles that fit."""
+    """Ways to share one loop, inner memories first, with the largest tiles that fit each."""
     mine = frozenset(t for t, alive in large.items() if alive.start in span)
     first = next(o for o in spaces[span.start].operands if o.tensor in mine and o.output)
     for memory in sorted(frozenset.intersection(*(frozenset(where[t]) for t in mine)) - {0}, reverse=True):
@@ -274,14 +287,15 @@ def _runs(
 
 
 def _exchanged(space: EinsumSpace, tensors: frozenset[str], variable: int, size: int) -> float:
-    """Bits of tiles that an Einsum exchanges below a loop."""
+    """Bits of the tiles that an Einsum exchanges below a loop."""
     return sum(bits_below(o, space, variable, size) for o in space.operands if o.tensor in tensors)
 
 
 def _followed(
     spaces: Sequence[EinsumSpace], span: range, tensors: frozenset[str], start: int
 ) -> tuple[int, ...] | None:
-    """The variable of each Einsum that indexes the same rank of what they exchange; None if there is none."""
+    """The variable of each Einsum that indexes the same rank of the exchanged tensors; None if there is
+    none."""
     ranks: dict[str, int] = {}
     result: list[int] = []
     for i in span:
@@ -300,7 +314,7 @@ def _followed(
 
 
 def bits_below(o: Operand, space: EinsumSpace, variable: int | None, size: int) -> float:
-    """Bits of a tensor below a loop over a variable with tiles of this size."""
+    """Bits of a tensor below a loop over a variable with this tile size."""
     share = size / space.extents[variable] if variable is not None and variable in o.alone else 1.0
     return o.elements * o.bits * share
 
@@ -327,7 +341,7 @@ def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequen
 
 
 def _operands_above(space: EinsumSpace, variable: int) -> Iterator[int]:
-    """Operands that the first memory may hold above a loop over a variable: those that it leaves alone."""
+    """Operands that the first memory may hold above a loop over a variable: those that it does not index."""
     if space.copy or any(f.below <= FIRST and f.width > 1 for f in space.fanouts):
         return
     for k, o in enumerate(space.operands):
@@ -337,8 +351,10 @@ def _operands_above(space: EinsumSpace, variable: int) -> Iterator[int]:
 
 
 def remaining_capacity(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
-    """Per Einsum what tensors that are there beside its own leave of every memory: those that pass it by, and
-    while a run of Einsums shares a loop all that is above it."""
+    """Per Einsum the capacity of every memory that the tensors of other Einsums leave.
+
+    These are tensors that pass the Einsum by, and everything above a loop that a run of Einsums shares.
+    """
     memories = spaces[0].memories
     result = [[m.capacity for m in memories] for _ in plan]
     for i, (space, part) in enumerate(zip(spaces, plan, strict=True)):

@@ -1,7 +1,7 @@
-"""Whole mappings in a moment: every Einsum by itself, by a plan of what they exchange; equal ones once.
+"""Fast first mappings: each Einsum on its own, for a plan of exchanges; equal Einsums are mapped once.
 
-The templates are looked at one after another: first the one that keeps every tensor in every memory that may
-hold it, then what leaves out, adds or moves one node.
+The templates of an Einsum are tried one after another: first one that keeps every tensor in every memory
+that may hold it, then its neighbours, which omit, add or move one node.
 """
 
 from __future__ import annotations
@@ -41,38 +41,39 @@ from polymodel.mapper.templates import Sharing, Template, TemplateNode, placemen
 from polymodel.objectives import uses
 
 Array = Any
-MANY = 10**8  # points of an Einsum beyond which these mappings are looked for
-VERY_MANY = 10**11  # points of an Einsum beyond which the search takes longer than to look for better ones
-SEVERAL = 20  # Einsums beyond which it does as well
-MOST_TEMPLATES = 40  # of an Einsum with given exchanges, that are all looked at
-MOST_ORDERED = 5  # nodes of which all orders are looked at
-FAIR = 300  # steps of descents at most, some milliseconds each
-IMPROVED, LEAST_IMPROVED = 3000, 400  # of better ones: of all Einsums and goals together, and of each
-MOVES, LEAST_MOVES = (1000, 3000), 20  # changes of plans: of all Einsums together, and at least
-BESIDE = 0.01  # exponent of figures that are not minimised, which tell apart where the one is equal
+MANY = 10**8  # points of an Einsum above which first mappings are searched
+VERY_MANY = 10**11  # points of an Einsum above which the full search takes longer than improving them
+SEVERAL = 20  # Einsums above which it does as well
+MOST_TEMPLATES = 40  # templates of an Einsum with given exchanges up to which all are tried
+MOST_ORDERED = 5  # nodes up to which all orders are tried
+FAIR = 300  # maximum steps of all descents, some milliseconds each
+IMPROVED, LEAST_IMPROVED = 3000, 400  # steps of improved descents: in total, and at least for each
+MOVES, LEAST_MOVES = (1000, 3000), 20  # changes of plans: in total over Einsums, and at least
+BESIDE = 0.01  # exponent of figures that only break ties
 
-# Mappings by what is looked for, of which Einsum in which part of a plan: the room there was, and what was
-# found.
+# Mappings found earlier, by search, Einsum and part of a plan: the available space and the result.
 Known = dict[object, list[tuple[tuple[float, ...], list[LocalMapping]]]]
-# Templates of which all points were looked at for one goal, or that have too many: other goals need no more.
+# Templates whose points were all enumerated for one goal (None: too many): other goals reuse them.
 Tried = dict[Template, TemplatePoints | None]
 NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
 def possible(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether there may be such mappings: Einsums that await something of later ones share a loop with
-    these."""
+    """Whether first mappings are supported: not where an Einsum awaits a tensor of a later one in a shared
+    loop."""
     return not any(s.awaited for s in spaces)
 
 
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether the search itself may take longer than a moment."""
+    """Whether the full search may take longer than finding first mappings."""
     return any(_points(s) > MANY for s in spaces) and possible(spaces)
 
 
 def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
-    """Whether the search itself ends before better first mappings, which leave it less, pay for themselves.
-    Where time is limited or a gap is allowed, these may be the answer."""
+    """Whether the full search ends before improved first mappings would pay off.
+
+    With a time limit or a gap allowed, these may be the answer.
+    """
     if request.time_limit is not None or request.eps or len(spaces) > SEVERAL:
         return False
     energy = request.objectives == ("energy",)
@@ -80,13 +81,13 @@ def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
 
 
 def _used_in_full(space: EinsumSpace) -> bool:
-    """Whether there are fanouts, and all of them have to be in full use: that leaves few points."""
+    """Whether there are fanouts and all must be fully used, which leaves few points."""
     wide = [f for f in space.fanouts if f.width > 1]
     return bool(wide) and all(f.least == 1 for f in wide)
 
 
 def _points(space: EinsumSpace) -> int:
-    """About how many tile sizes there are of one template with every node."""
+    """Estimate of the number of tile sizes of one template that has every node."""
     if space.copy:
         return 1
     levels = len(space.operands) * (len(space.memories) - 1) + 1
@@ -97,9 +98,12 @@ def _points(space: EinsumSpace) -> int:
 def deepened(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
 ) -> Deepening | None:
-    """The joins of first mappings, or None where they do not fit beside each other: one at once, whatever the
-    time, then (unless `briefly`) one of every other plan, a fair one of each, that which was best at once
-    first, and better ones of the plan that is best in each objective."""
+    """The joins of first mappings, or None if they do not fit beside each other.
+
+    First one quick mapping, whatever the time; then, unless `briefly`, a quick one of every other plan, a
+    `fair` one of each plan (the best quick one first), and improved ones of the best plan for each
+    objective.
+    """
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
     known: Known = {}
@@ -127,9 +131,10 @@ def deepened(
 def _varied(
     name: str, best: tuple[Sketch, _OfPlan], several: Plans, work: Deepening, known: Known, moves: int
 ) -> tuple[Sketch, _OfPlan]:
-    """What leads from a plan to one that is better in this objective, each a change of one tensor or run, as
-    far as that goes.
-    `moves`: changes that are looked at, of all Einsums together."""
+    """Hill climbing from a plan towards better values of one objective, by changes of one tensor or run.
+
+    `moves`: number of changes that are tried, in total over the Einsums.
+    """
     left = max(moves // len(several.spaces), LEAST_MOVES) if len(several.spaces) > 1 else 0
     changed = True
     while changed and isfinite(best[1].least[name]):
@@ -146,31 +151,33 @@ def _varied(
 
 
 def _serves(before: tuple[tuple[float, ...], list[LocalMapping]], room: tuple[float, ...]) -> bool:
-    """Whether what was found with other room is what there is in this one: it was as much or more, and
-    none of it was needed."""
+    """Whether a result for other available space is valid for this one.
+
+    It is if the space was the same, or no less without being needed.
+    """
     fits = all(h <= r for f in before[1] for h, r in zip(f.held, room, strict=True))
     return before[0] == room or (fits and all(map(ge, before[0], room)))
 
 
 class _OfPlan:
-    """The mappings of one plan; Einsums of equal shape are looked at once."""
+    """The mappings of one plan; Einsums of equal shape are searched once."""
 
     def __init__(self, work: Deepening, plan: Plan, known: Known) -> None:
-        """`known`: what was found for other plans."""
+        """`known`: results for other plans."""
         self.work, self.plan, self.known = work, plan, known
         self.rooms = remaining_capacity(work.spaces, plan, work.rules.lives)
         self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
-        # Of each objective the least that its mappings have.
+        # the least score of each objective among the plan's mappings
         self.least = dict.fromkeys(work.rules.aims.objectives, inf)
 
     def join(self, looked_for: Callable[[_Search], list[LocalMapping]]) -> None:
-        """Join what is found of every Einsum, as far as there is something of each."""
+        """Search every Einsum and join the results, if each Einsum has one."""
         goals = _goals(self.work.rules)
         found: dict[int, list[LocalMapping]] = {}
         for i in dict.fromkeys(self.first.values()):
             self.work.watch.look(self.work.spaces[i].name)
             if not self.work.watch.going_on():
-                looked_for = _Search.first  # what is better of the others counts all the same
+                looked_for = _Search.first  # what was improved for other Einsums is kept
                 goals = goals[:1]
             several = self.known.setdefault(
                 (looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i]), []
@@ -178,7 +185,7 @@ class _OfPlan:
             served = next((x for x in several if _serves(x, self.rooms[i])), None)
             if served is None:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
-                # What rules leave of few points is small: the search itself is soon better.
+                # Rules leave few points, which the full search handles quickly.
                 small = self.work.spaces[i].rules.placed and _points(self.work.spaces[i]) <= VERY_MANY
                 steps = LEAST_IMPROVED if small else steps
                 tried: Tried = {}
@@ -203,7 +210,7 @@ class _OfPlan:
 
 
 def _interest(work: Deepening) -> Interest | None:
-    """The figures by which the tile sizes of one template are compared, where these alone count."""
+    """The figures by which tile sizes of one template are compared, if only these matter."""
     rules, limits = work.rules, work.request.limits
     if rules.buffers or work.request.at_most or work.request.shares or limits.sizes == "all":
         return None
@@ -211,8 +218,7 @@ def _interest(work: Deepening) -> Interest | None:
 
 
 def _goals(rules: JoinRules) -> list[Goal]:
-    """What is minimised: every objective by itself, every figure that is limited, and energy and latency
-    together."""
+    """The minimised functions: every objective, every limited figure, and energy times latency."""
     aims = rules.aims
     names = dict.fromkeys((*aims.objectives, *(limit.name for limit in aims.limits)))
     result = [_goal(rules, name) for name in names]
@@ -222,7 +228,7 @@ def _goals(rules: JoinRules) -> list[Goal]:
 
 
 def _goal(rules: JoinRules, name: str) -> Goal:
-    """One figure; energy and latency, so far as they are not in it, tell apart where it is equal."""
+    """Score of one figure; energy and latency break ties if it does not depend on them."""
     aims, made = rules.aims, {figure for figure, _ in uses(name)}
     energy, latency = (0.0 if f in made else BESIDE for f in ("energy", "latency"))
 
@@ -242,7 +248,7 @@ def _goal(rules: JoinRules, name: str) -> Goal:
 
 
 class _Search:
-    """The templates of one Einsum, one after another."""
+    """Searches the templates of one Einsum one after another."""
 
     def __init__(
         self,
@@ -254,7 +260,7 @@ class _Search:
         steps: int,
         tried: Tried,
     ) -> None:
-        """`steps`: of better mappings at most."""
+        """`steps`: step limit of the improved search."""
         self.steps, self.tried = steps, tried
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
         self.above = tuple(TemplateNode(i, m, 0) for i, m in part.above)
@@ -262,11 +268,13 @@ class _Search:
         self.interest, self.limits = _interest(work), work.request.limits
         self.room, self.tally = room, work.watch.tally()
         self.best: LocalMapping | None = None
-        self.left = 0  # steps
+        self.left = 0  # steps left
 
     def first(self) -> list[LocalMapping]:
-        """The best of the points from which descents start, if any of them fits; one that fits once time is
-        over."""
+        """The best of the starting points, if any fits.
+
+        After the time limit the first that fits is returned.
+        """
         for template in (several[0] for several in self._starts()):
             descent = self._descent(template)
             for placed in descent.places.starts():
@@ -276,15 +284,15 @@ class _Search:
         return self._fitting()
 
     def fair(self) -> list[LocalMapping]:
-        """The best of what descents from every unit's first template lead to from which one fits."""
+        """The best result of descents from each unit's first template, until one of them fits."""
         return self._within(FAIR, self._look_briefly)
 
     def improved(self) -> list[LocalMapping]:
-        """The best of what is found beside those as well."""
+        """The best result of descents from all templates and their neighbours."""
         return self._within(self.steps, self._look_at_all)
 
     def _ask(self) -> None:
-        """Raises Late once the steps or the time are over."""
+        """Raises Late once the step limit or the time limit has passed."""
         self.left -= 1
         if self.left < 0:
             raise Late
@@ -297,14 +305,14 @@ class _Search:
         except Stopped as stopped:
             self._take(stopped.found)
         except CUT:
-            pass  # what was found by then counts
+            pass  # the best so far is kept
         return self._fitting()
 
     def _fitting(self) -> list[LocalMapping]:
         return [self.best] if self.best is not None and not self.best.excess else []
 
     def _look_at_starts(self, briefly: bool = False) -> None:
-        """`briefly`: of a unit no more templates once one has led to what fits."""
+        """Descend from the first templates. `briefly`: a unit is done once one of its templates fits."""
         done: set[int] = set()
         for several in self._starts():
             for template in several:
@@ -313,7 +321,7 @@ class _Search:
                     break
             else:
                 continue
-            template = several[0]  # of many tile sizes, one order will do
+            template = several[0]  # of many tile sizes, one order suffices
             if briefly and template.unit in done:
                 continue
             descent = self._descent(template)
@@ -335,17 +343,17 @@ class _Search:
             pass
 
     def _look_at_every(self) -> bool:
-        """Look at all templates and tile sizes, and whether that can be done in a moment."""
+        """Enumerate all templates and tile sizes. False if there are too many."""
         several = list(islice(self._every(), MOST_TEMPLATES + 1))
         if self.interest is None or len(several) > MOST_TEMPLATES:
             return False
         return all(map(self._tried, several))
 
     def _tried(self, template: Template) -> bool:
-        """Look at all tile sizes of a template, and whether that can be done in a moment.
+        """Enumerate all tile sizes of a template. False if there are too many.
 
-        The points are kept for other goals: what is left out of them for a mapping that is known is no better
-        for any goal than that one, which is among the points of its own template.
+        The points are kept for other goals: a point that was dropped because of a known mapping is no
+        better for any goal than that mapping, which is among the points of its own template.
         """
         if template not in self.tried:
             self.tried[template] = self._points_of(self._descent(template))
@@ -355,7 +363,7 @@ class _Search:
         return points is not None
 
     def _every(self) -> Iterator[Template]:
-        """All templates with the nodes above fused loops that there are."""
+        """All templates with exactly the private nodes `above` fused loops."""
         depth = len(self.shape.prefix)
         for unit in range(1 if self.space.copy else len(self.space.units)):
             reach = len(self.space.memories) if self.space.copy else self.space.units[unit].memories
@@ -372,7 +380,7 @@ class _Search:
         return False
 
     def _next(self) -> bool:
-        """Whether a template beside the best one is better."""
+        """Whether a neighbour of the best template is better; if so, it becomes the best."""
         best = self.best
         assert best is not None
         for template, placed in self._neighbors(best):
@@ -383,12 +391,13 @@ class _Search:
         return False
 
     def _exhausted(self, descent: Descent) -> bool | None:
-        """Whether the best of all tile sizes of a template is better, None where there are too many."""
+        """Whether the best of all tile sizes of a template improves on the best; None if there are too
+        many."""
         points = self._points_of(descent)
         return None if points is None else self._better_of(points)
 
     def _points_of(self, descent: Descent) -> TemplatePoints | None:
-        """What is not beaten of a template; None where there are too many points."""
+        """The undominated points of a template; None if there are too many."""
         if self.interest is None:
             return None
         try:
@@ -405,8 +414,7 @@ class _Search:
         return Descent(self.space, template, self.goal, self.memories, self.room, self._ask, self.sizes)
 
     def _starts(self) -> Iterator[list[Template]]:
-        """Every tensor in every memory that may hold it, then in those alone that must, in all orders of its
-        nodes."""
+        """Templates with every allowed private node, then with the required ones only, in all orders."""
         inner = self.shape.innermost
         for unit in range(1 if self.space.copy else len(self.space.units)):
             seen: set[tuple[tuple[int, int], ...]] = set()
@@ -438,7 +446,11 @@ class _Search:
     def _templates(
         self, unit: int, held: Sequence[tuple[int, int]], along: Mapping[tuple[int, int], int] = NOWHERE
     ) -> Iterator[Template]:
-        """`along`: what nodes slide along, by (memory, operand); others along the first variable they may."""
+        """Templates with private nodes `held` in this order.
+
+        `along`: the variable along which nodes slide, by (memory, operand); others slide along the first
+        allowed.
+        """
         shared = tuple(TemplateNode(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
         branch = tuple(
@@ -451,13 +463,16 @@ class _Search:
             yield from with_homes(self.space, template)
 
     def _along(self, memory: int, operand: int) -> tuple[int, ...]:
-        """What a node may slide along (-1: it refills), what is looked at first in front."""
+        """The variables along which a node may slide (-1: it refills), in the order in which they are
+        tried."""
         several = self.space.slides(memory, operand)
         return (-1, *several) if self.space.rules.placed or not several else several
 
     def _neighbors(self, found: LocalMapping) -> Iterator[tuple[Template, tuple[Array, ...]]]:
-        """Templates with one node less, more, or elsewhere, or that slides otherwise, and where factors then
-        stand."""
+        """Neighbouring templates, with the slots of the current factors in them.
+
+        They have one node less or more, swapped, sliding otherwise, or staying otherwise.
+        """
         unit, depth = found.template.unit, found.template.depth
         held = [(n.memory, n.operand) for n in found.template.branch]
         along = {(n.memory, n.operand): n.slides for n in found.template.branch}
@@ -486,14 +501,14 @@ class _Search:
 
 
 def _merged(placed: Array, level: int) -> Array:
-    """Without a level: its loops are those of the level above."""
+    """Slots without a level: its loops join those of the level above."""
     result = np.delete(placed, level, axis=1)
     result[:, level - 1] += placed[:, level]
     return result
 
 
 def _parted(placed: Array, level: int) -> Array:
-    """With another level, below which no loops are."""
+    """Slots with one more level that has no loops."""
     return np.insert(placed, level, 0, axis=1)
 
 

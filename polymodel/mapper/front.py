@@ -1,4 +1,4 @@
-"""What an exploration returns: the front, one point per mapping, and how complete it is."""
+"""The result of an exploration: the front, one point per mapping, and how complete it is."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 UNITS = {n: unit_of(n) for n in (*COSTS, *SPARSE_COSTS)} | {"speedup": RATIO, "cycles": "cycle"}
-ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
+ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # suffixes of column names in files
 
-# Of sparse data: mappings were found by what tiles take at least.
+# For sparse data, where mappings were found by lower bounds on tile sizes.
 NONE_FITS = "no mapping that the rules on memories allow has compressed tiles that fit"
 TOO_LARGE = (
     "compressed tiles of every mapping that was looked at do not fit; whether those of others do is not known"
@@ -56,12 +56,10 @@ TOO_LARGE = (
 
 @dataclass(frozen=True, eq=False)
 class Front(Answer):
-    """Whole mappings that none beats in every objective, best in the first objective first.
-
-    `front[i]` is a `Point` with `.spec`, `.report`, `.mapping`, `.yaml`, `.save(path)`. `found` is what the
-    search says, `request` what it was asked, `seconds` what it took with the evaluation of every point;
-    `interrupted`: it was broken off by Ctrl-C. `sparse`: how good it is, where objectives are of sparse data.
-    """
+    """Pareto front of whole mappings, sorted by the first objective. `front[i]` is a `Point` with `.spec`,
+    `.report`, `.mapping`, `.yaml`, `.save(path)`. `found`: the result of the search; `request`: its
+    request; `seconds`: its time including the evaluation of every point; `interrupted`: it was stopped by
+    Ctrl-C. `sparse`: the quality of the front where objectives are on sparse data."""
 
     spec: Spec
     request: Request
@@ -77,18 +75,18 @@ class Front(Answer):
 
     @property
     def complete(self) -> bool:
-        """False if the search ended before it had looked at every mapping."""
+        """False if the search ended before it had covered the whole space."""
         return self.found.complete
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """What every mapping of the space has at least, per objective (at most, of utilisation)."""
+        """Per objective a lower bound over all mappings of the space (an upper bound of utilisation)."""
         return dict(zip(self.objectives, self.found.bounds, strict=False))
 
     @cached_property
     def gaps(self) -> dict[str, float]:
-        """Per objective by how much the least here may be above the least there is, as a share of that; 0 is
-        exact, infinite not known."""
+        """Per objective the largest possible relative gap between the least here and the least of the
+        space; 0 is exact, infinite is unknown."""
         if not self.points:
             return dict.fromkeys(self.objectives, inf)
         least = {o: self._least(o) for o in self.objectives}
@@ -126,12 +124,13 @@ class Front(Answer):
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """Why the front is empty, as records: obstacles and relaxations. None if it is not, or cut short."""
+        """Why the front is empty, as records: obstacles and relaxations. None if it is not empty or the
+        search was cut short."""
         return self.found.diagnosis
 
     @cached_property
     def reason(self) -> str:
-        """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
+        """Why the front is empty, one line per obstacle and relaxation; an empty text if it is not."""
         if self.points:
             return ""
         on_sparse = any(map(on_sparse_data, self.objectives))
@@ -142,7 +141,7 @@ class Front(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What to know about the answer: how good it is, and what was not looked at."""
+        """Notes on the answer: its quality, and what was not searched."""
         return tuple(_notes(self))
 
     @declared(name="front")
@@ -207,13 +206,13 @@ class Front(Answer):
 
     @property
     def _clocked(self) -> Component | None:
-        """One of the compute units, if all have the same clock."""
+        """A compute unit, if all have the same clock."""
         units = [c for c in self.spec.arch.components if c.computes]
         return units[0] if units and len({c.clock for c in units}) == 1 and units[0].clock else None
 
     def exported(self, name: str = "", *, live: bool = True) -> Table:
-        """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
-        was cut short every row says `complete`: False and the `gap`."""
+        """The table as written to files: units end column names (`energy_J`); if the search was cut short,
+        every row has `complete` (False) and the `gap`."""
         result = self.table(name)
         if result.name != "front":
             return result
@@ -225,16 +224,13 @@ class Front(Answer):
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
-        """The point with the least of an objective (the first, if none is named; of utilisation the most), or
-        of edp.
-
-        Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
-        is not on this front, might then be better.
-        """
+        """The point with the least value of an objective (default: the first one; of utilisation the
+        largest), or of edp. Raises SpecError if the front is empty, or was not made for that objective,
+        since a mapping that is not on this front might then be better."""
         name = _meant(self, objective) if objective else self.objectives[0]
         known = self._minimised()
         if name not in known:
-            # Objectives of dense and of sparse data do not go together.
+            # objectives on dense and on sparse data do not mix
             others = "" if (self.sparse is None) == on_sparse_data(name) else "..., "
             remedy = suggestion(name, known, "objectives of this front") if not unit_of(name) else ""
             raise SpecError(
@@ -259,14 +255,14 @@ class Front(Answer):
         return tuple(dict.fromkeys(result))
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """Protects the files that the spec was read from against overwriting."""
         return protected_files(self.spec)
 
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
     ) -> tuple[Path, ...]:
-        """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
-        the notes), and `mapping-N.yaml` per point."""
+        """Write everything to one folder: front.csv, front.parquet, stages.csv, front.txt (the printed text
+        with notes), and `mapping-N.yaml` per point."""
         with self.keeping():
             result = [*self.to_csv(folder)]
             target = Path(folder)
@@ -283,21 +279,21 @@ class Front(Answer):
         return search_title("Mappings", self.spec)
 
     def head(self, live: bool = True) -> list[Block]:
-        """What was asked and found, and how good it is."""
+        """The request, the result and its quality."""
         from polymodel.report.search_page import search_figures
 
         return search_figures(self.finding)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """A table that sorts (up to 3,000 points), plots, LoopTree and mapping YAML of the best, what was
-        looked at, what it was made from."""
+        """A sortable table (up to 3,000 points), plots, LoopTrees and YAML of the best mappings, the search
+        stages, and the inputs."""
         from polymodel.report.search_page import search_sections
 
         return search_sections(self.finding, plots, command)
 
     @cached_property
     def finding(self) -> Finding:
-        """What the page tells."""
+        """The content of the page."""
         return _finding(self)
 
     def unit(self, name: str) -> str:
@@ -305,9 +301,9 @@ class Front(Answer):
         return self.rows.units.get(name, unit_of(_meant(self, name)))
 
     def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
-        """The front over two figures (the first two objectives that vary): energy, latency, edp or
-        working_set:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
-        the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
+        """Plot the front over two figures (default: the first two objectives that vary): energy, latency,
+        edp or working_set:MEMORY. Colours show the fused tensors, or a third objective. `label` names the
+        front in the legend; fronts drawn into one picture (`ax`) without a label are numbered."""
         from polymodel.report.plots_sweep import explored_axes
 
         if not self.points:
@@ -322,13 +318,13 @@ class Front(Answer):
         return repr(self)
 
     def content(self, live: bool = True) -> list[Block]:
-        """The first rows, and what to know."""
+        """The first rows and the notes."""
         rows = [Section("", self.shown)] if self.points else []
         return [Line(self._headline()), *rows, *(Line(n) for n in self._footer())]
 
     @cached_property
     def shown(self) -> Table:
-        """The first rows, and the columns that fit on a screen."""
+        """The first rows, with the columns that fit on a screen."""
         drop = {"edp"} - set(self.objectives)
         table = self.rows.only(*(c.name for c in self.rows.columns if c.name not in drop))
         return table.first(SHOWN)
@@ -349,12 +345,12 @@ class Front(Answer):
 
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
-    """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
+    """The two figures to draw. Raises SpecError for unknown ones, and if there is only one."""
     known = [c.name for c in front.rows.columns if c.unit]
     if x or y:
         given = tuple(_meant(front, name) if name else front.objectives[0] for name in (x, y))
     elif len(front.objectives) > 1:
-        # One that is the same everywhere shows nothing.
+        # an objective that does not vary shows nothing
         values = zip(*(p.values for p in front.points), strict=True)
         varying = [o for o, v in zip(front.objectives, values, strict=False) if len(set(v)) > 1]
         order = list(dict.fromkeys([*varying, *front.objectives]))
@@ -374,7 +370,7 @@ def _meant(front: Front, name: str) -> str:
 
 
 def _empty_front_fault(front: Front) -> tuple[str, str]:
-    """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
+    """Message and remedy for an empty front, with the least change that admits a mapping."""
     result = front.diagnosis
     if not front.complete:
         return f"no mapping was found: {front.reason}", "allow more time or memory"
@@ -387,12 +383,12 @@ def _empty_front_fault(front: Front) -> tuple[str, str]:
 
 
 def _whole(bits: float | None) -> Cell:
-    """Bits as an int: they are counted."""
+    """Bits as an int, since they are counts."""
     return None if bits is None else int(bits)
 
 
 def _within(front: Front) -> str:
-    """The space that the search promises something about."""
+    """The space that the search makes statements about."""
     limits, fanouts = front.request.limits, any(d.fanout > 1 for _, d in front.spec.arch.dimensions)
     spatial = fanouts and limits.spatial_sizes != "all"
     temporal = limits.sizes != "all"
@@ -402,7 +398,7 @@ def _within(front: Front) -> str:
 
 
 def _unbounded(front: Front) -> Iterator[str]:
-    """Where no size says which memory a working set without a name is of."""
+    """A note where no size decides which memory an unnamed working set refers to."""
     inner = [c for c in front.spec.arch.components if c.stores][1:]
     meant = f"{WORKING_SET}:{inner[-1].name}" if inner else ""
     if meant in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
@@ -413,7 +409,7 @@ def _unbounded(front: Front) -> Iterator[str]:
 
 
 def _attained(front: Front) -> bool:
-    """True if the front is as good as the search: always, but for what it only bounds of sparse data."""
+    """True if the front is optimal for its search: always, unless sparse data are only bounded."""
     return front.sparse is None or front.sparse.factor <= 1 + CLOSE
 
 
@@ -435,7 +431,7 @@ def _upwards(factor: float) -> str:
 
 
 def _sparse(front: Front) -> Iterator[str]:
-    """What the figures of sparse data are, and which mappings were looked at for them."""
+    """Notes on the figures on sparse data and on the mappings evaluated for them."""
     if front.sparse is None:
         return
     from polymodel.mapper.sparse_room import compressed
@@ -536,7 +532,7 @@ def _finding(front: Front) -> Finding:
 
 
 def _best(front: Front) -> Iterator[Best]:
-    """The best in each objective, and some along the way between them."""
+    """The best mapping of each objective, and some between them."""
     from polymodel.report.search_page import Best, picked
 
     if not front.points:
@@ -551,7 +547,7 @@ def _best(front: Front) -> Iterator[Best]:
 
 
 def _pictures(front: Front) -> Iterator[Plot]:
-    """Pairs of objectives; the first that vary come first."""
+    """Plots of pairs of objectives; those that vary come first."""
     from polymodel.report.search_page import Plot
 
     if not front.points or len(front.objectives) < 2:

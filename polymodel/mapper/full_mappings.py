@@ -22,23 +22,28 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split,
 from polymodel.pareto import undominated
 from polymodel.reuse import Reuse
 
-# Which figures of partial mappings matter for a request: objectives, and memories in which Einsums meet.
+# The figures of partial mappings that matter for a request: objectives, and memories that hold exchanged
+# tiles.
 
 Array = Any
-PRUNES = 1  # by cells of a grid, before an Einsum's points are joined
-COARSE = 3  # joins after which states are compared by cells of a grid: those that leave most
-# Parts of eps: for partial mappings, for known ones that others are not so much better than, for the front.
+PRUNES = 1  # comparisons on a logarithmic grid before an Einsum's points are joined
+COARSE = 3  # joins after which states are compared on a logarithmic grid: those that leave most states
+# Parts of eps: for partial mappings, for the margin over known mappings, for the front.
 CELLS, BEATEN, THIN = 0.6, 0.1, 0.3
 
 
 def aims_in(spaces: Sequence[EinsumSpace], request: Request) -> Aims:
-    """The rows of a request; a working set without a memory is that of the outermost bounded one."""
+    """The rows of a request."""
     operations = float(sum(s.operations * s.times for s in spaces if not s.copy))
     return aims_of(request.objectives, request.at_most, operations, request.area)
 
 
 def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
-    """Which figures matter: those of the objectives, and memories in which tiles of several Einsums meet."""
+    """The figures that matter: those of the objectives, and memories in which tiles of several Einsums are
+    held.
+
+    A working set without a memory is that of the outermost bounded one.
+    """
     memories = spaces[0].memories
     bounded = [i for i, m in enumerate(memories) if i and not np.isinf(m.capacity)] or [len(memories) - 1]
     named = {m.name: i for i, m in enumerate(memories)} | {"": bounded[0]}
@@ -68,7 +73,7 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
 
 
 def share_of(eps: float, part: float) -> float:
-    """What one of the steps that leave out near mappings may cost, if all of them may cost `eps`."""
+    """The relative loss allowed in one of the pruning steps, if all together may cost `eps`."""
     result: float = (1 + eps) ** part - 1
     return result
 
@@ -89,7 +94,7 @@ def all_bits(spaces: Sequence[EinsumSpace]) -> float:
 
 @dataclass(frozen=True)
 class ChosenMapping:
-    """One Einsum's mapping; `open_after`: how many of its fused loops are shared with the next Einsum."""
+    """One Einsum's mapping. `open_after`: the number of its fused loops shared with the next Einsum."""
 
     space: EinsumSpace
     template: Template
@@ -98,27 +103,27 @@ class ChosenMapping:
 
     @property
     def tiles(self) -> Array:
-        """[variables, levels]."""
+        """Tile sizes [variables, levels]."""
         return self.sizes.tiles
 
     @property
     def spread(self) -> Array:
-        """[variables, fanouts]."""
+        """Instances in use [variables, fanouts]."""
         return self.sizes.spread
 
     def above_fanouts(self, variable: int, fanouts: Sequence[int], inner: int) -> int:
-        """The tile above the spatial loops over these fanouts, `inner` being that below them."""
+        """The tile above the spatial loops over these fanouts, given the tile `inner` below them."""
         over = (f for f in fanouts if self.spread[variable][f] > 1)
         return next((int(self.sizes.shared[variable][f]) for f in over), inner)
 
     def shared_at(self, depth: int) -> list[tuple[str, int]]:
-        """(tensor, memory) exchanged below so many fused loops."""
+        """(tensor, memory) exchanged below this many fused loops."""
         o = self.space.operands
         return [(o[i].tensor, m) for i, m, d in self.template.shape.shared if d == depth]
 
 
 def looptree(chosen: Sequence[ChosenMapping], name: str = "") -> LoopTree:
-    """The tree; every tensor that is exchanged nowhere is in the backing storage, at the root."""
+    """The LoopTree. Tensors that are not exchanged are in the backing storage, at the root."""
     backed: dict[str, None] = {}
     for c in chosen:
         exchanged = {i for i, _, _ in c.template.shape.shared}
@@ -128,7 +133,7 @@ def looptree(chosen: Sequence[ChosenMapping], name: str = "") -> LoopTree:
 
 
 def _below(chosen: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:
-    """Everything below `depth` fused loops of Einsums that share them."""
+    """Everything below `depth` fused loops, of Einsums that share these."""
     runs: list[list[ChosenMapping]] = [[]]
     for c in chosen:
         runs[-1].append(c)
@@ -149,7 +154,7 @@ def _below(chosen: Sequence[ChosenMapping], depth: int) -> tuple[Node, ...]:
 
 
 def _stored(run: Sequence[ChosenMapping], depth: int, elsewhere: set[tuple[str, int]]) -> tuple[Node, ...]:
-    """Storage at this depth of Einsums that share everything below it, outer memories first."""
+    """Storage nodes at this depth, outer memories first, of Einsums that share everything below it."""
     result: dict[tuple[int, str], None] = {}
     for c in run:
         result.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
@@ -177,7 +182,7 @@ def _fused_loop(run: Sequence[ChosenMapping], depth: int) -> Loop:
 
 
 def _branch(c: ChosenMapping) -> tuple[Node, ...]:
-    """The private part of one Einsum: blocks of loops, its own storage, spatial loops, compute."""
+    """The private part of one Einsum: blocks of loops, storage, spatial loops, compute."""
     space, template, depth = c.space, c.template, c.template.depth
     if space.copy:
         return (ComputeNode(space.name, space.units[0].name),)
@@ -205,8 +210,11 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
 
 @dataclass(frozen=True)
 class _Above:
-    """A block of loops: its level, the operand that the node above it holds live, and the variables whose
-    loops are the innermost temporal ones, in this order."""
+    """A block of loops.
+
+    Its level, the operand that a live-allocating node above holds, and the variables whose loops are
+    innermost among the temporal ones, in this order.
+    """
 
     level: int
     held: int | None
@@ -214,16 +222,20 @@ class _Above:
 
 
 def _last(c: ChosenMapping, level: int, slides: int) -> tuple[int, ...]:
-    """Variables whose loops are the innermost ones of a block: those over which a node further in keeps its
-    tile, and the one along which the node right below slides."""
+    """Variables whose loops are the innermost of a block.
+
+    These are loops over which an inner node keeps its tile, and the loop that the node below slides along.
+    """
     staying = [n for n in c.template.nodes if n.stays is not None and n.stays.since == level]
     over = [v for n in staying for v in range(len(c.tiles)) if v not in c.space.operands[n.operand].alone]
     return (*(v for v in over if v != slides), *([slides] if slides >= 0 else []))
 
 
 def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above) -> list[tuple[int, int]]:
-    """The temporal loops of a block as (variable, tile), outermost first. Without rules those come first that
-    leave least of the operand held live."""
+    """The temporal loops of a block as (variable, tile), outermost first.
+
+    Without rules, those loops are outermost that leave least of the operand held live.
+    """
     space = c.space
     if not c.template.homes or block.held is not None:
         order = sorted(_order(space, block.held, size, goal), key=partial(_place, block.last))
@@ -239,8 +251,10 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
 def _loops_by_memory(
     space: EinsumSpace, template: Template, sizes: PointTiles, level: int, last: tuple[int, ...]
 ) -> list[tuple[int, int]]:
-    """The temporal loops right below a level as (variable, tile), by the memories that they belong to and in
-    the orders of these; those over the variables `last` are the innermost ones."""
+    """The temporal loops right below a level as (variable, tile), in the order of memories and their rules.
+
+    Loops over the variables `last` are innermost.
+    """
     result = []
     for v, rows in enumerate(zip(sizes.tiles, sizes.spread, sizes.shared, strict=True)):
         tiles, wide, shared = (np.array(row)[:, None] for row in rows)
@@ -255,7 +269,8 @@ def _loops_by_memory(
 
 
 def _place(last: tuple[int, ...], v: int) -> int:
-    """Where a variable's loops stand among those that are to be the innermost ones; 0 before all of them."""
+    """Position of a variable's loops among those required to be innermost; 0 for others, which come
+    before."""
     return last.index(v) + 1 if v in last else 0
 
 
@@ -275,7 +290,7 @@ def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int
 def _block(
     c: ChosenMapping, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int], block: _Above
 ) -> None:
-    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted."""
+    """Append temporal loops, then spatial ones, that reduce the tile sizes `size` to `goal`."""
     space = c.space
     inner = [c.above_fanouts(v, fanouts, g) for v, g in enumerate(goal)]
     for v, tile in _temporal(c, size, inner, block):
@@ -292,7 +307,7 @@ def _block(
 
 @dataclass(frozen=True)
 class FullMappings:
-    """One run of the join: its stages, the pmappings of every Einsum that went into it, and its rules."""
+    """One run of the join: its stages, the pmappings of every Einsum in it, and its rules."""
 
     joined: tuple[Stage, ...]
     found: tuple[tuple[Pmappings, ...], ...]
@@ -307,11 +322,11 @@ class FullMappings:
 
     @cached_property
     def _chains(self) -> tuple[Chains, ...]:
-        """Per Einsum: many mappings have the same template."""
+        """Chains per Einsum, since many mappings have the same template."""
         return tuple({} for _ in self.found)
 
     def tiles(self, einsum: int, shape: int, point: int) -> tuple[Template, PointTiles]:
-        """A pmapping's template and tile sizes; whole mappings have most of theirs in common."""
+        """A pmapping's template and tile sizes, cached since whole mappings share most of them."""
         key = einsum, shape, point
         if key not in self._tiles:
             self._tiles[key] = self.found[einsum][shape].tiles(point, self._chains[einsum])
@@ -331,7 +346,7 @@ class FullMappings:
 def candidates_of(
     wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request
 ) -> tuple[Candidate, ...]:
-    """The whole mappings that keep the limits and that no other one beats; of near ones (`eps`) one."""
+    """The whole mappings on the front that obey the limits; with `eps` only one of several close ones."""
     wholes = [w for w in wholes if len(w)]
     if not wholes:
         return ()

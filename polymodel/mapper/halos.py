@@ -1,12 +1,12 @@
-"""Mappings that fuse chains of windows: every Einsum but the last makes what the tiles of the last one need.
+"""Mappings that fuse chains of windows: every Einsum but the last produces what the last one's tiles need.
 
-A chain is a run of Einsums of which each result is read by the next one alone, through windows somewhere. Its
-loops go over rank variables of the last output; the others infer from them what they execute, halos
-included. What is handed on stands in one memory, where it slides (halos are retained) or is refilled (they
-are made again). Einsums keep the loops and storage that they have in a mapping without fused loops, as far as
-these are not those of the chain.
+A chain is a run of Einsums in which each result is read by the next Einsum only, with a window at least
+once. Its loops are over rank variables of the last output; the other Einsums infer what they execute, halos
+included. Handed-on tensors are in one memory, where they slide (halos are retained) or are refilled (halos
+are recomputed). Einsums keep the loops and storage of a mapping without fused loops, except those of the
+chain.
 
-These mappings are outside the space of which the search proves something. Each is evaluated.
+These mappings are outside the space that the search proves optimality for. Each is evaluated.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 
 MOST_LOOPS = 2  # over variables of the last output
-CHOICES = 4  # of what the Einsums of a chain have in the memory in which they hand on: `_chosen`
+CHOICES = 4  # of what the chain's memory holds besides handed-on tensors: `_chosen`
 POLICIES = {"retained": Reuse.SLIDE, "recomputed": Reuse.REFILL}
 
 
 @dataclass(frozen=True)
 class WindowChain:
-    """Einsums that follow each other, and the tensors that each but the last hands on to the next."""
+    """Consecutive Einsums, each but the last handing its output to the next."""
 
     einsums: tuple[Einsum, ...]
 
@@ -49,7 +49,7 @@ class WindowChain:
 
     @cached_property
     def tips(self) -> tuple[str, ...]:
-        """Rank variables of the last output from which the Einsum before it infers what it makes."""
+        """Rank variables of the last output from which the Einsum before it infers its iterations."""
         last, before = self.einsums[-1], self.handed[-1]
         read = last.access_of(before).variables
         others = {v for e in self.einsums[:-1] for v in e.rank_variables}
@@ -57,8 +57,10 @@ class WindowChain:
         return tuple(v for v in result if _extent(last, v) > 1)
 
     def sizes(self, tiles: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Per Einsum how many values of its rank variables a tile of the last output needs, where that says
-        something of them."""
+        """Per Einsum the extents of its rank variables that a tile of the last output needs.
+
+        Variables that the tile does not determine are left out.
+        """
         last = self.einsums[-1]
         needed = {last.name: dict(tiles)}
         for reader, maker in zip(self.einsums[:0:-1], self.einsums[-2::-1], strict=True):
@@ -76,7 +78,7 @@ class WindowChain:
 
 
 def require_free_loops(limits: Limits) -> None:
-    """Refuses rules that these mappings do not know of."""
+    """Raises Refused for rules that these mappings do not support."""
     for rule in (r for r in limits.rules if not r.spatial):
         what = f"chains are not fused with halos beside `{rule.written}` of {rule.place}"
         raise Refused(what, "leave one of them out", code="unsupported-constraint")
@@ -86,7 +88,7 @@ def require_free_loops(limits: Limits) -> None:
 
 
 def of_least(candidates: Sequence[Candidate], objectives: Sequence[str]) -> list[Candidate]:
-    """Of each objective the best candidate, without repetition."""
+    """The best candidate of each objective, without repetition."""
     scores = [[float(score(o, v)) for o, v in zip(objectives, c.values, strict=True)] for c in candidates]
     several = range(len(objectives)) if candidates else ()
     best = (min(range(len(candidates)), key=lambda i: scores[i][k]) for k in several)
@@ -94,7 +96,7 @@ def of_least(candidates: Sequence[Candidate], objectives: Sequence[str]) -> list
 
 
 def chains(cascade: Cascade, limits: Limits) -> Iterator[WindowChain]:
-    """Longest ones first."""
+    """All chains, longest first."""
     einsums = cascade.einsums
     readers = {t: [e.name for e in einsums if any(a.tensor == t for a in e.inputs)] for t in cascade.tensors}
 
@@ -125,14 +127,14 @@ def _extent(one: Einsum, variable: str) -> int:
 
 @dataclass(frozen=True)
 class FlatTree:
-    """A mapping without fused loops: storage above all Einsums, and below it the nodes of each."""
+    """A mapping without fused loops: storage above all Einsums, and the nodes of each below it."""
 
     above: tuple[StorageNode, ...]
     own: Mapping[str, tuple[Node, ...]]
 
     @classmethod
     def of(cls, tree: LoopTree) -> FlatTree | None:
-        """None where Einsums share loops."""
+        """The flat form of a tree; None if Einsums share loops."""
         above = []
         for node in tree.nodes:
             if not isinstance(node, StorageNode):
@@ -152,9 +154,12 @@ class FlatTree:
 
 @dataclass(frozen=True)
 class HaloPlan:
-    """How a chain is fused: loops over variables of the last output with their tiles, below how many of them
-    what is handed on stands, under which policy, in which memory, and whether what no loop tells apart
-    (weights) stays above the loops."""
+    """How a chain is fused.
+
+    `loops`: (variable of the last output, tile); `below`: the number of loops above the handed-on tensors;
+    `policy` and `memory`: where and how these are held; `kept`: whether tensors that no loop indexes
+    (weights) stay above the loops.
+    """
 
     chain: WindowChain
     loops: tuple[tuple[str, int], ...]
@@ -201,8 +206,10 @@ class HaloPlan:
         held: dict[tuple[str, str], None],
         moved: dict[tuple[str, str], None],
     ) -> Iterator[Node]:
-        """What is left of an Einsum's nodes below the loops of the chain; adds to what stands above them, and
-        to what stands below some of them."""
+        """The nodes of an Einsum that remain below the loops of the chain.
+
+        Adds nodes above the loops to `held`, and nodes below some of them to `moved`.
+        """
         last, seen = one is self.chain.einsums[-1], set(self.chain.handed)
         (out,) = one.outputs
         for n in nodes:
@@ -231,11 +238,11 @@ class HaloPlan:
 
 
 def forms(chain: WindowChain, limits: Limits, hierarchy: Hierarchy) -> Iterator[HaloPlan]:
-    """Every form of its fused loops, with the smallest tiles."""
+    """Every plan for a chain, with the smallest tiles."""
     most = MOST_LOOPS if limits.max_fused_loops is None else min(MOST_LOOPS, limits.max_fused_loops)
     memory = _memory_of(chain, hierarchy, limits)
     for count, kept, name in product(range(1, most + 1), (True, False), limits.halos):
-        # Halos of all loops are made again, or those of some, which only sliding tells apart.
+        # Halos are recomputed across all loops, or across some, which makes a difference only when sliding.
         places = range(1, count + 1) if name == "retained" else [count]
         for variables, below in product(permutations(chain.tips, count), places):
             if memory is not None:
@@ -244,7 +251,7 @@ def forms(chain: WindowChain, limits: Limits, hierarchy: Hierarchy) -> Iterator[
 
 
 def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> Component | None:
-    """The first memory inside the backing storage that may hold all that is handed on, above all fanouts."""
+    """The first memory inside the backing storage, above all fanouts, that may hold all handed-on tensors."""
     for number, c in enumerate([c for c in hierarchy.components if c.stores][1:]):
         if hierarchy.instances(c.name) > 1:
             return None
@@ -262,9 +269,11 @@ def _may_hold(memory: Component, tensor: str, einsum: str) -> bool:
 
 
 def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) -> FlatTree | None:
-    """The mapping without fused loops, where the Einsums of a chain have in its memory what they had (0), all
-    that may be there (1), the same without what no loop of the chain tells apart (2), or nothing that need
-    not be there (3). None where that is what they had."""
+    """The flat mapping with another choice of what the chain's memory holds besides handed-on tensors.
+
+    0: as it was; 1: everything it may hold; 2: that without tensors that no loop of the chain indexes; 3:
+    only what it must hold. None if that is as it was.
+    """
     if not choice:
         return base
     needed = chain.sizes(dict.fromkeys(chain.tips, 1))
@@ -289,9 +298,11 @@ def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) 
 
 @dataclass
 class HaloSearch:
-    """Mappings with halos around some without fused loops. `going_on`: whether to look at another one; `end`:
-    when time is over (`time.monotonic`). `tried`: how many forms of chains; `evaluated`: how many mappings;
-    `complete`: whether there was time for all of them."""
+    """Searches mappings with halos around some mappings without fused loops.
+
+    `going_on`: whether to continue; `end`: time limit (`time.monotonic`). `tried`: number of plans;
+    `evaluated`: number of mappings; `complete`: whether there was time for all.
+    """
 
     cascade: Cascade
     hierarchy: Hierarchy
@@ -304,7 +315,7 @@ class HaloSearch:
     found: list[Candidate] = field(default_factory=list)
 
     def around(self, trees: Sequence[LoopTree]) -> None:
-        """Adds what fits. Of each form tiles grow as long as that makes one of the objectives better."""
+        """Add mappings that fit. The tiles of each plan grow as long as that improves an objective."""
         bases = [base for base in map(FlatTree.of, trees) if base is not None]
         several = list(chains(self.cascade, self.request.limits)) if bases else []
         for choice, base, chain in product(range(CHOICES), bases, several):
@@ -338,7 +349,7 @@ class HaloSearch:
     def _scores(
         self, base: FlatTree, plan: HaloPlan, known: dict[HaloPlan, tuple[float, ...] | None]
     ) -> tuple[float, ...] | None:
-        """Of the objectives, less being better; None where it does not fit, or time is over."""
+        """Scores of the objectives, smaller being better; None if it does not fit or time has run out."""
         if plan not in known:
             self.complete = self.complete and self.going_on()
             if not self.complete:
@@ -362,7 +373,7 @@ class HaloSearch:
 
 
 def _larger(plan: HaloPlan) -> Iterator[HaloPlan]:
-    """The next larger tile of one loop."""
+    """Plans with the next larger tile of one loop."""
     last = plan.chain.einsums[-1]
     for k, (variable, tile) in enumerate(plan.loops):
         more = [d for d in divisors(_extent(last, variable))[:-1] if d > tile]
@@ -371,7 +382,7 @@ def _larger(plan: HaloPlan) -> Iterator[HaloPlan]:
 
 
 def _report(cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree) -> Report | None:
-    """None where the mapping is none, is not counted or does not fit."""
+    """The report; None if the mapping is illegal, not countable, or does not fit."""
     try:
         report = evaluate_problem(Problem(cascade, hierarchy, tree))
     except (SpecError, Refused):

@@ -1,8 +1,9 @@
-"""Fused loops of a depth: what may be part of better whole mappings than are known, and their join.
+"""Search at increasing depths of fused loops: the pmappings that may improve on known mappings, and their
+join.
 
-The order of work: what every Einsum costs at least (`floors`), and what follows for whole mappings
-(`interfaces`); whole mappings of the shapes that look best (a dive); then all pmappings that may still be
-part of better ones, and their join.
+The order of work: lower bounds of every Einsum (`lower_bounds`), and the bounds of whole mappings that
+follow (`completion_bounds`); whole mappings of the shapes that look best (a dive); then all pmappings that
+may still be part of better ones, and their join.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from polymodel.pareto import undominated
 
 Array = Any
 T = TypeVar("T")
-DIVES = ((3e-3, 0.4), (1e-3, 0.2))  # shares by which costs and space may be above the best, rough ones first
-NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
-CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
-ROUNDED = 1e-9  # sums of floats in another order may differ by less
-FEW = 300  # tile sizes of all Einsums that are looked at without a dive
-TIMES = 6  # looks at what is handed on further inside, before all is looked at that may be beside it
-MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # latency against energy
-FLOORS = 0.25  # of the time limit at most, for what every Einsum costs at least
+DIVES = ((3e-3, 0.4), (1e-3, 0.2))  # relative margins of costs and space in a dive, the rougher one first
+NEAR = 1e-3  # relative distance to the shortest path within which a dive considers a shape
+CLOSE = 2e-4  # relative distance to the lower bound within which no more dives are needed
+ROUNDED = 1e-9  # relative: sums of floats in different orders may differ by this much
+FEW = 300  # tile sizes of all Einsums below which no dive is needed
+TIMES = 6  # rounds over exchanges further inside, before everything that may accompany them
+MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # weights of latency relative to energy
+FLOORS = 0.25  # largest share of the time limit for lower bounds of the Einsums
 
 
 class Deepening:
-    """Deeper and deeper fused loops; what is known of the shallower ones bounds the search of the next."""
+    """Search at increasing depths of fused loops; results of shallower depths bound the deeper ones."""
 
     def __init__(
         self,
@@ -60,8 +61,10 @@ class Deepening:
         before: Deepening | None = None,
         part: int = 0,
     ) -> None:
-        """`before`: of a part of these spaces, whose whole mappings are known. `part`: which part of the
-        space this is, of those whose least costs the watch knows."""
+        """`before`: a search of a part of these spaces, whose whole mappings are reused.
+
+        `part`: the index of this part of the space among those with lower bounds.
+        """
         self.part = part
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         sums = len(rules.aims.added)
@@ -70,11 +73,11 @@ class Deepening:
         edges = self.steps[rules.buffers[0]][::-2][::-1] if rules.buffers else np.array([np.inf])
         slack = share_of(request.eps, BEATEN)
         aims = None if rules.aims.plain else rules.aims
-        # Mixtures once their scale is known.
+        # mixtures are added once their scale is known
         self.known = KnownMappings(figures, sums, edges, slack, aims=aims)
         self.floors = [Floors(self.steps, sums, None)] * len(spaces)
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
-        self.seen: list[dict[Sharing, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
+        self.seen: list[dict[Sharing, Array]] = [{} for _ in spaces]  # tile sizes that were searched
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         self.names = [s.name if by_name(request.limits) else "" for s in spaces]
         known: dict[object, SearchedRegions] = {}
@@ -86,7 +89,7 @@ class Deepening:
         ]
         self.paths: CompletionBounds | None = None
         self.depth = 0
-        self.before: list[Floors] = []  # of the part that is known
+        self.before: list[Floors] = []  # of the part that was searched before
         self.wholes: list[FullMappings] = []
         self.tallies = Tallies(watch.tally)
         if before is not None:
@@ -96,16 +99,16 @@ class Deepening:
             alike = alike and all(map(np.array_equal, before.steps, self.steps))
             if alike and all(f.least is not None for f in before.floors):
                 self.before = before.floors
-        self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
+        self.through = [True] * len(spaces)  # whether all requested pmappings were searched
 
     def go_on_from(self, before: Deepening) -> None:
-        """Know the whole mappings that a search of a part of these spaces knows by now."""
+        """Take over the whole mappings known to a search of a part of these spaces."""
         self.known = replace(self.known, figures=before.known.figures)
 
     def floor(self, depth: int) -> None:
-        """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
+        """Compute lower bounds of every Einsum, for mappings with up to `depth` fused loops."""
         if any(s.rules.of_blocks for s in self.spaces):
-            return  # rules on loops below a memory are other ones without the fused loops
+            return  # rules on loops below a memory differ without the fused loops
         self._bound_regions()
         tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
@@ -139,12 +142,14 @@ class Deepening:
             self._raise(exchange_bound(self.spaces, self.floors, compulsory, self.rules.lives))
 
     def _compulsory(self) -> list[Array]:
-        """What each Einsum costs at least without a search [sums]."""
+        """Lower bounds of each Einsum that need no search [sums]."""
         return compulsory_sums(self.spaces, self.rules.aims.added)
 
     def _bound_regions(self) -> None:
-        """From now on regions below a cut are searched for what may be part of better whole mappings than
-        are known, where the other Einsums cost their least."""
+        """Bound the regions below a cut: only points that may be part of a better whole mapping are kept.
+
+        The other Einsums count with their least costs.
+        """
         if not self.known.figures.shape[1]:
             return
         each = self._compulsory()
@@ -163,16 +168,15 @@ class Deepening:
             self.explorers[alike[0]].known.bound = bound
 
     def _raise(self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = ()) -> None:
-        """All whole mappings cost at least so much that are not worse than known ones."""
-        if self.rules.interest.rough:  # a part of the space alone was looked at
+        """Raise the lower bounds of all whole mappings that are not worse than known ones."""
+        if self.rules.interest.rough:  # a rough search covers only a part of the space
             return
         best = self.known.figures[: self.known.sums].min(axis=1, initial=np.inf)
         least = np.minimum(sums, best / (1 + self.known.eps) * (1 - ROUNDED))
         self.watch.least.raised(self.part, least, mixtures)
 
     def _work_out(self) -> None:
-        """Shortest paths by what is known now: they bound what all whole mappings cost, or those that may be
-        better than what is known."""
+        """Compute shortest paths from what is known now, and raise the lower bounds by them."""
         assert self.paths is not None
         self.paths.work_out(self.known)
         if not self.known.sums or self.depth < deepest(self.spaces, self.request.limits):
@@ -190,7 +194,7 @@ class Deepening:
         self._raise(least[:sums], [(*w, x) for w, x in weights])
 
     def deepen(self, depth: int) -> None:
-        """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
+        """Search the pmappings with up to `depth` fused loops that may be part of better whole mappings."""
         self.watch.step(lambda: self._look_around(depth))
         self.join(self._left)
 
@@ -199,7 +203,7 @@ class Deepening:
         self._dive_and_look(depth, self._dives())
 
     def _dive_and_look(self, depth: int, dives: Sequence[Interest]) -> None:
-        """At all that may be part of better whole mappings, after the dives."""
+        """Run the dives, then search everything that may be part of better whole mappings."""
         assert self.paths is not None
         self._work_out()
         for interest in dives:
@@ -214,8 +218,10 @@ class Deepening:
             self._work_out()
 
     def deepen_inside(self, depth: int) -> None:
-        """The same where only what is handed on further inside than the first memory is new: first whether
-        any of it is part of better whole mappings than are known."""
+        """Search the mappings that exchange tensors further inside than the first memory.
+
+        First it checks whether any of them may be part of a better whole mapping than the known ones.
+        """
         self.watch.step(lambda: self._look_inside(depth))
         if any(self.found) or self.watch.late:
             self.join(self._left)
@@ -228,7 +234,7 @@ class Deepening:
             hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
             left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
             if not any(left):
-                self.found = [[] for _ in self.spaces]  # none of it joins the rest
+                self.found = [[] for _ in self.spaces]  # none of it can be joined with the rest
                 return
             wanted = [unlike(some, done) for some, done in zip(left, self.seen, strict=True)]
             if not any(wanted):
@@ -240,7 +246,7 @@ class Deepening:
         self._dive_and_look(depth, () if few else self._dives())
 
     def _begin(self, depth: int) -> None:
-        """Raises Late once time is over."""
+        """Raises Late once the time limit has passed."""
         self.depth = depth
         self.known = replace(self.known, weights=self._weights())
         self._bound_regions()
@@ -253,16 +259,16 @@ class Deepening:
         )
 
     def _dives(self) -> list[Interest]:
-        """What the dives look at, rougher ones first: of several figures near ones are left out."""
+        """The margins of the dives, the rougher one first."""
         mine = self.rules.interest
         if len(self.spaces) < 2:
             return []
-        # Where memories are few, looking at all is about as fast as a fine dive.
+        # With few memories, a full search is about as fast as a fine dive.
         some = DIVES if any(e.cut for e in self.explorers) else DIVES[:1]
         return [replace(mine, eps=eps, rough=space) for eps, space in some if eps > mine.eps]
 
     def near(self) -> bool:
-        """True if the best that is known is about as good as can be."""
+        """True if the best known mapping is close to the lower bound."""
         assert self.paths is not None
         known, sums = self.known.figures, self.known.sums
         if not known.shape[1] or not sums or self.rules.buffers or self.known.aims is not None:
@@ -273,8 +279,8 @@ class Deepening:
         return bool((best.min(axis=1) <= self.paths.behind[0][:, -1, 0] * (1 + CLOSE)).all())
 
     def _left(self) -> list[list[Pmappings]]:
-        """The pmappings that known whole mappings leave."""
-        if self.paths is None:  # time was over before there were any
+        """The pmappings that known whole mappings do not rule out."""
+        if self.paths is None:  # the time limit passed before there were any
             return self.found
         for i, mine in enumerate(self.found):
             bounded = [self._bounded(i, points) for points in mine]
@@ -282,14 +288,14 @@ class Deepening:
         return self.found
 
     def _weights(self) -> Array:
-        """Mixtures of energy and latency, each as a share of the least that is known."""
+        """Weighted sums of energy and latency, each relative to its least known value."""
         least = self.known.figures[:2].min(axis=1, initial=np.inf)
         if self.known.sums != 2 or len(self.spaces) < 2 or not np.isfinite(least).all() or not least.all():
             return np.zeros((0, 0))
         return np.array([[1 / least[0], share / least[1]] for share in MIXTURES])
 
     def dive(self, depth: int, interest: Interest) -> None:
-        """Whole mappings of shapes that look best: the more is known, the less is worth looking at."""
+        """Find whole mappings of the shapes that look best, which makes the following steps prune more."""
         assert self.paths is not None
         near = self.paths.near_best(NEAR)
         wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
@@ -300,8 +306,8 @@ class Deepening:
             self._work_out()
 
     def _look(self, wanted: Sequence[Mapping[Sharing, Array]], depth: int) -> None:
-        """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
-        bound paths."""
+        """Search these shapes and tile sizes, once for Einsums of equal shape; the results tighten the
+        bounds."""
         some = self._alike(i for i, mine in enumerate(wanted) if mine)
         self._all_done(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth))
 
@@ -322,7 +328,7 @@ class Deepening:
         return [[self._thinned(i, p, interest) for p in mine] for i, mine in enumerate(self._left())]
 
     def _thinned(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
-        """Without those that others are nearly as good as."""
+        """The points without those that others nearly match."""
         assert self.paths is not None
         rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
         energy = points.energy + rest.pop(0) if interest.energy else points.energy
@@ -333,13 +339,15 @@ class Deepening:
         return points.only(undominated(figures, group_numbers(points.keys, len(points))))
 
     def plain(self, depth: int) -> None:
-        """Look at all pmappings of so many fused loops."""
+        """Search all pmappings with up to `depth` fused loops."""
         self.watch.step(lambda: self._look_at_all(depth))
         self.join(lambda: self.found)
 
     def rescue(self, watch: Watch) -> None:
-        """Where time was over before the first join: go on by another clock until every Einsum has something,
-        and join that. What was found before is kept."""
+        """Continue with another time limit until every Einsum has a pmapping, and join them.
+
+        For a search that timed out before its first join. What was found before is kept.
+        """
         self.watch, self.tallies = watch, Tallies(watch.tally)
         missing = [i for i, mine in enumerate(self.found) if not mine]
         watch.step(lambda: self._look_at_all(0, missing))
@@ -357,7 +365,7 @@ class Deepening:
                 self.found[i] += [p for p in result if p is not None]
 
     def _alike(self, some: Iterable[int]) -> list[list[int]]:
-        """Einsums of equal shape together."""
+        """Groups of Einsums of equal shape."""
         result: dict[int, list[int]] = {}
         first = dict(equal_shapes(self.spaces, self.names))
         for i in some:
@@ -365,8 +373,11 @@ class Deepening:
         return list(result.values())
 
     def _rounds(self) -> Iterator[list[list[int]]]:
-        """Einsums in the order they are looked at, as many shapes at once as there are threads. Workers of a
-        cluster share what each takes, so that bounds are as tight as those of one process."""
+        """Einsums in the order of the search, as many shapes at once as there are threads.
+
+        On a cluster one shape at a time, shared among workers, so that bounds are as tight as in one
+        process.
+        """
         assert self.paths is not None
         sizes = [sum(map(len, mine)) for mine in self.paths.choices]
         order = self._alike(sorted(range(len(self.spaces)), key=lambda i: sizes[i]))
@@ -385,7 +396,7 @@ class Deepening:
                     return
                 yield action(item)
             return
-        # Threads: nearly all of the time goes by in numpy, and what they find is shared.
+        # threads, since nearly all time is spent in numpy and results are shared
         with Threads(self.request.workers) as pool:
             yield from pool.each(action, some)
 
@@ -394,7 +405,7 @@ class Deepening:
         hopeful = {i: self.paths.hopeful(i, self.known) for i in alike}
         self._stock(alike, {i: unlike(hopeful[i], self.seen[i]) for i in alike}, depth)
         for i in alike:
-            # What nobody hopes for any more is out of the way of others.
+            # Shapes that are ruled out no longer loosen the bounds of others.
             for c in self.paths.choices[i]:
                 if c.shape not in hopeful[i]:
                     self.paths.refine(i, c.shape, None)
@@ -404,7 +415,7 @@ class Deepening:
     def _looked_at(
         self, alike: Sequence[int], wanted: Mapping[int, Mapping[Sharing, Array]], depth: int
     ) -> Iterator[tuple[Sharing, Pmappings | None]]:
-        """The pmappings of Einsums of equal shape, of all shapes and tile sizes that some of them want."""
+        """The pmappings of Einsums of equal shape, for all shapes and tile sizes requested of any of them."""
         assert self.paths is not None
         bounds: dict[Sharing, Bound | None] = {}
         for shape in dict.fromkeys(s for i in alike for s in wanted[i]):
@@ -419,12 +430,12 @@ class Deepening:
         names = ", ".join(self.spaces[i].name for i in alike)
         self.watch.look(names)
         with self.tallies.counted(names) as tally:
-            # Which shapes there are depends on what passes by; here they are told.
+            # The shapes depend on which tensors pass by; here they are given.
             passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
             yield from self.explorers[alike[0]].with_passing(passing).pmappings(bounds, depth, tally)
 
     def _bounded(self, i: int, points: Pmappings, some: Array | None = None) -> Pmappings | None:
-        """Those of an Einsum that known whole mappings do not rule out, of these tile sizes."""
+        """The points of an Einsum that known whole mappings do not rule out, at tile sizes `some`."""
         assert self.paths is not None
         points = replace(points, space=self.spaces[i])
         interest = self.rules.interest
@@ -445,9 +456,11 @@ class Deepening:
     def join(
         self, found: Callable[[], Sequence[Sequence[Pmappings]]], interest: Interest | None = None
     ) -> None:
-        """Join what there is; the result bounds what follows. One that is cut short is left out, but for the
-        first, which has some grace, and that of a single Einsum, which takes a moment. `interest`: of a
-        dive."""
+        """Join the pmappings; the result bounds what follows.
+
+        A join that is cut short is dropped, except the first one, which has some grace, and that of a
+        single Einsum, which takes a moment. `interest`: of a dive.
+        """
         if not self.watch.late:
             self.watch.step(lambda: self._join(found(), interest, self.watch))
         if self.watch.late and (not self.wholes or len(self.spaces) == 1):
@@ -455,13 +468,13 @@ class Deepening:
             grace.step(lambda: self._join(found(), interest, grace))
 
     def join_at_once(self) -> None:
-        """Join what was found, whatever the time: of few mappings, which takes a moment."""
+        """Join what was found, whatever the time limit: with few mappings this takes a moment."""
         request = replace(self.request, stop=None, progress=None, time_limit=None)
         self._join(self.found, None, Watch(request, self.watch.begun, 1))
 
     def _join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None, watch: Watch) -> None:
         if watch is not self.watch and not all(found):
-            return  # an Einsum without anything: time was over before
+            return  # the time limit passed before every Einsum had a pmapping
         if interest is None:
             rules = replace(self.rules, coarse=self._widest(found))
         else:
@@ -483,7 +496,7 @@ class Deepening:
         self.learn(self.wholes[-1])
 
     def _widest(self, found: Sequence[Sequence[Pmappings]]) -> frozenset[int] | None:
-        """The Einsums behind which the last join left most states, but for the last, whose are thinned."""
+        """The Einsums after which the last join left most states, except the last one."""
         if self.rules.interest.rough:
             return None
         last = [sum(map(len, stage)) for stage in self.wholes[-1].joined[1:]] if self.wholes else []
@@ -495,14 +508,14 @@ class Deepening:
         return None if paths is None else paths.outlook(number, self.known)
 
     def learn(self, whole: FullMappings) -> None:
-        """From now on only what may be better than these whole mappings is looked at."""
+        """Restrict the rest of the search to what may be better than these whole mappings."""
         if len(whole):
             rows = whole.figures()
             self.known = self.known.joined(rows[:, self.rules.aims.admits(rows)])
             self.watch.improve(self._best())
 
     def _best(self) -> float | None:
-        """The least value of the first objective."""
+        """The least score of the first objective."""
         known = self.known.figures
         if not known.shape[1]:
             return None

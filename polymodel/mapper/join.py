@@ -1,7 +1,7 @@
-"""Whole mappings from pmappings: Einsum by Einsum along the cascade, states of equal structure side by side.
+"""Whole mappings from pmappings, joined Einsum by Einsum along the cascade.
 
-Of states with equal open loops, tile sizes and live tensors, those go that another one beats in every figure
-that later steps look at. The last stage is the front.
+States with equal open loops, tile sizes and live tensors are compared, and dominated ones are dropped. The
+last stage is the front.
 """
 
 from __future__ import annotations
@@ -21,26 +21,23 @@ from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Passing, Sharing
 from polymodel.pareto import rows_of, undominated
 
-# Partial mappings of the first Einsums of a cascade: what the rest has to know of them.
-#
-# Loops that are still open, the tensors that are not consumed yet, and the space that open loop nests take.
-# A nest is everything below one open fused loop. What is stored above the loop of a nest (by an Einsum in it,
-# or an exchanged tensor made in it) is there as long as the nest runs; what is exchanged below it, from its
-# producer to its last consumer. So the peak inside nest d is a maximum over its branches, to which what
-# is held for the whole nest is added.
+# A state is a partial mapping of the first Einsums of a cascade, as far as the rest depends on it: open
+# loops, tensors that are not consumed yet, and the occupancy of open loop nests. A nest is everything below
+# one open fused loop. What is stored above the loop of a nest (by an Einsum in it, or an exchanged tensor
+# produced in it) is resident as long as the nest runs; what is exchanged below it is resident from its
+# producer to its last consumer. So the peak inside nest d is a maximum over its branches, to which what the
+# whole nest holds is added.
 
 Array = Any
 
 
 @dataclass(frozen=True)
 class Live:
-    """A tensor that has been made and will be read. `memory` 0: it is in the backing storage.
-
-    `ranks`: for each open loop that its producer stands below, the rank it indexes (-1: none). Of what is
-    read before it is made, those of the loops that carry it forward. `until`: so many loops stay open for it.
-    `over`: below so many loops, the last of which carries it forward, it is made and read, so that few
-    generations are alive at a time (-1: such loops have ended).
-    """
+    """A tensor that has been produced and will be read. `memory` 0: it is in the backing storage. `ranks`:
+    for each open loop above its producer, the rank that the loop indexes (-1: none); for a tensor that is
+    read before it is produced, of the loops that carry it forward. `until`: the number of loops that stay
+    open for it. `over`: the number of loops, the last of which carries it forward, below which it is
+    produced and read, so that few generations are live at a time (-1: these loops have ended)."""
 
     tensor: str
     memory: int
@@ -52,8 +49,9 @@ class Live:
 
 @dataclass(frozen=True)
 class JoinStructure:
-    """`above`: per open loop the extent it splits, or -1-k where it splits the tile of open loop k. `inside`:
-    something was handed on further inside than the first memory, where that is asked for (`Lives.inside`)."""
+    """Open loops and live tensors of a state. `above`: per open loop the extent it splits, or -1-k where it
+    splits the tile of open loop k. `inside`: a tensor was exchanged further inside than the first memory
+    (tracked if `Lives.inside`)."""
 
     above: tuple[int, ...]
     live: tuple[Live, ...]
@@ -66,7 +64,7 @@ class JoinStructure:
 
 @dataclass(frozen=True)
 class StateSource:
-    """Where states came from: positions in the group `group` of the stage before, and in shape `shape`."""
+    """The origin of states: positions in group `group` of the previous stage, and in shape `shape`."""
 
     group: int
     shape: int
@@ -76,8 +74,9 @@ class StateSource:
 
 @dataclass(frozen=True)
 class States:
-    """States of one structure. `tiles` [depth, n]; `peak` [depth + 1, memories, n]: the largest space inside
-    each open nest (0: the whole) so far; `held` [depth + 1, memories, n]: what each nest holds throughout."""
+    """States of one structure. `tiles` [depth, n]; `peak` [depth + 1, memories, n]: the peak occupancy
+    inside each open nest (0: the whole) so far; `held` [depth + 1, memories, n]: what each nest holds
+    throughout."""
 
     structure: JoinStructure
     tiles: Array
@@ -97,7 +96,7 @@ class States:
 
 
 def start(memories: int, more: int) -> States:
-    """Before the first Einsum; `more`: figures besides energy and latency that add up."""
+    """The state before the first Einsum; `more`: the number of other figures that add up."""
     zero, nothing = np.zeros((1, memories, 1)), np.zeros(1)
     none, origin = np.zeros((0, 1), np.int64), np.zeros((2, 1), int)
     return States(JoinStructure((), ()), none, nothing, nothing, np.zeros((more, 1)), zero, zero, origin, ())
@@ -105,11 +104,11 @@ def start(memories: int, more: int) -> States:
 
 @dataclass(frozen=True)
 class Lives:
-    """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, which Einsum is the
-    first and which the last to touch each, and which one makes it (the first, but for what is awaited).
-    `carried`: of those that are carried forward, along which rank, and which Einsum is the last to touch more
-    than one generation. `live`: memories that allocate what is live. `inside`: only whole mappings that hand
-    something on further inside than the first memory are wanted."""
+    """Lifetimes of the exchanged tensors of a cascade: bits per value, extents of the ranks, the first and
+    last Einsum that touch each, and its producer (the first one unless it is awaited). `carried`: for
+    tensors carried forward, the rank, and the last Einsum that touches more than one generation. `live`:
+    memories with `allocation: live`. `inside`: only mappings that exchange a tensor further inside than the
+    first memory count."""
 
     bits: dict[str, float]
     extents: dict[str, tuple[int, ...]]
@@ -122,31 +121,31 @@ class Lives:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Tensors that are read before they are made."""
+        """Tensors that are read before they are produced."""
         return tuple(t for t, n in self.made.items() if self.first[t] < n)
 
     def passed_until(self, tensor: str) -> int:
-        """The last Einsum that loops which carry the tensor forward may stay open for."""
+        """The last Einsum for which loops that carry the tensor forward may stay open."""
         if self.first[tensor] < self.made[tensor]:
             return self.made[tensor]
         return self.carried[tensor][1] if self.live and tensor in self.carried else -1
 
     def occupied_bits(self, x: Live, tiles: Array) -> Array:
-        """Bits that a tensor takes below these tile sizes of loops: its tile; in a memory that allocates what
-        is live, as many generations as are alive."""
+        """Bits of a live tensor below these tile sizes: its tile, or in a memory with `allocation: live`
+        its live generations."""
         size = self.size(x.tensor, x.ranks[: x.depth], tiles[: x.depth])
         if x.memory not in self.live or x.tensor not in self.carried:
             return size
         rank, last = self.carried[x.tensor]
         every = self.extents[x.tensor][rank]
         if last == self.made[x.tensor]:
-            return size / every * min(2, every)  # what is read, and what is made of it
+            return size / every * min(2, every)  # what is read, and what is produced from it
         if x.over < 0:
             return size / every
         return size / every * (np.minimum(tiles[x.over - 1] + 1, every) if x.over else every)
 
     def least(self, tensor: str, memory: int, ranks: Sequence[int], tiles: Array) -> Array:
-        """Bits that a tensor takes there at least, whatever the loops further in."""
+        """Lower bound of a tensor's bits, whatever the loops further in."""
         size = self.size(tensor, ranks, tiles)
         if memory not in self.live or tensor not in self.carried:
             return size
@@ -163,7 +162,7 @@ class Lives:
 
 
 def _stored_share(space: EinsumSpace, operand: Operand) -> float:
-    """The share of its dense bits that an exchanged tensor takes, wherever it is."""
+    """The share of its dense bits that an exchanged tensor takes, in any memory."""
     if space.shares is None:
         return 1.0
     number = space.operands.index(operand)
@@ -185,7 +184,7 @@ def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
 
 
 def _carried(fusable: Sequence[tuple[int, EinsumSpace, Operand]]) -> dict[str, tuple[int, int]]:
-    """The generational rank of each tensor that is carried forward, and the last Einsum that goes over it."""
+    """The generational rank of each tensor carried forward, and the last Einsum that iterates over it."""
     result: dict[str, tuple[int, int]] = {}
     for i, _, o in fusable:
         if o.carried is not None:
@@ -202,7 +201,7 @@ def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Pass
         for t, begun in lives.first.items()
         if begun < number < lives.last[t] and mine.operand(t) is None
     ]
-    # Loops that carry something forward pass all Einsums by until it is made.
+    # loops that carry a tensor forward include all Einsums up to its producer
     until = {t: lives.passed_until(t) for t in lives.made}
     ends += [n for t, n in until.items() if lives.first[t] <= number <= n]
     made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last} - {*lives.awaited}
@@ -212,8 +211,8 @@ def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Pass
 
 @dataclass(frozen=True)
 class JoinStep:
-    """How an Einsum with one shape follows a structure. `begun`: exchanged tensors that it is the first to
-    touch; `ended`: those it is the last to read; `after`: the structure behind it."""
+    """How an Einsum with one shape follows a structure. `begun`: exchanged tensors that it touches first;
+    `ended`: those that it touches last; `after`: the resulting structure."""
 
     begun: tuple[Live, ...]
     ended: tuple[Live, ...]
@@ -233,7 +232,7 @@ def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
 def step(
     structure: JoinStructure, space: EinsumSpace, shape: Sharing, number: int, lives: Lives
 ) -> JoinStep | None:
-    """The step, or None where the Einsum's fused loops and exchanges do not fit those that are open."""
+    """The step, or None if the Einsum's fused loops and exchanges are incompatible with the structure."""
     prefix, c = shape.prefix, structure.depth
     if len(prefix) != max(c, shape.own_depth):
         return None
@@ -274,8 +273,8 @@ def step(
 def taken_of(
     space: EinsumSpace, shape: Sharing, number: int, lives: Lives
 ) -> frozenset[tuple[str, int, int]]:
-    """What an Einsum takes from where it was exchanged, or puts there if that was read before:
-    (tensor, memory, depth) each."""
+    """(tensor, memory, depth) of exchanged tensors that the Einsum reads, or produces after they were
+    read."""
     exchanged = ((space.operands[i].tensor, m, d) for i, m, d in shape.shared)
     return frozenset(x for x in exchanged if lives.first[x[0]] < number)
 
@@ -283,7 +282,7 @@ def taken_of(
 def _reads_as_produced(
     live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]
 ) -> bool:
-    """True if the Einsum reads the tensor where it is, tile by tile as it was made, or does not read it."""
+    """True if the Einsum does not read the tensor, or reads it where it is, tile by tile as produced."""
     o = space.operand(live.tensor)
     if o is None:
         return True
@@ -303,10 +302,8 @@ def joined_space(
     lives: Lives,
     which: tuple[int, ...],
 ) -> tuple[Array, Array]:
-    """(`peak`, `held`) behind an Einsum, for pairs of states `taken` and pmappings `chosen`.
-
-    `which`: memories (positions in the hierarchy) in the order of the arrays.
-    """
+    """(`peak`, `held`) after an Einsum, for pairs of states `taken` and pmappings `chosen`. `which`:
+    memories (positions in the hierarchy) in the order of the arrays."""
     c, d_own = before.structure.depth, len(points.shape.prefix)
     keys = points.keys[:, chosen]
     n = len(chosen)
@@ -351,7 +348,7 @@ def least_peaks(
     lives: Lives,
     which: tuple[int, ...],
 ) -> Array:
-    """The peaks [memories, n] if nothing were added to what is open."""
+    """Lower bound of the peaks [memories, n]: as if nothing were added to open nests."""
     n = peak.shape[2]
     base = np.zeros((len(structure.above) + 1, len(which), n))
     for live in structure.live:
@@ -366,15 +363,16 @@ def least_peaks(
     return worst
 
 
-# The join, and what of a state later steps look at.
+# The join, and the comparison of states.
 
 PAIRS = 2_000_000
 
 
 @dataclass(frozen=True)
 class JoinRules:
-    """What the join needs besides states and pmappings. `aims`: the rows; `buffers`: positions in `which`
-    whose peak is one. `coarse`: Einsums behind which states are compared by cells of a grid (None: all)."""
+    """What the join depends on besides states and pmappings. `aims`: the rows; `buffers`: positions in
+    `which` whose peak is a row. `coarse`: Einsums after which states are compared on a logarithmic grid
+    (None: all)."""
 
     lives: Lives
     which: tuple[int, ...]
@@ -385,7 +383,7 @@ class JoinRules:
     coarse: frozenset[int] | None = None
 
     def behind(self, number: int) -> JoinRules:
-        """As they are behind an Einsum."""
+        """The rules that apply after an Einsum."""
         if self.coarse is None or number in self.coarse:
             return self
         return replace(self, interest=replace(self.interest, eps=0.0))
@@ -393,13 +391,13 @@ class JoinRules:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Whole mappings that are known, and what the Einsums to come cost at least behind states of a structure
-    and their tile sizes: [sums, levels, n], and with all the space there is [sums, n]."""
+    """Known whole mappings, and lower bounds on the remaining Einsums, by structure and tile sizes of
+    states: [sums, levels, n], and with all capacity available [sums, n]."""
 
     known: KnownMappings
     behind: Callable[[JoinStructure, Array], Array]
     least_behind: Callable[[JoinStructure, Array], Array]
-    told: tuple[object, ...] = ()  # all that their answers depend on
+    told: tuple[object, ...] = ()  # everything that the bounds depend on
 
 
 Stage = tuple[States, ...]
@@ -420,7 +418,7 @@ def next_stage(
     outlook: Outlook | None = None,
     workers: int = 1,
 ) -> Stage:
-    """The states behind Einsum `number`. `workers`: threads, as nearly all of the time goes by in numpy."""
+    """The states after Einsum `number`. `workers`: threads, since nearly all time is spent in numpy."""
     figures = [(p.shape, p.keys, p.energy, p.latency, p.more, p.local, p.above) for p in shapes]
     bounds = None if outlook is None else (outlook.known, outlook.told)
     return once(
@@ -515,7 +513,7 @@ def _combined(
     depth = found.after.depth
     tiles = points.keys[:depth, chosen]
     most = least_peaks(peak, held, found.after, tiles, rules.lives, rules.which)
-    # The whole takes at least this; what of it is below open loops and what beside them tells nothing more.
+    # The total is at least this; how it is split between nests no longer matters.
     peak[0] = most
     ok = (most <= rules.capacity[:, None]).all(axis=0)
     tally.too_large += int(len(ok) - ok.sum())
@@ -526,12 +524,12 @@ def _combined(
     more = states.more[:, taken] + points.more[:, chosen]
     origin = np.stack([np.zeros(len(taken), int), np.arange(len(taken))])
     whole = States(found.after, tiles, energy, latency, more, peak, held, origin, (source,))
-    # Bounds take longer than comparing: few are left for them.
+    # bounds take longer than comparisons, so that they come after these
     return _hopeful(_pruned(whole.only(np.flatnonzero(ok)), rules, outlook), rules, outlook)
 
 
 def _hopeful(states: States, rules: JoinRules, outlook: Outlook | None) -> States | None:
-    """Those that may be part of better whole mappings than are known."""
+    """States that may be part of better whole mappings than the known ones."""
     if outlook is None:
         return states
     rest = outlook.behind(states.structure, states.tiles)
@@ -564,7 +562,7 @@ def _merged(
 
 
 def _compact(states: States) -> States:
-    """Leave of the sources only what the states refer to."""
+    """States with only those source positions that they refer to."""
     sources = []
     position = states.origin[1].copy()
     for k, s in enumerate(states.sources):
@@ -584,7 +582,7 @@ def _pruned(states: States, rules: JoinRules, outlook: Outlook | None) -> States
     space = [f for d in range(1, states.structure.depth + 1) for f in (*states.peak[d], *states.held[d])]
     energy, latency, more, interest = states.energy, states.latency, states.more, rules.interest
     if outlook is not None and (interest.eps or interest.rough):
-        # A share of the whole counts: what others add to it is no less than this.
+        # `eps` is relative to the whole, to which the rest adds at least this
         rest = list(outlook.least_behind(states.structure, states.tiles))
         energy = energy + rest.pop(0) if interest.energy else energy
         latency = latency + rest.pop(0) if interest.latency else latency

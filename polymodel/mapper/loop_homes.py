@@ -1,4 +1,4 @@
-"""Which memories the temporal loops of one Einsum belong to, where an exploration says something of them."""
+"""Assignment of an Einsum's temporal loops to memories, where rules of an exploration depend on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from polymodel.mapping.resolve import LoopRule
 if TYPE_CHECKING:
     from polymodel.mapper.templates import TemplateNode
 
-# [variable][level] -> memories, outermost first, whose loops those over the variable at the level may be.
+# [variable][level] -> memories, outermost first, that the loops over the variable at the level may belong
+# to
 Homes = tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -25,14 +26,13 @@ def loop_homes(
     nodes: Sequence[TemplateNode],
     reach: int,
 ) -> list[Homes]:
-    """Whose loops the temporal loops of one Einsum are, in every way that the rules may tell apart.
+    """All assignments of one Einsum's temporal loops to memories that rules may distinguish.
 
-    Loops are those of memories from the outermost in; one loop may be parted among memories that follow each
-    other. A loop above a node of a memory is one of a memory outside it, or of one that has a node above the
-    loop. A loop below the node is one of the memory itself or of one further in, and where it leaves the
-    node's tensor alone, it may be one of a memory outside as well. `indexed`: per operand the variables that
-    index it; `reach`: how many memories there are above compute. At one level loops may be written in any
-    order.
+    Loops belong to memories from the outermost in; one loop may be split among consecutive memories. A loop
+    above a node of a memory belongs to a memory outside it, or to one that has a node above the loop. A
+    loop below the node belongs to the memory itself or to one further in; where it does not index the
+    node's tensor, it may also belong to a memory outside. `indexed`: per operand the variables that index
+    it; `reach`: the number of memories above compute. Loops at one level may be in any order.
     """
     levels = max((n.level for n in nodes), default=0) + 1
     low, high = _bounds(indexed, variables, nodes, levels, reach)
@@ -40,7 +40,7 @@ def loop_homes(
     every = sorted(frozenset().union(*usable))
 
     def parted(level: int, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Between which memories the loops of one level and of the next one are parted."""
+        """The memories at which the loops of one level and the next are divided."""
         if level == levels:
             yield (*cuts, reach - 1)
             return
@@ -81,8 +81,10 @@ def _bounds(
 
 
 def _in_orders(rules: LoopRules, homes: Homes, levels: int) -> list[Homes]:
-    """What orders of loops leave of them: the levels with loops of a memory are parted among the places of
-    its order."""
+    """The assignments that obey the loop orders.
+
+    The levels with loops of a memory are divided among the positions of its order.
+    """
     result = [homes]
     for memory, sequence in rules.orders:
         result = [left for one in result for left in _in_order(one, memory, sequence, levels)]
@@ -114,8 +116,7 @@ def _in_order(homes: Homes, memory: int, sequence: tuple[int, ...], levels: int)
 def _sliding_in(
     rules: LoopRules, homes: Homes, nodes: Sequence[TemplateNode], indexed: Sequence[frozenset[int]]
 ) -> list[Homes]:
-    """What is left of them where the loops that nodes slide along, or over which they stay, are the innermost
-    ones of their levels."""
+    """The assignments in which loops that nodes slide along, or stay over, are innermost at their levels."""
     result = [homes]
     for n in nodes:
         if n.stays is not None:
@@ -128,8 +129,8 @@ def _sliding_in(
 
 
 def _innermost(rules: LoopRules, homes: Homes, inside: frozenset[int], level: int) -> Iterator[Homes]:
-    """Loops over the variables `inside` belong to one memory or to those further in, all others to it or to
-    those outside."""
+    """Loops over the variables `inside` belong to one memory or further in, all others to it or further
+    out."""
     for memory in sorted({m for v in inside for m in homes[v][level]}):
         kept: list[set[int]] = []
         for v, row in enumerate(homes):
@@ -145,7 +146,7 @@ def _innermost(rules: LoopRules, homes: Homes, inside: frozenset[int], level: in
 
 
 def _widest(found: list[Homes]) -> list[Homes]:
-    """Those that no other one contains."""
+    """The assignments that are not contained in another one."""
 
     def contains(one: Homes, other: Homes) -> bool:
         return all(
@@ -163,8 +164,10 @@ Parted = tuple[tuple[tuple[int, int], ...], ...]  # per level (memory, tile belo
 def parted_loops(
     tiles: Tiles, homes: tuple[tuple[int, ...], ...], factors: tuple[tuple[int, LoopRule], ...], even: bool
 ) -> Parted | None:
-    """The loops over one variable as parts that belong to memories, in a way that obeys the rules on factors
-    (memory, rule), if there is one. `even`: tiles divide those around them."""
+    """The loops over one variable split into parts of memories that obey the rules on factors, or None.
+
+    `factors`: (memory, rule); `even`: tiles divide those around them.
+    """
     ruled = sorted({m for m, _ in factors})
     states: dict[tuple[int, ...], Parted] = {(1,) * len(ruled): ()}
     for (outer, inner), some in zip(tiles, homes, strict=True):
@@ -187,7 +190,7 @@ def parted_loops(
 def _parts(
     outer: int, inner: int, homes: tuple[int, ...], even: bool
 ) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Every way to part loops from one tile to another among memories, the outermost first."""
+    """Every way to split loops from one tile to another among memories, the outermost first."""
     if outer == inner:
         yield ()
         return
