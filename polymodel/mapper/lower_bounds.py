@@ -1,4 +1,4 @@
-"""What mappings cost at least: of one Einsum whatever the others do, and of the whole cascade."""
+"""Lower bounds on the costs of mappings: of one Einsum whatever the others do, and of the whole cascade."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Exchanges, Passing, Template
 from polymodel.mapper.terms import READS, price_of, unit_price
 
-# What an Einsum costs at least, whatever the others do: by the memories its exchanged tensors are in, and by
-# the space that is left beside them.
-#
-# A mapping below fused loops is one without them if its exchanged tensors take no space
-# (`Interest.relaxed`). So those bound all shapes of equal exchanges, and there are few of them.
+# Bounds of one Einsum that hold whatever the others do, by the memories of its exchanged tensors and by the
+# space left beside these. A mapping below fused loops becomes one without fused loops if its exchanged
+# tensors take no space (`Interest.relaxed`). So the few mappings without fused loops bound all shapes with
+# equal exchanges.
 
 Array = Any
 STEPS = 2  # levels per octave of a memory's size
@@ -38,22 +37,26 @@ SMALLEST = 8.0
 
 @dataclass(frozen=True)
 class Floors:
-    """`least`: per exchanges (operand, memory) the least sums [sums, levels of each ladder] of mappings that
-    take no more than the levels of the `ladders` (bits, per memory of interest). None: not known, 0."""
+    """Least sums of one Einsum, by exchanges and by available space.
+
+    `ladders`: levels of space (bits) per memory of interest. `least`: per exchanges (operand, memory) the
+    least sums [sums, levels of each ladder] of mappings that take no more than these levels. None: unknown,
+    so 0.
+    """
 
     ladders: tuple[Array, ...]
     sums: int
     least: Mapping[Exchanges, Array] | None
 
     def of(self, exchanges: Exchanges) -> Array | None:
-        """The table, or None where there is no such mapping."""
+        """The table for these exchanges, or None if no mapping has them."""
         if self.least is None:
             return np.zeros((self.sums, *(len(x) for x in self.ladders)))
         return self.least.get(exchanges)
 
 
 def ladders(capacities: Array, most: float) -> tuple[Array, ...]:
-    """Levels of space per memory, ascending; `most`: bits of all tensors, if the memory has no end."""
+    """Levels of space per memory, ascending; `most`: bits of all tensors, for unbounded memories."""
     result = []
     entries = 1
     for capacity in capacities:
@@ -78,10 +81,12 @@ def lower_bounds_of(
     before: Floors | None = None,
     wanted: Collection[Exchanges] | None = None,
 ) -> Floors:
-    """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known, and what
-    bounds them: then of mappings that may be part of better whole ones than are known. `before`:
-    of exchanges in the first memory alone, whatever the memories further inside hold; with it, only the
-    others that are `wanted` are looked at."""
+    """Lower bounds of one Einsum; unknown if the time limit passes.
+
+    `regions`: the searched regions below a cut, and their bound; with a bound, only mappings that may be
+    part of a better whole one count. `before`: bounds for exchanges in the first memory only, whatever
+    memories further inside hold; with it, of other exchanges only those in `wanted` are computed.
+    """
     given = before is None, None if before is None else before.least, None if wanted is None else set(wanted)
     return once(
         tally,
@@ -125,7 +130,7 @@ def _worked_out(
 
 @dataclass(frozen=True)
 class FloorsStep:
-    """What the least sums of an Einsum are worked out from: templates, levels of the ladders, figures."""
+    """Inputs for the least sums of an Einsum: templates, levels of the ladders, figures."""
 
     explorer: Explorer
     templates: tuple[Template, ...]
@@ -135,8 +140,8 @@ class FloorsStep:
 
 
 def _tables(step: FloorsStep, numbers: range, tally: SearchTally) -> dict[Exchanges, Array]:
-    """Per exchanges the least sums of some of the templates [sums, levels of all ladders], by the least
-    levels that hold them."""
+    """Per exchanges the least sums of some templates [sums, levels of all ladders], by the least levels
+    that fit."""
     result: dict[Exchanges, Array] = {}
     for exchanges, points in step.explorer.lower_bounds(step.templates, numbers, tally):
         entry = np.zeros(len(points.energy), np.int64)
@@ -149,18 +154,17 @@ def _tables(step: FloorsStep, numbers: range, tally: SearchTally) -> dict[Exchan
     return result
 
 
-# What every mapping costs at least, known at once: each element moves once, each operation is executed.
-#
-# Nothing here depends on sizes of memories. An element of a tensor that is exchanged nowhere leaves the
-# backing storage once in each Einsum that reads it, or reaches it once; every operation reads and writes its
-# operands in the innermost memory that holds them, but for what a fanout shares.
+# Lower bounds that need no search: each element moves once, and each operation is executed. They do not
+# depend on the sizes of memories. An element of a tensor that is never exchanged leaves the backing storage
+# once in each Einsum that reads it, or reaches it once; every operation reads and writes its operands in
+# the innermost memory that holds them, except for what a fanout shares.
 
-MOST_STATES = 4096  # of exchanged tensors between two Einsums; where there are more, each Einsum counts alone
-MOST_WIDTHS = 20_000  # numbers of instances in use that are told apart
+MOST_STATES = 4096  # states of exchanged tensors between two Einsums; above it, each Einsum is bounded alone
+MOST_WIDTHS = 20_000  # numbers of instances in use that are distinguished
 
 
 def compulsory(space: EinsumSpace) -> tuple[float, float]:
-    """The least joules and seconds of one Einsum, each by itself."""
+    """Lower bounds of one Einsum's energy (J) and latency (s), each on its own."""
     if space.copy:
         return 0.0, 0.0
     each = [c for u in range(len(space.units)) for c in _on_unit(space, u)]
@@ -168,8 +172,11 @@ def compulsory(space: EinsumSpace) -> tuple[float, float]:
 
 
 def compulsory_of(space: EinsumSpace, figure: Added) -> float:
-    """The least of a figure that adds up: of what is moved that of the backing storage, where each element of
-    a tensor that is exchanged nowhere leaves it or reaches it once."""
+    """Lower bound of a figure that adds up.
+
+    Of transfers, only those of the backing storage count: each element of a tensor that is never exchanged
+    leaves or reaches it once.
+    """
     joules, seconds = compulsory(space)
     result = figure.energy * joules + figure.latency * seconds
     if space.copy:
@@ -182,7 +189,7 @@ def compulsory_of(space: EinsumSpace, figure: Added) -> float:
 
 
 def compulsory_sums(spaces: Sequence[EinsumSpace], added: Sequence[Added]) -> list[Array]:
-    """The least of each Einsum in figures that add up [sums]; those of equal shape are looked at once."""
+    """Lower bounds of the figures of each Einsum [sums], computed once for Einsums of equal shape."""
     known: dict[object, Array] = {}
     keys = [(s.shape, tuple(o.elements for o in s.operands)) for s in spaces]
     for key, s in zip(keys, spaces, strict=True):
@@ -192,8 +199,11 @@ def compulsory_sums(spaces: Sequence[EinsumSpace], added: Sequence[Added]) -> li
 
 
 def compulsory_peaks(spaces: Sequence[EinsumSpace], memories: Sequence[str]) -> tuple[float, ...]:
-    """The least bits at the peak of each memory: as an Einsum runs, one element of each tensor that it must
-    keep there, and as much again of those that are loaded beside. None on sparse data, which may be empty."""
+    """Lower bounds of the peak of each memory (bits).
+
+    While an Einsum runs, the memory holds one element of each tensor that it must keep, and twice that with
+    double buffering. 0 on sparse data, which may be empty.
+    """
     result = dict.fromkeys(memories, 0.0)
     for space in spaces:
         if space.copy or space.shares is not None:
@@ -208,7 +218,7 @@ def compulsory_peaks(spaces: Sequence[EinsumSpace], memories: Sequence[str]) -> 
 
 
 def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
-    """For every choice of the innermost memories of the operands."""
+    """Energy and latency for every choice of the innermost memories of the operands."""
     joules, seconds = unit_price(space, number)
     time = space.operations * seconds / _instances(space, number)
     unit = space.hierarchy[space.units[number].name]
@@ -225,7 +235,7 @@ def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
 
 
 def _instances(space: EinsumSpace, unit: int) -> float:
-    """The most compute instances that are in use at one time."""
+    """Upper bound on the compute instances that are in use at a time."""
     reach = space.units[unit].fanouts
     used = {(1,) * reach}
     for members in space.bundles:
@@ -242,7 +252,7 @@ def _instances(space: EinsumSpace, unit: int) -> float:
 
 
 def _backing_time(space: EinsumSpace) -> float:
-    """Seconds of the backing storage, for tensors that are exchanged nowhere else."""
+    """Seconds of the backing storage for tensors that are exchanged nowhere else."""
     read, write = 0.0, 0.0
     instances = prod(f.width for f in space.fanouts if f.below == 0)
     for i, o in enumerate(space.operands):
@@ -258,8 +268,10 @@ Loads = tuple[tuple[tuple[int, str], float], ...]  # seconds at ports: (memory, 
 
 
 def _operand(space: EinsumSpace, unit: int, i: int) -> Iterator[tuple[float, Loads]]:
-    """The least joules of one operand's accesses, and how long those of operations take, for every memory
-    that may be the innermost that holds it."""
+    """Least energy of one operand's accesses and the times of those by operations.
+
+    One for every memory that may be the innermost one that holds the operand.
+    """
     o, reach = space.operands[i], space.units[unit].memories
     must = [m for m in range(1, reach) if o.tensor in space.keep[m]]
     for inner in range(reach):
@@ -275,7 +287,7 @@ def _operand(space: EinsumSpace, unit: int, i: int) -> Iterator[tuple[float, Loa
 def _load(
     space: EinsumSpace, i: int, memory: int, kind: str, elements: float
 ) -> tuple[tuple[int, str], float]:
-    """Seconds that one kind of access takes at a port, of the busiest instance at least."""
+    """Lower bound of the time that one kind of access takes at a port of the busiest instance."""
     component, read = space.component(memory), kind in READS
     instances = prod(f.width for f in space.fanouts if f.below <= memory)
     side = "both" if component.ports == "shared" else "read" if read else "write"
@@ -284,7 +296,8 @@ def _load(
 
 
 def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[tuple[str, float]]:
-    """Kinds of accesses of operations in the innermost memory that holds the operand, and how many."""
+    """The kinds of accesses by operations in the innermost memory that holds the operand, and their
+    numbers."""
     o, reach = space.operands[i], space.units[unit].memories
     asked = space.operations / _shared(space, unit, o, inner, reach)
     if not o.output:
@@ -295,14 +308,14 @@ def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[t
         yield "reads_fill", asked * o.reads_per_operation(space.extents)
     if space.memories[inner].read_first:
         yield "reads_fill", asked
-    elif o.accumulates:  # one of the instances that reduce together gets what is there
+    elif o.accumulates:  # one of the instances that reduce together gets the old value
         yield "reads_fill", asked / _shared(space, unit, o, -1, inner)
-    else:  # instances that reduce together begin their sums each by themselves
+    else:  # instances that reduce together each begin a sum of their own
         yield "reads_fill", max(asked / _shared(space, unit, o, -1, inner) - o.elements, 0.0)
 
 
 def _shared(space: EinsumSpace, unit: int, o: Operand, outer: int, inner: int) -> float:
-    """The most instances that one access serves, between two memories (or from one to compute)."""
+    """The most instances that one access serves, between two memories (or a memory and compute)."""
     most, apart = 1.0, 1.0
     others = [b for b in space.bundles if b[0] not in o.alone]
     for members in others:
@@ -320,8 +333,10 @@ def _shared(space: EinsumSpace, unit: int, o: Operand, outer: int, inner: int) -
 def exchange_bound(
     spaces: Sequence[EinsumSpace], floors: Sequence[Floors], least: Sequence[Array], lives: Lives
 ) -> Array:
-    """What whole mappings cost at least [sums], where each tensor is exchanged in one memory: by the floors
-    of the Einsums, or the `least` where these are not known. The sums are told apart from each other."""
+    """Lower bounds of whole mappings [sums], where each tensor is exchanged in one memory.
+
+    They add the floors of the Einsums (`least` where these are unknown); each sum is minimised on its own.
+    """
     none = np.zeros(len(least[0]))
     states: dict[tuple[tuple[str, int], ...], Array] = {(): none}
     for i, space in enumerate(spaces):
@@ -347,14 +362,15 @@ def _options(floors: Floors, least: Array) -> Iterator[tuple[Exchanges | None, A
 
 
 def least_alone(floors: Floors, least: Array) -> Array:
-    """What one Einsum costs at least [sums], wherever its tensors are exchanged."""
+    """Lower bounds of one Einsum [sums], wherever its tensors are exchanged."""
     return np.min([cost for _, cost in _options(floors, least)] or [least], axis=0)
 
 
 def _after(
     space: EinsumSpace, number: int, live: dict[str, int], exchanges: Exchanges | None, lives: Lives
 ) -> tuple[tuple[str, int], ...] | None:
-    """The memories of tensors that are still to be read (-1: any); None where the Einsum reads elsewhere."""
+    """The memories of tensors that are still to be read (-1: any); None if the Einsum reads another
+    memory."""
     mine: Mapping[int, int] = dict(exchanges) if exchanges is not None else {}
     for i, o in enumerate(space.operands):
         where = mine.get(i, 0) if exchanges is not None else -1

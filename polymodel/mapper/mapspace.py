@@ -1,10 +1,10 @@
-"""How many mappings the search chooses from, exactly and before it runs, and what each rule that prunes
-them takes away.
+"""The number of mappings in the search space, exactly and without a search, and what each pruning rule
+removes.
 
-A whole mapping says for every Einsum its compute unit, in which memories its tensors are and which
-intermediates are exchanged inside the backing storage, the fused loops in order, where each storage node
-stands, and all tile sizes and spatial spreads; Einsums are joined where their fused loops and exchanges
-agree. Loops between two nodes need no order; capacities are left aside.
+A whole mapping has, for every Einsum, a compute unit, the memories of its tensors, the intermediates
+exchanged inside the backing storage, the fused loops in order, the position of each storage node, and all
+tile sizes and spatial spreads. Einsums are joined where their fused loops and exchanges agree. The order of
+loops between two nodes does not count; capacities are ignored.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Array = Any
 
 
 def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
-    """The mappings that `explore` with these constraints chooses from; nothing is searched.
+    """The search space of `explore` under these constraints; nothing is searched.
 
-    `pm.mapspace(spec).size()` is their number; `.frame` says what each rule that prunes them takes away.
-    Raises SpecError for a spec without workload or architecture and for wrong constraints, Refused for what
-    the search does not cover.
+    `pm.mapspace(spec).size()` is the number of mappings; `.frame` shows what each pruning rule removes.
+    Raises SpecError for a spec without workload or architecture and for wrong constraints, and Refused for
+    what the search does not cover.
     """
     from polymodel.loading.spec import Spec, files_of
     from polymodel.spec.faults import not_a_spec
@@ -67,12 +67,12 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
 
 
 def mapspace_of(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> Mapspace:
-    """The same for a resolved workload and architecture."""
+    """The search space of a resolved workload and architecture."""
     return Mapspace(einsum_spaces(cascade, hierarchy, limits), limits)
 
 
 class Mapspace(Answer):
-    """What there is to choose from; counted when it is asked for."""
+    """The search space of an exploration; numbers are computed on first access."""
 
     def __init__(self, spaces: Sequence[EinsumSpace], limits: Limits) -> None:
         self.spaces, self.limits = tuple(spaces), limits
@@ -91,7 +91,7 @@ class Mapspace(Answer):
 
     @cached_property
     def einsums(self) -> tuple[EinsumMapspace, ...]:
-        """Each Einsum by itself, in order; those of equal shape are counted once."""
+        """The search space of each Einsum on its own, in order; computed once for Einsums of equal shape."""
         limits = self.limits
         named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
         keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
@@ -101,7 +101,7 @@ class Mapspace(Answer):
         return tuple(result)
 
     def alone(self, number: int) -> EinsumMapspace:
-        """One Einsum by itself."""
+        """The search space of one Einsum on its own."""
         depths = deepest(self.spaces, self.limits) + 1
         return EinsumMapspace(self.spaces[number], self.limits, self._passing(number), depths)
 
@@ -110,16 +110,19 @@ class Mapspace(Answer):
 
     @declared(name="rules")
     def prunings(self) -> Table:
-        """One row per Einsum and rule: its `templates` (placements and orders) and `mappings` by itself,
-        before and after the rule, `chains_per_template` (mean, after), and why nothing that counts goes;
-        the last row has whole mappings."""
+        """One row per Einsum and rule: `templates` (placements and orders) and `mappings` of the Einsum on
+        its own, before and after the rule, `chains_per_template` (mean, after), and why the rule loses
+        nothing.
+
+        The last row has whole mappings.
+        """
         return self.rules()
 
     def rules(self, found: SearchResult | None = None) -> Table:
-        """The table with the steps of a search behind the rules, if what it returned is given.
+        """The table of pruning rules; with the result of a search, also its steps.
 
-        Numbers are Python integers. Mappings of the first rows may be written in any order of all rank
-        variables between two nodes, as mapspaces are often counted.
+        Numbers are Python integers. The first rows count mappings with any order of all rank variables
+        between two nodes, as mapspaces are often counted.
         """
         rows: list[ConstraintRow] = []
         for space, one in zip(self.spaces, self.einsums, strict=True):
@@ -138,20 +141,20 @@ class Mapspace(Answer):
         return f"Mapspace({_rounded(self.size())} mappings of {many} Einsum{'s' if many != 1 else ''})"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The rules that prune it, without the reasons."""
+        """The pruning rules, without the reasons."""
         shown = self.table().only(*(c for c in COLUMNS if c != "why"))
         return [Line(self.title), Section("", shown)]
 
 
 def _rounded(n: int) -> str:
-    """Four digits, of any size."""
+    """Four significant digits, for integers of any size."""
     text = str(n)
     return text if len(text) < 7 else f"{text[0]}.{text[1:4]}e{len(text) - 1}"
 
 
 @dataclass(frozen=True)
 class ConstraintRow:
-    """One rule for one Einsum, with numbers before and after it."""
+    """One rule for one Einsum, with the numbers before and after it."""
 
     einsum: str
     rule: str
@@ -189,11 +192,11 @@ WHY = {
 
 Free = tuple[
     ChainTables, tuple[int, ...]
-]  # where chains are counted, and how many sizes are free in the branch
+]  # the tables that count chains, and the number of free sizes in the branch
 
 
 class EinsumMapspace:
-    """The mappings of one Einsum by itself, with any number of fused loops."""
+    """The mappings of one Einsum on its own, with any number of fused loops."""
 
     def __init__(self, space: EinsumSpace, limits: Limits, passing: Passing, depths: int) -> None:
         self.space, self.limits = space, limits
@@ -218,7 +221,7 @@ class EinsumMapspace:
 
     @cached_property
     def counted(self) -> tuple[CountedShape, ...]:
-        """Every shape with its pmappings by tile sizes below the fused loops."""
+        """Every shape with the numbers of its pmappings, by tile sizes below the fused loops."""
         result: dict[Sharing, Array] = {}
         for unit, shape, orders in self.shapes:
             many: dict[int, int] = {}
@@ -278,7 +281,7 @@ class EinsumMapspace:
         times: Callable[[tuple[int, ...]], int],
         free: Callable[[tuple[int, ...]], Free],
     ) -> int:
-        """Chains of all templates, those of one order of the branch `times` as often."""
+        """The number of chains of all templates, those with one branch order counted `times(order)` times."""
         result = 0
         sizes: dict[tuple[int, ...], Free] = {}
         totals: dict[object, int] = {}

@@ -1,7 +1,8 @@
-"""Whether a mapping is a point of the space that `explore` searches, and what keeps it out.
+"""Whether a mapping is in the space that `explore` searches, and what excludes it.
 
-A node that slides over loops that leave its tensor alone costs what one that refills costs above these loops:
-it is read as that one, where no instances are in between. Nodes with no loops between them are in any order.
+A node that slides over loops that do not index its tensor costs the same as one that refills above these
+loops, and is read as that one, if no instances are in between. Nodes without loops between them are in any
+order.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from polymodel.architecture.hierarchy import Hierarchy
     from polymodel.loading import Spec
 
-LESS = 1e-9  # of a utilisation that is a quotient of floats
+LESS = 1e-9  # relative, for a utilisation that is a quotient of floats
 
 
 def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str, ...]:
-    """What keeps the spec's mapping out of the space that `explore` searches under these constraints (and
-    those of the section `explore:`), one sentence each; none where the mapping is a point of it.
+    """What excludes the spec's mapping from the space that `explore` searches, one sentence per reason.
 
-    Raises SpecError for a spec without one of its sections, for wrong constraints and for mappings that are
-    not legal; Refused for what the search does not cover, and for mappings in which Einsums share loops.
+    The space is that of these constraints and of the section `explore:`. Empty if the mapping is in the
+    space. Raises SpecError for a spec without one of its sections, for wrong constraints and for illegal
+    mappings; Refused for what the search does not cover, and for mappings in which Einsums share loops.
 
     >>> import polymodel as pm
     >>> spec = pm.load("matmul/output_stationary", "simple_two_level")
@@ -81,7 +82,7 @@ def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str
 
 
 def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
-    """Refuses Einsums that share loops, and those whose nodes are not those of a template."""
+    """Raises Refused for Einsums that share loops, and for those whose nodes no template has."""
     remedy = "explore, and compare the figures of what is found with those of the mapping"
     for space in spaces:
         path = [step.node for step in tree.path(space.name)]
@@ -98,8 +99,11 @@ def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
 
 @dataclass
 class _Node:
-    """One tensor in one memory; `slides`: the variable along which it does (-1: it refills); `stays`: whether
-    it keeps its tile over loops above its instances."""
+    """One tensor in one memory.
+
+    `slides`: the variable along which it slides (-1: it refills); `stays`: whether it keeps its tile over
+    loops above its instances.
+    """
 
     operand: int
     memory: int
@@ -110,7 +114,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Step:
-    """A loop with more than one iteration; `fanout`: -1 in time."""
+    """A loop with more than one iteration. `fanout`: -1 for temporal loops."""
 
     variable: int
     outer: int
@@ -123,7 +127,7 @@ class _Step:
 
 
 class _Path:
-    """The part of one Einsum, read from the outside in."""
+    """The path of one Einsum, read from the outside in."""
 
     def __init__(self, space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hierarchy) -> None:
         self.space, self.limits, self.hierarchy = space, limits, hierarchy
@@ -134,7 +138,7 @@ class _Path:
         self._read(tree)
 
     def reasons(self) -> list[str]:
-        """What keeps it out."""
+        """What excludes the mapping."""
         self._settle()
         self._lower_spatial()
         nodes = self._nodes()
@@ -187,7 +191,7 @@ class _Path:
             )
 
     def _settle(self) -> None:
-        """Nodes that slide are read as those that refill where they stay, or slide along one loop."""
+        """Replace sliding nodes by nodes that refill, or that slide along one loop."""
         for node in [x for x in self.items if isinstance(x, _Node) and x.memory]:
             if node.reuse is Reuse.KEEP_PREVIOUS:
                 self.found.append(f"{self._at(node)} keeps what it had before (`keep_previous`)")
@@ -195,7 +199,8 @@ class _Path:
                 pass
 
     def _settled(self, node: _Node) -> bool:
-        """Whether the node is where it slides or refills; else it moves above one loop."""
+        """Whether the node now slides along the loop above it or refills; otherwise it is moved above that
+        loop."""
         at = next(k for k, x in enumerate(self.items) if x is node)
         above = next((k for k in range(at - 1, -1, -1) if self._in_time(self.items[k])), None)
         if above is None:
@@ -226,8 +231,11 @@ class _Path:
         return may_stay(self.space, TemplateNode(node.operand, node.memory, 0))
 
     def _stay(self, node: _Node) -> ArrayResidency:
-        """Over which loops above its instances a node stays: those inside the innermost one that indexes its
-        tensor, of which there must be none further out in the same block."""
+        """The loops above its instances that a node stays over.
+
+        These are the loops inside the innermost one that indexes its tensor; there must be none further out
+        in the same block.
+        """
         alone = self.space.operands[node.operand].alone
         at = next(k for k, x in enumerate(self.items) if x is node)
         above = [k for k in range(at) if self._in_time(self.items[k])]
@@ -245,7 +253,7 @@ class _Path:
         return ArrayResidency(since, self._variable(after))
 
     def _variable(self, at: int) -> int:
-        """That of a loop."""
+        """The variable of a loop."""
         step = self.items[at]
         assert isinstance(step, _Step)
         return step.variable
@@ -258,7 +266,7 @@ class _Path:
         return f"the node of {tensor} in {memory}"
 
     def _lower_spatial(self) -> None:
-        """Spatial loops stand right above the next node; loops over other variables in time may pass them."""
+        """Move spatial loops right above the next node, past temporal loops over other variables."""
         result: list[_Node | _Step] = []
         waiting: list[_Step] = []
         for item in self.items:
@@ -278,8 +286,8 @@ class _Path:
         self.items = [*result, *waiting]
 
     def _nodes(self) -> tuple[TemplateNode, ...]:
-        """Nodes by level, those with no loops between them in the order that the space has them in."""
-        groups: list[list[_Node]] = [[]]  # the first of them above all loops
+        """Nodes by level; those without loops between them are in the order of the search space."""
+        groups: list[list[_Node]] = [[]]  # the first group is above all loops
         for before, item in zip((None, *self.items), self.items, strict=False):
             if isinstance(item, _Node):
                 if isinstance(before, _Step):
@@ -323,7 +331,7 @@ class _Path:
         return any(isinstance(x, _Step) for x in self.items[:at])
 
     def _check_holders(self, nodes: Sequence[TemplateNode]) -> None:
-        """Which memories hold which tensors."""
+        """Check the memories that hold each tensor."""
         space, reach = self.space, self.space.units[self.unit].memories
         held = [(x.operand, x.memory) for x in self.items if isinstance(x, _Node)]
         for i, o in enumerate(space.operands):
@@ -347,7 +355,7 @@ class _Path:
                 self.found.append(f"{self._at(first)} stands below loops, and nothing outside holds it")
 
     def _check_spread(self, nodes: Sequence[TemplateNode]) -> None:
-        """What is spread over which fanouts, and how many instances are in use."""
+        """Check what is spread over each fanout, and the number of instances in use."""
         space, reach = self.space, self.space.units[self.unit].fanouts
         bare = replace(space, rules=NO_RULES)
         inside = self._shape().innermost
@@ -379,7 +387,8 @@ class _Path:
         return not any(v in a.variables for a in shared for v in mine)
 
     def _shape(self) -> Sharing:
-        """The tensors that are not in the backing storage are handed on in their outermost memories."""
+        """The exchanges: tensors that are not in the backing storage are exchanged in their outermost
+        memories."""
         held: dict[int, list[int]] = {}
         for x in self.items:
             if isinstance(x, _Node):
@@ -387,7 +396,7 @@ class _Path:
         return Sharing((), tuple((i, min(m), 0) for i, m in sorted(held.items()) if min(m)))
 
     def _broken(self, nodes: tuple[TemplateNode, ...]) -> Iterator[str]:
-        """Rules on loops in time that it breaks, by themselves or together."""
+        """Rules on temporal loops that the mapping breaks, singly or together."""
         rules = [r for r in self.limits.rules if not r.spatial]
         telling = [r for r in rules if r.kind != "reuse"]
         if not telling or self._obeys(self.space, nodes):
@@ -418,7 +427,7 @@ class _Path:
         )
 
     def _chains(self, v: int, levels: int) -> TileChains:
-        """The tile sizes of one variable, as those of a template have them."""
+        """The tile sizes of one variable, in the form of a template's chains."""
         place = {id(n): k + 1 for k, n in enumerate(self.ordered)}
         tiles, now = [self.space.extents[v]] * (levels + 1), self.space.extents[v]
         fans = len(self.space.fanouts)

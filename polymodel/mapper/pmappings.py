@@ -1,8 +1,8 @@
-"""The mappings of one Einsum that can be part of a best whole mapping (pmappings), per shape.
+"""The mappings of one Einsum that can be part of an optimal whole mapping (pmappings), per shape.
 
-Candidates of the rank variables are joined group by group; after each join those go that exceed a memory,
-and those that another one beats in every product so far. Nothing that is left out can be on a front: all
-costs grow with all products (a product that lowers a cost must be equal).
+Candidates of the rank variables are joined group by group; after each join, points are dropped that exceed
+a memory or are dominated in every product so far. No dropped point can be on a front, since every cost is
+monotone in all products (products that lower a cost must be equal).
 """
 
 from __future__ import annotations
@@ -47,19 +47,21 @@ from polymodel.pareto import rows_of, undominated
 Array = Any
 Several = tuple[Template, ...]
 Chains = dict[Template, tuple[TileChains, ...]]
-MOST_CHAINS = 4096  # bundles under rules whose chains are kept for other templates
-FEW_CHAINS = 10_000  # chains of a template that are kept for other points of it: less than a megabyte
+MOST_CHAINS = 4096  # bundles under rules whose chains are cached across templates
+FEW_CHAINS = 10_000  # chains of a template that are cached for its other points: less than a megabyte
 
 
 @dataclass(frozen=True)
 class Pmappings:
-    """The pmappings of one Einsum and shape. `keys` [D, n]: tile sizes below the fused loops. `energy` (J),
-    `latency` (s), `more` (the other figures that add up) [figures, n], `local` [memories, n] and `above`
-    [D, memories, n] (bits) in the branch and at the slots above fused loops, without exchanged tensors;
-    memories are those of `Interest`. `template` [n] numbers `templates`, `choice` [n] the point among the
-    template's, `lower` [n] the region below (-1: none) among `regions`, `below` [n] the point there.
-    `given`: where points were made one by one, the tile sizes, the spread and the keys of each, per bundle;
-    `choice` then numbers these."""
+    """The pmappings of one Einsum and shape.
+
+    `keys` [D, n]: tile sizes below the fused loops. `energy` (J), `latency` (s), `more` [figures, n]: the
+    other figures that add up. `local` [memories, n] and `above` [D, memories, n]: bits in the branch and in
+    the slots above fused loops, without exchanged tensors, for the memories of `Interest`. `template` [n]:
+    index into `templates`; `choice` [n]: the point of that template; `lower` [n]: the region below among
+    `regions` (-1: none); `below` [n]: the point there. `given`: for points made one by one, the tile sizes,
+    spread and keys of each, per bundle; `choice` then indexes these.
+    """
 
     space: EinsumSpace
     shape: Sharing
@@ -85,8 +87,10 @@ class Pmappings:
         return rows_of(self, positions)
 
     def tiles(self, position: int, chains: Chains) -> tuple[Template, PointTiles]:
-        """A point's template and tile sizes. `chains`: those of templates of this Einsum that were looked at
-        before; more are added."""
+        """A point's template and tile sizes.
+
+        `chains`: cache of the chains of templates, which this adds to.
+        """
         template = self.templates[int(self.template[position])]
         if self.given:
             return template, separated(self.space, template, *self.given[int(self.choice[position])])
@@ -99,7 +103,7 @@ class Pmappings:
         return template, separated(self.space, template, tiles, spread, keys)
 
     def _unevenly(self, template: Template, choice: int, known: Chains) -> PointTiles:
-        """Where each variable is a bundle by itself, and tiles over fanouts need not divide."""
+        """The tile sizes where each variable is its own bundle and spatial tiles need not divide."""
         tiles, spread, _ = self._candidate(template, choice, known)
         result = known.get(template) or all_chains(self.space, template, self.sizes)
         chosen = np.unravel_index(choice, tuple(c.count for c in result)) if result else ()
@@ -119,11 +123,12 @@ class Pmappings:
         return _stacked(template, tiles, inner)
 
     def _candidate(self, template: Template, choice: int, known: Chains) -> tuple[Array, Array, Array]:
-        """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
+        """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops] of a
+        point."""
         result = known.get(template) or all_chains(self.space, template, self.sizes)
         if sum(c.count for c in result) <= FEW_CHAINS:
             known[template] = result
-        if not result:  # a single iteration has no sizes
+        if not result:  # a single iteration has no tile sizes
             levels = template.depth + 1 + template.top + len(template.branch) + template.bottom
             fans = len(self.space.fanouts)
             return np.zeros((0, levels), int), np.zeros((0, fans), int), np.zeros((0, template.depth), int)
@@ -141,7 +146,7 @@ class Pmappings:
 def _stacked(
     upper: Template, tiles: Array, inner: tuple[Template, Array, Array]
 ) -> tuple[Template, Array, Array]:
-    """A region with the one below it: the template, the tile sizes, and the spread, which is all below."""
+    """A region stacked on the one below it: template, tile sizes, and spread (all of which is below)."""
     lower, inside, spread = inner
     bottom = tiles.shape[1] - 1  # the level of the tile at the cut
     moved = tuple(TemplateNode(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
@@ -150,7 +155,7 @@ def _stacked(
 
 
 def separated(space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array) -> PointTiles:
-    """Tile sizes of the members of bundles."""
+    """Tile sizes of the single variables, from those of bundles."""
     levels, fans = tiles.shape[1] if len(tiles) else 1, len(space.fanouts)
     sizes = np.zeros((len(space.variables), levels), np.int64)
     wide = np.ones((len(space.variables), fans), np.int64)
@@ -165,12 +170,12 @@ def separated(space: EinsumSpace, template: Template, tiles: Array, spread: Arra
                 (now,) = map(list, unbundled(now, [int(tiles[b][level])]))
             sizes[list(members), level] = now
             for f in (f for f, p in enumerate(positions) if p == level):
-                # What the spread takes is taken below the tile that all instances share.
+                # the instances split the tile above the one that they share
                 shared = int(tiles[b][level + 1]) if level + 1 < levels else 1
                 wanted = int(
                     np.prod([spread[b][g] for g, p in enumerate(positions) if p == level and g >= f])
                 )
-                if wanted == 1:  # fused loops may follow, which say what they leave of each variable
+                if wanted == 1:  # fused loops may follow, which determine the sizes of single variables
                     continue
                 (now,) = map(list, unbundled(now, [shared * wanted]))
                 (after,) = unbundled(now, [shared * wanted // int(spread[b][f])])
@@ -182,8 +187,7 @@ def separated(space: EinsumSpace, template: Template, tiles: Array, spread: Arra
 
 @dataclass(frozen=True)
 class Cheap:
-    """The least energy, latency, other figures that add up [figures, n], and the space [memories, n] of
-    points, one by one."""
+    """Lower bounds for points: energy, latency, other figures [figures, n], and space [memories, n]."""
 
     energy: Array
     latency: Array
@@ -193,9 +197,11 @@ class Cheap:
 
 @dataclass
 class SearchedRegions:
-    """Lower regions that are searched already, by parents and cut. Einsums of one shape share them, also
-    when they are looked at side by side. `bound`: of all their mappings, beside the least that the other
-    Einsums cost."""
+    """Lower regions that were already searched, by parents and cut.
+
+    Einsums of one shape share them, also between threads. `bound`: prunes their points, with the least
+    costs of the other Einsums.
+    """
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
     regions: list[InnerPoints] = field(default_factory=list)
@@ -210,20 +216,20 @@ class SearchedRegions:
 def _of_part(
     explorer: Explorer, part: tuple[Sharing, Several, range, Bound | None], tally: SearchTally
 ) -> tuple[Pmappings | None, bool]:
-    """The pmappings of a run of templates of a shape, without what who asks for them knows."""
+    """The pmappings of some templates of a shape, without data that the caller already has."""
     _, some, numbers, bound = part
     found, late = explorer.worked_out(some, numbers, bound, tally)
     return None if found is None else replace(found, templates=(), regions=()), late
 
 
 def _often_best(template: Template) -> tuple[int, int]:
-    """Templates whose nodes slide are less often the best ones, and of those that stay there are many."""
+    """Sort key: templates with nodes that stay or slide are rarely the best, so that they come last."""
     staying = sum(n.stays is not None for n in template.nodes)
     return staying, sum(n.slides >= 0 for n in template.nodes)
 
 
 class Explorer:
-    """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
+    """Searches the pmappings of one Einsum at increasing depths; regions below a cut are searched once."""
 
     def __init__(
         self,
@@ -243,22 +249,22 @@ class Explorer:
         return self.known.regions
 
     def with_passing(self, passing: Passing) -> Explorer:
-        """The same beside other tensors that pass by."""
+        """The same explorer with other tensors that pass the Einsum by."""
         return Explorer(self.space, self.limits, self.interest, passing, self.known)
 
     def pmappings(
         self, wanted: Mapping[Sharing, Bound | None], depth: int, tally: SearchTally
     ) -> Iterator[tuple[Sharing, Pmappings | None]]:
-        """The pmappings of these shapes (of up to so many fused loops) without those that others or the
-        bounds beat, None if none are left; in order of their fused loops.
+        """The undominated pmappings of these shapes (up to `depth` fused loops) within their bounds.
 
-        Once the tally's time is over, those of a shape found by then, and no more shapes.
+        None for a shape without any; in order of the number of fused loops. After the time limit, only the
+        shape that was being searched, with what was found.
         """
         for d in range(depth + 1):
             by_shape: dict[Sharing, list[Template]] = {}
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
-            for several in by_shape.values():  # those first that are most often best
+            for several in by_shape.values():  # those that are most often best come first
                 several.sort(key=_often_best)
             of_shapes = self._one_by_one if tally.crew is None else self._on_a_cluster
             for shape, result, late in of_shapes({s: tuple(x) for s, x in by_shape.items()}, wanted, tally):
@@ -270,7 +276,7 @@ class Explorer:
     def _one_by_one(
         self, shapes: Mapping[Sharing, Several], bounds: Mapping[Sharing, Bound | None], tally: SearchTally
     ) -> Iterator[tuple[Sharing, Pmappings | None, bool]]:
-        """Those of each shape, and whether time is over."""
+        """The pmappings of each shape, and whether the time limit has passed."""
         for shape, some in shapes.items():
             found, late = once(
                 tally,
@@ -282,15 +288,17 @@ class Explorer:
             yield shape, found, late
 
     def _known_by(self, shape: Sharing, some: Several, bound: Bound | None) -> tuple[object, ...]:
-        """All that the pmappings of a shape depend on."""
+        """Everything that the pmappings of a shape depend on."""
         about = self.space, self.limits, self.interest
         return "pmappings", *about, shape, some, bound, self.known.bound
 
     def _on_a_cluster(
         self, shapes: Mapping[Sharing, Several], bounds: Mapping[Sharing, Bound | None], tally: SearchTally
     ) -> Iterator[tuple[Sharing, Pmappings | None, bool]]:
-        """The same, where workers share the shapes, and the templates of large ones. Regions come first, so
-        that each is searched once."""
+        """The same with worker processes, which share the shapes and the templates of large shapes.
+
+        Regions are searched first, so that each is searched once.
+        """
         stored = tally.finished is not None
         steps = {
             s: StoredStep(tally, fingerprint(*self._known_by(s, some, bounds[s])) if stored else b"")
@@ -322,7 +330,7 @@ class Explorer:
     def _from_parts(
         self, some: Several, found: Sequence[Pmappings], bound: Bound | None, tally: SearchTally
     ) -> Pmappings | None:
-        """The pmappings of a shape from those of runs of its templates."""
+        """The pmappings of a shape, merged from those of parts of its templates."""
         tally.kept -= sum(map(len, found))
         if not found:
             return None
@@ -337,7 +345,8 @@ class Explorer:
         return merged
 
     def _interest(self, bound: Bound | None) -> Interest:
-        """With what the rest of whole mappings adds at least, where shares of the whole count."""
+        """The comparison figures with lower bounds on the rest of whole mappings, where margins are
+        relative."""
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
             rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[: bound.known.sums, -1]]
@@ -347,7 +356,7 @@ class Explorer:
     def worked_out(
         self, some: Several, numbers: range, bound: Bound | None, tally: SearchTally
     ) -> tuple[Pmappings | None, bool]:
-        """The pmappings of some of the templates of a shape, and whether time is over."""
+        """The pmappings of some templates of a shape, and whether the time limit has passed."""
         parts: list[CombinedPoints] = []
         late = False
         interest = self._interest(bound)
@@ -373,8 +382,11 @@ class Explorer:
         return merged, late
 
     def without_fused_loops(self, wanted: Container[Exchanges] | None, tally: SearchTally) -> Several:
-        """Templates without fused loops whose exchanged tensors take no space: of some exchanges (None: all).
-        The regions below are searched first where workers of a cluster are going to ask for them."""
+        """Templates without fused loops whose exchanged tensors take no space, for these exchanges (None:
+        all).
+
+        With worker processes, the regions below are searched first.
+        """
         each = (t for t in self._templates(0, loose=True) if wanted is None or t.shape.exchanges in wanted)
         if tally.crew is None:
             return tuple(each)
@@ -386,8 +398,10 @@ class Explorer:
     def lower_bounds(
         self, some: Several, numbers: range, tally: SearchTally
     ) -> Iterator[tuple[Exchanges, Cheap]]:
-        """The least figures of some of these mappings, by the memories of exchanged tensors. Raises Late once
-        time is over."""
+        """Lower bounds on the figures of these mappings, with the memories of their exchanged tensors.
+
+        Raises Late once the time limit has passed.
+        """
         for number in numbers:
             t = some[number]
             exchanges = t.shape.exchanges
@@ -430,7 +444,7 @@ class Explorer:
         chains = self._chains(template)
         tally.points += prod(c.count for c in chains)
         if not all(c.count for c in chains):
-            return  # rules leave some variable nothing
+            return  # rules leave some variable no candidate
         joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
             tally.ask()
@@ -440,8 +454,11 @@ class Explorer:
             yield joined.part(number).undominated(interest)
 
     def _chains(self, template: Template) -> tuple[TileChains, ...]:
-        """The chains of every bundle, up to the first that has none. Under rules many templates differ in
-        what nodes slide along and whose loops some are, and are alike for most bundles."""
+        """The chains of every bundle, up to the first bundle that has none.
+
+        Under rules many templates differ only in what nodes slide along or in loop homes, and share most
+        chains.
+        """
         space, sizes, result = self.space, self.limits.sizes, list[TileChains]()
         if not template.homes:
             return all_chains(space, template, sizes)
@@ -468,7 +485,7 @@ class Explorer:
 
     def _region(self, key: tuple[tuple[int, ...], int], tally: SearchTally) -> int:
         if key not in self.known.numbers:
-            # Without the bound and the shares of this shape: other shapes share the region.
+            # without the bound and shares of this shape, since other shapes use the same region
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
             several, cut = origins(self.space, key[1]), key[1]
             result = inner_regions(self.space, self.limits, exact, several, cut, tally, self.known.bound)
@@ -503,7 +520,7 @@ class Explorer:
 
 
 def equal_shapes(spaces: Sequence[EinsumSpace], keys: Sequence[object]) -> Iterator[tuple[int, int]]:
-    """(Einsum, the first one of equal shape and key)."""
+    """(Einsum, the first Einsum of equal shape and key) for each Einsum."""
     first: dict[object, int] = {}
     for i, (s, key) in enumerate(zip(spaces, keys, strict=True)):
         yield i, first.setdefault((s.shape, key), i)

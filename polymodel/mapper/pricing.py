@@ -1,8 +1,8 @@
-"""What the counts of a template cost: the rules of `polymodel.cost`, with linear forms for numbers.
+"""The costs of a template's counts: the rules of `polymodel.cost`, applied to linear forms.
 
-`terms` counts what moves where; each count is a linear form over terms. The rules write down what they do
-with these counts (`cost.formula`), and what they have written is read back: energy as one linear form,
-latency as sums of largest ones.
+`terms` counts what moves where; each count is a linear form over terms. The cost rules build formulas from
+these counts (`cost.algebra`), which are then converted: energy to one linear form, latency to a sum of
+maxima.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
 
 Array = Any
-LinearForm = dict[Any, float]  # over terms
-Alternatives = list[tuple[LinearForm, float]]  # (form, what is added where it is above 0): the largest counts
+LinearForm = dict[Any, float]  # coefficients by term
+Alternatives = list[tuple[LinearForm, float]]  # (form, constant added where it is above 0): a maximum
 
 
 def plus(a: LinearForm, b: LinearForm, times: float = 1.0) -> LinearForm:
-    """a + times b."""
+    """a + times * b."""
     result = dict(a)
     for term, c in b.items():
         result[term] = result.get(term, 0.0) + times * c
@@ -36,12 +36,12 @@ def plus(a: LinearForm, b: LinearForm, times: float = 1.0) -> LinearForm:
 
 
 def total(forms: Iterable[LinearForm]) -> LinearForm:
-    """The sum of all of them."""
+    """The sum of the forms."""
     return weighted((form, 1.0) for form in forms)
 
 
 def weighted(parts: Iterable[tuple[LinearForm, float]]) -> LinearForm:
-    """The sum of all of them, each as often as it says."""
+    """The weighted sum of the forms."""
     result: LinearForm = {}
     for form, times in parts:
         for term, c in form.items():
@@ -51,7 +51,7 @@ def weighted(parts: Iterable[tuple[LinearForm, float]]) -> LinearForm:
 
 @dataclass(frozen=True)
 class LinearCount:
-    """A linear form as `cost.formula.Exact` has it: nothing is known of its value but whether it is empty."""
+    """A linear form as a count of `cost.algebra.ExactCount`; it is only known to be empty or not."""
 
     terms: Mapping[Hashable, float]
 
@@ -80,8 +80,11 @@ def count(form: LinearForm) -> Any:
 
 @dataclass(frozen=True)
 class PricedTimes:
-    """The latency of one execution: the sum over `stages` of the largest alternative of each, since refills
-    that wait overlap nothing. `names`: the components of the first stage's alternatives."""
+    """The latency of one execution: the sum over `stages` of each stage's largest alternative.
+
+    The first stage overlaps; refills that wait have stages of their own. `names`: the components of the
+    first stage's alternatives.
+    """
 
     stages: tuple[tuple[tuple[LinearForm, float], ...], ...]
     names: tuple[str, ...]
@@ -91,7 +94,7 @@ class PricedTimes:
         return [form for stage in self.stages for form, _ in stage]
 
     def seconds(self, value: Callable[[LinearForm], Array]) -> Array:
-        """The latency, `value` being that of a form."""
+        """The latency, with `value` giving the value of each form."""
         nothing = value({})
         each = ((_begun(value(form), fixed) for form, fixed in stage) for stage in self.stages)
         return sum((reduce(np.maximum, times, nothing) for times in each), start=nothing)
@@ -102,21 +105,23 @@ def _begun(seconds: Array, fixed: float) -> Array:
 
 
 class CountPlaceholders:
-    """Stands in for the counts of a template while the rules of cost run: one term for each count that is not
-    empty. What the rules write down then depends on which counts there are, and not on what they are."""
+    """Stand-ins for the counts of a template while the cost rules run: one term per nonempty count.
+
+    The formulas then depend only on which counts exist, not on what they are.
+    """
 
     def __init__(self) -> None:
         self.forms: list[LinearForm] = []
 
     def count(self, form: LinearForm) -> Any:
-        """The form as a number of the cost rules."""
+        """A number of the cost rules that stands for the form."""
         if not form:
             return EMPTY
         self.forms.append(form)
         return _numbered(len(self.forms) - 1)
 
     def filled_in(self, form: LinearForm) -> LinearForm:
-        """A form over these terms, as one over those of the counts."""
+        """A form over stand-ins, as one over the terms of the counts."""
         return weighted((self.forms[number], times) for number, times in form.items())
 
 
@@ -125,13 +130,16 @@ EMPTY = count({})
 
 @cache
 def _numbered(number: int) -> Any:
-    """The count that stands in for one of this number."""
+    """The stand-in with this number."""
     return count({number: 1.0})
 
 
 class LinearCounts(Counts):
-    """Counts in linear forms. `filled`: per component, tensor and kind of access how many actions move it,
-    where transfers are filled up to whole ones."""
+    """Counts as linear forms.
+
+    `filled`: actions per component, tensor and kind of access, where transfers are rounded up to whole
+    actions.
+    """
 
     def __init__(
         self, problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], Any]
@@ -149,8 +157,10 @@ Filled = tuple[tuple[tuple[str, str, str], Any], ...]
 
 
 class CountPrices:
-    """What the only Einsum of a problem costs. The rules run once for all templates that move the same
-    tensors at the same components, whatever they move of them."""
+    """The costs of the only Einsum of a problem.
+
+    The cost rules run once for all templates that move the same tensors at the same components.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -159,8 +169,8 @@ class CountPrices:
     def of(
         self, analysis: Analysis, filled: Filled, counts: CountPlaceholders
     ) -> tuple[LinearForm, PricedTimes]:
-        """Joules of all actions, and seconds; `filled` as in `LinearCounts`, `counts`: what the numbers of
-        both stand for."""
+        """Energy (J) of all actions and latency; `filled` as in `LinearCounts`; `counts`: what stand-ins
+        stand for."""
         key = analysis, filled
         if key not in self._known:
             self._known[key] = priced(self.problem, analysis, dict(filled))
@@ -172,7 +182,8 @@ class CountPrices:
 def priced(
     problem: Problem, analysis: Analysis, filled: Mapping[tuple[str, str, str], Any]
 ) -> tuple[LinearForm, PricedTimes]:
-    """Joules of all actions, and seconds, of the only Einsum of a problem; `filled` as in `LinearCounts`."""
+    """Energy (J) of all actions and latency of the only Einsum of a problem; `filled` as in
+    `LinearCounts`."""
     counts = LinearCounts(problem, analysis, filled)
     energy = linear(FORMULAS.total(item.energy for item in action_energies(counts)))
     rows = component_times(counts, FORMULAS)
@@ -185,7 +196,7 @@ def priced(
 
 
 def linear(part: Any) -> LinearForm:
-    """What the rules have written down, as one linear form."""
+    """A formula of the cost rules as one linear form."""
     if isinstance(part, ExactCount):
         return dict(part.form.terms)
     if isinstance(part, ScaledPart):
@@ -199,14 +210,14 @@ def linear(part: Any) -> LinearForm:
 
 
 def alternatives(part: Any) -> Alternatives:
-    """What the rules have written down, as the largest of several linear forms."""
+    """A formula of the cost rules as a maximum of several linear forms."""
     if isinstance(part, Largest):
         return [a for p in part.parts for a in alternatives(p)]
     if isinstance(part, (ScaledPart, Over)):
         scale = part.factor if isinstance(part, ScaledPart) else 1 / part.divisor
         return [(plus({}, form, scale), fixed * scale) for form, fixed in alternatives(part.part)]
     if isinstance(part, Where):
-        return [({}, float(part.part))]  # what it depends on stands beside it
+        return [({}, float(part.part))]  # the form that the condition depends on is added beside it
     if isinstance(part, Sum):
         return [_added(chosen) for chosen in product(*map(alternatives, part.parts))]
     return [(linear(part), 0.0)]
@@ -218,7 +229,7 @@ def _added(chosen: Iterable[tuple[LinearForm, float]]) -> tuple[LinearForm, floa
 
 
 def stages(part: Any, waits: int) -> Sequence[Alternatives]:
-    """The same of a latency to which so many refills are added that wait."""
+    """The stages of a latency with `waits` refills that add to it."""
     if not waits:
         return [alternatives(part)]
     assert isinstance(part, Sum), "refills that wait are added to the rest"

@@ -1,4 +1,4 @@
-"""What the explorer is told and what it returns, as frozen records."""
+"""Requests and results of the search, as frozen records."""
 
 from __future__ import annotations
 
@@ -26,27 +26,23 @@ Halos = Literal["retained", "recomputed"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Which mappings the explorer looks at, besides `keep` and `may_keep` of the memories.
+    """The constraints of a search, besides `keep` and `may_keep` of the memories.
 
-    `max_fused_loops`: loops above a split, per path (None: no limit).
-    `max_fused_loops_per_rank_variable`: how often one rank variable may be among them.
-    `sizes`: temporal tile sizes are divisors of the enclosing tile, or all; `few` of the divisors are the
-    search's own first guess.
-    `spatial_sizes`: tiles over fanouts divide the tile around them, or all: as even as any number of
-    instances allows, of which the last has what is left.
-    `halos`: chains of windows are fused besides, with what overlaps kept from one tile to the next, or made
-    again.
-    `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
-    only of the same tensor), but for memories `side_by_side` with the one before them: (Einsum, memory).
-    `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
-    `min_utilisation`: (component, dimension, least share of the fanout in use; infinite: as much as there
-    can be).
-    `compute`: (Einsum, compute component), where there are several.
-    `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
-    (None: all).
-    `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
-    `rules`: what `memories` and `fanouts` of an exploration say of loops. `rules` and `side_by_side` are read
-    from the spec (`memory_order.side_by_side`).
+    `max_fused_loops`: number of loops above a split, per path (None: no limit).
+    `max_fused_loops_per_rank_variable`: how many of these may be over one rank variable. `sizes`: temporal
+    tile sizes are divisors of the enclosing tile, or all sizes; `few` of the divisors are used by the
+    search's own first guess. `spatial_sizes`: spatial tiles divide the enclosing tile, or all: the tile is
+    split as evenly as possible over any number of instances, of which the last one has the remainder.
+    `halos`: also fuse chains of windows, with overlaps `retained` from tile to tile or `recomputed`.
+    `force_memory_order`: storage of an outer memory is above that of an inner one (otherwise only for the
+    same tensor), except for memories `side_by_side` with the one before them: (Einsum, memory).
+    `loop_order`: (Einsum, rank variables outermost first), which fused loops obey. `min_utilisation`:
+    (component, dimension, least share of the fanout in use; infinite: the maximum). `compute`: (Einsum,
+    compute component), where there are several. `exchange`: memories in which intermediates may be
+    exchanged, besides the first one inside the backing storage (None: all). `fuse`: tensors that must be
+    exchanged inside the backing storage; `unfused`: those that must not. `rules`: the rules of an
+    exploration's `memories` and `fanouts` on loops. `rules` and `side_by_side` are read from the spec
+    (`memory_order.side_by_side`).
     """
 
     max_fused_loops: int | None = None
@@ -65,8 +61,11 @@ class Limits:
     halos: tuple[Halos, ...] = ()
 
     def units(self, einsum: str, is_copy: bool, hierarchy: Hierarchy) -> list[Component]:
-        """The compute units on which an Einsum may execute, all on one branch: Refused where nothing says
-        which. A copy executes on none; where nothing is said it goes along no branch."""
+        """The compute units on which an Einsum may execute, all on one branch.
+
+        A copy without a `compute` entry uses no branch. Raises Refused if units of several branches are
+        possible.
+        """
         chosen = dict(self.compute).get(einsum)
         units = [c for c in hierarchy.components if c.computes and (not chosen or c.name == chosen)]
         if is_copy and not chosen:
@@ -83,9 +82,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits), `named`:
-    figures by their names that do not follow from these. Its `tree` is made when it is first looked at:
-    fronts may have thousands."""
+    """One whole mapping.
+
+    `values`: in the order of the objectives; `buffers`: (memory, peak bits); `named`: figures by name that
+    do not follow from these. `tree` is built on first access, since fronts may have thousands of mappings.
+    """
 
     values: tuple[float, ...]
     energy: float
@@ -101,7 +102,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class SearchStage:
-    """What one step of the search looked at. `of`: an Einsum, or `join EINSUM`.
+    """Work counts of one step of the search. `of`: an Einsum, or `join EINSUM`.
 
     `templates`: placements and orders; `points`: mappings combined from them; `kept`: those left after
     dominance; `too_large`: those that exceed a memory.
@@ -117,16 +118,17 @@ class SearchStage:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A constraint that takes mappings away, and where.
+    """A constraint that rules out mappings, and where.
 
     `constraint`: limits, capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute,
     loop_order, max_fused_loops, max_fused_loops_per_rank_variable, force_memory_order or one of LOOP_RULES.
-    `level`: the memory, fanout (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where;
-    `joined`: where it meets those before it. `tensors`: those concerned. `before`: mappings there that
-    satisfy all that is not relaxed with it (capacities aside); `left`: those that satisfy it as well; None:
-    some, but none that satisfies every other capacity too. `need`, `have`: least and given bits, share of a
-    fanout, or loops. `written`: what the exploration says of a memory's `keep` or `may_keep`, if it narrows
-    it."""
+    `level`: the memory, fanout (COMPONENT.DIMENSION) or compute unit, if any. `einsum`: the Einsum;
+    `joined`: when it is joined to the Einsums before it. `tensors`: the tensors concerned. `before`:
+    mappings that satisfy all constraints which are not relaxed together with it (capacities aside); `left`:
+    those that also satisfy it; None: some do, but none that also satisfies every other capacity. `need`,
+    `have`: least and given bits, share of a fanout, or loops. `written`: what the exploration says of a
+    memory's `keep` or `may_keep`, if it narrows it.
+    """
 
     constraint: str
     level: str
@@ -162,8 +164,11 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Change:
-    """One constraint of a relaxation: from `have` to the least that works, `need` (bits, share of a fanout,
-    loops); None: it is given up, for these tensors or this Einsum. `written` as in `Obstacle`."""
+    """One constraint of a relaxation, changed from `have` to the least figure that works, `need`.
+
+    Bits, share of a fanout, or loops; None: the constraint is dropped for these tensors or this Einsum.
+    `written` as in `Obstacle`.
+    """
 
     constraint: str
     level: str = ""
@@ -201,8 +206,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """Changes that together admit a mapping, while none does without each of them; each is as small as it
-    can be, those before it made (one bit, instance or loop less admits none)."""
+    """A minimal set of changes that together admit a mapping.
+
+    Each is as small as possible, given those before it (one bit, instance or loop less admits none).
+    """
 
     changes: tuple[Change, ...]
 
@@ -213,9 +220,11 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why there is no valid mapping. `size`: how many there are, capacities aside. `relaxations`: those of
-    one change, or if there are none, some of several. `untried`: constraints for which there was no time.
-    `text` says it all, one line each."""
+    """Why there is no valid mapping.
+
+    `size`: the number of mappings, capacities aside. `relaxations`: single changes; if there are none, sets
+    of changes. `untried`: constraints for which there was no time. `text`: all of it, one line each.
+    """
 
     size: int
     obstacles: tuple[Obstacle, ...]
@@ -235,12 +244,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answer. `complete`: False if it was cut short, by the time limit unless it was for want of `memory`
-    or interrupted; `unsearched` says what is missing. `bounds`: per objective what every mapping of the space
-    has at least (none: not known).
+    """The result of a search.
 
-    `halos`: whether there was time for all mappings with halos that were to be looked at (None: none were).
-    `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
+    `complete`: False if it was cut short by the time limit, for want of `memory` or by an interrupt;
+    `unsearched` says what is missing. `bounds`: per objective a lower bound over all mappings of the space
+    (empty: unknown). `halos`: whether there was time for all mappings with halos (None: none were
+    requested). `diagnosis`: why there are no candidates after a complete search; its `text` is for users.
     """
 
     objectives: tuple[str, ...]
@@ -257,9 +266,11 @@ class SearchResult:
 
     @property
     def reason(self) -> str:
-        """Why there are no candidates: which constraint rules out how much where, and the least that admits a
-        mapping, a line each; without a diagnosis the first step that left nothing, and what became of its
-        points."""
+        """Why there are no candidates: what each constraint rules out, and the least relaxation, one line
+        each.
+
+        Without a diagnosis, the first step that kept nothing, and why.
+        """
         if self.diagnosis is not None and self.diagnosis.text:
             return self.diagnosis.text
         if not self.complete:
@@ -286,11 +297,11 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the search stands: `done` of `total` steps, what it is `of` now.
+    """The progress of a search: `done` of `total` steps, now at step `of`.
 
-    `best`: the best value of the first objective so far, None before any; `bound`: what every mapping has
-    at least. `looked`: combinations of tile sizes, and joins of them, that were looked at until now.
-    `spent`: the share of the time limit that is over.
+    `best`: the best value of the first objective so far, None before any; `bound`: a lower bound of it.
+    `looked`: combinations of tile sizes, and joins of them, that were examined so far. `spent`: the elapsed
+    share of the time limit.
     """
 
     done: int
@@ -303,24 +314,24 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """How much of the work is done, or of the time."""
+        """The completed share of the steps, or the elapsed share of the time limit if that is larger."""
         return max(self.done / max(self.total, 1), min(self.spent, 1.0))
 
     @property
     def gap(self) -> float | None:
-        """By how much the best so far may be above the least there is, as a share of that."""
+        """The largest possible relative gap between the best so far and the optimum."""
         return None if self.best is None else gap_of(self.best, self.bound)
 
 
 def gap_of(best: float, bound: float) -> float:
-    """By how much a value may be above the least there is, as a share of that; infinite without a bound."""
+    """The largest possible relative gap between a value and the optimum; infinite without a bound."""
     if best <= bound:
         return 0.0
     return best / bound - 1 if bound > 0 else inf
 
 
 class Bounded(Protocol):
-    """A front, and what every solution has at least in each of its objectives."""
+    """A front with lower bounds of its objectives."""
 
     @property
     def objectives(self) -> tuple[str, ...]: ...
@@ -332,7 +343,7 @@ class Bounded(Protocol):
 
 
 def gap_texts(front: Bounded) -> Iterator[str]:
-    """How good a front is that was cut short."""
+    """Sentences on the quality of a front that was cut short."""
     if not len(front):
         return
     known = [o for o in front.objectives if not isinf(front.gaps[o])]
@@ -360,12 +371,12 @@ Toll = tuple[float, float]
 
 @dataclass(frozen=True)
 class Shares:
-    """What sparse data leave of the accesses and operations of one Einsum at least.
+    """Lower bounds on the accesses and operations of one Einsum that remain on sparse data.
 
-    `moved`: per operand and memory, for each kind of access, the joules and the bits (as far as they take
-    time) of one element of the dense counts. `units`: per compute unit its name, joules per operation and the
-    share of operations that take time. `held`: per operand and memory the share of its dense bits that a tile
-    takes (none: all of them are dense).
+    `moved`: per operand, memory and kind of access, the joules and the bits (as far as they take time) per
+    element of the dense counts. `units`: per compute unit its name, joules per operation and the share of
+    operations that take time. `held`: per operand and memory the share of its dense bits that a tile takes
+    (empty: all are dense).
     """
 
     moved: tuple[tuple[tuple[tuple[str, Toll], ...], ...], ...]
@@ -377,21 +388,24 @@ class Shares:
         return next(toll for name, toll in self.moved[operand][memory] if name == kind)
 
     def room(self, operand: int, memory: int) -> float:
-        """What a tile takes over its dense bits."""
+        """The bits of a tile relative to its dense bits."""
         return self.held[operand][memory] if self.held else 1.0
 
     def executed(self, unit: str) -> tuple[float, float]:
-        """Joules and share of the time per operation."""
+        """Joules and time share per operation."""
         return next((joules, share) for name, joules, share in self.units if name == unit)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How good a front on sparse data is. `factor`: each mapping of the space has one on the front that is no
-    more than that above it in every objective, `eps` of the search apart; 1 is exact. `each`: the same per
-    objective, the least on the front over the least there is. `evaluated`: of the `found` mappings of the
-    search, `besides`: of others; `too_large`: those among all of these whose compressed tiles do not fit.
-    `label` is that of the least certain figure on the front."""
+    """The quality of a front on sparse data.
+
+    `factor`: each mapping of the space has one on the front that is at most this factor above it in every
+    objective (apart from the search's `eps`); 1 is exact. `each`: per objective, the least on the front
+    relative to the least of the space. `evaluated`: of the search's `found` mappings; `besides`: other
+    mappings; `too_large`: those among all of these whose compressed tiles do not fit. `label`: that of the
+    least certain figure on the front.
+    """
 
     factor: float
     each: tuple[float, ...]
@@ -415,14 +429,14 @@ class Quality:
 
 @dataclass(frozen=True)
 class Request:
-    """All that a search needs to know besides cascade and hierarchy.
+    """Everything that a search depends on besides cascade and hierarchy.
 
-    `objectives`: those of `polymodel.objectives`; older names are read as these (`canonical`). `at_most`:
-    limits on figures. `area`: that of the architecture.
-    `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
-    Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
-    `room`: bits that memories have besides, as `shares` are a bound of what tiles take.
-    `finished`: steps that were done by earlier runs. `crew`: workers of a cluster that share the steps.
+    `objectives`: those of `polymodel.objectives`; older names are converted (`canonical`). `at_most`:
+    limits on figures. `area`: that of the architecture. `stop`: polled regularly; once it returns True, the
+    search ends as if its time limit had passed. `shares`: per Einsum lower bounds of sparse data, which
+    make energy and latency lower bounds (None: dense). `room`: additional bits of memories, which `shares`
+    of tiles require. `finished`: the store of steps of earlier runs. `crew`: worker processes that share
+    the steps.
     """
 
     objectives: tuple[str, ...] = ("energy", "latency")

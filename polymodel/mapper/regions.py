@@ -1,10 +1,10 @@
 """Hierarchies cut in two: memories up to a cut, with the fused loops, and those inside it, with compute.
 
-Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs of
-the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
-tile, the lower one needs a tile that divides it (`InnerPoints`: the undominated points there, and which of
-them fit the tile that is given). The lower region is searched once per set of parents, whatever the fused
-loops are (docs/develop/rules.md, Fusion). Where energy alone is asked for, it is cut itself, and so on.
+Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs
+of the two regions add up, and they interact only through the tile at the cut: the upper region gives a
+tile, and the lower one needs a tile that divides it (`InnerPoints`: the undominated points, and which of
+them fit a given tile). The lower region is searched once per set of parents, whatever the fused loops are
+(docs/develop/rules.md, Fusion). If energy is the only objective, it is cut again, and so on.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ CELLS = 2**24
 
 @dataclass(frozen=True)
 class InnerPoints:
-    """Undominated points of the lower region. `ports` [2 * cut memories, n]: seconds at the ports of memories
-    above the cut; `rest`: the longest time of all else; `needs` [primes of all variables, n]: how often
-    each divides the tile it needs; `local` [memories of interest, n]: bits. Of a region that is cut itself:
-    `region` [n] among the `lower` ones, and `below` [n], the point there."""
+    """Undominated points of the lower region. `ports` [2 * cut memories, n]: seconds at the ports of
+    memories above the cut; `rest`: the longest time of everything else; `needs` [primes of all variables,
+    n]: exponents of the tile that it needs; `local` [memories of interest, n]: bits. For a region that is
+    cut itself: `region` [n], an index into `lower`, and `below` [n], the point there."""
 
     energy: Array
     ports: Array
@@ -59,7 +59,7 @@ class InnerPoints:
 
     @cached_property
     def lower_bounds(self) -> tuple[Array, Array]:
-        """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
+        """The least energy and the least `rest` of points that fit, for every tile: one axis per prime."""
         return self._floor(self.energy), self._floor(self.rest)
 
     def _floor(self, figure: Array) -> Array:
@@ -71,17 +71,17 @@ class InnerPoints:
 
     @cached_property
     def lower_bounds_of_more(self) -> tuple[Array, ...]:
-        """The same of the other figures that add up."""
+        """The same for the other figures that add up."""
         return tuple(map(self._floor, self.more))
 
     def least(self, gives: Array) -> tuple[Array, Array]:
-        """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
+        """Lower bounds of (energy, time) of what fits tiles [primes, n]; infinite if nothing does."""
         energy, rest = self.lower_bounds
         at = self._entries(gives)
         return energy[at], rest[at]
 
     def least_more(self, gives: Array) -> Array:
-        """The same of the other figures that add up, without what they have of the latency [figures, n]."""
+        """The same for the other figures, without their share of latency [figures, n]."""
         at, n = self._entries(gives), gives.shape[1]
         return np.array([np.broadcast_to(table[at], n) for table in self.lower_bounds_of_more]).reshape(-1, n)
 
@@ -90,8 +90,8 @@ class InnerPoints:
         return tuple(np.minimum(g, n - 1) for g, n in sides)
 
     def for_tiles(self, gives: Array, interest: Interest) -> tuple[Array, Array]:
-        """For tiles [primes, n] the positions of points that fit, without those that others that fit beat:
-        (tile, position) of each."""
+        """For tiles [primes, n] the points that fit and are not dominated by others that fit: (tile, point)
+        of each."""
         n = gives.shape[1]
         alone = interest.energy and not interest.latency and not len(self.more)
         if not len(gives) or (alone and not self.local.any()):
@@ -107,13 +107,13 @@ class InnerPoints:
         result = [self.fitting[c] for c in each.tolist()]
         counts = np.array([len(c) for c in result])[which]
         ends = np.cumsum(counts)
-        # Positions of the cells' runs, cell after cell of the points.
+        # positions of the cells' runs, in the order of the points
         starts = np.cumsum([0, *(len(c) for c in result[:-1])])[which]
         within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
         return np.repeat(np.arange(n), counts), np.concatenate(result)[np.repeat(starts, counts) + within]
 
     def _fit(self, cells: Array, interest: Interest) -> None:
-        """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
+        """Compute the undominated points that fit each cell (an entry of the table of lower bounds)."""
         if not len(cells):
             return
         extents = self.lower_bounds[0].shape
@@ -135,7 +135,7 @@ class InnerPoints:
                 self.fitting[cell] = rows[bounds[k] : bounds[k + 1]]
 
     def _worth(self, cell: Sequence[Any], leaked: Array) -> Array:
-        """What fits one tile, needs no more energy than another one surely does, and is not beaten."""
+        """Undominated points that fit one tile and need no more energy than another one surely does."""
         fits = np.flatnonzero((self.needs <= np.array(cell)[:, None]).all(axis=0))
         if not len(fits):
             return fits
@@ -144,7 +144,7 @@ class InnerPoints:
         return some[undominated([self.energy[some], self.rest[some], *self.ports[:, some]])]
 
     def _dominated(self, interest: Interest) -> Array:
-        """[i, j]: 1 where point j is no worse than point i in any figure, and better or before it."""
+        """[i, j]: 1 where point j is no worse than point i in any figure, and better or earlier."""
         if not self.compared:
             figures = [self.energy] if interest.energy else []
             figures += [self.rest, *self.ports] if interest.latency else []
@@ -159,7 +159,7 @@ class InnerPoints:
 
     @cached_property
     def quickest(self) -> InnerPoints:
-        """Those of its points that are best in time."""
+        """Its points that are undominated in time."""
         kept = undominated([self.rest, *self.ports, *self.needs])
         return replace(self._only(kept), local=self.local[:0, kept], more=self.more[:0, kept], leaked=None)
 
@@ -181,13 +181,11 @@ def inner_regions(
     tally: SearchTally,
     bound: Bound | None = None,
 ) -> list[InnerPoints]:
-    """Search the lower region for operands that come from each of `origins` (memory of each operand). Raises
-    Late once time is over. `bound`: of whole mappings of the Einsum; points that cannot be part of better
-    ones are then left out.
-
-    The points are the same for all of them, and all that differs is what reading and writing above the cut
-    costs: so they are combined once, and what goes by itself in each is what the others are told apart by.
-    """
+    """Search the lower region for operands that come from each of `origins` (memory of each operand).
+    Raises Late once the time limit has passed. `bound`: of whole mappings of the Einsum; points that cannot
+    be part of better ones are dropped. The points are the same for all origins, which differ only in the
+    costs of reading and writing above the cut: so points are combined once, and compared by the costs of
+    each origin separately."""
     again = cut_again(space, limits, cut, interest)
     if again is not None:
         return _cut_regions(space, limits, interest, origins, (cut, again), tally, bound)
@@ -198,8 +196,9 @@ def inner_regions(
 
 @dataclass(frozen=True)
 class LowerRegion:
-    """A region below a cut, what is looked for in it, and its templates. `ends`: the cut, and where it ends:
-    at another cut (the same: with compute), below which are the `lower` regions for parents `deeper`."""
+    """A region below a cut, the comparison figures, and its templates. `ends`: the cut, and where the
+    region ends: at another cut (the same: with compute), below which are the `lower` regions for parents
+    `deeper`."""
 
     space: EinsumSpace
     limits: Limits
@@ -217,16 +216,16 @@ class LowerRegion:
 
     @cached_property
     def outside(self) -> list[float]:
-        """Joules that are spent outside, of each origin."""
+        """Joules that are spent outside, per origin."""
         return [_moved_once(self.space, parents) for parents in self.origins]
 
 
-Found = list[list[InnerPoints]]  # of each origin what templates give, without templates and lower regions
+Found = list[list[InnerPoints]]  # per origin the points of templates, without templates and lower regions
 PartOfRegion = Callable[[LowerRegion, range, SearchTally], Found]
 
 
 def _searched(region: LowerRegion, part: PartOfRegion, tally: SearchTally) -> list[InnerPoints]:
-    """The undominated points of all templates, for each origin."""
+    """The undominated points of all templates, per origin."""
     result: Found = [[] for _ in region.origins]
     for found in each_part(part, region, runs_of(len(region.templates), tally), tally):
         for mine, points in zip(result, found, strict=True):
@@ -236,7 +235,7 @@ def _searched(region: LowerRegion, part: PartOfRegion, tally: SearchTally) -> li
 
 
 def _inner_points(region: LowerRegion, numbers: range, tally: SearchTally) -> Found:
-    """The points of some of the templates of a region with compute."""
+    """The points of some templates of a region with compute."""
     space, (cut, _), objectives, interest = region.space, region.ends, region.objectives, region.interest
     result: Found = [[] for _ in region.origins]
     for number in numbers:
@@ -260,7 +259,7 @@ def _inner_points(region: LowerRegion, numbers: range, tally: SearchTally) -> Fo
             worth = [_worth(p[0], more, needs) for p, more in zip(priced, at_most, strict=True)]
             kept = np.flatnonzero(np.any(worth, axis=0))
             leaked = list(at_most)
-        if not _energy_alone(space, interest, cut):  # else what is best of each origin is soon found
+        if not _energy_alone(space, interest, cut):  # otherwise the best of each origin are quickly found
             kept = kept[undominated([f[kept] for f in figures])]
         choice = joined.choice()
         for k, (energy, ports, rest) in enumerate(priced):
@@ -284,8 +283,8 @@ def _all_of(space: EinsumSpace, found: Sequence[InnerPoints], interest: Interest
 
 
 def cut_again(space: EinsumSpace, limits: Limits, cut: int, interest: Interest) -> int | None:
-    """Where the region below a cut may be cut itself, if it may: where energy alone is asked for, few points
-    of the region below are worth being joined with each of the region between."""
+    """Where the region below a cut may be cut again, if it may: with energy as the only objective, few
+    points of the region below are worth joining with each point of the region between."""
     at = cut + 1
     reach = [u.memories for u in space.units]
     if interest.latency or space.more or not interest.energy or at >= min(reach) or at + 1 >= max(reach):
@@ -295,7 +294,7 @@ def cut_again(space: EinsumSpace, limits: Limits, cut: int, interest: Interest) 
     costly = any(f.costly and f.index <= first for f in space.fanouts)
     tolled = any(t.index < first for t in space.tolls)
     begun = any(m.read_first for m in space.memories[: at + 1])
-    between = cuts(space, limits)[-1] > cut  # what is handed on there takes room beside these points
+    between = cuts(space, limits)[-1] > cut  # tensors exchanged there take space beside these points
     if wide or costly or tolled or begun or between or at in space.rules.sliding:
         return None
     return at if apart_at(space, limits, at) else None
@@ -310,8 +309,8 @@ def _cut_regions(
     tally: SearchTally,
     bound: Bound | None,
 ) -> list[InnerPoints]:
-    """The same where the region is cut in two: memories from the one end, without it, to the other, and those
-    inside that."""
+    """The same for a region cut in two: memories from the first end (exclusive) to the second, and those
+    inside."""
     cut, again = ends
     deeper = tuple(origins(space, again))
     lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally, bound))
@@ -324,7 +323,7 @@ def _cut_regions(
 
 
 def _points_between(region: LowerRegion, numbers: range, tally: SearchTally) -> Found:
-    """The points of some of the templates between two cuts, with what lies below."""
+    """The points of some templates between two cuts, joined with points below."""
     space, objectives, lower, outside = region.space, region.objectives, region.lower, region.outside
     result: Found = [[] for _ in region.origins]
     for number in numbers:
@@ -365,8 +364,8 @@ def _stacked(
     deeper: tuple[tuple[InnerPoints, ...], int],
     number: int,
 ) -> Iterator[InnerPoints]:
-    """Points of a template between two cuts with those below. `found`: what they cost for some parents;
-    `deeper`: all regions below, and the number of the one."""
+    """Points of a template between two cuts, joined with those below. `found`: their costs for some
+    parents; `deeper`: all regions below, and the number of the one to join."""
     (cut, again), (lower, at) = ends, deeper
     below = lower[at]
     if not len(below.energy):
@@ -395,8 +394,8 @@ def _stacked(
 
 
 def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
-    """What leaks more at most if a point takes the place of another one of these: a whole mapping then takes
-    no longer than before but for what the point's own times are above the least of each."""
+    """Upper bound on the additional leakage if a point replaces another: the whole mapping then takes no
+    longer than before, except for the excess of the point's own times over the least of each."""
     if not len(rest):
         return rest
     least = ports.min(axis=1)[:, None]
@@ -406,8 +405,8 @@ def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
 
 
 def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
-    """Where nothing but energy counts: points for which no other one that fits wherever they fit is surely
-    better."""
+    """For energy as the only objective: points for which no other point that fits at least as many tiles is
+    surely better."""
     table = np.full(tuple(int(n.max()) + 1 for n in needs), np.inf)
     np.minimum.at(table, tuple(needs), energy + leaked)
     for axis in range(table.ndim):
@@ -415,9 +414,9 @@ def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
     return np.asarray(energy <= table[tuple(needs)])
 
 
-# Where whole mappings of the Einsum are known, those points are left that may be part of better ones.
+# Where whole mappings of the Einsum are known, only points that may be part of better ones are kept.
 
-Elsewhere = Sequence[tuple[CostTerms, float]]  # per origin what points cost, and the joules spent outside
+Elsewhere = Sequence[tuple[CostTerms, float]]  # per origin the costs of points, and the joules spent outside
 
 
 def moved_once(space: EinsumSpace, i: int, outer: int, inner: int) -> float:
@@ -428,7 +427,8 @@ def moved_once(space: EinsumSpace, i: int, outer: int, inner: int) -> float:
 
 
 def _moved_once(space: EinsumSpace, parents: Sequence[int]) -> float:
-    """Joules of moving what is handed on nowhere between the backing storage and these memories."""
+    """Joules of moving the tensors that are never exchanged between the backing storage and these
+    memories."""
     held = ((i, m) for i, m in enumerate(parents) if m and not space.operands[i].fusable)
     return sum(moved_once(space, i, 0, m) for i, m in held) * space.times
 
@@ -439,7 +439,8 @@ def _with_joules(bound: Bound, interest: Interest, joules: float) -> Bound:
 
 
 def _tightened(joined: Combination, bound: Bound, interest: Interest, elsewhere: Elsewhere) -> Bound:
-    """With what points cost besides what those of all origins cost, of the origin where that is least."""
+    """The bound with the costs of points beyond those common to all origins, for the origin where these are
+    least."""
     common = joined.costs.energy
     apart = [{t: x - common.get(t, 0.0) for t, x in c.energy.items()} for c, _ in elsewhere]
     least = (joined.least({t: x for t, x in form.items() if x > 0}) for form in apart)
@@ -450,7 +451,7 @@ def _tightened(joined: Combination, bound: Bound, interest: Interest, elsewhere:
 def _hopeful(
     space: EinsumSpace, points: InnerPoints, interest: Interest, bound: Bound | None, joules: float
 ) -> InnerPoints:
-    """Points that no known whole mapping rules out, if so many joules are spent outside them."""
+    """Points that no known whole mapping rules out, if `joules` are spent outside them."""
     if bound is None or not len(points.energy):
         return points
     latency = np.maximum(points.rest, points.ports.max(axis=0, initial=bound.seconds))
@@ -460,7 +461,7 @@ def _hopeful(
 
 
 def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
-    """Where operands may come from: the innermost memory up to the cut that holds each."""
+    """The possible origins of the operands: for each, the innermost memory up to the cut that holds it."""
     several = []
     for o in space.operands:
         must = max((m for m in range(cut + 1) if o.tensor in space.keep[m]), default=0)
@@ -476,22 +477,21 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
 
 
 def other_figures(joined: Combination, found: CostTerms) -> Array:
-    """The other figures that add up, without what they have of the latency [figures, n]."""
+    """The other figures that add up, without their share of latency [figures, n]."""
     each = zip(joined.space.more, found.more, strict=True)
     values = [a.stepped(joined.form(form) * joined.space.times) for a, form in each]
     return np.array(values).reshape(-1, joined.n)
 
 
 def timed_figures(space: EinsumSpace, latency: Array) -> Array:
-    """What they have of latencies [figures, n]; nothing of infinite ones, where nothing fits."""
+    """The latency share of the other figures [figures, n]; 0 for infinite latencies, where nothing fits."""
     slopes = np.array([a.slope(space.leak) for a in space.more]).reshape(-1, 1)
     result: Array = slopes * np.where(np.isfinite(latency), latency, 0.0)
     return result
 
 
 def with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
-    """Where components leak, energy grows with latency, so that the regions' times matter; so they do to
-    other figures that grow with it."""
+    """The comparison figures, with latency if leakage or another figure depends on it."""
     timed = space.leak > 0 or any(a.timed for a in space.more)
     return replace(interest, latency=interest.latency or timed)
 
@@ -510,13 +510,14 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
 
 
 def _energy_alone(space: EinsumSpace, interest: Interest, cut: int) -> bool:
-    """Whether points below a cut are told apart by their energy and the tiles they need alone."""
+    """Whether points below a cut are distinguished by their energy and the tiles they need alone."""
     inside = any(m > cut for m in interest.memories)
     return interest.energy and not interest.latency and not space.more and not inside
 
 
 def _first_fitting(energy: Array, needs: Array) -> Array:
-    """The position of the point of least energy that fits, for every tile; of alike ones what fits most."""
+    """The position of the point of least energy that fits, for every tile; of equal ones the one that fits
+    most."""
     order = np.lexsort((needs.sum(axis=0), energy))
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
@@ -530,7 +531,7 @@ def _first_fitting(energy: Array, needs: Array) -> Array:
 
 def _best(x: InnerPoints, interest: Interest) -> InnerPoints:
     alone = interest.energy and not interest.latency and not len(x.more)
-    if interest.ties and len(x.energy):  # of equal ones the first stays
+    if interest.ties and len(x.energy):  # of equal ones the first is kept
         longest = np.maximum(x.rest, x.ports.max(axis=0, initial=0.0))
         x = x._only(np.argsort(longest if interest.energy else x.energy, kind="stable"))
     if alone and x.needs.size and not x.local.any():
@@ -551,7 +552,7 @@ def combined(
     tally: SearchTally,
     elsewhere: Elsewhere = (),
 ) -> Combination:
-    """The points of a template. `elsewhere`: of several origins, whose joint costs are those `found`."""
+    """The points of a template. `elsewhere`: costs of several origins, whose joint costs are `found`."""
     chains = all_chains(space, template, limits.sizes)
     joined = Combination(space, template, chains, found, interest, bound, tally.ask)
     if bound is not None and elsewhere and all(c.count for c in chains):
@@ -566,8 +567,8 @@ def combined(
 
 
 def port_times(joined: Combination, found: CostTerms, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
-    """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
-    time)."""
+    """Seconds at the two ports of every memory up to the cut, and the longest time of all others (with
+    fixed time)."""
     names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
     ports = np.zeros((2 * (cut + 1), joined.n))
     rest = np.zeros(joined.n)

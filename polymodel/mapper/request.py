@@ -1,4 +1,5 @@
-"""What an exploration was asked for: the arguments of a call over the spec's `explore:` section, checked."""
+"""The request of an exploration: arguments of the call override the spec's `explore:` section; all are
+checked."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from polymodel.mapper.sparse_choices import SparseArchitecture
 
 Constraints = Limits | Mapping[str, object] | ExploreSection
-READ = ("rules", "side_by_side")  # fields that the spec decides
+READ = ("rules", "side_by_side")  # fields that the spec determines
 LimitsGiven = Sequence[str] | Mapping[str, object] | str
 SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
 def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
-    """A section in which only what was given is set, and the faults of what had to be left out of it."""
+    """A section that sets only what was given, and the faults of what had to be left out."""
     if constraints is None:
         return ExploreSection(), ()
     if isinstance(constraints, ExploreSection):
@@ -48,8 +49,10 @@ def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Dia
 
 
 def of_part(constraints: Constraints | None, part: Spec, whole: Spec) -> Constraints | None:
-    """Constraints of a whole workload for some of its Einsums: what they say of others is left out. What is
-    wrong with them stays, for the search to tell."""
+    """Constraints of a whole workload, restricted to some of its Einsums.
+
+    Faulty constraints are kept, for the search to report.
+    """
     mine, every = part.raw_workload, whole.raw_workload
     if constraints is None or mine is None or every is None:
         return constraints
@@ -78,14 +81,14 @@ def _read(
     document = Document()
     read_mapping({"explore": data}, document)
     told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
-    # What is right besides is read all the same, so that wrong values in it are told with these faults.
+    # The rest is read as well, so that its faults are reported together with these.
     result = document.sections.get("explore", document.rest)
     assert isinstance(result, ExploreSection)
     return result, (*faults, *told)
 
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:
-    """The fields as a dictionary; each may be in the form that the dictionary has as well."""
+    """The fields as a dictionary; each may already have the dictionary's form."""
     data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits) if f.name not in READ}
     faults: list[Diagnostic] = []
     for name in ("loop_order", "compute"):
@@ -106,7 +109,7 @@ def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...
 
 
 def _rows(given: object, width: int) -> bool:
-    """Whether a field has the form of the record: rows of so many cells."""
+    """Whether a field has the form of the record: rows of this many cells."""
     return (
         isinstance(given, Collection)
         and not isinstance(given, (str, Mapping))
@@ -123,8 +126,11 @@ def _nested(limits: Limits) -> dict[str, dict[str, object]]:
 
 @dataclass(frozen=True)
 class CheckedRequest:
-    """The request, and the architecture with its rules narrowed by those of the exploration. `choices`: the
-    architectures that differ in what they do with zeros, if the exploration chooses among some."""
+    """The request, and the architecture with its rules narrowed by those of the exploration.
+
+    `choices`: architectures that differ in their handling of zeros, if the exploration chooses among
+    several.
+    """
 
     request: Request
     hierarchy: Hierarchy
@@ -143,8 +149,11 @@ def read_search_request(
     resume: object = True,
     limits: LimitsGiven | None = None,
 ) -> CheckedRequest:
-    """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
-    hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
+    """Check all arguments together; those that are None come from the section.
+
+    Raises SpecError with every fault.
+    """
+    hierarchy, _ = spec.arch, spec.workload  # raises SpecError if one is missing
     section, early = section_of_arguments(constraints)
     reader = _Reader(spec, section)
     reader.given_faults.extend(early)
@@ -188,7 +197,7 @@ def read_search_request(
 
 
 class _Reader(MapspaceConstraints):
-    """Reads each field from where it was given, and notes its faults with that place."""
+    """Reads each field from where it was given, and reports its faults at that place."""
 
     def __init__(self, spec: Spec, given: ExploreSection) -> None:
         assert spec.raw_workload is not None
@@ -199,11 +208,11 @@ class _Reader(MapspaceConstraints):
         super().__init__(section, spec.symbols, workload, spec.raw_arch, Faults(spec.locator))
         self.given = {name: getattr(given, name) for name in given.model_fields_set}
         self.argument: set[str] = set()
-        self.taken: tuple[LoopRule, ...] = ()  # of a record, which were checked when it was made
+        self.taken: tuple[LoopRule, ...] = ()  # rules of a `Limits` record, already checked
         self.given_faults = Faults()
 
     def give(self, name: str, value: object) -> None:
-        """An argument of the call, which goes before all else."""
+        """Set an argument of the call, which overrides everything else."""
         self.given[name] = value
         self.argument.add(name)
 
@@ -215,7 +224,7 @@ class _Reader(MapspaceConstraints):
         return self.given[name] if name in self.given else super().value(name)
 
     def where(self, name: str) -> tuple[Path, Faults]:
-        """The path of a field, and where its faults are noted."""
+        """The path of a field, and the collector of its faults."""
         if name in self.argument:
             return (name,), self.given_faults
         if name in self.given:
@@ -226,7 +235,7 @@ class _Reader(MapspaceConstraints):
         given = self.value("sparse_choices")
         if not given:
             return ()
-        from polymodel.mapper.sparse_choices import combinations_of  # the sparse rooms take long to load
+        from polymodel.mapper.sparse_choices import combinations_of  # the sparse modules take long to load
 
         assert isinstance(given, dict), "the section is checked"
         return combinations_of(spec, given, objectives, *self.where("sparse_choices"))

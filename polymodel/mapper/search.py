@@ -2,11 +2,10 @@
 
 The mapspace: every placement of tensors in memories that `keep` and `may_keep` allow, every order of storage,
 every tile size, intermediates exchanged in the backing storage or inside it below any fused loops that index
-them, Einsums in the order of the workload. What space a fused loop nest needs is counted as if what is
-stored above its loop were there as long as it runs (docs/develop/rules.md, Fusion); with two iterations and
-three Einsums the exact peak can be lower.
-
-First come good whole mappings among few tile sizes (a guess); they bound what `deepening` looks at.
+them, Einsums in the order of the workload. The space of a fused loop nest is counted as if everything stored
+above its loop were resident as long as it runs (docs/develop/rules.md, Fusion); with two iterations and three
+Einsums the exact peak can be lower. First, good whole mappings are found among few tile sizes (a guess); they
+bound the work of `iterative_deepening`.
 """
 
 from __future__ import annotations
@@ -52,19 +51,19 @@ from polymodel.stores.store import folder_of, marked, parts_of
 from polymodel.workload.einsum import Cascade
 
 ROUGH = 0.03
-FIRST = 1  # fused loops that are looked at before deeper ones
+FIRST = 1  # fused loops that are searched before deeper ones
 
 
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
-    """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
-    does not cover."""
+    """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and
+    architectures that it does not cover."""
     if request.limits.halos:
         what = "chains of windows are fused with halos in explorations of one machine on dense data"
         raise Refused(what, "leave `halos` out", code="unsupported-window")
     result = searched(cascade, hierarchy, request)
     if result.candidates or not result.complete:
         return result
-    if any(x.held for x in request.shares or ()):  # bounds of what tiles take say nothing of other sizes
+    if any(x.held for x in request.shares or ()):  # bounds on tile sizes say nothing about other capacities
         return result
     from polymodel.mapper.diagnosis import diagnosed, limits_diagnosed
 
@@ -83,7 +82,7 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
 
 def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """The Pareto front of whole mappings."""
-    # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
+    # As many cores as workers: our own threads, without those of numpy's matrix products beside them.
     with threadpool_limits(1, "blas"), crew(request.workers) as workers:
         return _search(cascade, hierarchy, replace(request, crew=workers))
 
@@ -116,7 +115,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     if first is not None and least and _proven(least, spaces, request, watch):
         first.wholes += least
         return _answer(first, spaces, request, watch)
-    # One mapping that is about the best one leaves no more than what is found among few tile sizes.
+    # One nearly optimal mapping prunes as much as what is found among few tile sizes.
     good = bool(known) and len(request.objectives) == 1
     guess = None if good else _guess(spaces, request, watch, depths)
     guessed = None if guess is None else _last(guess)
@@ -144,8 +143,8 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
 def _of_least_energy(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, known: Sequence[FullMappings]
 ) -> list[FullMappings]:
-    """Where energy and latency are both asked for of an Einsum of many points: mappings of the least energy,
-    which is found sooner where deep hierarchies are cut again for it. What it is bounds all others."""
+    """Mappings of least energy, where both energy and latency of an Einsum of many points are objectives:
+    they are found sooner, since deep hierarchies can be cut again for them, and bound all others."""
     rules = rules_of(spaces, request)
     both = rules.aims.energy and rules.aims.latency
     if len(spaces) > 1 or not both or rules.aims.more or rules.buffers or request.at_most or request.shares:
@@ -170,7 +169,7 @@ def _of_least_energy(
 
 
 def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request]:
-    """A limit on a working set is a size of the memory; the other limits stay."""
+    """Turn limits on working sets into sizes of the memories; other limits are kept."""
     most = {
         x.name.partition(":")[2]: x.number for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")
     }
@@ -187,8 +186,7 @@ def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request
 def _proven(
     wholes: Sequence[FullMappings], spaces: Sequence[EinsumSpace], request: Request, watch: Watch
 ) -> bool:
-    """Whether one of these mappings is within `eps` of what every mapping has at least, in every
-    objective, but for rounding."""
+    """Whether one of these mappings is within `eps` of the lower bound of every objective, up to rounding."""
     if request.shares is not None or watch.late:
         return False
     least = [watch.least.of(o) for o in request.objectives]
@@ -202,13 +200,13 @@ def _proven(
 
 
 def _scores(candidate: Candidate, request: Request) -> list[float]:
-    """What is minimised of its values."""
+    """The minimised values of a candidate."""
     each = zip(request.objectives, candidate.values, strict=True)
     return [float(score(o, value)) for o, value in each]
 
 
 def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> SearchResult:
-    """What a search has found."""
+    """The result of a search."""
     candidates = candidates_of(work.wholes, spaces, request)
     return SearchResult(
         request.objectives,
@@ -224,15 +222,14 @@ def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, wa
 
 
 def _least_at_once(spaces: Sequence[EinsumSpace], aims: Aims, watch: Watch) -> None:
-    """What all whole mappings cost at least, without a search."""
+    """Raise the lower bounds to those that need no search."""
     least = np.array(compulsory_sums(spaces, aims.added)).sum(axis=0)
     for part in range(len(watch.least.parts)):
         watch.least.raised(part, least)
 
 
 def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> tuple[float, ...]:
-    """What every mapping of the space has at least of each objective (at most, of what is best at its
-    most)."""
+    """Bounds over all mappings of the space: lower ones, or upper ones of maximised objectives."""
     least = [watch.least.of(o) for o in request.objectives]
     if not watch.late and candidates:
         scores = [_scores(c, request) for c in candidates]
@@ -244,12 +241,12 @@ def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> 
 def _bounded_by(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
 ) -> Deepening:
-    """What these whole mappings and what every Einsum costs at least leave."""
+    """A search pruned by these whole mappings and by lower bounds of every Einsum."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     for whole in wholes:
         work.wholes.append(whole)
         work.learn(whole)
-    if len(spaces) > 1 or not wholes:  # of one Einsum that would be the search itself, without bounds
+    if len(spaces) > 1 or not wholes:  # for one Einsum that would be the search itself, without bounds
         work.floor(deepest(spaces, request.limits))
     return work
 
@@ -261,9 +258,9 @@ def _deepened(work: Deepening) -> None:
 
 
 def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[EinsumSpace]:
-    """Where hierarchies are cut, the part of the space in which nothing is handed on further inside than the
-    first memory: there it does not matter what Einsums take of the others. It is searched first, and then
-    there may be nothing better in the rest. None if it is the whole."""
+    """Where hierarchies are cut, the part of the space without exchanges further inside than the first
+    memory, in which the occupancy of other Einsums does not matter. It is searched first, since then there
+    may be nothing better in the rest. Empty if it is the whole space."""
     if len(spaces) < 2 or not all(s.copy or cuttable(s, request.limits) for s in spaces):
         return []
     if not all(1 in s.exchange for s in spaces) or all(len(s.exchange) == 1 for s in spaces):
@@ -274,7 +271,7 @@ def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[
 def _where_none_is_left(
     spaces: Sequence[EinsumSpace], request: Request, begun: float
 ) -> tuple[StageRecord, ...]:
-    """What is kept of every Einsum and every join where only space counts. `begun`: when the search began."""
+    """Work counts of every Einsum and join where only space counts. `begun`: when the search began."""
     watch = Watch(replace(request, progress=None), begun, 1)
     rules = rules_of(spaces, request)
     rules = replace(
@@ -291,7 +288,7 @@ def _where_none_is_left(
 
 
 def _unsearched(work: Deepening) -> tuple[str, ...]:
-    """What a search that was cut short did not look at."""
+    """What a search that was cut short did not cover."""
     missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
     where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
     result = [f"whole mappings, in part{where}"]
@@ -301,8 +298,8 @@ def _unsearched(work: Deepening) -> tuple[str, ...]:
 
 
 def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Deepening | None:
-    """Good whole mappings found among few tile sizes; what they beat need not be looked at, and if there is
-    time for no others they are the answer. None where all are looked at as fast."""
+    """Good whole mappings among few tile sizes: they prune the search, and are the answer if time runs out.
+    None where a full search is as fast."""
     if len(spaces) < 2 or not (depths[-1] > FIRST + 1 or any(cuttable(s, request.limits) for s in spaces)):
         return None
     return _few_sizes([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
@@ -311,8 +308,8 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
 def _rescued(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, guess: Deepening | None
 ) -> FullMappings | None:
-    """A whole mapping or two if time is over before there is any: a first one, which takes no time to speak
-    of, or one of what the guess has found by then."""
+    """A whole mapping or two if time runs out before there is any: a first mapping, which takes little
+    time, or one of what the guess has found by then."""
     if first_mappings.possible(spaces):
         first = first_mappings.deepened(spaces, request, watch.silent(), briefly=True)
         if first is not None:
@@ -346,17 +343,17 @@ def _last(work: Deepening) -> FullMappings | None:
 
 
 def _narrow(s: EinsumSpace) -> EinsumSpace:
-    """The first memory inside the backing storage holds everything it may, and all exchanges are there."""
+    """The space where the first memory inside the backing storage holds all it may, with all exchanges."""
     kept = s.may[1] - (frozenset() if s.copy else s.keep[0] - s.may[1])
     return replace(s, keep=(s.keep[0], kept, *s.keep[2:]), exchange=frozenset({1}))
 
 
-# `explore`: the search, every mapping that it finds evaluated, and the front of them.
+# `explore`: the search, the evaluation of every mapping that it finds, and their front.
 
 AGAIN = 0.5  # seconds
-BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
-BEYOND = 1.5  # seconds beyond a time limit for the evaluation of one mapping at least
-CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
+BRIEFLY = 0.5  # seconds of evaluation where only part of the mappings are evaluated
+BEYOND = 1.5  # seconds beyond a time limit for the evaluation of at least one mapping
+CONFIRMED = 200  # points evaluated before the front is returned; others are evaluated on access
 
 
 def explore(
@@ -403,8 +400,8 @@ def explore(
 def explored(
     spec: Spec, asked: CheckedRequest, store: str | Path | None, resume: bool, evaluate: bool = True
 ) -> Front:
-    """The front of a checked request. Without `evaluate` points have the figures of the search, for callers
-    that evaluate those that they keep."""
+    """The front of a checked request. Without `evaluate`, points have the figures of the search, for
+    callers that evaluate those that they keep."""
     begun, limit = perf_counter(), spare(asked.request.time_limit)
     end = monotonic() + limit
     asked = replace(asked, request=_in_time(asked.request, limit))
@@ -431,8 +428,8 @@ def explored(
 def _with_halos(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, stopped: _Stop, end: float
 ) -> SearchResult:
-    """The search's answer, and mappings that fuse chains of windows, where these are asked for: around the
-    best mappings without fused loops. Where time is limited each of these takes a third of it."""
+    """The result of the search, with mappings that fuse chains of windows (halos) if requested, around the
+    best mappings without fused loops. With a time limit each of the three takes a third of it."""
     if not request.limits.halos:
         return search(cascade, hierarchy, request)
     from polymodel.mapper import halos
@@ -453,7 +450,7 @@ def _with_halos(
 
 
 def _in_time(request: Request, seconds: float) -> Request:
-    """The request with a limit of time where those around it set one and it has none: that is told."""
+    """The request with the remaining time as its limit, if it has no limit and the caller set one."""
     return replace(request, time_limit=seconds) if request.time_limit is None and seconds < inf else request
 
 
@@ -461,7 +458,7 @@ def _in_time(request: Request, seconds: float) -> Request:
 def _stored(
     spec: Spec, request: Request, store: str | Path | None, resume: bool
 ) -> Iterator[Finished | None]:
-    """The steps that earlier runs of the same exploration have done. Workers and time limits may differ."""
+    """The store of an exploration's finished steps; workers and time limits may differ between runs."""
     about = [*parts_of(spec), request.objectives, request.eps, fingerprint(request.limits)]
     about += map(str, request.at_most)
     place = None if store is None else folder_of(store)
@@ -472,8 +469,8 @@ def _stored(
 def _on_sparse_data(
     spec: Spec, asked: CheckedRequest, request: Request, told: _Told, stopped: _Stop, end: float
 ) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
-    """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
-    # The sparse rooms take long to load, and searches on dense data do without.
+    """The result by lower bounds, the points on the front of sparse data, and their quality."""
+    # the sparse modules take long to load, and searches on dense data do without them
     from polymodel.mapper import sparse_choices, sparse_objectives
     from polymodel.sparse.actions.inputs import tensor_data
 
@@ -505,7 +502,7 @@ def _on_sparse_data(
 def _evaluated(
     points: Sequence[Point], workers: int, told: _Told, stopped: _Stop, end: float, beyond: float
 ) -> tuple[Point, ...]:
-    """The points that none beats, with what `evaluate` says of them. `beyond`: seconds after the end."""
+    """The undominated points with the figures of `evaluate`. `beyond`: seconds after the end."""
     if not points:
         return ()
     kept = _front(points)
@@ -518,19 +515,20 @@ def _evaluated(
         told.tell(Progress(number, len(some), "evaluate", best))
         return not stopped.flag
 
-    longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
-    # One at least, a little beyond the limit.
+    longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some are evaluated on access anyway
+    # at least one, slightly beyond the limit
     figures = all_confirmed(spec, some, workers, done, longest, end=end if len(some) > 1 else end + beyond)
     if len(some) > 1 and not figures[0].confirmed and monotonic() > end:
         figures[:1] = all_confirmed(spec, some[:1], 1, done, end=monotonic() + beyond)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
-    # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.
+    # Peaks may be lower than the search knew, so that a point dominates one that it did not dominate
+    # before.
     return _front([replace(p, found=f) for p, f in zip(kept, figures, strict=True)])
 
 
 def _front(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Points that none beats in the objectives, in order and numbered; of equal ones the first."""
+    """The undominated points, in order and numbered; of equal ones the first."""
     if not points:
         return ()
     scores = np.array([p.scores for p in points]).T
@@ -547,8 +545,8 @@ class _Stop:
 
 @dataclass
 class _Told:
-    """The caller's progress function; a KeyboardInterrupt in it is a Ctrl-C. A step may take long: meanwhile
-    the last progress is told again, so that a clock beside it moves."""
+    """The caller's progress function; a KeyboardInterrupt in it counts as Ctrl-C. During long steps the
+    last progress is reported again, so that a displayed clock keeps moving."""
 
     progress: Callable[[Progress], None] | None
     stopped: _Stop
@@ -556,7 +554,7 @@ class _Told:
     when: float = 0.0
 
     def should_stop(self) -> bool:
-        """Whether to stop, as the search asks now and then."""
+        """Whether to stop; the search calls it regularly."""
         if self.last is not None and self.progress is not None and perf_counter() - self.when > AGAIN:
             self(self.last)
         return self.stopped.flag
@@ -576,10 +574,11 @@ class _Told:
 
 @contextmanager
 def _interruptible() -> Iterator[_Stop]:
-    """The first Ctrl-C is noted, for the search to end in good order; the next interrupts as ever."""
+    """The first Ctrl-C is noted, for the search to end in an orderly way; the next one interrupts as
+    usual."""
     stop = _Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stop  # signals go to the main thread alone
+        yield stop  # only the main thread receives signals
         return
     before = signal.getsignal(signal.SIGINT)
 
