@@ -13,7 +13,7 @@ from polymodel.spec.yaml_text import COMPONENT_TAGS
 
 
 def _of_action(name: str) -> Dimension:
-    """What an action moves in a second: bits where it reads or writes, else operations."""
+    """The unit of an action's throughput: bits for reads and writes, else operations."""
     return RATE if name.endswith(("read", "write")) else WORK
 
 
@@ -24,19 +24,19 @@ Hertz = Annotated[Number, in_units(FREQUENCY)]
 
 
 class Configuration(SchemaObject):
-    """Cycles that configure the array for one kernel, by what it computes."""
+    """Cycles that configure the array for one kernel, by the kernel's operation."""
 
     add: Number = 824
     multiply: Number = 907
 
 
 class ProductTiles(SchemaObject):
-    """`product:` of `data_tiles:`: how products of two matrices are cut (docs/tiling/architecture.md).
+    """`product:` of `data_tiles:`: how products of two matrices are tiled (docs/tiling/architecture.md).
 
-    `strategy`: left out, `uniform` with a `tile` (sizes along the output's first rank, the shared rank and
+    `strategy`: by default `uniform` with a `tile` (sizes along the output's first rank, the shared rank and
     the output's second), else `search`. `capacity`: words of each operand's buffer. `order`: loops, outermost
-    first; left out, the best. `pes`, `bandwidth`: multiplies and words a cycle. `overbook`: share of tiles
-    that may exceed their buffer. `time_limit`: seconds of a search.
+    first; by default the best. `pes`, `bandwidth`: multiplications and words per cycle. `overbook`: share of
+    tiles that may exceed their buffer. `time_limit`: seconds of a search.
     """
 
     strategy: Literal["uniform", "panels", "dynamic", "overbooked", "search"] | None = None
@@ -66,14 +66,14 @@ CheckedProductTiles = Annotated[ProductTiles, AfterValidator(_tile_of_product)]
 
 
 class DataTiles(SchemaObject):
-    """`data_tiles:` of a memory: operands are cut so that each tile fits (docs/tiling/architecture.md).
+    """`data_tiles:` of a memory: operands are tiled so that each tile fits (docs/tiling/architecture.md).
 
-    `fit`: what the capacity counts: `elements`, `words` of compressed tiles, or `stored`, bits of a tile in
-    `format`. `capacity`: of one operand's buffer; left out, it follows from the memory's size. `word_bits`:
-    bits of one word; left out, the widest value of the Einsum. `tiler`: how to cut; `objective`: what `best`
-    makes least. `run`: which tiles become kernels. `configuration`, `ramp`, `empty`: cycles of a kernel.
-    `ranks`: names of the two ranks that tensors of more are cut on; left out, the output's first two.
-    `product`: how products of two matrices are cut.
+    `fit`: the unit of the capacity: `elements`, `words` of compressed tiles, or `stored`, bits of a tile in
+    `format`. `capacity`: of one operand's buffer; by default derived from the memory's size. `word_bits`:
+    bits of one word; by default the widest value of the Einsum. `tiler`: the tiling algorithm; `objective`:
+    what `best` minimises. `run`: which tiles become kernels. `configuration`, `ramp`, `empty`: cycles of a
+    kernel. `ranks`: the two ranks along which tensors of more ranks are tiled; by default the output's first
+    two. `product`: how products of two matrices are tiled.
     """
 
     fit: Literal["elements", "words", "stored"] = "elements"
@@ -113,10 +113,11 @@ Sets = Annotated[tuple[SetText, ...], BeforeValidator(_several)]
 
 
 class SparseAction(SchemaObject):
-    """`{skip: B, on: A}`: accesses of B where what is used of A is all zero; `gate:` saves energy only.
+    """`{skip: B, on: A}`: accesses of B are skipped where the used part of A is all zero; `gate:` saves
+    energy only.
 
-    Tensors are names or set expressions, one or a list. In a compute unit `{skip: compute, on: [A, B]}`;
-    `on` left out, it is all operands.
+    Tensors are names or set expressions, one or a list. In a compute unit `{skip: compute, on: [A, B]}`; `on`
+    is all operands by default.
     """
 
     gate: Sets = ()
@@ -145,11 +146,11 @@ class Intersection(SchemaObject):
 class SparseSection(SchemaObject):
     """`sparse:` of a memory or compute unit.
 
-    `format`: tensors (a name or set expression) -> `CSR`, `[U, CP]`, ... (docs/sparse/formats.md);
-    what has none is stored point by point. `dense_outputs`: outputs (names or set expressions) that this
-    memory exchanges with the next one further in as the dense schedule says; without it, only elements
-    that an operation computed. `fit`: when a tile in its format fits into the memory: `expected`, `worst` or
-    `{probability: 0.9}` (docs/sparse/capacity.md).
+    `format`: tensors (a name or set expression) -> `CSR`, `[U, CP]`, ... (docs/sparse/formats.md); a tensor
+    without one is stored point by point. `dense_outputs`: outputs (names or set expressions) that this memory
+    exchanges with the next inner one as in the dense schedule; by default only computed elements are
+    exchanged. `fit`: the criterion by which a compressed tile fits: `expected`, `worst` or `{probability:
+    0.9}` (docs/sparse/capacity.md).
     """
 
     format: dict[SetKey, object] = Field(default_factory=dict)
@@ -160,8 +161,8 @@ class SparseSection(SchemaObject):
 
 
 class SparseActionChoice(SchemaObject):
-    """`{of: B, on: A, kinds: [skip, gate, none]}`: which of these happens to B where A is zero. Of a compute
-    unit `of: compute`."""
+    """`{of: B, on: A, kinds: [skip, gate, none]}`: the choices for B where A is zero. In a compute unit `of:
+    compute`."""
 
     of: Sets
     on: Sets = ()
@@ -169,9 +170,9 @@ class SparseActionChoice(SchemaObject):
 
 
 class SparseChoices(SchemaObject):
-    """What an exploration on sparse data chooses for one memory or compute unit: each combination is an
-    architecture of its own. `format`: tensor -> formats; `actions`: besides those of the architecture;
-    `fit`: rules on which tiles fit."""
+    """The choices of an exploration on sparse data for one memory or compute unit: each combination is a
+    separate architecture. `format`: tensor -> formats; `actions`: in addition to those of the architecture;
+    `fit`: criteria by which tiles fit."""
 
     format: dict[NameText, tuple[object, ...]] = Field(default_factory=dict)
     actions: tuple[SparseActionChoice, ...] = ()
@@ -179,13 +180,13 @@ class SparseChoices(SchemaObject):
 
 
 class EnergyModel(SchemaObject):
-    """Where energies, leakage and area come from: `constants`, `table`, `published`, `compound`,
+    """The source of energies, leakage and area: `constants`, `table`, `published`, `compound`,
     `hwcomponents`, or an entry point.
 
-    `values`: quantity -> number, for `constants`. `file`: a CSV table in the spec's folder, for
-    `table`. `component`: the row group in it, or the name in `hwcomponents` (default: the component's
-    name). `options`: handed to an entry point as they are; to `hwcomponents` as attributes. `source`
-    becomes part of the provenance.
+    `values`: quantity -> number, for `constants`. `file`: a CSV table in the spec's folder, for `table`.
+    `component`: its group of rows in the table, or its name in `hwcomponents` (default: the component's
+    name). `options`: passed unchanged to an entry point, as attributes to `hwcomponents`. `source` becomes
+    part of the provenance.
     """
 
     name: str
@@ -199,7 +200,7 @@ class EnergyModel(SchemaObject):
 class Action(SchemaObject):
     """Energy in joules and throughput per second, each per bit (compute: per operation).
 
-    With `bits_per_action`, energy is per action. An energy left out comes from the energy model.
+    With `bits_per_action`, energy is per action. An energy that is not given comes from the energy model.
     """
 
     name: str
@@ -218,8 +219,8 @@ class Link(SchemaObject):
 
 
 class Fanout(SchemaObject):
-    """A named fanout dimension. `may_reuse`: tensors that may be multicast or reduced across it, a set
-    expression; left out, it is All."""
+    """A named fanout dimension. `may_reuse`: a set expression (default All) for the tensors that may be
+    multicast or reduced across it."""
 
     name: NameText
     fanout: Number
@@ -230,7 +231,7 @@ class Fanout(SchemaObject):
 
 
 class Tensors(SchemaObject):
-    """Which tensors a component must keep, and which it may keep besides."""
+    """The tensors that a component must keep, and those that it may keep in addition."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None
@@ -247,7 +248,7 @@ class _Component(SchemaObject):
 
 
 class Acting(_Component):
-    """A component whose actions take energy and time."""
+    """A component whose actions cost energy and time."""
 
     actions: tuple[Action, ...] = ()
     fill_drain_latency: Seconds = 0
@@ -255,7 +256,7 @@ class Acting(_Component):
 
 
 class Moving(Acting):
-    """A component that tensors move into and out of."""
+    """A component that tensors are transferred into and out of."""
 
     tensors: Tensors = Field(default_factory=Tensors)
     ports: Literal["shared", "separate"] = "shared"
@@ -275,7 +276,7 @@ class Memory(Moving):
 
 
 class Toll(Moving):
-    """Passes data on and charges actions (`read` downwards, `write` upwards); stores nothing."""
+    """Passes data on and charges actions (`read` inward, `write` outward); stores nothing."""
 
     type: Literal["Toll"] = "Toll"
 
@@ -317,5 +318,5 @@ class Arch(SchemaObject):
 
     @property
     def tolls(self) -> tuple[str, ...]:
-        """The names of what tensors move through without being stored."""
+        """The names of components that tensors pass through without being stored."""
         return tuple(n.name for n in self.nodes if isinstance(n, Moving) and not isinstance(n, Memory))

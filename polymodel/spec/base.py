@@ -1,5 +1,5 @@
-"""What all schema objects share: frozen, no unknown keys, expression-valued fields, and located faults in
-polymodel's words for the errors of pydantic."""
+"""The base of all schema objects: frozen, no unknown keys, fields that accept expressions; and the errors of
+pydantic as located faults in polymodel's words."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def faults_of(error: ValidationError, model: type[BaseModel], prefix: Path, faul
         if detail["type"] == "missing" and any(
             where == loc[:-1] and close_to(key, [str(loc[-1])]) for where, key in unknown
         ):
-            continue  # told at the misspelt key
+            continue  # reported at the misspelt key
         _add_fault(detail, model, prefix, faults)
 
 
@@ -118,7 +118,7 @@ def _add_fault(detail: ErrorDetails, model: type[BaseModel], prefix: Path, fault
 
 
 def shown(value: object) -> str:
-    """A given value in the text of a fault."""
+    """A given value as text for a fault."""
     if value is None:
         return "an empty value"
     if isinstance(value, dict):
@@ -133,7 +133,7 @@ def _node_tag(path: Path, context: dict[str, Any], given: object, faults: Faults
     known = str(context["known"]).split()
     kind = given.get("type") if isinstance(given, dict) else None
     if kind == UNKNOWN_TAG:
-        return  # told by the reader
+        return  # reported by the reader
     if isinstance(kind, str):
         near = close_to(kind, known)
         remedy = f"did you mean !{near}?" if near else "use one of them"
@@ -151,9 +151,10 @@ def _literal(path: Path, expected: str, given: object, faults: Faults) -> None:
 
 
 def keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
-    """Field names of the model that the unknown key `loc[-1]` was given to.
+    """Field names of the model in which `loc[-1]` is an unknown key.
 
-    Those of its own class come first: they say more of it than inherited ones, and long lists are cut.
+    Fields of the class itself come before inherited ones, since they are more specific and long lists are
+    cut.
     """
     here: list[Any] = [model]
     for part in loc[:-1]:
@@ -197,14 +198,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class SchemaObject(BaseModel):
-    """Base of everything a spec is made of. Building one with bad arguments raises SpecError."""
+    """Base of all parts of a spec. Construction with invalid arguments raises SpecError."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         validate_default=False,
         arbitrary_types_allowed=True,
-        defer_build=True,  # a section gets one validator when it is read, and its parts none of their own
+        defer_build=True,  # one validator per section, built at its first use; none for its parts
     )
 
     def __init__(self, /, **data: object) -> None:
@@ -220,13 +221,13 @@ class SchemaObject(BaseModel):
 
 
 def fault(message: str, remedy: str = "", offset: int = 0, *, code: str) -> PydanticCustomError:
-    """A fault for a field validator to raise; braces in texts are kept as they are."""
+    """A fault for a field validator to raise; braces in texts are kept literally."""
     context = {"message": message, "remedy": remedy, "offset": offset, "code": code}
     return PydanticCustomError("fault", "{message}", context)
 
 
 def passed_on(found: TextFault, remedy: str = "") -> PydanticCustomError:
-    """A fault of a text, for a field validator to raise; `remedy`: of one that has none."""
+    """A fault of a text, for a field validator to raise; `remedy`: used if the fault has none."""
     return fault(found.message, found.remedy or remedy, found.offset, code=found.code)
 
 
@@ -267,7 +268,7 @@ def _variable(text: str) -> None:
 
 
 def _affine(value: object) -> object:
-    """A constant of YAML may be a float or any integer: it is held to what a written one is."""
+    """A constant in YAML may be a float or any integer; it has to satisfy the rules for written constants."""
     if isinstance(value, float) and not value.is_integer():
         raise fault(f"{value} is not a whole number", "coefficients are integers", code="not-an-integer")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -284,7 +285,8 @@ Number = Annotated[
 
 
 def in_units(dimension: Dimension | Callable[[str], Dimension]) -> BeforeValidator:
-    """Texts with a unit of the dimension become numbers; it may depend on the `name` beside the value."""
+    """Converts texts with a unit of the dimension to numbers; the dimension may depend on the `name` next to
+    the value."""
 
     def read(value: object, info: ValidationInfo) -> object:
         known = dimension if isinstance(dimension, Dimension) else dimension(str(info.data.get("name")))
@@ -320,7 +322,7 @@ NameText = Annotated[str, PlainValidator(_checked(_name, "a name", "m", False), 
 
 
 def one_of(word: str, shapes: dict[str, type | Sequence[type]], example: str) -> Discriminator:
-    """Chooses between forms of a value by its Python type; tags `<...>` never show in paths."""
+    """Chooses between forms of a value by its Python type; the tags `<...>` never appear in paths."""
 
     def choose(value: Any) -> str | None:
         for tag, kinds in shapes.items():

@@ -52,13 +52,14 @@ if TYPE_CHECKING:
 
 # Values of symbols: numbers, or expressions over other symbols.
 
-MAX_CHAIN = 100  # symbols that stand between a symbol and the numbers that it is made of
+MAX_CHAIN = 100  # longest chain of symbols that are defined by other symbols
 # Fields that hold names, set expressions or remarks, never numbers.
 _NAMES = ("name", "type", "keep", "may_keep", "may_reuse", "source", "renames", "file", "topology")
 
 
 def words_of(value: object) -> set[str]:
-    """Every name in the texts of plain data that may be a symbol; keys are rank and set names."""
+    """Every name in the texts of plain data that may be a symbol; dictionary keys are names of ranks and
+    sets."""
     if isinstance(value, str):
         return set(re.findall(r"[A-Za-z_]\w*", value))
     if isinstance(value, Mapping):
@@ -67,7 +68,7 @@ def words_of(value: object) -> set[str]:
 
 
 def used_symbols(symbols: Mapping[str, Value | str | None], used: Iterable[str]) -> dict[str, Value | str]:
-    """The symbols that are used, or that used ones are made of, without those that have no value yet."""
+    """The symbols that are used, directly or through other symbols, without those that have no value yet."""
     every = {n: v for n, v in symbols.items() if v is not None}
     result = set(used)
     fresh = result
@@ -80,7 +81,7 @@ def used_symbols(symbols: Mapping[str, Value | str | None], used: Iterable[str])
 def symbol_values(
     declared: Mapping[str, Value | str | None], given: Mapping[str, Value], faults: Faults
 ) -> dict[str, Value | None]:
-    """Every declared or given symbol with its value, None where it has none; cycles are faults."""
+    """Every declared or given symbol with its value, None for one without a value; cycles are faults."""
     written: dict[str, Value | str | None] = {**declared, **given}
     result: dict[str, Value | None] = {}
 
@@ -119,9 +120,9 @@ def symbol_values(
 def symbol_faults(
     symbols: Mapping[str, object], known: Mapping[str, object], variables: Collection[str] = ()
 ) -> list[Diagnostic]:
-    """What is wrong with values given to symbols: unknown names, and what is not a number.
+    """The faults of values given to symbols: unknown names, and values that are not numbers.
 
-    `variables`: those of the templates that were read, which are given otherwise.
+    `variables`: the template variables of the files that were read; these are given separately.
     """
     result = []
     for name, value in symbols.items():
@@ -152,14 +153,14 @@ def right_symbols(
     faults: Faults,
     variables: Collection[str] = (),
 ) -> dict[str, Value]:
-    """Those that are numbers, made plain; the faults of all are noted."""
+    """The symbols whose values are numbers, as plain numbers; all faults are collected."""
     faults.extend(symbol_faults(symbols, known, variables))
     numbers = {name: as_number(value) for name, value in symbols.items()}
     return {name: number for name, number in numbers.items() if number is not None and number == number}
 
 
 def coerce_symbols(symbols: object) -> dict[str, object]:
-    """The argument `symbols` of a call, its numbers plain. SpecError where it is not a table by name."""
+    """The argument `symbols` of a call with plain numbers. Raises SpecError if it is not a table by name."""
     return by_name("symbols", {} if symbols is None else symbols, 'symbols={"TM": 16}')
 
 
@@ -182,11 +183,11 @@ _SYMBOLS: TypeAdapter[dict[str, int | float | str | None]] = TypeAdapter(dict[Na
 
 @dataclass
 class Document:
-    """The sections found so far; `folders` holds the folder of the file each section came from."""
+    """The sections read so far; `folders` holds the folder of the file that each section came from."""
 
     sections: dict[str, SchemaObject] = field(default_factory=dict)
     rest: ExploreSection | None = (
-        None  # what is right of an `explore:` section with faults, to check it further
+        None  # the valid part of an `explore:` section with faults, which is checked further
     )
     symbols: dict[str, int | float | str | None] = field(default_factory=dict)
     extras: dict[str, object] = field(default_factory=dict)
@@ -194,34 +195,34 @@ class Document:
     folders: dict[str, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     variables: set[str] = field(default_factory=set)
-    bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols as a mapping alone gives them
+    bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols of files with only a mapping
     files: list[str] = field(default_factory=list)
     teaal: TeaalSpec | None = None
     declared: dict[str, Variable] = field(default_factory=dict)  # template variables
     refused: set[str] = field(default_factory=set)  # template variables whose values are not allowed
-    unread: bool = False  # a part of some file could not be read: what seems to be missing may stand there
+    unread: bool = False  # a part of some file could not be read, and may contain what seems to be missing
 
     def __post_init__(self) -> None:
         self.faults.locator = NodeLocator(self.entries)
 
     def may_have(self, section: str) -> bool:
-        """True if the section is there, or may be in what could not be read."""
+        """True if the section is present, or may be in a part that could not be read."""
         return self.unread or section in self.sections or section in self.entries
 
     def certain(self, fault: Diagnostic) -> bool:
-        """False for names that what could not be read may declare, and for symbols that only lack a value."""
+        """False for names that an unreadable part may declare, and for symbols that merely have no value."""
         whole = not self.unread and ("renames" in self.sections or "renames" not in self.entries)
         return fault.code != UnboundSymbol.code and (whole or fault.code != UnknownName.code)
 
 
 def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
-    """Read one YAML file into the document; every fault is noted, none is raised."""
+    """Read one YAML file into the document; faults are collected, none is raised."""
     before = len(document.faults)
     root, broken = root_of(path, document, variables, shown)
     document.unread |= broken
     other = foreign(root) if root is not None else None
     if other is not None:
-        del document.faults.found[before:]  # its tags and keys are not ours
+        del document.faults.found[before:]  # it has other tags and keys
         document.faults.note(other)
     elif root is not None:
         add_root(root, document, broken=broken)
@@ -235,10 +236,10 @@ def root_of(
     tags: tuple[str, ...] = TAGS,
     includes: Includes | None = None,
 ) -> tuple[YamlNode | None, bool]:
-    """The root node of one YAML file, template rendered, and whether parts of it are broken.
+    """The root node of one YAML file after template rendering, and whether parts of it are broken.
 
-    Every fault is noted in the document; the node is None where there is nothing to go on with. Without
-    `includes` a template fetches no other file.
+    Faults are collected in the document; the node is None if nothing could be read. Without `includes` a
+    template cannot fetch other files.
     """
     name = shown or str(path)
     document.files.append(name)
@@ -258,7 +259,7 @@ def root_of(
             document.faults.extend(faults)
             document.refused |= {d.name for d in faults if isinstance(d, RefusedVariable)}
         if rendered is None:
-            document.variables |= set(variables)  # which of them it reads is not known
+            document.variables |= set(variables)  # it is not known which variables it reads
             return None, True
         document.declared = {v.name: v for v in rendered.declared} | document.declared
         document.variables |= rendered.variables | (includes.variables if includes is not None else set())
@@ -269,9 +270,9 @@ def root_of(
 
 
 def existing(text: str, document: Document) -> FilePath | None:
-    """The path of a file; if there is none, that is noted and the answer is None."""
+    """The path of a file; None and a fault if it does not exist."""
     path = FilePath(text)
-    if os.path.exists(text):  # False, and no error, for names that no file can have
+    if os.path.exists(text):  # False, without an error, for names that no file can have
         return path
     document.unread = True
     if os.path.islink(text):
@@ -309,7 +310,7 @@ def read_mapping(data: Mapping[str, object], document: Document) -> None:
 
 
 def _beyond(value: object) -> Diagnostic | None:
-    """What is too deep or too much of plain data, such as a table that holds itself."""
+    """The part of plain data that is nested too deeply or too large, such as a table that contains itself."""
     todo, count = [(value, 1)], 0
     while todo:
         here, depth = todo.pop()
@@ -417,7 +418,7 @@ def _version(entry: YamlEntry, document: Document) -> None:
 
 
 def _extra(entry: YamlEntry, root: YamlNode, document: Document) -> None:
-    """A key that is not a section: a fault, unless it is free for notes and anchors."""
+    """A top-level key that is not a section: a fault, unless it is reserved for notes and anchors."""
     told = section_of_accelforge(entry, root) or unknown_section(entry, SECTIONS)
     if told is not None:
         document.faults.note(told)
@@ -426,8 +427,9 @@ def _extra(entry: YamlEntry, root: YamlNode, document: Document) -> None:
 
 
 def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -> None:
-    """Note the symbols of one source. `binds`: they come with a mapping alone, as a sweep saves its winner,
-    and replace what sources with workload or architecture (`problem`) declare, in either order."""
+    """Record the symbols of one source. `binds`: they come with a mapping alone, as a sweep saves its best
+    point, and replace those that sources with a workload or architecture (`problem`) declare, in either
+    order."""
     if entry.value.entries is None and entry.value.scalar is None and entry.value.elements is None:
         return
     outside = NodeLocator({"symbols": entry})
@@ -456,7 +458,7 @@ def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -
 
 
 def _alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
-    """True if two texts of a symbol are the same number."""
+    """True if two texts of a symbol denote the same number."""
     if a == b:
         return True
     unknown = Faults()
@@ -480,7 +482,7 @@ def _section(entry: YamlEntry, document: Document) -> None:
 
 
 def check_variables(given: Mapping[str, object], document: Document) -> None:
-    """A template variable that no template reads is a slip of the pen."""
+    """A given template variable that no template reads is a fault: probably a misspelling."""
     for name in given:
         if name not in document.variables and (name in document.symbols or document.files):
             document.faults.note(unused_variable(name, document.symbols, sorted(document.variables)))
@@ -488,13 +490,13 @@ def check_variables(given: Mapping[str, object], document: Document) -> None:
 
 @dataclass(frozen=True)
 class UnusedVariable(Diagnostic):
-    """Of a template variable that no template reads: its name."""
+    """The detail of the fault for a template variable that no template reads: its name."""
 
     name: str = ""
 
 
 def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str]) -> Diagnostic:
-    """The fault of a template variable that is none of these; it may be a symbol."""
+    """The fault for a given template variable that no template reads; it may be meant as a symbol."""
     if name in symbols:
         what = f"{name} is a symbol, not a template variable"
         remedy = f"give it as one: --set {name}=..., in Python load(..., symbols={{{name!r}: ...}})"
@@ -505,15 +507,15 @@ def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str
 
 
 def read_as_meant(data: object, model: type[SchemaObject], error: ValidationError) -> SchemaObject | None:
-    """The section with each misspelt key renamed to the known key nearest to it, so that what it holds is
-    checked in the same round; None if that does not make it valid.
+    """The section with each misspelt key renamed to the nearest known key, so that its contents are checked
+    in the same run; None if that does not make it valid.
 
-    The misspelling has been reported by then: a spec with one is never used.
+    The misspelling has been reported by then; a spec with one is never used.
     """
     meant: Any = _copied(data)
     for detail in error.errors(include_url=False):
         if detail["type"] == "missing":
-            continue  # it may be there under the misspelt key
+            continue  # it may be present under the misspelt key
         loc = detail["loc"]
         near = close_to(str(loc[-1]), keys_at(model, loc)) if detail["type"] == "extra_forbidden" else ""
         here = _container(meant, loc[:-1])
@@ -527,14 +529,14 @@ def read_as_meant(data: object, model: type[SchemaObject], error: ValidationErro
 
 
 def _copied(data: object) -> object:
-    """Tables and lists anew; what else stands in them, as objects that Python gave, is the same."""
+    """A copy of tables and lists; other objects in them, given from Python, are shared."""
     if isinstance(data, dict):
         return {key: _copied(value) for key, value in data.items()}
     return [_copied(value) for value in data] if isinstance(data, list) else data
 
 
 def _container(data: Any, loc: tuple[str | int, ...]) -> dict[Any, Any] | None:
-    """What stands at this place of the data; pydantic's own names of branches are not part of it."""
+    """The value at this place of the data, without pydantic's own names of union branches."""
     for part in loc:
         if isinstance(part, str) and part.startswith(("<", "[")):
             continue
@@ -545,9 +547,9 @@ def _container(data: Any, loc: tuple[str | int, ...]) -> dict[Any, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-# What a file may say of itself, and the beginning of keys for whatever else, such as anchors.
+# Keys that describe a file, and the prefix of keys for other uses, such as anchors.
 FREE, OWN = ("name", "description", "notes"), "x-"
-# Keys that people write at the top -> what to write instead.
+# Keys that users write at the top level -> what to write instead.
 _ELSEWHERE = {
     "constraints": "what a search may look at is said in `explore:`, e.g. explore: {max_fused_loops: 0}; "
     "what a memory keeps in its `tensors: {keep: ...}`",
@@ -558,7 +560,7 @@ _ELSEWHERE = {
 
 
 def unknown_section(entry: YamlEntry, sections: Mapping[str, type[SchemaObject]]) -> Diagnostic | None:
-    """The fault of an unknown top-level key; None for keys that are free for the user."""
+    """The fault of an unknown top-level key; None for keys that users may choose freely."""
     key = entry.key
     if key in FREE or key.startswith(OWN):
         return None

@@ -1,7 +1,7 @@
-"""Energy models: where energies, leakage and areas come from when they are not written down.
+"""Energy models: sources of energies, leakage and areas that the architecture does not give.
 
 A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants`, `table`, `published` and `compound` are
-built in, `hwcomponents` asks the package of that name (an extra); another name is looked up among the
+built in; `hwcomponents` uses the package of that name (an extra); any other name is looked up among the
 installed entry points of the group `polymodel.energy_models`.
 """
 
@@ -50,7 +50,7 @@ def constants(request: EnergyRequest) -> EnergyAnswer:
 
 
 def confined(name: str, folder: str) -> Path:
-    """The path of `name` in `folder`; paths and symbolic links that lead out of it are refused."""
+    """The path of `name` in `folder`; paths and symbolic links that leave the folder are refused."""
     if not folder:
         raise _unreadable(f"{name} can only be read beside a spec file", "load the spec from a file")
     root = Path(folder).resolve()
@@ -60,7 +60,7 @@ def confined(name: str, folder: str) -> Path:
     try:
         result = (root / written).resolve()
         there = result.is_file()
-    except (OSError, RuntimeError) as error:  # too long a name, or links that name each other
+    except (OSError, RuntimeError) as error:  # the name is too long, or links form a cycle
         raise _unreadable(f"{name[:200]} cannot be read: {error}") from error
     if not result.is_relative_to(root):
         raise _unreadable(f"the path {name} leaves the spec's folder")
@@ -74,7 +74,7 @@ def confined(name: str, folder: str) -> Path:
 
 @dataclass(frozen=True)
 class _Guard:
-    """Whatever a stranger's code raises, of any class, becomes a fault that names the model."""
+    """Turns any exception raised in third-party code into a fault that names the model."""
 
     model: str
 
@@ -92,10 +92,10 @@ class _Guard:
 
 
 def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
-    """What the model of that name answers, every number checked and with its provenance.
+    """The answer of the model of that name, with every number checked and its provenance.
 
-    Raises TextFault: no such model, one that fails, a value that is not a finite number of at least 0 in
-    the quantity's unit, or a quantity that nobody asked for.
+    Raises TextFault for an unknown model, a model that fails, a value that is not a finite number of at least
+    0 in the quantity's unit, and a quantity that was not requested.
     """
     if name in _BUILT_IN:
         return _checked(_BUILT_IN[name](request), request, name, "")
@@ -146,7 +146,8 @@ _REASON = re.compile(r"\b\w*(?:Error|Exception): .*")
 
 
 def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
-    """Area, leakage and the energies of those actions that the component has; TextFault if there is none."""
+    """Area, leakage and the energies of those requested actions that the component has; TextFault if it has
+    none of them."""
     try:
         import hwcomponents
     except ModuleNotFoundError as error:
@@ -192,7 +193,7 @@ class _Row:
     cells: tuple[str, ...]
 
     def column(self, index: int) -> int:
-        """Where a cell begins, from 1; the end of the line if it is not on it."""
+        """The column of a cell, from 1; the end of the line if it is not found there."""
         starts, quoted = [0], False
         for i, c in enumerate(self.text):
             quoted ^= c == '"'
@@ -206,7 +207,7 @@ class _Row:
 
 @dataclass
 class _Table:
-    """A table as it is read. `file` is the name that places show."""
+    """A table while it is read. `file` is its name in the places of faults."""
 
     file: str
     lines: list[str]
@@ -241,7 +242,8 @@ class _Table:
 
 
 def table(request: EnergyRequest) -> EnergyAnswer:
-    """What the rows of the request's component say. Raises TableFaults with all faulty rows, or TextFault."""
+    """The values in the rows of the requested component. Raises TableFaults with all faulty rows, or
+    TextFault."""
     if not request.file:
         raise fault_of("the energy model `table` needs a file", "add file: energies.csv", "missing-key")
     path = confined(request.file, request.folder)
@@ -299,7 +301,7 @@ def _table_text(path: Path, shown: str) -> str:
 def _row_value(
     read: _Table, row: _Row, cells: dict[str, str], request: EnergyRequest, earlier: dict[str, float]
 ) -> float | None:
-    """The value of a row of the component; None after its faults have been noted."""
+    """The value of a row of the component; None after its faults have been recorded."""
     before = len(read.found)
     quantity, text = cells["quantity"], cells["value"]
     if quantity not in request.quantities:
@@ -338,18 +340,19 @@ NUMERIC = {
     "published": ("size", "bits", "accumulate", "node", "voltage", "length"),
     "compound": ("parts", "actions"),
 }
-NAMES = ("name", "component", "file", "source")  # what is text in a part of a compound component
+NAMES = ("name", "component", "file", "source")  # the options of a part of a compound component that are text
 
 
 _PART = (*NAMES, "values", "options", "count")
 
 
 def compound(request: EnergyRequest) -> EnergyAnswer:
-    """A component of parts, each with an energy model of its own. TextFault for what is wrong with one.
+    """A component composed of parts, each with an energy model of its own. Raises TextFault for a faulty
+    part.
 
-    Options: `parts`: name -> an energy model, with `count`, how many there are (1); `actions`: action of the
-    component -> part -> action of the part -> how many of it one action takes: bits that a memory reads and
-    writes, operations of others. Area and leakage are those of all parts, where every part has one.
+    Options: `parts`: name -> an energy model, with `count`, the number of such parts (1); `actions`: action
+    of the component -> part -> action of the part -> its number per action of the component: bits for
+    memories, operations for others. Area and leakage are sums over the parts, if every part has one.
     """
     parts, actions = (_mapping(request.options.get(k), k) for k in ("parts", "actions"))
     if unknown := sorted({*request.options} - {"parts", "actions"}):
@@ -401,7 +404,7 @@ def _of_part(
     part: Mapping[str, object],
     taken: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> EnergyAnswer:
-    """What the energy model of one part says of its actions that are used."""
+    """The answer of one part's energy model for those of its actions that are used."""
     if unknown := [k for k in part if k not in _PART]:
         near = suggestion(unknown[0], _PART, "keys")
         raise fault_of(f"part {name} has an unknown key {unknown[0]}", near, "unknown-key")

@@ -1,4 +1,4 @@
-"""What an energy model is asked and what it answers, and how it says what is wrong."""
+"""The request to an energy model, its answer, and its error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from polymodel.spec.numbers import Value
 
 @dataclass(frozen=True)
 class EnergyRequest:
-    """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`).
+    """The component and the requested quantities (action names, `area`, `leak_power`).
 
-    Energies are per `bits_per_action` of the action (1 where it is not in there), per operation for compute.
-    `size`: bits of a memory.
+    Energies are per `bits_per_action` of the action (default 1), per operation for compute. `size`: bits of a
+    memory.
     """
 
     component: str
@@ -31,10 +31,10 @@ class EnergyRequest:
 
 @dataclass(frozen=True)
 class EnergyAnswer:
-    """Quantity -> value (joules, square metres, watts), and quantity -> where it comes from.
+    """Quantity -> value (joules, square metres, watts), and quantity -> its provenance.
 
-    Quantities that are left out fall back to what the spec says; an entry point's name and version come
-    before its provenance.
+    For quantities without an answer the values of the spec hold. The provenance of an entry point is prefixed
+    with its name and version.
     """
 
     values: Mapping[str, float]
@@ -52,7 +52,7 @@ def unknown_of(message: str, word: str, known: Iterable[str], plural: str) -> Te
 def option_number(
     options: Mapping[str, object], name: str, default: float, least: float | None = None
 ) -> float:
-    """An option: a number above 0, or of at least `least`."""
+    """The value of an option: a positive number, or one of at least `least`."""
     given = options.get(name, default)
     number = float(given) if isinstance(given, (int, float)) and not isinstance(given, bool) else math.nan
     if number > 0 if least is None else number >= least:

@@ -19,7 +19,7 @@ from polymodel.spec.faults import TextFault, UnknownName, suggestion
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-# A chain a + b + c is as deep a tree as it has operators, and whatever reads the tree calls itself.
+# The tree of a chain a + b + c is as deep as it has operators, and all code that reads trees is recursive.
 MAX_OPERATORS = 300
 
 _TOKEN = re.compile(
@@ -113,7 +113,7 @@ def number_of(token: Token) -> int | float:
     return value
 
 
-# What people write behind a number; numbers here are bits, joules, seconds, watts and hertz.
+# Unit suffixes that users append to numbers; plain numbers are bits, joules, seconds, watts and hertz.
 _UNITS = {
     **{f"{p}B": f"8*{1024**n} (bits)" for n, p in enumerate("KMGT", 1)},
     **{f"{p}iB": f"8*{1024**n} (bits)" for n, p in enumerate("KMGT", 1)},
@@ -127,7 +127,7 @@ _UNITS = {
 
 
 class TokenCursor:
-    """Walks over tokens; every reader of an expression language is built on it."""
+    """A position in a list of tokens; the readers of all expression languages are built on it."""
 
     def __init__(self, text: str) -> None:
         self.tokens = tokens(text)
@@ -166,14 +166,14 @@ class TokenCursor:
         return repr(self.now.text) if self.now.kind != "end" else "the end"
 
     def finish(self) -> None:
-        """Fault unless everything has been read."""
+        """Fault unless all tokens have been read."""
         if self.now.kind == "end":
             return
         self.missing_operator()
         raise TextFault(f"unexpected {self.now.text!r}", self.now.offset, "remove it, or add an operator")
 
     def missing_operator(self) -> None:
-        """Fault if a number stands right in front of a name, as in `2p`."""
+        """Fault if a number immediately precedes a name, as in `2p`."""
         before = self.tokens[self.at - 1] if self.at else self.now
         if before.kind == "number" and self.now.kind == "name":
             number, name = before.text, self.now.text
@@ -184,7 +184,7 @@ class TokenCursor:
             )
 
     def inner(self) -> Tree:
-        """What may stand in parentheses, or as an argument."""
+        """Read what may be in parentheses, or an argument."""
         return arithmetic(self)
 
     def deeper(self) -> None:
@@ -197,7 +197,8 @@ class TokenCursor:
         self.depth -= 1
 
     def operator(self, *texts: str) -> Token | None:
-        """Like `take`, for an operator that may be repeated: all of an expression are counted."""
+        """Like `take`, for an operator that may be repeated; all operators of an expression are counted
+        against a limit."""
         token = self.take(*texts)
         if token is not None:
             self.operators += 1
@@ -284,7 +285,7 @@ def parse_arithmetic(text: str) -> Tree:
 
 
 def parts_of(tree: Tree) -> tuple[Tree, ...]:
-    """What a sign, an operator or a function is applied to, left to right."""
+    """The operands of a sign, an operator or a function, left to right."""
     if isinstance(tree, Unary):
         return (tree.operand,)
     if isinstance(tree, Binary):
@@ -298,8 +299,9 @@ def names_in(tree: Tree) -> tuple[Name, ...]:
 
 
 def operators_in(tree: Tree, costs: Mapping[str, str] | None = None) -> Counter[str]:
-    """How often each operator stands in a formula; what is made of numbers alone costs nothing. `costs`: of
-    functions that are not in the table the operators, with spaces between them."""
+    """The number of occurrences of each operator in a formula; parts that are made of numbers alone cost
+    nothing. `costs`: for functions outside the table, the operators that each costs as, separated by spaces.
+    """
     result: Counter[str] = Counter()
     for part in parts_of(tree) if names_in(tree) else ():
         result += operators_in(part, costs)
@@ -322,7 +324,7 @@ def operators_in(tree: Tree, costs: Mapping[str, str] | None = None) -> Counter[
 # and `~` refer to them, a tensor of another Einsum is the empty set, an unknown name is a fault.
 
 KEYWORDS = ("All", "Tensors", "Inputs", "Outputs", "Intermediates", "Shared", "Persistent", "Nothing")
-# Names that packaged machines use, and that a workload gives to its tensors.
+# Set names that packaged architectures use, and that a workload assigns to its tensors.
 _PARTS = {"input": "Inputs", "weight": "Inputs", "output": "Outputs"}
 Kind = Literal["tensors", "rank_variables"]
 
@@ -359,7 +361,7 @@ SetTree = SetName | Complement | SetOperation | Attribute
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A set of tensors or of rank variables; `both` marks the empty set that is either."""
+    """A set of tensors or of rank variables; `both` marks the empty set, which is either."""
 
     kind: Kind | Literal["either"]
     members: frozenset[str]
@@ -367,12 +369,12 @@ class NamedSet:
 
 @dataclass(frozen=True)
 class SetScope:
-    """What names mean for one Einsum.
+    """The meaning of names in one Einsum.
 
-    `tensors`, `rank_variables`: the universes, in order. `named`: Inputs, Outputs, ... by name.
-    `known`: every tensor of the workload. `variables_of`: rank variables of each tensor here.
-    `rename`: the set a rename stands for, None if there is no such rename; it may raise TextFault.
-    `component`: what the named component keeps, None if there is no such component.
+    `tensors`, `rank_variables`: the universes, in order. `named`: Inputs, Outputs, ... by name. `known`:
+    every tensor of the workload. `variables_of`: the rank variables of each tensor here. `rename`: the set of
+    a rename, None if there is no such rename; it may raise TextFault. `component`: the set that the named
+    component keeps, None if there is no such component.
     """
 
     einsum: str
@@ -406,7 +408,7 @@ def parse_set(text: str, *, key: bool = False) -> SetTree:
 
 
 def set_names(tree: SetTree) -> tuple[SetName, ...]:
-    """Names in the tree, left to right; those in front of `.tensors` are components."""
+    """Names in the tree, left to right; a name before `.tensors` is a component."""
     if isinstance(tree, SetName):
         return (tree,)
     if isinstance(tree, Complement):
@@ -511,7 +513,7 @@ def evaluate_set(tree: SetTree, scope: SetScope) -> NamedSet:
 
 
 def _both(one: SetTree, other: SetTree, scope: SetScope) -> tuple[NamedSet, NamedSet]:
-    """The two sides of an operator; unknown names of both are told at once."""
+    """The values of both operands; unknown names in either are reported together."""
     try:
         left = evaluate_set(one, scope)
     except UnknownName as first:

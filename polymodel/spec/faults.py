@@ -1,6 +1,6 @@
-"""Faults and where they are: every room below `load` adds to one list, so that all of them are told at once.
+"""Faults and their places: every reader adds faults to one list, so that all are reported together.
 
-A fault of a file has a place in its text (`Source`); one of an argument of a call has a path.
+A fault in a file has a place in its text (`Source`); one in an argument of a call has a path.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from polymodel.frozen import dataclass
 
 Path = tuple[str | int, ...]
 T = TypeVar("T")
-# Nobody mends more at once; the words compared with a misspelt one.
+# Most faults that are reported at once; most known words that are compared with a misspelt one.
 MAX_FAULTS = 500
 MAX_NEAR = 2000
 _MORE = "more-faults"
 
 
 class TextFault(SpecError):
-    """One fault inside a short text (an expression): where in the text, what, and the remedy.
+    """One fault inside a short text (an expression): its offset in the text, the message, and the remedy.
 
-    Without another code it is one of the grammar.
+    Its default code is that of a syntax error.
     """
 
     code = "syntax-error"
@@ -40,13 +40,14 @@ class TextFault(SpecError):
 
 
 class UnknownName(TextFault):
-    """A name that nothing declares, as far as could be read."""
+    """A name that is not declared in any part that could be read."""
 
     code = "undeclared-name"
 
 
 def each(*calls: Callable[[], T]) -> list[T]:
-    """What every call gives, in order. The faults of all that raise SpecError are one SpecError."""
+    """The results of all calls, in order. The faults of all calls that raise SpecError are raised as one
+    SpecError."""
     answers: list[T] = []
     found = Faults()
     for call in calls:
@@ -60,13 +61,13 @@ def each(*calls: Callable[[], T]) -> list[T]:
 
 
 class Locator(Protocol):
-    """Answers where the value at a path stands; `key` asks for the key in front of it."""
+    """Finds the place of the value at a path; `key` requests that of its key."""
 
     def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place: ...
 
 
 class Nowhere:
-    """The locator of objects made in Python: they stand in no file."""
+    """The locator of objects built in Python, which have no place in a file."""
 
     def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
         return Place()
@@ -112,9 +113,9 @@ def path_text(path: Path) -> str:
 
 
 def close_to(word: str, known: Iterable[str]) -> str:
-    """The known word that is nearest to `word`, empty if none is near."""
+    """The known word nearest to `word`, empty if none is near."""
     words = list(dict.fromkeys(known))[:MAX_NEAR]
-    word = str(word)[:200]  # an argument may be anything
+    word = str(word)[:200]  # an argument may be of any type
     from difflib import get_close_matches
 
     result = get_close_matches(word, words, n=1, cutoff=0.6)
@@ -145,7 +146,7 @@ def with_article(noun: str) -> str:
 
 
 def not_a(what: str, call: str, given: object, remedy: str) -> SpecError:
-    """The error of a call that was given something else in the place of a spec or a report."""
+    """The error of a call that received another kind of object than a spec or a report."""
     plain = given is None or isinstance(given, (str, int, float))
     shown = repr(given) if plain else f"a {type(given).__name__}"
     return SpecError([Diagnostic(f"{call}: {shown} is not {with_article(what)}", remedy, code="wrong-type")])
@@ -158,12 +159,12 @@ def not_a_spec(call: str, given: object) -> SpecError:
 
 
 def too_many(place: Place) -> Diagnostic:
-    """Stands for all faults beyond the bound."""
+    """Replaces all faults beyond the limit."""
     return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not told", "", "", place, code=_MORE)
 
 
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """File by file as they were met, each from top to bottom."""
+    """Faults by file, in the order in which files were read, and by line within a file."""
     result = tuple(diagnostics)
     full = len(result) > MAX_FAULTS
     files = list(dict.fromkeys(d.place.file for d in result))
@@ -176,7 +177,7 @@ def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
 
 @dataclass
 class Faults:
-    """The faults found so far. Equal faults at one place are kept once, and 500 of them are enough."""
+    """The faults collected so far. Equal faults at one place are kept once, and at most 500 are kept."""
 
     locator: Locator = field(default_factory=Nowhere)
     found: list[Diagnostic] = field(default_factory=list)
@@ -195,14 +196,14 @@ class Faults:
         offset: int | None = None,
         code: str = "",
     ) -> None:
-        """Note one fault at `path`; `offset` counts characters into the text of the value."""
+        """Record one fault at `path`; `offset` counts characters into the text of the value."""
         if self.full:
             return
         place = self.locator.place(path, key=key, offset=offset)
         self.note(Diagnostic(message, remedy, path_text(path), place, code=code))
 
     def text(self, path: Path, fault: TextFault, *, key: bool = False) -> None:
-        """Note a fault that an expression parser found inside the value (or key) at `path`."""
+        """Record a fault that an expression parser found inside the value (or key) at `path`."""
         self.add(path, fault.message, fault.remedy, key=key, offset=fault.offset, code=fault.code)
 
     def note(self, diagnostic: Diagnostic) -> None:
@@ -216,7 +217,7 @@ class Faults:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """What raises SpecError inside has its faults noted; what stands behind the block goes on."""
+        """Records the faults of a SpecError raised inside the block; execution continues after the block."""
         try:
             yield
         except SpecError as error:
@@ -232,7 +233,7 @@ class Faults:
 
 # Source texts and the tree of located YAML nodes read from them.
 
-# Stands for a tag that the reader has refused already.
+# Replaces a tag that the reader has already refused.
 UNKNOWN_TAG = "!unknown"
 MAX_VALUES = 200_000  # of plain data, as of a file
 Scalar = str | int | float | bool | None
@@ -328,7 +329,7 @@ class YamlNode:
 
 
 def node_of(value: object, source: Source, depth: int) -> YamlNode:
-    """Plain Python data as a node that stands nowhere. Raises SpecError where it grows without end."""
+    """Plain Python data as a node without a place. Raises SpecError for data that contain themselves."""
     return _node_of(value, source, depth, count())
 
 
@@ -385,16 +386,16 @@ class NodeLocator:
         return node.place()
 
 
-# What calls are given, as plain Python objects: numbers of other libraries, tables, lists and words.
+# Arguments of calls as plain Python objects: numbers of other libraries, tables, lists and names.
 
 Number = int | float
 DEEPEST = 60  # tables and lists in each other, as in a file
 
 
 def as_number(value: object) -> Number | None:
-    """A number of numpy, pandas, SymPy or `fractions` as an int or a float of exactly the same value.
+    """A number of numpy, pandas, SymPy or `fractions` as an int or float of exactly the same value.
 
-    None for truth values, texts, and numbers that no float holds, such as a third; nan stays nan.
+    None for booleans, texts, and numbers that no float represents, such as 1/3; nan stays nan.
     """
     if isinstance(value, bool):
         return None
@@ -407,22 +408,22 @@ def as_number(value: object) -> Number | None:
             return None
         return result if result == value or result != result else None
     item = getattr(value, "item", None)
-    if getattr(value, "shape", None) == () and callable(item):  # an array of no axes
+    if getattr(value, "shape", None) == () and callable(item):  # a zero-dimensional array
         inner: object = item()
         return None if type(inner) is type(value) else as_number(inner)
     return None
 
 
 def as_whole(value: object) -> int | None:
-    """The same for whole numbers: None for a float, also for one without a fraction."""
+    """The same for integers: None for any float, even one without a fractional part."""
     result = as_number(value)
     return result if isinstance(result, int) else None
 
 
 def plainly(value: T, depth: int = 0) -> T:
-    """The same value with plain numbers in the place of other libraries', in tables and lists as well.
+    """The value with numbers of other libraries replaced by plain numbers, in nested tables and lists too.
 
-    What is nested deeper than any spec, or in itself, stays as it is: who reads it refuses it.
+    Data nested more deeply than any spec, or in itself, is left as it is; its reader refuses it.
     """
     result: object = value
     if type(value) in (dict, list, tuple):
@@ -436,11 +437,11 @@ def plainly(value: T, depth: int = 0) -> T:
     elif value is not None and type(value) not in (str, bool, int, float):
         number = as_number(value)
         result = value if number is None else number
-    return cast(T, result)  # a number of another class counts as the same type
+    return cast(T, result)  # a number of another class has the same type here
 
 
 def by_name(argument: str, given: object, example: str) -> dict[str, object]:
-    """A table from names to values, its numbers plain. SpecError where `argument` is something else."""
+    """A table from names to values with plain numbers. Raises SpecError if `argument` is something else."""
     if not isinstance(given, Mapping):
         what = f"{shown(given)} is not a table of values by name"
         raise SpecError([Diagnostic(what, f"write e.g. {example}", argument, code="wrong-type")])
@@ -456,7 +457,7 @@ def by_name(argument: str, given: object, example: str) -> dict[str, object]:
 
 
 def listed(argument: str, given: object, example: str) -> tuple[object, ...]:
-    """What several values are given as, one after the other; a text is one of them. SpecError otherwise."""
+    """Several values as a list; a single text is a list of one. Raises SpecError otherwise."""
     if isinstance(given, str):
         return (given,)
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
@@ -466,15 +467,15 @@ def listed(argument: str, given: object, example: str) -> tuple[object, ...]:
 
 
 def unknown(argument: str, given: object, known: Iterable[str], what: str) -> Diagnostic:
-    """The fault of a word that is none of the known ones; `what` is their plural."""
+    """The fault of a word that is not among the known ones; `what` is their plural."""
     message = f"there is no {what.removesuffix('s')} {given!r}"
     return Diagnostic(message, suggestion(str(given), known, what), argument, code="unknown-choice")
 
 
 def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[type, ...]]) -> None:
-    """Raises SpecError with every field of an object that is of another class than these.
+    """Raise SpecError with every field of an object whose value is of a wrong class.
 
-    A class that users know by another name has it in `CALLED`.
+    A class that users know under another name has it in `CALLED`.
     """
     faults = []
     for name, known in classes.items():
@@ -489,6 +490,6 @@ def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[
 
 
 def shown(value: object) -> str:
-    """A wrong value, briefly."""
+    """A wrong value in short form."""
     plain = value is None or isinstance(value, (str, int, float))
     return repr(value) if plain else f"a {type(value).__name__}"

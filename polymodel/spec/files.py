@@ -20,10 +20,10 @@ from polymodel.frozen import dataclass
 from polymodel.governor import born, gone
 from polymodel.spec.faults import Faults, Source
 
-# What is read is not written over: one home for the rule that no output is an input.
+# The rule that no output file may be an input file is enforced here.
 #
-# A command declares what it is going to write before it reads anything, so that a file that is both is
-# refused before work begins; `whole`, through which everything is written, asks once more.
+# A command declares its output files before it reads anything, so that a file that is both is
+# refused before work begins; `whole`, through which all files are written, checks again.
 
 File: TypeAlias = "str | os.PathLike[str]"
 Mark: TypeAlias = "tuple[int, int]"
@@ -31,7 +31,8 @@ Mark: TypeAlias = "tuple[int, int]"
 
 @dataclass
 class _Watch:
-    """Files by what the disk knows them by: links, hard links and other spellings are the same file."""
+    """Sets of files identified by device and inode, so that links and other spellings of a path are the same
+    file."""
 
     read: dict[Mark, str] = field(default_factory=dict)
     written: dict[Mark, str] = field(default_factory=dict)
@@ -42,7 +43,7 @@ _WATCH: ContextVar[_Watch | None] = ContextVar("inputs", default=None)
 
 @contextmanager
 def watching() -> Iterator[None]:
-    """Meanwhile files that are read are noted, and are written over by nothing."""
+    """Inside the block, files that are read are recorded and cannot be overwritten."""
     token = _WATCH.set(_Watch())
     try:
         yield
@@ -52,7 +53,7 @@ def watching() -> Iterator[None]:
 
 @contextmanager
 def keeping(files: Iterable[File]) -> Iterator[None]:
-    """Meanwhile nothing is written over these files, nor over those that are kept already."""
+    """Inside the block, these files cannot be overwritten, nor those that are protected already."""
     before = _WATCH.get() or _Watch()
     mine = {mark: str(file) for file in files if (mark := _mark(file)) is not None}
     token = _WATCH.set(_Watch({**before.read, **mine}, before.written))
@@ -63,7 +64,7 @@ def keeping(files: Iterable[File]) -> Iterator[None]:
 
 
 def reading(file: File) -> None:
-    """Note a file that is read. SpecError if it is one of those that will be written."""
+    """Record a file that is read. Raises SpecError if it is declared as an output."""
     watch, mark = _WATCH.get(), _mark(file)
     if watch is None or mark is None:
         return
@@ -73,7 +74,7 @@ def reading(file: File) -> None:
 
 
 def claim(*files: File) -> None:
-    """Note files that will be written. SpecError for one that was read already."""
+    """Declare output files. Raises SpecError for one that was already read."""
     watch = _WATCH.get()
     if watch is None:
         return
@@ -87,7 +88,7 @@ def claim(*files: File) -> None:
 
 
 def spare(file: File) -> None:
-    """SpecError if the file, which is about to be written, is an input."""
+    """Raise SpecError if a file that is about to be written is an input."""
     watch = _WATCH.get()
     mark = _mark(file) if watch is not None and watch.read else None
     if watch is not None and mark is not None and mark in watch.read:
@@ -101,7 +102,7 @@ def _both(output: str, source: str) -> SpecError:
 
 
 def _mark(file: File) -> Mark | None:
-    """None where there is no such file, or none that could be lost."""
+    """The identity of a file; None if it does not exist, or cannot lose data (a device or pipe)."""
     try:
         result = os.stat(file)
     except (OSError, ValueError):
@@ -115,7 +116,7 @@ MAX_FILE = 8_000_000
 
 
 def text_of(path: Path, name: str, faults: Faults) -> str | None:
-    """The text of a file; None, and a fault, for one that is not text of moderate size."""
+    """The text of a file; None and a fault if it is too large or not text."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
@@ -141,24 +142,24 @@ def text_of(path: Path, name: str, faults: Faults) -> str | None:
     return None
 
 
-# Files that are written whole or not at all, whatever happens on the way.
+# Atomic writing: a file is written completely or not at all, even if the writer is killed.
 
-JOURNAL = "polymodel-files.txt"  # names of what polymodel has made in a store
+JOURNAL = "polymodel-files.txt"  # the journal: names of the files that polymodel wrote in a store
 _UNFINISHED = re.compile(r"\..*\.new(\.\w+)?")
-# Names of unfinished files, with who writes them: host, process, and when it was started.
+# Names of unfinished files, with their writer: host, process, and start time of the process.
 _WRITER = re.compile(r"\..*\.polymodel-([0-9a-f]{8})-([1-9]\d{0,9})-(\d*)-[0-9a-f]{8}\.new(\.[^.]*)?")
 
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool = False) -> Iterator[Path]:
-    """A fresh name beside `path`, with its ending; what is written there takes the place of `path` in one
-    step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind,
-    until the next process that writes into this folder.
+    """A new file name next to `path` with the same extension; the file written there replaces `path`
+    atomically. `path` stays unchanged if the writer fails or is killed; after a kill the new file remains
+    until the next process writes into this folder.
 
-    `durable`: only after it has reached the disk, so that a power failure leaves no half of it either, which
-    costs some milliseconds. A pipe or a device is written to as it stands; of a link, the file it names is
-    replaced. `recorded`: the names of both are noted in the folder's journal before. Raises OSError, and
-    SpecError for a file that is read as well.
+    `durable`: the replacement happens only after the data has reached the disk, at the cost of some
+    milliseconds, so that a power failure cannot leave a partial file. A pipe or a device is written directly;
+    for a link, the file it refers to is replaced. `recorded`: both names are added to the folder's journal
+    first. Raises OSError, and SpecError for a file that is also read.
     """
     spare(path)
     given = Path(path)
@@ -182,28 +183,30 @@ def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool 
 
 
 def unfinished(target: Path) -> Path:
-    """A fresh name for what will become the target, or a part of it. It says which process writes there."""
+    """A new name for a file that will become the target or a part of it. It identifies the writing
+    process.
+    """
     me = os.getpid()
     writer = f"polymodel-{_host()}-{me}-{born(me)}"
     return target.with_name(f".{target.stem[:40]}.{writer}-{os.urandom(4).hex()}.new{target.suffix}")
 
 
 def _host() -> str:
-    """What tells where numbers of processes are the same ones: the host, and on it the container."""
+    """Identifies the host, and the container on it, within which process numbers are unique."""
     try:
         numbers = os.readlink("/proc/self/ns/pid")
     except OSError:
         numbers = ""
-    from hashlib import sha256  # where a file is written alone: it takes as long to load as a small spec
+    from hashlib import sha256  # only where files are written: its import takes as long as a small load
 
     return sha256(f"{os.uname().nodename} {numbers}".encode()).hexdigest()[:8]
 
 
 @cache  # thousands of files may be written into one folder, and whoever is killed later has a next run
 def _clear_killed(folder: Path) -> None:
-    """Remove what processes of this host were writing when they were killed; nothing of any other name."""
+    """Remove unfinished files of killed processes of this host, and no other files."""
     here = _host()
-    with contextlib.suppress(OSError):  # a folder that cannot be listed, a file that is somebody else's
+    with contextlib.suppress(OSError):  # a folder that cannot be listed, a file of another user
         for file in folder.iterdir():
             name = _WRITER.fullmatch(file.name)
             if name and name[1] == here and gone(int(name[2]), name[3]) and not file.is_symlink():
@@ -211,7 +214,7 @@ def _clear_killed(folder: Path) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until its contents are there; a power failure may still undo the step, and leave the old file."""
+    """Flush the file to disk; a power failure may still undo the replacement, which leaves the old file."""
     handle = os.open(path, os.O_RDWR)  # Windows wants one that may write
     try:
         os.fsync(handle)
@@ -220,13 +223,13 @@ def _to_disk(path: Path) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """The text as UTF-8, whole or not at all. Raises OSError."""
+    """Write the text as UTF-8, atomically. Raises OSError."""
     with whole(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
 
 
 def record(*files: Path) -> None:
-    """Note in the journal of their folder that polymodel makes these files. Raises OSError."""
+    """Add these files to the journal of their folder. Raises OSError."""
     known = recorded(files[0].parent)
     text = "".join(f"{f.name}\n" for f in files if f.name not in known)
     if text:
@@ -235,7 +238,7 @@ def record(*files: Path) -> None:
 
 
 def recorded(folder: Path) -> frozenset[str]:
-    """Names of files in a folder that polymodel has made, whatever became of them."""
+    """Names in the folder's journal: the files that polymodel wrote there, even if they no longer exist."""
     try:
         return frozenset((folder / JOURNAL).read_text(encoding="utf-8").split("\n")) - {""}
     except (OSError, UnicodeDecodeError):
@@ -243,7 +246,9 @@ def recorded(folder: Path) -> frozenset[str]:
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what killed processes were writing, as far as it is recorded: all else is somebody else's."""
+    """Remove recorded unfinished files of killed processes; files that are not in the journal are left
+    alone.
+    """
     known = recorded(folder)
     for name in sorted(known):
         if _UNFINISHED.fullmatch(name) and "/" not in name and os.sep not in name:
@@ -252,7 +257,7 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def forget(folder: Path, *files: Path) -> None:
-    """Leave out of the journal what is there no more, and these files; an empty journal goes."""
+    """Remove from the journal these files and files that no longer exist; an empty journal is deleted."""
     known = recorded(folder)
     gone = {f.name for f in files}
     left = sorted(n for n in known if n not in gone and "/" not in n and (folder / n).is_file())
@@ -274,7 +279,7 @@ def forget(folder: Path, *files: Path) -> None:
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,2}\Z")
 _PACKAGE = Path(__file__).resolve().parent.parent
-# In a wheel the libraries lie inside the package, in a checkout beside it.
+# In a wheel the libraries are inside the package, in a checkout next to it.
 ROOTS = (_PACKAGE / "_library", _PACKAGE.parent)
 PREFERRED = ("default", "tiled_fused", "fused", "unfused")
 
@@ -394,8 +399,8 @@ def find(name: str) -> LibraryEntry | None:
 
 
 def packaged(name: str) -> Mapping[str, Path]:
-    """The files that `name` may mean, by their whole names: an architecture, a workload or a TeAAL spec, or
-    the mappings `NAME/VARIANT` of a workload for each architecture that has one of this name."""
+    """The files that `name` may refer to, by their full names: an architecture, a workload or a TeAAL spec,
+    or the mappings `NAME/VARIANT` of a workload for each architecture that has one of this name."""
     found = find(name)
     if found is None or not found.variant:
         return {} if found is None else {name: found.path}
@@ -413,7 +418,7 @@ def mapping_path(workload: str, arch: str, variant: str) -> Path | None:
 
 
 def default_variant(workload: str, arch: str) -> str | None:
-    """The mapping taken when none is named: `default`, the only one, or the most fused one."""
+    """The mapping that is used when none is named: `default`, the only one, or the one that fuses most."""
     known = variants(workload, arch)
     if len(known) == 1:
         return known[0]
@@ -426,7 +431,7 @@ def default_variant(workload: str, arch: str) -> str | None:
 # What is rendered here, `template.render` renders to the same text; everything else is left to it.
 
 _LONGEST = 100_000  # characters; templates above that are counted by the budget of `template.py`
-# A name in capitals is neither a keyword nor a function of jinja2; a literal has nothing to unescape.
+# An upper-case name is neither a keyword nor a function of jinja2; a literal contains no escapes.
 _PLACEHOLDER = re.compile(
     r"""\{\{\x20*([A-Z][A-Z0-9_]*)\x20*
     (?:\|\x20*default\((?:(0|[1-9][0-9]{0,17})|"([^"\\\n{}]*)"|'([^'\\\n{}]*)')\)\x20*)?\}\}""",
@@ -454,7 +459,7 @@ class Variable:
     multiple_of: int | None = None
 
     def allowed(self) -> str:
-        """What it may be, in words; empty where anything goes."""
+        """The allowed values in words; empty if any value is allowed."""
         if self.among:
             return f"one of {', '.join(map(str, self.among))}"
         if isinstance(self.default, (list, str)):
@@ -469,7 +474,7 @@ class Variable:
         return ", ".join([words, *limits])
 
     def fault(self) -> str:
-        """The code of what is wrong with the value; empty if nothing is."""
+        """The code of the fault in the value; empty if it is allowed."""
         value = self.value
         if self.among:
             alike = [a for a in self.among if type(a) is type(value)]
@@ -490,7 +495,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class RefusedVariable(Diagnostic):
-    """Of a template variable whose value its declaration does not allow: its name."""
+    """The detail of the fault for a template variable whose value is not allowed: its name."""
 
     name: str = ""
 
@@ -506,12 +511,12 @@ class Rendered:
 
 
 def is_template(text: str) -> bool:
-    """Whether a file has anything to render."""
+    """True if the text contains template syntax."""
     return _OPENING.search(text) is not None
 
 
 def filled(text: str, plain: Source, variables: Mapping[str, object]) -> Rendered | None:
-    """Fill in the variables of the file `plain`; None if that takes more than texts and integers."""
+    """The file with its variables substituted; None if that needs more than text and integer substitution."""
     if len(text) > _LONGEST or _ELSEWHERE.search(text):
         return None
     pieces: list[str] = []
@@ -536,7 +541,7 @@ def filled(text: str, plain: Source, variables: Mapping[str, object]) -> Rendere
 
 
 def _written(value: object) -> str | None:
-    """A value as a template prints it; None for what is not an integer or a short text of one line."""
+    """The value as a template prints it; None unless it is an integer or a short text of one line."""
     if type(value) is int and abs(value) < 10**18:
         return str(value)
     if type(value) is str and len(value) < 1000 and not _ELSEWHERE.search(value) and "\n" not in value:

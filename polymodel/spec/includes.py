@@ -1,9 +1,9 @@
-"""What templates of other tools may fetch: YAML files around the file that is imported, and no others.
+"""Files that templates of other tools may include: YAML files around the imported file, and no others.
 
-The functions have the names that Timeloop's and AccelForge's templates call. A file is looked for in the
-folder of the file that asks, then in the folders that `add_to_path` named. Read is only what lies below
-`base`, with an ending of YAML or of a template, links followed first. Nothing of it is run: an included file
-is rendered by the same sandbox, with the variables of the file that includes it, and parsed as plain data.
+The functions have the names that Timeloop's and AccelForge's templates call. A file is searched in the folder
+of the including file, then in the folders given to `add_to_path`. Only files below `base` with a YAML or
+template extension are read, after links are resolved. No included content is executed: a file is rendered in
+the same sandbox, with the variables of the including file, and parsed as plain data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ MAX_DEPTH = 12  # files that include each other
 
 
 def base_of(path: Path) -> Path:
-    """The folder below which includes are read: two above that of the file, never the root of the disk."""
+    """The folder below which includes are read: two levels above the file, never the root of the file
+    system.
+    """
     result = path.resolve().parent
     for _ in range(ABOVE):
         if result.parent.parent != result.parent:
@@ -41,7 +43,7 @@ def base_of(path: Path) -> Path:
 
 @dataclass
 class Includes:
-    """The files that one import may fetch, all below the folder `base`, and what it has fetched."""
+    """The files that one import may include, all below the folder `base`, and those included so far."""
 
     base: Path
     tags: tuple[str, ...]
@@ -53,7 +55,7 @@ class Includes:
     depth: int = 0
 
     def functions(self, folder: Path) -> Functions:
-        """What a template in this folder may call."""
+        """The functions that a template in this folder may call."""
         asked = _Folder(self, folder.resolve())
         return {
             "add_to_path": asked.add_to_path,
@@ -100,18 +102,18 @@ class _Folder:
         return "."
 
     def add_to_path(self, path: object) -> str:
-        """Look for files there too."""
+        """Add a folder to the search path."""
         found = self._inside(self.folder / str(path), str(path))
         if found not in self.includes.paths:
             self.includes.paths.append(found)
         return ""
 
     def path_exists(self, path: object) -> bool:
-        """Whether such a file could be included."""
+        """True if such a file could be included."""
         return self._resolved(str(path)) is not None
 
     def find_path(self, path: object) -> str:
-        """Where the file is, as it is seen from the folder that holds all of them."""
+        """The path of the file, relative to the folder that contains all files."""
         return os.path.relpath(self._needed(str(path)), self.includes.base)
 
     @pass_context
@@ -137,7 +139,7 @@ class _Folder:
         return FileValue(self.includes.parts.add(YamlNode(Source("", ()), 0, 0, elements=tuple(elements))))
 
     def _inside(self, path: Path, asked: str) -> Path:
-        """The path, links followed. Refused if it leads out of the folder that holds all files."""
+        """The path with links resolved. Refused if it leaves the folder that contains all files."""
         base = self.includes.base
         try:
             result = path.resolve()

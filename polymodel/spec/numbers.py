@@ -23,7 +23,7 @@ from polymodel.spec.expressions import (
 from polymodel.spec.faults import Faults, Path, TextFault, UnknownName, close_to, suggestion
 
 Value = int | float
-LARGEST = 10**60  # of all numbers that are written or worked out, so that no arithmetic with them overflows
+LARGEST = 10**60  # bound on all given and computed numbers, so that no arithmetic overflows
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _CONSTANTS: dict[str, Value] = {"inf": math.inf, "infinity": math.inf}
 _FUNCTIONS = ("min", "max", "ceil", "floor", "log2", "sqrt")
@@ -60,7 +60,7 @@ def _undefined(message: str, offset: int, remedy: str) -> TextFault:
 
 
 def _bounded(value: Value, offset: int) -> Value:
-    """A number as it was written; finite ones are at most LARGEST."""
+    """A number as written; finite ones are at most LARGEST."""
     if value != value:
         message = "nan is not a number"
         remedy = "write a number, or inf where there is no limit"
@@ -71,7 +71,7 @@ def _bounded(value: Value, offset: int) -> Value:
 
 
 def plain_number(text: str) -> Value | None:
-    """The number that a text writes without any expression, or None."""
+    """The number if the text is a plain number rather than an expression, else None."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -194,7 +194,7 @@ def _power(tree: Binary, base: Value, exponent: Value) -> Value:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Evaluates expressions against symbols; a value out of bounds is a fault and becomes the default."""
+    """Evaluates expressions over symbols; a value out of bounds is a fault and is replaced by the default."""
 
     symbols: Mapping[str, Value | None]
     faults: Faults
@@ -207,7 +207,7 @@ class Numbers:
             return None
 
     def in_text(self, given: object, path: Path) -> object:
-        """A text that is arithmetic, or has a symbol in it, as its number; any other value as it is."""
+        """The number of a text that is arithmetic or contains a symbol; any other value unchanged."""
         if not isinstance(given, str):
             return given
         if not {*re.findall(r"[A-Za-z_]\w*", given)} & {*self.symbols}:
@@ -225,7 +225,7 @@ class Numbers:
         return float(value)
 
     def positive(self, text: Value | str, path: Path, what: str, *, finite: bool = False) -> float:
-        """A number above 0; `inf` unless it must be finite."""
+        """A positive number; `inf` is allowed unless it must be finite."""
         value = self._value(text, path)
         if value is None:
             return 1.0
@@ -236,7 +236,7 @@ class Numbers:
         return 1.0 if self._outside(value, path, what, "write a number above 0", finite) else float(value)
 
     def _outside(self, value: Value, path: Path, what: str, remedy: str, finite: bool) -> bool:
-        """Notes a negative number, and an infinite one where it must be finite."""
+        """Adds a fault for a negative number, and for an infinite one where it must be finite."""
         if value < 0:
             self.faults.add(path, f"negative {what} {value}", remedy, code="out-of-range")
         elif finite and math.isinf(value):
@@ -244,7 +244,7 @@ class Numbers:
         return value < 0 or (finite and math.isinf(value))
 
     def whole(self, text: Value | str, path: Path, what: str) -> int:
-        """A whole number of at least 1."""
+        """A positive integer."""
         value = self._value(text, path)
         if value is None:
             return 1
@@ -275,7 +275,8 @@ _APART = re.compile(rf"(?P<number>.*[\w.)])\s+{_WORD}", re.DOTALL)
 
 @dataclass(frozen=True)
 class Dimension:
-    """What a key is in. `examples`: how it is written; `units`: symbol -> (whole factor, power of ten)."""
+    """The physical dimension of a key. `examples`: how values are written; `units`: symbol -> (integer
+    factor, power of ten)."""
 
     name: str
     base: str
@@ -309,14 +310,14 @@ _KNOWN = (ENERGY, POWER, TIME, FREQUENCY, DATA, RATE, WORK, AREA)
 
 
 def in_base_units(text: object, dimension: Dimension) -> object:
-    """A text that ends with a unit as a number, or as an expression where symbols are in it; what has no unit
-    as it is. TextFault, with the place of the unit, for one that does not belong here."""
+    """A text with a unit as a number in base units, or as an expression if it contains symbols; a text
+    without a unit unchanged. Raises TextFault at a unit that does not fit the dimension."""
     if not isinstance(text, str):
         return text
     found = _ADJOINING.fullmatch(text) or _APART.fullmatch(text)
     if found is None:
         return text
-    # The two signs for micro look alike.
+    # The two Unicode characters for micro look alike.
     number, unit, at = found["number"], found["unit"].replace("\u03bc", "\u00b5"), found.start("unit")
     if unit not in dimension.units:
         raise _foreign(unit, at, dimension)
@@ -328,7 +329,7 @@ def in_base_units(text: object, dimension: Dimension) -> object:
 
 
 def amount_in(text: str, unit: str) -> Value | None:
-    """A number that may have a unit as one of `unit`; None for any other text."""
+    """The number in units of `unit`, from a number with or without a unit; None for any other text."""
     dimension = next((d for d in (ENERGY, TIME, DATA, AREA) if unit in d.units), None)
     try:
         result = in_base_units(text, dimension) if dimension is not None else text
@@ -340,7 +341,7 @@ def amount_in(text: str, unit: str) -> Value | None:
 
 
 def _scaled(text: str, value: Value, factor: int, power: int) -> Value:
-    """Exact for whole numbers; of a decimal number the float that is nearest to what is written."""
+    """Exact for integers; for a decimal number the float nearest to the written value."""
     if isinstance(value, int):
         return value * factor * 10**power if power >= 0 else float(f"{value * factor}e{power}")
     if factor == 1 and _LITERAL.fullmatch(text) and "e" not in text.lower():
@@ -369,7 +370,7 @@ def _foreign(unit: str, at: int, dimension: Dimension) -> TextFault:
 
 
 def _energy_alone(unit: str, per: str) -> str:
-    """How an energy per something is written: the key says per what."""
+    """The remedy for an energy with a denominator: the key already implies it."""
     if per in ("B", "byte", "bytes"):
         return f"energies are per bit: divide by 8, e.g. write 16 / 8 {unit} for 16 {unit}/{per}"
     return f"write {unit} alone: energies of reads and writes are per bit, those of compute per operation"

@@ -33,7 +33,7 @@ class EinsumText:
         self.updates = updates
 
 
-# Signs of operations that one-line Einsums do not know -> their names.
+# Operator signs that one-line Einsums do not have -> the operators' names.
 _OPERATIONS = {"-": "sub", "/": "div", "//": "div", "%": "mod", "**": "pow", "|": "or", "&": "and"}
 _LONG = (
     "write the long form, {{name: ..., tensor_accesses: [...], operations: {{map: {}}}}} "
@@ -223,7 +223,7 @@ def _variables(access: TensorAccess) -> list[str]:
 
 
 def _instead(tensor: str, text: str) -> str:
-    """What to write in the place of an update that is none."""
+    """The form to write instead of an invalid in-place update."""
     name = OPERATORS[text].name if text in OPERATORS else ""
     inverse = {"sub": ("-_0", "add"), "div": ("1 / _0", "mul")}.get(name)
     if inverse:

@@ -1,4 +1,4 @@
-"""Whose file it is: TeAAL specs, and files and keys of other tools that are given by mistake."""
+"""Recognises TeAAL specs, and files and keys of other tools that are given by mistake."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from polymodel.errors import Diagnostic
 from polymodel.spec.faults import YamlEntry, YamlNode
 
-# How a TeAAL spec is told from others. Its reader is loaded only where there is one.
+# Recognition of TeAAL specs. Their reader is imported only for such a spec.
 
-OLD = "expression"  # what older specs call `expressions`
+OLD = "expression"  # `expressions` in older specs
 SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
 
 
@@ -19,7 +19,7 @@ def is_teaal(root: YamlNode) -> bool:
     return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions", OLD))
 
 
-# Files and keys of other tools, given by mistake: what they are, and how to get a spec from them.
+# Files and keys of other tools, given by mistake: their tool, and how to convert them.
 
 # Sections that only Timeloop and Accelergy have.
 _TIMELOOP = (
@@ -42,7 +42,7 @@ _ACCELFORGES = {
     "config": {"component_models", "use_installed_component_models", "expression_custom_functions"},
     "model": {"metrics"},
 }  # fmt: skip
-# Sections of AccelForge's that are none of ours -> what to write instead.
+# Sections that only AccelForge has -> what to write instead.
 _SECTIONS = {
     "mapper": "leave it out; what its search looks for and at is said in `explore:`",
     "config": "leave it out; energy models are named at the components: `energy_model: {name: hwcomponents}`",
@@ -111,7 +111,7 @@ KEYS: dict[str, tuple[str, str]] = {
 }
 
 
-# Of AccelForge's keys those that no other file would have.
+# AccelForge's keys that occur in no other kind of file.
 _PLAINLY = {
     "component_class", "total_latency", "extra_attributes_for_component_model", "no_refetch_from_above",
     "extra_attributes_for_all_component_models", "force_memory_hierarchy_order", "leak_power_scale",
@@ -130,7 +130,7 @@ _BELOW: dict[str, dict[str, str]] = {
 
 
 def foreign(root: YamlNode) -> Diagnostic | None:
-    """What a document of another tool is told by, with the way to read it; None for one of ours."""
+    """The tool that a document belongs to and how to import it; None for a document of polymodel."""
     if of_zigzag(root):
         name = root.source.file or "FILE"
         remedy = f"polymodel import zigzag {name} --out spec.yaml (see docs/migrate/zigzag.md)"
@@ -138,7 +138,7 @@ def foreign(root: YamlNode) -> Diagnostic | None:
     timeloop, accelforge, either = _marks(root)
     ours = _ours(root)
     if not timeloop and (accelforge or ours or not either):
-        return None  # AccelForge's files are nearly ours: what is not is told key by key
+        return None  # AccelForge's files are similar to ours; differences are reported key by key
     first = min((*timeloop, *accelforge, *either), key=lambda e: (e.line, e.column))
     name = first.source.file or "FILE"
     convert = f"polymodel import timeloop {name} --out spec.yaml (see docs/migrate/timeloop.md)"
@@ -170,7 +170,7 @@ def _ours(root: YamlNode) -> list[YamlEntry]:
 
 
 def none_of_timeloops(root: YamlNode) -> Diagnostic | None:
-    """What the importer of Timeloop's files tells of one that is ours, AccelForge's or ZigZag's."""
+    """The message of Timeloop's importer for a file of polymodel, AccelForge or ZigZag."""
     if of_zigzag(root):
         return foreign(root)
     ours = _ours(root)
@@ -210,7 +210,7 @@ def _of_accelforge(entry: YamlEntry, root: YamlNode) -> bool:
 
 
 def section_of_accelforge(entry: YamlEntry, root: YamlNode) -> Diagnostic | None:
-    """What a section of AccelForge's beside sections of ours is told by; None for any other key."""
+    """The message for a section of AccelForge next to sections of polymodel; None for any other key."""
     if not _of_accelforge(entry, root) and not (entry.key in _SHARED and _ours(root)):
         return None
     place = entry.source.place(entry.line, entry.column)
@@ -219,7 +219,7 @@ def section_of_accelforge(entry: YamlEntry, root: YamlNode) -> Diagnostic | None
 
 
 def of_zigzag(root: YamlNode) -> bool:
-    """True for a workload, accelerator or mapping of ZigZag's, which no importer reads."""
+    """True for a workload, accelerator or mapping of ZigZag."""
     if {"memories", "operational_array"} <= {e.key for e in root.entries or ()}:
         return True
     keys = [{e.key for e in item.entries or ()} for item in root.elements or ()]
@@ -257,7 +257,7 @@ def _clocked(architecture: YamlNode) -> bool:
 
 
 def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:
-    """For an unknown key, which ends `path`: the tool that has it, and what to write instead."""
+    """For an unknown key, the last of `path`: the tool that has it, and what to write instead."""
     names = [p for p in path if isinstance(p, str)]
     above = names[-2] if len(names) > 1 else ""
     below = _BELOW.get(above, {}).get(names[-1])

@@ -1,6 +1,7 @@
-"""Published energies and areas of components, as functions of what they are: the energy model `published`.
+"""Published energies and areas of components as functions of their parameters: the energy model `published`.
 
-Between points, and beyond them, values lie on straight lines on logarithmic axes; the provenance says so.
+Values between and beyond published points are interpolated linearly on logarithmic axes; the provenance says
+so.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
         "wire": ("length", "voltage"),
     }
     used: tuple[str, ...] = own.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
-    used += ("node", "voltage") if name not in ("dram", "wire") else ()  # made in processes of its own
+    used += ("node", "voltage") if name not in ("dram", "wire") else ()  # no scaling factors for these
     for option in options:
         if option not in used:
             near = suggestion(option, used, "options") if used else "leave it out"
@@ -129,8 +130,8 @@ def _node(options: Mapping[str, object]) -> float:
 
 
 def _scaled(options: Mapping[str, object]) -> tuple[float, str]:
-    """What energies of the published points are multiplied by, and why. TextFault for a node that has no
-    factors, and for a voltage at which they say nothing."""
+    """The factor on the energies of the published points, and its reason. Raises TextFault for a node without
+    factors, and for a voltage outside their range."""
     if "node" not in options and "voltage" not in options:
         return 1.0, ""
     if "node" in options and "voltage" not in options:
@@ -201,7 +202,7 @@ def _of_wire(request: EnergyRequest) -> EnergyAnswer:
 
 
 def _moved(request: EnergyRequest, each: float, origin: str) -> EnergyAnswer:
-    """The energies of reads and writes at so many joules per bit."""
+    """The energies of reads and writes, given joules per bit."""
     bits = request.bits_per_action
     ways = [way for way in ("read", "write") if way in request.quantities]
     values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}

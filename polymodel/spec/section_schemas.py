@@ -28,11 +28,11 @@ from polymodel.spec.yaml_text import MAPPING_TAGS
 
 
 class TensorAccess(SchemaObject):
-    """How an Einsum touches a tensor.
+    """One access of an Einsum to a tensor.
 
-    `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine
-    expression. `accumulate`: the output has values before, to which results are added. `bits_per_value`
-    overrides the workload's. `density` overrides the workload's `densities`.
+    `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine expression.
+    `accumulate`: the output has initial values, to which results are added. `bits_per_value` and `density`
+    override those of the workload.
     """
 
     name: NameText
@@ -62,7 +62,7 @@ RenameTable = Annotated[
 
 
 class Operations(SchemaObject):
-    """What the Einsum computes, for the executor: `map`, `reduce` and `populate` operators."""
+    """The operators of an Einsum: `map`, `reduce` and `populate`."""
 
     map: str | None = None
     reduce: str | None = None
@@ -70,7 +70,8 @@ class Operations(SchemaObject):
 
 
 class OperatorSpec(SchemaObject):
-    """An operator that the workload defines: a formula of `_0`, `_1` and so on; without it only counted."""
+    """An operator that the workload defines: a formula of `_0`, `_1`, ...; an operator without one is counted
+    but cannot be executed."""
 
     form: str | None = None
     identity: Number | None = None
@@ -84,9 +85,9 @@ def _shape_list(value: object) -> object:
 
 
 class Einsum(SchemaObject):
-    """One Einsum. In YAML also as one line of text, then named after its output.
+    """One Einsum. In YAML also as one line of text; it is then named after its output.
 
-    `block`: the part of a network that it belongs to; no count depends on it.
+    `block`: the part of a network that it belongs to; counts do not depend on it.
     """
 
     name: NameText
@@ -113,10 +114,10 @@ class Workload(SchemaObject):
     `rank_sizes`: rank -> size. `iteration_space_shape`: rank variable -> ISL-style constraint.
     `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
     model (docs/sparse/density.md); a tensor without one has no zeros. `generational`: ranks along which
-    tensors are carried forward (inferred where it is left out); `init`: tensor -> what its generations hold
-    that nobody writes: a number, `identity`, or an input tensor; `boundary`: the same beyond the edges of
-    its other ranks. `default`: tensor -> what its absent points hold, 0 unless said.
-    `operators`: formulas by name, for `operations`.
+    tensors are carried forward (inferred by default); `init`: tensor -> the value of generations that no
+    Einsum writes: a number, `identity`, or an input tensor; `boundary`: the same beyond the edges of its
+    other ranks. `default`: tensor -> the value of absent points, 0 by default. `operators`: formulas by name,
+    for `operations`.
     """
 
     einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(in_rank_order)]
@@ -145,19 +146,19 @@ class Workload(SchemaObject):
 
     @property
     def words(self) -> set[str]:
-        """Every name in the indices of its accesses, rank variables among them."""
+        """Every name in the indices of its accesses, including rank variables."""
         shapes = [a.projection for e in self.einsums for a in e.tensor_accesses]
         return set(re.findall(r"[A-Za-z_]\w*", str(shapes)))
 
     @property
     def handed_on(self) -> set[str]:
-        """Tensors that one Einsum makes and another reads."""
+        """Tensors that one Einsum writes and another reads."""
         accesses = [a for e in self.einsums for a in e.tensor_accesses]
         return {a.name for a in accesses if a.output} & {a.name for a in accesses if not a.output}
 
 
 def without_tensors(text: str, gone: Collection[str]) -> str:
-    """A set expression in which tensors that are gone are the empty set, as those of other Einsums are."""
+    """A set expression in which removed tensors are the empty set, as tensors of other Einsums are."""
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: "Nothing" if m[0] in gone else m[0], text)
 
 
@@ -178,7 +179,7 @@ class Renames(SchemaObject):
 SchemaVersion = Literal[1]
 
 
-# Schema of `mapping:`: the nodes of a LoopTree as they are written.
+# Schema of `mapping:`: the nodes of a LoopTree as written in YAML.
 
 RankVariable = Annotated[
     Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
@@ -196,7 +197,7 @@ FirstTile = Annotated[
 
 
 def _no_set(value: object) -> object:
-    """A node of a mapping lists its tensors by name; sets stand in architectures."""
+    """A node of a mapping lists its tensors by name; set expressions are for architectures."""
     if isinstance(value, str):
         example = f"[{value}]" if value.isidentifier() and value not in KEYWORDS else "[A, B]"
         message = f"{value!r} is not a list: a node of a mapping lists its tensors by name, and takes no sets"
@@ -205,7 +206,7 @@ def _no_set(value: object) -> object:
 
 
 class Storage(SchemaObject):
-    """Tiles of `tensors` held by `component` from here down. `reuse`: see the counting rules."""
+    """Tiles of `tensors` held by `component` for the nodes below. `reuse`: see the counting rules."""
 
     type: Literal["Storage"] = "Storage"
     component: NameText
@@ -214,9 +215,10 @@ class Storage(SchemaObject):
 
 
 class Temporal(SchemaObject):
-    """A loop in time. `tile_shape`: values of the rank variable below the loop, or a symbol's name.
+    """A temporal loop. `tile_shape`: number of values of the rank variable below the loop, or a symbol's
+    name.
 
-    A dictionary gives Einsums their own tile sizes: of tied ranks that have other sizes.
+    A dictionary gives each Einsum its own tile size, for tied ranks of different sizes.
     """
 
     type: Literal["Temporal"] = "Temporal"
@@ -226,7 +228,7 @@ class Temporal(SchemaObject):
 
 
 class Spatial(SchemaObject):
-    """A loop in space, over the fanout dimension `name` of `component`."""
+    """A spatial loop over the fanout dimension `name` of `component`."""
 
     type: Literal["Spatial"] = "Spatial"
     rank_variable: RankVariable
@@ -245,7 +247,7 @@ class Compute(SchemaObject):
 
 
 class Nested(SchemaObject):
-    """Nodes one below the other."""
+    """Nodes nested in each other, outermost first."""
 
     type: Literal["Nested"] = "Nested"
     nodes: tuple[MappingNode, ...]
@@ -259,7 +261,7 @@ class Sequential(SchemaObject):
 
 
 class Pipeline(SchemaObject):
-    """Branches that run overlapped, each on another iteration of the loop above."""
+    """Branches that overlap in time, each on another iteration of the loop above."""
 
     type: Literal["Pipeline"] = "Pipeline"
     nodes: tuple[MappingNode, ...]
@@ -286,8 +288,8 @@ class MappingSpec(SchemaObject):
     name: str = ""
 
     def of_part(self, part: Workload, whole: Workload) -> MappingSpec | None:
-        """What it says of some Einsums of a workload: without the branches, tensors and loops of the others.
-        None if nothing of it is theirs."""
+        """The mapping of some Einsums of a workload: without the branches, tensors and loops of the others.
+        None if nothing remains."""
         einsums = {e.name for e in part.einsums}
         nodes = _of_einsums(self.nodes, einsums, whole.tensors - part.tensors, whole.words - part.words)
         return self.model_copy(update={"nodes": nodes}) if _computes(nodes) else None
@@ -300,7 +302,7 @@ def _computes(nodes: Sequence[MappingNode]) -> bool:
 def _of_einsums(
     nodes: Sequence[MappingNode], einsums: Set[str], tensors: Set[str], variables: Set[str]
 ) -> tuple[MappingNode, ...]:
-    """Nodes of some Einsums; of a split with one branch left, the nodes of that branch."""
+    """Nodes of some Einsums; a split with one remaining branch is replaced by the nodes of that branch."""
     result: list[MappingNode] = []
     for node in nodes:
         if isinstance(node, Compute):
@@ -333,12 +335,12 @@ def _of_einsums(
 
 
 def _listed(value: object) -> object:
-    """One name stands for a list of it."""
+    """A single name as a list of one."""
     return (value,) if isinstance(value, str) else value
 
 
 def _written(value: object) -> object:
-    """Objectives as texts: a table of weights is their sum, and one of them stands for a list of it."""
+    """Objectives as texts: a table of weights is a weighted sum, and a single objective is a list of one."""
     if isinstance(value, (str, Mapping)):
         return (written(value),) if value else value
     if isinstance(value, (list, tuple)):
@@ -376,12 +378,12 @@ HaloPolicies = Annotated[tuple[Literal["retained", "recomputed"], ...], Listed]
 
 
 class MemoryRule(SchemaObject):
-    """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
-    of the architecture and never lift them. `factors`: rank variable -> how many iterations the temporal
-    loops of the memory over it have together (`4`, `<= 4`, `>= 4`). `order`: rank variables of
-    these loops, from the outermost in; `...` stands for any others. `no_refetch`: tensors that are
-    fetched into it once: no loop above them goes over a variable that does not index them. `reuse`: policies
-    that its storage nodes may have, `refill` among them."""
+    """What one memory must keep, may keep, and must not keep: set expressions that narrow the rules of the
+    architecture and never relax them. `factors`: rank variable -> the product of trip counts of the memory's
+    temporal loops over it (`4`, `<= 4`, `>= 4`). `order`: rank variables of these loops, outermost first;
+    `...` stands for any others. `no_refetch`: tensors that are fetched into it once: no loop above them is
+    over a variable that does not index them. `reuse`: policies that its storage nodes may have, including
+    `refill`."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None
@@ -403,14 +405,14 @@ class MemoryRule(SchemaObject):
 
 
 def _without(rule: SchemaObject, names: Sequence[str], tensors: Collection[str]) -> dict[str, str | None]:
-    """Fields that are sets of tensors, without some of these."""
+    """Fields that are sets of tensors, without some tensors."""
     texts = {name: getattr(rule, name) for name in names}
     return {name: None if t is None else without_tensors(t, tensors) for name, t in texts.items()}
 
 
 class FanoutRule(SchemaObject):
-    """How one fanout dimension is used. `variables`: those that may be spread over it; `factors`: rank
-    variable -> over how many instances; `must_reuse`: tensors that all of its instances share."""
+    """How one fanout dimension is used. `variables`: those that may be mapped to it; `factors`: rank variable
+    -> number of instances over which it is spread; `must_reuse`: tensors that all instances share."""
 
     variables: Names | None = None
     factors: Factors = Field(default_factory=dict)
@@ -428,17 +430,17 @@ class FanoutRule(SchemaObject):
 
 
 class ExploreSection(SchemaObject):
-    """`objectives`: energy, latency, edp, area, utilisation, accesses:MEMORY and so on, or weighted sums of
-    them; on sparse data sparse_energy, sparse_latency, sparse_edp. `limits`: figures that mappings keep.
-    `eps`: share by which a point left
-    out may be better than one kept. `time_limit`: seconds.
+    """`objectives`: energy, latency, edp, area, utilisation, accesses:MEMORY and others, or weighted sums of
+    them; on sparse data sparse_energy, sparse_latency, sparse_edp. `limits`: bounds on figures of the
+    mappings. `eps`: the relative amount by which an omitted point may be better than the nearest kept one.
+    `time_limit`: seconds.
 
-    The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of
-    fused loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
-    `compute` (Einsum -> component), `exchange` (memories in which
-    intermediates may be handed on), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
-    it keeps and bypasses, and its loops), `fanouts` (component -> dimension -> how it is used).
-    `sparse_choices`: component -> formats, actions and rules to choose from, on sparse data.
+    The other fields restrict the mapspace, as in `Limits`: `loop_order` (Einsum -> rank variables of fused
+    loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
+    `compute` (Einsum -> component), `exchange` (memories through which intermediates may be passed), `fuse`
+    and `unfused` (sets of intermediates), `memories` (memory -> what it keeps and bypasses, and its loops),
+    `fanouts` (component -> dimension -> how it is used). `sparse_choices`: component -> formats, actions and
+    criteria to choose from, on sparse data.
     """
 
     objectives: Objectives = ("energy", "latency")
@@ -462,9 +464,9 @@ class ExploreSection(SchemaObject):
     sparse_choices: dict[NameText, SparseChoices] = Field(default_factory=dict)
 
     def of_part(self, part: Workload, whole: Workload) -> ExploreSection:
-        """The section for some Einsums of a workload: what it says of the others and of their rank variables
-        is left out, and their tensors are the empty set. So are, where it says what is fused, tensors that
-        the part only makes or only reads."""
+        """The section restricted to some Einsums of a workload: entries for the others and for their rank
+        variables are dropped, and their tensors are the empty set. In the fields about fusion, tensors that
+        the part only writes or only reads are dropped too."""
         einsums = {e.name for e in whole.einsums} - {e.name for e in part.einsums}
         variables, tensors = whole.words - part.words, whole.tensors - part.tensors
         apart = tensors | (whole.handed_on - part.handed_on)
@@ -478,7 +480,7 @@ class ExploreSection(SchemaObject):
             },
             **_without(self, ("fuse", "unfused"), apart),
         }
-        # Fields that are set go before those of another section: no others are set by this.
+        # Fields that are set take precedence over those of another section; no others become set here.
         changed = {name: rule for name, rule in rules.items() if rule != getattr(self, name)}
         return self.model_copy(update=changed)
 
@@ -497,11 +499,11 @@ class SweepSection(SchemaObject):
 
 
 class CodesignSection(SchemaObject):
-    """`hardware`: symbol of the architecture -> its values, a list of numbers, or a text such as
-    `powers(2, 64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies.
-    `networks`: name -> files or library names of a workload; all run on the same machine. `weights`:
-    network -> how much it counts. `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint
-    front; `latency of NAME` is that of one network. `layer_by_layer`: each Einsum is a layer of its own."""
+    """`hardware`: symbol of the architecture -> its values: a list of numbers, or a text such as `powers(2,
+    64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies. `networks`:
+    name -> files or library names of a workload; all run on the same machine. `weights`: network -> its
+    weight. `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint front; `latency of NAME` is
+    that of one network. `layer_by_layer`: each Einsum is a layer of its own."""
 
     hardware: Choices = Field(default_factory=dict)
     where: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ def _key(model: str, key: str, raw: Json) -> Json:
 
 
 def described(value: Json, text: Said) -> Json:
-    """A value's schema with its text, its default and its examples."""
+    """The schema of a value with its description, default and examples."""
     default = value.pop("default", None)
     extra: Json = {} if default in (None, [], {}, "") else {"default": default}
     shown = f" Default: {_shown(extra['default'])}." if extra else ""
@@ -88,7 +88,7 @@ def _shown(value: object) -> str:
 
 
 def _tidy(value: object) -> object:
-    """Without titles and with fewer words; infinity is written `inf`, as in the files."""
+    """The schema without titles and redundant entries; infinity is written `inf`, as in the files."""
     if isinstance(value, float) and math.isinf(value):
         return "inf"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One schema for each kind of file; a file is told by the section that it must have."""
+"""One schema for each kind of file; the kind follows from the section that a file must have."""
 
 from __future__ import annotations
 

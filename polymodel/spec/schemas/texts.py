@@ -1,4 +1,4 @@
-"""What every key of `workload:`, `renames:`, `arch:`, `mapping:`, `sweep:` and `explore:` means."""
+"""Descriptions of every key of `workload:`, `renames:`, `arch:`, `mapping:`, `sweep:` and `explore:`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polymodel.objectives import SUMS, listed
 
 @dataclass(frozen=True)
 class Said:
-    """What a key means. Defaults and possible words come from the model, examples stand here."""
+    """The description of a key. Defaults and allowed words come from the model; examples are given here."""
 
     text: str
     examples: tuple[object, ...] = ()

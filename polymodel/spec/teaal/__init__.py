@@ -1,6 +1,6 @@
-"""The TeAAL dialect: text to checked records, and records to a Workload.
+"""The TeAAL dialect: text -> checked records -> `Workload`.
 
-`read_teaal` reads a spec by itself; `polymodel.load` reads one as part of a whole spec.
+`read_teaal` reads a spec alone; `polymodel.load` reads one as part of a whole spec.
 """
 
 from polymodel.spec.other_tools import is_teaal

@@ -1,4 +1,5 @@
-"""The `bindings` section (older files: `binding`): what each Einsum puts on which component."""
+"""The `bindings` section (older files: `binding`): the parts of each Einsum that each component executes or
+stores."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _EXAMPLE = "bindings: {Z: [{config: Accelerator}, {component: FPMul, bindings: [
 
 @dataclass(frozen=True)
 class BindingNames:
-    """What bindings may name."""
+    """The names that bindings may use."""
 
     einsums: EinsumSection
     mapping: MappingSection
@@ -46,7 +47,7 @@ class BindingNames:
 def read_bindings(
     data: object, section: str, known: BindingNames, walk: TreeWalk
 ) -> tuple[EinsumBindings, ...]:
-    """Read and check the section, which is called `section`; every fault is noted."""
+    """Read and check the section, whose key is `section`; all faults are collected."""
     path: Path = (section,)
     expressions = {e.name: e for e in known.einsums.expressions}
     if data is not None and not known.configurations:
@@ -154,7 +155,7 @@ def _one(
     strict: bool,
     walk: TreeWalk,
 ) -> Binding | None:
-    """One binding; older files (not `strict`) leave more of it open."""
+    """One binding; older files (not `strict`) may leave more of its keys out."""
     before = len(walk.faults)
     given = walk.mapping(data, path, "{tensor: A, rank: K, type: elem, format: default}")
     hyphened = {"init_ranks": "init-ranks", "final_ranks": "final-ranks"}
@@ -189,7 +190,7 @@ def _listed(value: object) -> tuple[str, ...]:
 def _check_words(
     given: dict[str, object], path: Path, component: HardwareComponent, strict: bool, walk: TreeWalk
 ) -> None:
-    """Keys that must be there, and words out of a few."""
+    """Checks required keys, and keys with a fixed set of values."""
     needed: tuple[str, ...]
     needed = {"Compute": ("op",), "Intersector": ("rank",), "Sequencer": ("rank",)}.get(
         component.kind, ("tensor",)
@@ -273,7 +274,7 @@ def _check_merge(
 
 
 def _ranks_of(tensor: str, configuration: object, known: BindingNames) -> tuple[str, ...]:
-    """The ranks of a stored tensor: those of its format, else every name that they have."""
+    """The ranks of a stored tensor: those of its format, else all names that its ranks ever have."""
     for result in known.formats:
         if (result.tensor, result.configuration) == (tensor, configuration):
             return result.rank_order

@@ -30,15 +30,15 @@ from polymodel.spec.teaal.records import (
 )
 
 Symbols = Mapping[str, Value | None]
-# Where neither format nor `bits_per_value` says anything: the width of all published examples' values.
+# Default without a format or `bits_per_value`: the width of values in all published examples.
 DEFAULT_BITS = 32
 
 
 def bounding_ranks(spec: TeaalSpec) -> tuple[str, ...]:
     """Ranks whose sizes bound the loops, in order of declaration.
 
-    Those that some access indexes by their own variable, or by that of a rank which no tensor of the Einsum
-    has, and those that an index with a negative factor could leave at the lower end.
+    These are ranks that some access indexes by their own variable, or by that of a rank which no tensor of
+    the Einsum has, and ranks that an index with a negative factor could exceed at the lower end.
     """
     result: set[str] = set()
     for expression in spec.expressions:
@@ -79,7 +79,7 @@ def strides_of(spec: TeaalSpec) -> tuple[str, ...]:
 
 
 def with_strides(spec: TeaalSpec, values: Mapping[str, float]) -> TeaalSpec:
-    """The spec with strides that have a value. Raises SpecError for values that are none."""
+    """The spec with the given values of strides. Raises SpecError for invalid values."""
     faults = Faults()
     fill = _Fill({name: int(v) if float(v).is_integer() else v for name, v in values.items()}, faults)
     result = replace(spec, expressions=tuple(fill.expression(e) for e in spec.expressions))
@@ -94,7 +94,7 @@ def indices_of(expression: Expression) -> Iterator[Index]:
 
 
 def without_constants(spec: TeaalSpec) -> None:
-    """Refused where an index has a constant part, which only dense counts know."""
+    """Refuses indices with a constant part, which only dense counts support."""
     for expression in spec.expressions:
         for operand in (expression.output, *expression.operands):
             shown = ", ".join(map(str, operand.indices))
@@ -105,7 +105,7 @@ def without_constants(spec: TeaalSpec) -> None:
 
 
 def workload_of(spec: TeaalSpec) -> Workload | str:
-    """The workload, or why there is none."""
+    """The workload, or the reason why there is none."""
     for expression in spec.expressions:
         reason = "" if expression.operands else f"Einsum {expression.name} reads no tensor"
         waiting = next((i for i in indices_of(expression) if i.strides), None)
@@ -189,7 +189,7 @@ def _access(operand: IndexedTensor, spec: TeaalSpec, *, output: bool) -> TensorA
 
 
 def _bits(spec: TeaalSpec) -> dict[str, int | float | str]:
-    """Bits of values: as given, else the payload of the innermost rank of the tensor's first format."""
+    """Bits per value: as given, else the payload of the innermost rank of the tensor's first format."""
     result: dict[str, int | float | str] = {}
     given = dict(spec.bits_per_value)
     rest = given.pop("All", None)
@@ -225,7 +225,7 @@ class _Fill:
         self.faults = faults
 
     def number(self, text: int | float | str) -> Value | None:
-        """The value of an expression, None where it waits for a symbol."""
+        """The value of an expression, None if it depends on a symbol without a value."""
         if not isinstance(text, str):
             return text
         if any(self.symbols.get(s) is None for s in symbols_in(text)):
@@ -304,16 +304,16 @@ class _Fill:
                 try:
                     value = self.number(text)
                 except TextFault:
-                    continue  # a word, not a number
+                    continue  # a name, not a number
                 result[key] = text if value is None else value
         return result
 
 
 def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
-    """The architecture of the spec's Einsums, None where there is none; remarks say what is left out.
+    """The architecture of the spec's Einsums, None if it has none; remarks name what is left out.
 
-    DRAM, Buffet and Cache become memories (width times depth bits, their bandwidth for reads and writes
-    together), Compute a compute unit of one operation per cycle, levels with several instances a fanout.
+    DRAM, Buffet and Cache become memories (width times depth bits; their bandwidth is shared by reads and
+    writes), Compute a compute unit of one operation per cycle, and a level with several instances a fanout.
     """
     if not spec.configurations:
         return None, ()
@@ -345,7 +345,7 @@ def arch_of(spec: TeaalSpec) -> tuple[Arch | None, tuple[str, ...]]:
 
 
 def _chosen(spec: TeaalSpec) -> NamedArchitecture | None:
-    """The configuration that every Einsum with bindings names; the only one there is."""
+    """The configuration that every Einsum with bindings names, or the only one."""
     named = {b.config for b in spec.einsum_bindings if b.config}
     result = [c for c in spec.configurations if not named or c.name in named]
     return result[0] if len(result) == 1 else None
@@ -358,7 +358,7 @@ def _add(
         taken = {c.name for c in configuration.components} | {n.name for n in nodes}
         name = level.name if level.name not in taken else f"{level.name}Level"
         nodes.append(Container(name=name, spatial=(Fanout(name=level.name, fanout=level.instances),)))
-    # Data comes through the memories of a level to its compute units.
+    # Data reach the compute units of a level through its memories.
     ordered = sorted(level.local, key=lambda c: (c.kind not in MEMORIES, c.kind == "Compute"))
     for component in ordered:
         if component.kind in MEMORIES:

@@ -1,4 +1,5 @@
-"""The `einsum` section: declared tensors, expressions, and (ours) sizes of ranks and bits of values."""
+"""The `einsum` section: declared tensors, expressions, and (polymodel's extension) sizes of ranks and bits of
+values."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ _DECLARED = "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}"
 
 @dataclass(frozen=True)
 class EinsumSection:
-    """`whole`: every expression could be read, so that no Einsum is missing for want of its text.
+    """`whole`: every expression could be read, so that no Einsum is missing.
 
-    `overwritten`: tensors that several expressions make, each after its first ones.
+    `overwritten`: tensors that several expressions write, with the names of the earlier versions.
     """
 
     declaration: Declaration
@@ -39,7 +40,7 @@ class EinsumSection:
 
 
 def read_einsums(data: object, walk: TreeWalk) -> EinsumSection:
-    """Read and check the section; every fault is noted."""
+    """Read and check the section; all faults are collected."""
     path: Path = ("einsum",)
     section = walk.mapping(data, path, "einsum: {declaration: ..., expressions: ...}")
     walk.keys(section, path, KEYS)
@@ -107,7 +108,7 @@ def _numbers(data: object, path: Path, what: str, known: list[str], walk: TreeWa
 
 
 def _init(data: object, path: Path, known: Declaration, walk: TreeWalk) -> dict[str, float | str]:
-    """Tensor -> what its generations before the first one hold: a number, or `identity` of its operator."""
+    """Tensor -> the value of generations before the first one: a number, or `identity` of its operator."""
     result: dict[str, float | str] = {}
     for name, value in walk.mapping(data, path, "init: {S: 0}").items():
         try:
@@ -124,7 +125,7 @@ def _init(data: object, path: Path, known: Declaration, walk: TreeWalk) -> dict[
 
 
 def _expressions(data: object, declaration: Declaration, walk: TreeWalk) -> tuple[Placed, bool]:
-    """What could be read of the expressions, and whether that is all."""
+    """The expressions that could be read, and whether these are all."""
     path: Path = ("einsum", "expressions")
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
@@ -206,10 +207,10 @@ def _check_operations(expressions: Sequence[Expression], path: Path, walk: TreeW
 
 
 def _versions(found: Placed, declaration: Declaration) -> tuple[Placed, dict[str, tuple[str, ...]]]:
-    """Expressions of which each makes a tensor of its own, and the names of those that are overwritten.
+    """Expressions each of which writes a tensor of its own, and the names of those that are overwritten.
 
-    Where several have one output, the last keeps its name; the others make tensors Z_1, Z_2, ..., which
-    what comes next reads.
+    If several have one output, the last keeps its name; the others write tensors Z_1, Z_2, ..., which the
+    following expressions read.
     """
     times = Counter(parsed.expression.name for _, parsed in found)
     taken = {*declaration, *times, *(name for _, parsed in found for name, _ in parsed.scalars)}
@@ -238,7 +239,7 @@ def _check(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
 
 
 def _with_brackets(text: str, declaration: Declaration) -> str:
-    """Tensors without ranks may stand without brackets on the right, as in `A[] = b`."""
+    """Tensors without ranks may be written without brackets on the right-hand side, as in `A[] = b`."""
     output, sign, rest = text.partition("=")
     for name in (n for n, ranks in declaration.items() if not ranks):
         rest = re.sub(rf"(?<![\w\[]){re.escape(name)}\b(?!\s*[\[(])", f"{name}[]", rest)
@@ -305,13 +306,13 @@ def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaratio
 
 
 def _behind(read: IndexedTensor, made: IndexedTensor) -> bool:
-    """Whether what is read was made in an earlier iteration of a rank: at a smaller index of it."""
+    """True if the value read was written in an earlier iteration of a rank: at a smaller index."""
     pairs = list(zip(read.indices, made.indices, strict=False))
     return any(r.terms == m.terms and r.constant < m.constant for r, m in pairs)
 
 
 def _check_order(found: Placed, declaration: Declaration, walk: TreeWalk) -> None:
-    """One expression for each output, and none that reads what a later one makes."""
+    """Each output has one expression, and no expression reads what a later one writes."""
     made: dict[str, int] = {}
     outputs = [parsed.expression.name for _, parsed in found]
     for i, (path, parsed) in enumerate(found):

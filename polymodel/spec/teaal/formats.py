@@ -20,7 +20,7 @@ _EXAMPLE = "A: {default: {rank-order: [M, K], M: {format: U}, K: {format: C, cbi
 def read_formats(
     data: object, einsums: EinsumSection, mapping: MappingSection, walk: TreeWalk
 ) -> tuple[TensorFormat, ...]:
-    """Read and check the section; every fault is noted."""
+    """Read and check the section; all faults are collected."""
     path: Path = ("format",)
     result: list[TensorFormat] = []
     for tensor, table in walk.mapping(data, path, _EXAMPLE).items():
@@ -49,7 +49,7 @@ def read_formats(
 
 
 def stored_ranks(tensor: str, einsums: EinsumSection, mapping: MappingSection) -> tuple[str, ...]:
-    """Every name that a rank of the tensor has before, during or after the partitionings."""
+    """Every name that a rank of the tensor has before, during or after partitioning."""
     own = einsums.declaration[tensor]
     result = dict.fromkeys(own)
     for ranks in mapping.ranks.values():

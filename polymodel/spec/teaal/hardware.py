@@ -31,7 +31,7 @@ SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequenc
 # Joules per bit of a memory, per operation of a unit. TeAAL's own files give none.
 MEMORY_ENERGIES = ("read_energy", "write_energy")
 ENERGIES = (*MEMORY_ENERGIES, "energy")
-# Numeric attributes of each class; those of a level stand under no name.
+# Numeric attributes of each class; those of a level have the empty name.
 NUMBERS: dict[str, tuple[str, ...]] = {
     "DRAM": ("bandwidth", "datawidth", "clock_frequency", *MEMORY_ENERGIES),
     "Buffet": ("bandwidth", "width", "depth", "clock_frequency", *MEMORY_ENERGIES),
@@ -58,7 +58,7 @@ class _Tree:
 
 
 def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, ...]:
-    """Read and check the section; every fault is noted."""
+    """Read and check the section; all faults are collected."""
     path: Path = ("architecture",)
     result = []
     for name, tree in walk.mapping(data, path, f"architecture: {{Accelerator: {_EXAMPLE}}}").items():
@@ -134,12 +134,12 @@ def _component(
         walk.add((*path, "class"), f"unknown class {shown(word)}", remedy, code="unknown-choice")
         return None
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), kind, walk)
-    if kind == "Compute" and "op" in attributes:  # what older files call the type
+    if kind == "Compute" and "op" in attributes:  # the type in older files
         attributes = {"type": attributes["op"], **{k: v for k, v in attributes.items() if k != "op"}}
     if implied:
         attributes = {"type": implied, **attributes}
     options = WORDS.get(kind, {}).get("type")
-    # A compute unit without a type executes whatever is bound to it.
+    # A compute unit without a type executes every operation bound to it.
     if options and "type" not in attributes and kind != "Compute":
         walk.add(
             path,
@@ -151,7 +151,7 @@ def _component(
 
 
 def _attributes(data: object, path: Path, kind: str, walk: TreeWalk) -> dict[str, Attribute]:
-    """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
+    """Known attributes are checked; others are kept, unless they look like misspellings."""
     numbers, words = NUMBERS[kind], WORDS.get(kind, {})
     result: dict[str, Attribute] = {}
     for key, value in walk.mapping(data, path, "{bandwidth: 1e12}").items():

@@ -36,13 +36,13 @@ class MappingSection:
 
 
 def read_mappings(data: object, einsums: EinsumSection, walk: TreeWalk) -> MappingSection:
-    """Read and check the section; every fault is noted."""
+    """Read and check the section; all faults are collected."""
     given = walk.mapping(data, PATH, "mapping: {loop-order: {Z: [M, N, K]}}")
     section = {_OLD.get(k, k) if _OLD.get(k, k) not in given else k: v for k, v in given.items()}
     walk.keys(section, PATH, KEYS)
     order = _rank_order(section.get("rank-order"), einsums, walk)
     names = [e.name for e in einsums.expressions]
-    # Where an expression could not be read, the Einsum that it makes is not unknown as well.
+    # The Einsum of an expression that could not be read is not reported as unknown as well.
     lost = () if einsums.whole else einsums.declaration
     tables: dict[str, dict[str, object]] = {}
     for key in KEYS[1:]:
@@ -62,7 +62,7 @@ def read_mappings(data: object, einsums: EinsumSection, walk: TreeWalk) -> Mappi
 
 
 def _joined(data: object, einsums: Sequence[str]) -> object:
-    """Lists of older files as the mapping that they are: of `Z: ...`, or of one text for each Einsum."""
+    """Lists of older files as the mapping that they denote: `Z: ...` entries, or one text for each Einsum."""
     if not isinstance(data, list):
         return data
     if len(data) == len(einsums) and all(isinstance(one, str) for one in data):
@@ -79,7 +79,7 @@ def _listed(data: object) -> object:
 
 
 def _rank_order(data: object, einsums: EinsumSection, walk: TreeWalk) -> dict[str, tuple[str, ...]]:
-    """As stored; the declared order where none is given."""
+    """The order as stored; the declared order by default."""
     path = (*PATH, "rank-order")
     result = dict(einsums.declaration)
     if isinstance(data, list):
@@ -160,7 +160,7 @@ def _by_variable(
 
 
 def _follows_all(partition: Partition, led: Partition) -> bool:
-    """Whether a rank follows another in all its splits: said once, or once for each."""
+    """True if a rank follows another in all its splits, declared once or once per split."""
     said = {(d.kind, d.leader) for d in partition.directives}
     return said == {("follow", led.ranks[0])} and len(partition.directives) in (1, len(led.directives))
 
@@ -241,7 +241,7 @@ def check_partitions(
     order: Declaration,
     walk: TreeWalk,
 ) -> None:
-    """Note every fault of the partitionings of one Einsum; `ranks` are those before partitioning."""
+    """Collect every fault of the partitionings of one Einsum; `ranks` are those before partitioning."""
     before = len(walk.faults)
     _check_keys(parts, ranks, walk)
     flattened = {"".join(p.ranks): p.ranks for _, p in parts if len(p.ranks) > 1}
@@ -262,7 +262,7 @@ def check_partitions(
 
 
 def _split_of(rank: str, parts: list[tuple[Path, Partition]]) -> Partition | None:
-    """The partition of one rank that makes `rank`."""
+    """The partition of one rank that produces `rank`."""
     for _, p in parts:
         if len(p.ranks) == 1 and rank in [f"{p.ranks[0]}{i}" for i in range(len(p.directives) + 1)]:
             return p
@@ -270,7 +270,7 @@ def _split_of(rank: str, parts: list[tuple[Path, Partition]]) -> Partition | Non
 
 
 def _check_keys(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWalk) -> None:
-    """Every rank exists or is made by another partition, and is partitioned once."""
+    """Every partitioned rank exists or is produced by another partition, and is partitioned once."""
     known = [*ranks.known(), *("".join(p.ranks) for _, p in parts if len(p.ranks) > 1)]
     seen: dict[str, str] = {}
     for path, partition in parts:
@@ -415,7 +415,7 @@ def _check_follow(
     parts: list[tuple[Path, Partition]],
     walk: TreeWalk,
 ) -> None:
-    """What is followed leads an occupancy split of this Einsum, or is another rank that is split."""
+    """The followed rank leads an occupancy split of this Einsum, or is another rank that is split."""
     leaders = [d.leader for _, p in parts for d in p.directives if d.kind == "uniform_occupancy"]
     split = [p.ranks[0] for _, p in parts if len(p.ranks) == 1 and p.ranks != partition.ranks]
     if directive.leader in leaders or directive.leader in split:
@@ -428,7 +428,7 @@ def _check_follow(
 def _check_slice(
     path: Path, partition: Partition, expression: Expression, order: Declaration, walk: TreeWalk
 ) -> None:
-    """Some operand has the rank outermost: its fibers are what is dealt out."""
+    """Some operand has the rank outermost: its fibers are distributed."""
     rank = partition.ranks[0]
     tops = {o.tensor: order.get(o.tensor, ())[:1] for o in expression.operands}
     if any(rank in top for top in tops.values()):
@@ -440,7 +440,7 @@ def _check_slice(
 
 
 def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: TreeWalk) -> None:
-    """No partition makes a rank that exists already."""
+    """No partition produces a rank that already exists."""
     taken = dict.fromkeys(ranks.known(), "declared")
     for path, partition in parts:
         name, count = "".join(partition.ranks), len(partition.directives)
@@ -453,7 +453,8 @@ def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: T
 
 
 def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: TreeWalk) -> bool:
-    """Every rank after partitioning stands once; a rank of index math may stand for one of its variables."""
+    """Every rank after partitioning occurs once; a rank of index math may be replaced by one of its
+    variables."""
     before = len(walk.faults)
     compound = {leaf: root for root, leaves in ranks.compound.items() for leaf in (*leaves, f"{root}0")}
     known = ranks.known()

@@ -1,6 +1,6 @@
 """Ranks of one Einsum, before and after partitioning.
 
-n splits of R make Rn..R0; flatten of (M, K0) makes MK0.
+n splits of R produce Rn..R0; a flatten of (M, K0) produces MK0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a TeAAL spec says, as frozen records: made by the parser, read by the executor and the converter.
+"""The contents of a TeAAL spec as frozen records, built by the parser and read by the executor and the
+converter.
 
 Grammar and meaning: docs/sparse.md. Sizes of partitions may be symbols; everything else is resolved.
 """
@@ -22,8 +23,8 @@ class Index:
     """One index of a tensor: a sum of integer multiples of rank variables, as (variable, factor) pairs, and a
     constant.
 
-    `strides`: (variable, scalar) for each variable whose multiple is a scalar without a value yet, `g` in
-    `g * x + r`; its factor among the terms then counts on top of that.
+    `strides`: (variable, scalar) for each variable that is multiplied by a scalar without a value yet, `g` in
+    `g * x + r`; the variable's integer factor multiplies the scalar.
     """
 
     terms: tuple[tuple[str, int], ...]
@@ -61,10 +62,10 @@ class FactorProduct:
 
 @dataclass(frozen=True)
 class Take:
-    """take(factor, .., n): where all are nonzero, the value of factor number n (from 0).
+    """take(factor, .., n): the value of factor number n (from 0) where all factors are nonzero.
 
-    `factors`: its tensors; `which` counts these alone and is -1 where a scalar is taken. `scalars`: names and
-    numbers among the factors, each with its number.
+    `factors`: its tensors; `which` is an index among these, -1 if a scalar is taken. `scalars`: names and
+    numbers among the factors, each with its position.
     """
 
     factors: tuple[IndexedTensor, ...]
@@ -94,9 +95,9 @@ class Expression:
 
 @dataclass(frozen=True)
 class Directive:
-    """One operation of a partitioning. `size`: of the split (a symbol's name where it is not a number yet);
-    `leader`: of uniform_occupancy and follow. `partitioner`: the name of a function of the user's that cuts
-    the leader's fibers, instead of after equally many coordinates."""
+    """One operation of a partitioning. `size`: of the split (a symbol's name until it has a value); `leader`:
+    of uniform_occupancy and follow. `partitioner`: the name of a user's function that chooses where the
+    leader's fibers are split, instead of after equal numbers of coordinates."""
 
     kind: Kind
     size: int | str = 0
@@ -106,7 +107,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class Partition:
-    """What is done to one rank (or, for flatten, to several adjacent ones), outermost split first."""
+    """The operations on one rank (or, for flatten, on several adjacent ranks), outermost split first."""
 
     ranks: tuple[str, ...]
     directives: tuple[Directive, ...]
