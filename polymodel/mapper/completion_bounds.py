@@ -388,7 +388,7 @@ class CompletionBounds:
         points: Pmappings | None,
         some: Array | None = None,
     ) -> None:
-        """Replace the bounds of a shape by the costs of its pmappings, at some tile sizes (None: at all)."""
+        """Raise the bounds of a shape to the costs of its pmappings, at some tile sizes (None: at all)."""
         c = self.choice(number, shape)
         table = np.full((self.sums, len(c), len(self.usage) + 1), np.inf)
         if points is not None and len(points):

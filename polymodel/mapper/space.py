@@ -1,7 +1,7 @@
-"""One Einsum and the memories around it as the search sees them: boxes, products, prices per element.
+"""One Einsum and the memories around it as the search models them: boxes, products, prices per element.
 
-The search covers rectangular iteration spaces whose ranks are a rank variable or a sum of two; anything
-else is refused by name, and so is what `terms` cannot price.
+The search covers rectangular iteration spaces whose ranks are a rank variable or a sum of two. Other spaces
+are refused by name, as is everything that `terms` cannot price.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ def _uncovered(what: str, code: str) -> Refused:
 
 @dataclass(frozen=True)
 class RankWindow:
-    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps.
-
-    `held`: r is no rank variable but tells several elements apart that each operation reads; it has so many
-    values, no loop goes over it, and its position is behind those of all variables (0: it is a variable)."""
+    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps. `held`:
+    if not 0, r is not a rank variable but distinguishes the elements that each operation reads; this is its
+    number of values, no loop iterates over it, and its position is after those of all variables."""
 
     p: int
     r: int
@@ -67,7 +66,7 @@ class RankWindow:
     held: int = 0
 
     def elements(self, p: int, r: int) -> int:
-        """Of a tile of these sizes, without holes."""
+        """Elements of a tile of these sizes, without holes."""
         return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
 
     def touched(self, extents: Sequence[int]) -> int:
@@ -82,13 +81,13 @@ class RankWindow:
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how many
-    there are; `ranks`: per rank the position of its variable, or -1 (no single one, of extent 1, or one that
-    shared loops part otherwise than where the tensor is made); `rounds`: whether some component fills
-    transfers of it up to whole actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: how
-    many accesses read each element. `accumulates`: an output with values before, to which results are added.
-    `forward`: a tensor that is carried forward, and `carried` how it is touched, but for a single generation;
-    `first`: the variable in whose first iteration alone it is read (-1: in all)."""
+    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: their
+    number; `ranks`: per rank the position of its variable, or -1 (no single variable, extent 1, or one that
+    shared loops split differently than at the producer); `rounds`: whether some component rounds its
+    transfers up to whole actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: accesses
+    that read each element. `accumulates`: an output to whose previous values results are added. `forward`:
+    carried forward; `carried`: how it is touched, if not as a single generation; `first`: the variable in
+    whose first iteration only it is read (-1: in all)."""
 
     tensor: str
     output: bool
@@ -108,32 +107,32 @@ class Operand:
 
     @cached_property
     def parted(self) -> frozenset[int]:
-        """Variables of which loops that Einsums share part the tensor."""
+        """Variables by which loops that Einsums share split the tensor."""
         return self.alone & frozenset(self.ranks)
 
     @property
     def over(self) -> int:
-        """The variable over which the tensor is carried forward (-1: none)."""
+        """The variable along which the tensor is carried forward (-1: none)."""
         return self.carried.variable if self.carried is not None else -1
 
     @property
     def behind(self) -> int:
-        """The variable over whose iterations the generation before is read (-1: none is)."""
+        """The variable across whose iterations the previous generation is read (-1: it is not read)."""
         return self.carried.variable if self.carried is not None and self.carried.back else -1
 
     @property
     def first_differs(self) -> frozenset[int]:
-        """Variables whose first iteration touches other elements than the ones after it."""
+        """Variables whose first iteration touches other elements than later iterations."""
         return frozenset((self.behind, self.first)) - {-1}
 
     def touched(self, elements: int, extents: Sequence[int]) -> int:
-        """Of so many elements those that are touched: where all read the generation before, not the last."""
+        """Elements that are touched: without the last generation if all accesses read the previous one."""
         if self.behind < 0 or self.output or (self.carried is not None and self.carried.now):
             return elements
         return elements // extents[self.behind] * (extents[self.behind] - 1)
 
     def reads_per_operation(self, extents: Sequence[int]) -> float:
-        """How often an operation reads it on average; of an output, what is of the generation before."""
+        """Average number of reads per operation; for an output, reads of the previous generation."""
         if self.first >= 0:
             return self.reads / extents[self.first]
         if self.carried is None:
@@ -148,7 +147,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class MemoryLevel:
-    """One memory of the hierarchy, outermost first; `index`: its place among all components."""
+    """One memory of the hierarchy, outermost first; `index`: its position among all components."""
 
     name: str
     index: int
@@ -160,7 +159,7 @@ class MemoryLevel:
 
 @dataclass(frozen=True)
 class TollPayers:
-    """A toll that something is paid at, and the tensors that pay."""
+    """A toll, and the tensors that pay it."""
 
     name: str
     index: int
@@ -169,10 +168,10 @@ class TollPayers:
 
 @dataclass(frozen=True)
 class FanoutDimension:
-    """A fanout dimension of the component at `index`. `below`: how many memories stand above it; `reuses`:
-    tensors that its instances share; `overlapping`: so far as their windows overlap, else only what is the
-    same for all of them; `costly`: what crosses it costs, on a `mesh` every hop, of which `entry` lead to the
-    first instance."""
+    """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:
+    tensors that its instances share; `overlapping`: they also share the overlap of their windows, otherwise
+    only what is the same for all; `costly`: crossing it has a cost, on a `mesh` per hop, with `entry` hops to
+    the first instance."""
 
     component: str
     name: str
@@ -188,13 +187,13 @@ class FanoutDimension:
     entry: int = 1
 
     def shares_windows(self, tensor: str) -> bool:
-        """Whether instances share the elements that their windows of a tensor have in common."""
+        """Whether instances share the overlap of their windows of a tensor."""
         return self.overlapping and tensor in self.reuses
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A compute component at `index`; `memories`: how many stand above it."""
+    """A compute component at `index`; `memories`: the number of memories above it."""
 
     name: str
     index: int
@@ -205,11 +204,11 @@ class Unit:
 @dataclass(frozen=True)
 class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
-    tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
-    sparse data leave of every access at least (None: all of it). `hierarchy`: with what its components cost,
-    and nothing else. `beside`: memories that stand side by side with the one before them. `ties`: pairs of
-    variables whose values are not free of each other. `more`: figures besides energy and latency that add
-    up. `divide`: temporal tiles divide the tile around them; `even`: so do those over fanouts."""
+    tensors that it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`:
+    lower bounds of accesses on sparse data (None: dense). `hierarchy`: reduced to what its components cost.
+    `beside`: memories side by side with the one before them. `ties`: pairs of dependent variables. `more`:
+    other figures that add up. `divide`: temporal tiles divide the enclosing tile; `even`: so do spatial
+    tiles."""
 
     name: str
     variables: tuple[str, ...]
@@ -241,30 +240,29 @@ class EinsumSpace:
         return points_of(self.extents, self.ties)
 
     def added_up(self, linear: Sequence[Array], latency: Array) -> list[Array]:
-        """The figures of `more`: what is linear in the counts of one execution, and what grows with time."""
+        """The figures of `more`, from their parts that are linear in the counts of one execution, and the
+        latency."""
         each = zip(self.more, linear, strict=True)
         return [a.stepped(form * self.times) + a.slope(self.leak) * latency for a, form in each]
 
     @cached_property
     def problem(self) -> Problem:
-        """One execution of the Einsum as the cost rules take it; they do not look at storage."""
+        """One execution of the Einsum for the cost rules, which do not look at storage."""
         leaf = ComputeNode(self.name, self.units[0].name)
         alone = Cascade((replace(self.einsum, n_instances=1),))
         return Problem(alone, self.hierarchy, LoopTree((leaf,)))
 
     @cached_property
     def prices(self) -> CountPrices:
-        """What one execution costs, from its counts."""
+        """The cost rules applied to the counts of one execution."""
         return CountPrices(self.problem)
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:
-        """Variables that index the same tensors, together; those in windows or pairs, and those over which
-        tensors are carried forward, by themselves.
-
-        Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes.
-        Sizes that do not divide count variable by variable.
-        """
+        """Variables that index the same tensors, together; those in windows or pairs, and those along which
+        tensors are carried forward, each on its own. Only the product of a bundle's tile sizes counts, and
+        every chain of divisors of it is possible. With sizes that do not divide, each variable is its own
+        bundle."""
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
             windowed = any(v in o.windowed | o.tied | o.first_differs | {o.over} for o in self.operands)
@@ -275,7 +273,7 @@ class EinsumSpace:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Bundles (positions) that stand in windows or pairs together; every other one by itself."""
+        """Bundles (positions) connected by windows or pairs; every other one by itself."""
         parent = list(range(len(self.bundles)))
         bundle = {v: b for b, members in enumerate(self.bundles) for v in members}
 
@@ -294,15 +292,13 @@ class EinsumSpace:
         return tuple(tuple(g) for g in result.values())
 
     def component(self, memory: int) -> Component:
-        """A memory with what its actions cost."""
+        """The component of a memory, with the costs of its actions."""
         return self.hierarchy[self.memories[memory].name]
 
     def admits(self, fanout: int, variable: int) -> bool:
-        """Whether a rank variable may be spread over a fanout, as far as windows are concerned.
-
-        With `sizes: all` what instances read together where their windows overlap is counted only where tiles
-        over fanouts need not divide either. Where a tensor is carried forward instances have unequal shares.
-        """
+        """Whether a rank variable may be spread over a fanout, as far as windows are concerned. With `sizes:
+        all`, what instances read together where windows overlap is counted only if spatial tiles need not
+        divide either. Where a tensor is carried forward, instances have unequal shares."""
         fan, carried = self.fanouts[fanout], any(variable in o.first_differs for o in self.operands)
         if carried or not all(self.even and spreads(t, fan) for t in self.ties if variable in t.both):
             return False
@@ -320,13 +316,13 @@ class EinsumSpace:
 
     @cached_property
     def awaited(self) -> frozenset[int]:
-        """Variables over which something is carried forward that a later Einsum makes."""
+        """Variables along which a tensor is carried forward that a later Einsum produces."""
         carried = (o.carried for o in self.operands)
         return frozenset(c.variable for c in carried if c is not None and c.awaited)
 
     @cached_property
     def shape(self) -> object:
-        """What the costs depend on: Einsums of equal shape have equal costs (names apart)."""
+        """Everything that costs depend on: Einsums of equal shape have equal costs (apart from names)."""
         order = {o.tensor: i for i, o in enumerate(self.operands)}
 
         def numbered(tensors: frozenset[str]) -> frozenset[int]:
@@ -349,7 +345,7 @@ class EinsumSpace:
 
 
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
-    """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
+    """The spaces of all Einsums in order of execution. Raises Refused for what the search does not cover."""
     require_searchable(hierarchy, REMEDY)
     require_plain(cascade, "the search covers", REMEDY, products=True, carried=True, several=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
@@ -363,7 +359,7 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
 
 
 def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
-    """The search takes it that the backing storage has room for all tensors at once."""
+    """Raises Refused unless the backing storage has room for all tensors at once, as the search assumes."""
     backing = next(c for c in hierarchy.components if c.stores)
     bits: dict[str, int] = {}
     for space, one in zip(spaces, cascade.einsums, strict=True):
@@ -383,7 +379,7 @@ def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierar
 
 
 def _prices(hierarchy: Hierarchy) -> Hierarchy:
-    """The hierarchy without what costs nothing: rules on tensors, sparse data, area."""
+    """The hierarchy without rules on tensors, sparse data and area, which do not enter costs."""
     bare = (
         replace(
             c, keep=None, may_keep=None, sparse=None, data_tiles=None, area=0.0, clock=None,
@@ -395,8 +391,8 @@ def _prices(hierarchy: Hierarchy) -> Hierarchy:
 
 
 def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> frozenset[str]:
-    """Tensors whose transfers some component fills up to whole actions. Refused where they are not all
-    equal."""
+    """Tensors whose transfers some component rounds up to whole actions. Raises Refused where transfers may
+    be of unequal size."""
     acting = [(c, a) for c in components if c.moves for a in c.actions]
     result = {x.tensor: c.name for c, a in acting for x in one.accesses if a.rounds(x.bits_per_value)}
     for name in result.values():
@@ -470,7 +466,7 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
 def _require_even(
     one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
 ) -> None:
-    """Refuses nodes that slide beside what is counted only where they refill."""
+    """Raises Refused for nodes that slide together with what is counted only where nodes refill."""
     sliding = [r.place for r in limits.rules if r.kind == "reuse"]
     besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
     for what in (w for w in besides if sliding and w != "copies"):
@@ -478,7 +474,8 @@ def _require_even(
 
 
 def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits) -> None:
-    """Refuses tiles over fanouts that need not divide beside what is counted only where they do."""
+    """Raises Refused for spatial tiles that need not divide together with what is counted only where they
+    do."""
     if limits.spatial_sizes != "all":
         return
     meshes = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.chained)
@@ -495,7 +492,7 @@ def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], li
 def _equal_tiles(
     one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
 ) -> Iterator[str]:
-    """What is counted only where all tiles are equal."""
+    """Features that are counted only where all tiles are equal."""
     if one.is_copy:
         yield "copies"
     if limits.sizes == "all":
@@ -507,7 +504,8 @@ def _equal_tiles(
 
 
 def _operators(one: Einsum, hierarchy: Hierarchy) -> tuple[tuple[str, int], ...]:
-    """What operations cost as, where some unit tells operators apart: else all Einsums are alike in it."""
+    """The operators of the operations, where some unit's cost depends on them; otherwise all Einsums are
+    alike."""
     return one.operators if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ()
 
 
@@ -519,7 +517,7 @@ def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:
 
 def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascade) -> Operand:
     joined, access, reads = neighbours_of(one, tensor, cascade, REMEDY)
-    # What tells neighbours apart has a position behind the rank variables.
+    # What distinguishes neighbours has positions after the rank variables.
     held = [v for v in joined.rank_variables if v not in one.rank_variables and v in access.variables]
     sizes = {v: joined.bound(v)[1] + 1 for v in held}
     position = position | {v: len(position) + k for k, v in enumerate(held)}

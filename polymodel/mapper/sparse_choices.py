@@ -1,4 +1,4 @@
-"""Choices of formats, actions and rules on what fits: one architecture for each, and one front of all."""
+"""Choices of formats, actions and fit rules: one architecture for each combination, and one front of all."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from polymodel.spec.arch_schema import (
 from polymodel.spec.base import shown
 from polymodel.spec.faults import Faults, Path, suggestion
 
-MOST = 64  # architectures that one exploration looks at
+MOST = 64  # combinations that one exploration searches
 Given = Mapping[str, SparseChoices]
-Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, and what was chosen in words
+Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, with the choices in words
 
 
 @dataclass(frozen=True)
 class SparseArchitecture:
-    """One combination of choices: the spec with it, and what it is in words."""
+    """One combination of choices: the spec with these choices, and their description."""
 
     spec: Spec
     text: str
 
     def on(self, hierarchy: Hierarchy) -> Hierarchy:
-        """The hierarchy of an exploration with these rules of sparse data."""
+        """The hierarchy of an exploration with the sparse sections of this architecture."""
         components = (replace(c, sparse=self.spec.arch[c.name].sparse) for c in hierarchy.components)
         return replace(hierarchy, components=tuple(components))
 
@@ -47,7 +47,7 @@ class SparseArchitecture:
 def combinations_of(
     spec: Spec, choices: Given, objectives: Sequence[str], path: Path, faults: Faults
 ) -> tuple[SparseArchitecture, ...]:
-    """Every combination, in the order that they are written in; none without choices. Notes what is wrong."""
+    """Every combination of choices, in the order they are written; empty without choices. Reports faults."""
     assert spec.raw_arch is not None, "an exploration has an architecture"
     nodes = {n.name: n for n in spec.raw_arch.nodes if isinstance(n, (Memory, ComputeUnit))}
     before = len(faults)
@@ -75,7 +75,7 @@ def combinations_of(
 
 
 def _sections(node: Memory | ComputeUnit, rule: SparseChoices) -> Iterator[Chosen]:
-    """The section `sparse:` of one component for each combination of its choices."""
+    """The `sparse:` section of one component for each combination of its choices."""
     written = node.sparse or SparseSection()
     formats = [[(tensor, f) for f in listed] for tensor, listed in rule.format.items()]
     actions = [[(a, kind) for kind in a.kinds] for a in rule.actions]
@@ -104,7 +104,7 @@ def _fit_text(fit: object) -> str:
 
 
 def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
-    """SpecError for formats and actions that are wrong."""
+    """The spec with the chosen sections. Raises SpecError for wrong formats and actions."""
     assert spec.raw_arch is not None, "an exploration has an architecture"
 
     def changed(node: ArchNode) -> ArchNode:
@@ -118,20 +118,19 @@ def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
     return SparseArchitecture(result.bind(), text)
 
 
-# One search after the other, and what they found together.
+# A search per architecture, and the merged results.
 
 
 @dataclass(frozen=True)
 class SparseSearch:
-    """What the search on one architecture found: its answer, the points that were evaluated of it, and others
-    besides."""
+    """The result of the search on one architecture: its evaluated points, and other points besides."""
 
     result: SearchResult
     looked: tuple[Point, ...] = ()
     besides: tuple[Point, ...] = ()
 
     def called(self, text: str) -> SparseSearch:
-        """The same, with what was chosen at each point."""
+        """The same, with a description of the choices at each point."""
         looked, besides = (tuple(replace(p, chosen=text) for p in x) for x in (self.looked, self.besides))
         return SparseSearch(self.result, looked, besides)
 
@@ -146,8 +145,10 @@ def evaluated(
     done: Callable[[int, int], bool],
     end: float,
 ) -> SparseSearch:
-    """The mappings of a search by lower bounds (`bounded`) on sparse data, and others that these do not lead
-    to. `done(number, of)` is told how far the evaluation is, and False ends it."""
+    """Evaluate the mappings of a search by lower bounds (`bounded`) on sparse data, and further mappings.
+
+    `done(number, of)` is called with the progress; if it returns False, the evaluation ends.
+    """
     named = replace(result, objectives=request.objectives)
     if not result.candidates:
         return SparseSearch(named)
@@ -160,7 +161,7 @@ def evaluated(
 
 
 def shared_out(request: Request, left: int, end: float) -> tuple[Request, float]:
-    """The request and the end of the next of so many searches: each has an equal part of the time."""
+    """The request and the end time of the next of `left` searches, which share the remaining time equally."""
     if request.time_limit is None or left == 1:
         return request, end
     seconds = max(end - monotonic(), 0.0) / left
@@ -168,13 +169,13 @@ def shared_out(request: Request, left: int, end: float) -> tuple[Request, float]
 
 
 def together(found: Sequence[SparseSearch], every: int) -> SparseSearch:
-    """All searches as one, of so many: each mapping of the space is one of the space of some."""
+    """All searches merged into one: each mapping of the space belongs to the space of one of them."""
     results = [f.result for f in found]
     if every == 1:
         return found[0]
     bounds = [r.bounds for r in results]
     rest = every - len(found)
-    # Nothing is known of mappings on architectures that were not searched.
+    # mappings on architectures that were not searched have no bounds
     known = not rest and all(bounds)
     least = tuple(min(row) for row in zip(*bounds, strict=True)) if known else ()
     missing = [u for r in results for u in r.unsearched]

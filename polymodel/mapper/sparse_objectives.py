@@ -1,4 +1,4 @@
-"""Objectives on sparse data: mappings found by lower bounds, evaluated on the data, and how good they are."""
+"""Objectives on sparse data: mappings are found by lower bounds, evaluated on the data, and rated."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ from polymodel.sparse.actions.storage import KeptTensor, stored_as, written_form
 from polymodel.sparse.actions.zeros import is_union, require_known, stopping
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
-# What sparse data leave of every access and operation at least, whatever the mapping is.
-#
-# Sparse counts (`sparse.actions`) eliminate a transfer where a part of a leader is empty. The part holds at
-# least one point, so it is not empty with at least the chance of one point: the product of these chances over
-# the leaders bounds the share of transfers that happen from below. With prices that are so much lower, the
-# figures of the search are lower bounds of sparse energy and latency, and exact where all actions look at
+# Lower bounds on the accesses and operations that remain on sparse data, whatever the mapping is. Sparse
+# counts (`sparse.actions`) eliminate a transfer where a part of a leader is empty. The part has at least one
+# point, so it is nonempty with at least the probability that one point is: the product of these probabilities
+# over the leaders is a lower bound on the share of transfers that happen. With prices reduced accordingly,
+# the figures of the search are lower bounds of sparse energy and latency, and exact where all actions look at
 # single points.
 
 OUTER = ("reads_fill", "writes_drain")  # at the memory that serves what is further in
@@ -60,8 +59,11 @@ def least_shares(
     sizes: Sizes,
     rooms: Rooms | None = None,
 ) -> tuple[Shares, ...]:
-    """One record per Einsum; `rooms`: of what is kept compressed. Refused for data whose tiles differ, where
-    tile sizes need not divide, and where more than memories and compute takes energy or time."""
+    """One record per Einsum. `rooms`: space bounds of compressed tensors.
+
+    Raises Refused for data whose tiles differ with tile sizes that need not divide, and where anything other
+    than memories and compute takes energy or time.
+    """
     paid = any(c.passes and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
     if paid or not hierarchy.assume_overlap:
         what = "tolls, links with costs and `assume_overlap: false`"
@@ -101,7 +103,7 @@ class _Least:
         return Shares(moved, units)
 
     def _leaders(self, component: Component, tensor: str, kinds: Sequence[str]) -> set[str]:
-        """What makes accesses of a tensor idle at a component ("": its operations)."""
+        """The tensors whose zeros make accesses of a tensor idle at a component ("": its operations)."""
         result: set[str] = set()
         for action in component.sparse.actions if component.sparse else ():
             targets, leaders = action.of(self.einsum.name)
@@ -110,7 +112,7 @@ class _Least:
         return result
 
     def _above(self, tensor: str, outermost: int, kinds: Sequence[str]) -> frozenset[str]:
-        """The same at any of the first memories that may hold it; without leaders that have no zeros."""
+        """The same at any of the outermost memories that may hold it, without leaders that have no zeros."""
         if self.einsum.is_copy:
             return frozenset()
         result: set[str] = set()
@@ -127,18 +129,18 @@ class _Least:
         return frozenset(x for x in leaders if not self.data[x].dense)
 
     def _chance(self, leaders: frozenset[str]) -> float:
-        """The least probability (of data: share of transfers) that parts of all of them hold anything."""
+        """Lower bound of the probability (for given data: the share of transfers) that parts of all are
+        nonempty."""
         given = frozenset(x for x in leaders if self.data[x].actual is not None)
         if self._tied(leaders):
-            return 0.0  # the nonzeros of one may all lie where the other has none
+            return 0.0  # the nonzeros of one may all be where the other has none
         result = self._common(given)
         for x in sorted(leaders - given):
             result *= self._point(x)
         return result
 
     def _tied(self, tensors: frozenset[str]) -> bool:
-        """True if a model says where nonzeros lie along a rank variable of a tensor of which that is known,
-        too."""
+        """True if a model and another tensor's model or data both locate nonzeros along one rank variable."""
         accesses = [self.einsum.access_of(t) for t in sorted(tensors)]
         differing = [a for a in accesses if differs(self.data[a.tensor], a)]
         return any(
@@ -151,16 +153,16 @@ class _Least:
         return any(differs(self.data[t], self.einsum.access_of(t)) for t in tensors)
 
     def _point(self, tensor: str) -> float:
-        """Probability that one point is not zero."""
+        """The probability that one point is nonzero."""
         self._even(tensor)
         ones = tuple(np.ones(1, np.int64) for _ in self.einsum.access_of(tensor).ranks)
         return float(self.data[tensor].nonempty(ones).reshape(-1)[0])
 
     def _common(self, tensors: frozenset[str]) -> float:
-        """Of given data: the share of iterations in which none of them is zero.
+        """The share of iterations in which none of these tensors, of given data, is zero.
 
-        Where tiles divide, every transfer stands for as many iterations, and happens if any of them has
-        nonzeros only.
+        Where tiles divide, every transfer stands for equally many iterations, and happens if all tensors are
+        nonzero in any of them.
         """
         if not tensors:
             return 1.0
@@ -191,7 +193,7 @@ class _Least:
         return GroupTable.of(names, ids, actual.nnz, different=True)
 
     def _even(self, tensor: str) -> None:
-        """Refused where tiles of data that are not alike everywhere may differ in size."""
+        """Raises Refused where tiles of nonuniform data may differ in size."""
         known, access, bounds = self.data[tensor], self.einsum.access_of(tensor), self._bounds()
         if known.placeless and known.actual is None:
             return
@@ -212,7 +214,7 @@ class _Least:
             raise Refused(message, remedy, code="unsupported-density")
 
     def _stored_format(self, component: Component, tensor: str) -> KeptTensor | None:
-        """How a component keeps a tensor; None if point by point."""
+        """The format in which a component keeps a tensor; None if point by point."""
         for name, written in component.sparse.formats if component.sparse else ():
             if name == tensor:
                 result = stored_as(written_format(self.einsum.access_of(tensor), written))
@@ -220,7 +222,7 @@ class _Least:
         return None
 
     def _toll(self, tensor: str, memory: int, kind: str) -> Toll:
-        """Joules and bits of one element: at least, on average over all of the dense counts."""
+        """Lower bounds of joules and bits of one element, averaged over the dense counts."""
         component, access = self.memories[memory], self.einsum.access_of(tensor)
         way, bits = "read" if kind in READS else "write", access.bits_per_value
         price, gated = price_of(component, way), price_of(component, f"gated_{way}")
@@ -241,7 +243,7 @@ class _Least:
             held, turns, actual = held * least, turns * least, actual * least
         more = 0.0
         if how is not None and how.elides and held:
-            # What goes with a value besides: stored bits of a nonzero, less the value as counted.
+            # metadata per value: stored bits of a nonzero, less the value as counted
             density = known.model.density if known.model is not None else held
             more = (density * bits_of_one(how, len(access.ranks)) - held * bits) / held
         named = any(a.name == f"metadata_{way}" for a in component.actions)
@@ -255,12 +257,12 @@ class _Least:
         return joules, time
 
     def _leading(self, tensor: str, memory: int, kind: str, kinds: Sequence[str]) -> frozenset[str]:
-        """Tensors whose zeros spare transfers: leaders of actions, and of an output what makes operations
-        idle on any unit, as its elements move only where one is executed."""
+        """Tensors whose zeros eliminate transfers: leaders of actions, and for an output, those that make
+        operations idle on any unit, since its elements move only where an operation is executed."""
         result = self._above(tensor, memory + (kind in OUTER), kinds)
         if self.einsum.is_copy or not self.einsum.access_of(tensor).output:
             return result
-        # The memory further out of the two that exchange it decides whether it moves densely.
+        # The outer of the two memories that exchange it decides whether it moves densely.
         outer = [m for i, m in enumerate(self.memories[:memory]) if not i or self._may(m, tensor)]
         outer = [self.memories[memory]] if kind in OUTER else outer
         if all(m.sparse is not None and tensor in m.sparse.dense_outputs for m in outer):
@@ -269,16 +271,17 @@ class _Least:
         return result.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
     def _nonzero_share(self, tensor: str) -> float:
-        """Share of the points that are not zero."""
+        """The share of points that are nonzero."""
         known = self.data[tensor]
         self._even(tensor)
         return self._common(frozenset({tensor})) if known.actual is not None else known.density
 
     def _left(self, tensor: str, nonzeros: bool, leaders: frozenset[str], partial: bool) -> float:
-        """Share of the elements that move: nonzeros only, if asked, whose leaders' parts hold anything."""
+        """The share of elements that move, with `nonzeros` only nonzero ones, whose leaders' parts are
+        nonempty."""
         known = self.data[tensor]
         if partial and self._differ(leaders):
-            return 0.0  # the nonzeros may all lie where sums begin
+            return 0.0  # the nonzeros may all be where sums begin
         if not nonzeros:
             return self._chance(leaders)
         leaders -= {tensor}
@@ -287,7 +290,7 @@ class _Least:
         if self._tied(leaders | {tensor}):
             return 0.0
         if known.computed and leaders:
-            return min(self._chance(leaders), known.density)  # as the counts have it
+            return min(self._chance(leaders), known.density)  # as the counts do
         return self._chance(leaders) * known.density
 
     def _unit(self, component: Component) -> tuple[str, float, float]:
@@ -306,8 +309,8 @@ class _Least:
         return component.name, joules, turns
 
     def _idle(self, component: Component, reach: int, kinds: Sequence[str]) -> frozenset[str]:
-        """What makes operations idle: the unit's actions, and (but of sums) all on the operands on their way
-        in."""
+        """The tensors whose zeros make operations idle: by actions of the unit, and (except for sums) by any
+        action on the operands on their way in."""
         result = self._sparse(self._leaders(component, "", kinds))
         if is_union(self.einsum):
             return result
@@ -315,7 +318,7 @@ class _Least:
         return result.union(*(self._above(t, reach, kinds) for t in stops))
 
     def _effectual(self) -> float:
-        """Share of the operations whose result may be nonzero: they are executed."""
+        """The share of operations whose result may be nonzero, which are executed."""
         einsum = self.einsum
         require_known(einsum, self.data)
         if any(self.data[a.tensor].actual is not None for a in einsum.inputs):
@@ -325,20 +328,19 @@ class _Least:
 
 
 def price_of(component: Component, action: str) -> float:
-    """Joules per bit; an action that is not named is free."""
+    """Joules per bit; 0 for an action that is not declared."""
     result = component.action(action)
     return result.energy / (result.bits_per_action or 1)
 
 
-# Sparse objectives: mappings found by lower bounds, evaluated on sparse data, and how good they are.
-#
-# Let LB be the search's figures with least shares (above), S those of a sparse report. Of any mapping m
-# there is a mapping q on the front of the search with LB(q) <= LB(m) <= S(m), and a mapping r among those
-# evaluated with S(r) <= f(q) LB(q). So S(r) <= f S(m) in every objective, f being the greatest f(q).
+# Sparse objectives: mappings are found by lower bounds, evaluated on sparse data, and rated. Let LB be the
+# search's figures with least shares (above), and S those of a sparse report. For any mapping m there is a
+# mapping q on the front of the search with LB(q) <= LB(m) <= S(m), and a mapping r among those evaluated with
+# S(r) <= f(q) LB(q). So S(r) <= f S(m) in every objective, where f is the greatest f(q).
 
 CLOSE = 1e-9
 LONGEST = 30.0  # seconds of evaluation without a time limit
-# For mappings that lower bounds do not lead to: seconds, or times those of the search.
+# Limits for mappings that lower bounds do not lead to: seconds, or multiples of the search's time.
 LEAST, TIMES = 5.0, 3.0
 ROUNDS = 3
 MOST = 24  # mappings of each further search that are evaluated
@@ -352,7 +354,7 @@ def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[st
         what = "a search on sparse data covers tiles over fanouts that divide"
         raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}", code="unsupported-instances")
     rooms = least_tile_bits(spec.workload, hierarchy, data, request.limits.sizes)
-    # A limit on a working set is one of dense bits: no tile counts with more than these.
+    # A limit on a working set counts dense bits: no tile counts with more than these.
     limited = {x.name.partition(":")[2] for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")}
     rooms = {k: replace(r, share=min(r.share, 1.0)) if k[0] in limited else r for k, r in rooms.items()}
     shares = least_shares(spec.workload, hierarchy, data, request.limits.sizes, rooms)
@@ -373,16 +375,16 @@ def sparse_points(
     done: Callable[[int, int], bool],
     end: float,
 ) -> list[Point]:
-    """The search's mappings that were evaluated on sparse data; those at the ends and then in the middle of
-    what is left first. Compressed tiles of some may not fit. `done(number, of)` is told how far it is, and
-    False ends it.
+    """The search's mappings that were evaluated on sparse data.
 
-    Raises InternalError where a figure is below its bound, Refused where no mapping can be counted.
+    Mappings at the ends of the front come first, then repeatedly those in the middle. Compressed tiles of
+    some may not fit. `done(number, of)` is called with the progress; if it returns False, the evaluation
+    ends. Raises InternalError if a figure is below its bound, and Refused if no mapping can be counted.
     """
     some = [found.candidates[i] for i in spread(len(found.candidates))]
     figures = all_confirmed(spec, some, workers, lambda n: done(n, len(some)), LONGEST, data, end)
     pairs = [(c, f) for c, f in zip(some, figures, strict=True) if f.sparse is not None]
-    if some and not pairs:  # asked again for the refusal; else there was time for none
+    if some and not pairs:  # evaluated again to raise the refusal; otherwise there was no time for any
         pairs = [(some[0], confirmed(spec, some[0], data))]
     for c, f in pairs:
         _check(spec, c, f)
@@ -390,7 +392,7 @@ def sparse_points(
 
 
 def admitted(point: Point, request: Request) -> bool:
-    """True if its tiles fit, and it keeps the limits on working sets."""
+    """True if its tiles fit, and it obeys the limits on working sets."""
     kept = (x.admits(point.value(x.name)) for x in request.at_most if x.name.startswith(f"{WORKING_SET}:"))
     return point.found.fits and all(kept)
 
@@ -405,9 +407,11 @@ def more_points(
     search: Callable[[Request], SearchResult],
     before: float,
 ) -> list[Point]:
-    """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
-    space that they take. `request`: that of the search. Takes up to three times as long, from 5 to 30 s, and
-    ends `before` that time (`time.monotonic`).
+    """Mappings that lower bounds do not lead to, from searches with the shares and space of the best
+    mappings.
+
+    `request`: that of the search. Takes up to three times as long as the search, between 5 and 30 s, and ends
+    `before` that time (`time.monotonic`).
     """
     end = min(monotonic() + min(max(LEAST, TIMES * found.seconds), LONGEST), before)
     every, seen = list(points), {p.candidate.tree for p in points}
@@ -432,12 +436,12 @@ def more_points(
 def _trials(
     spec: Spec, data: Mapping[str, TensorData], request: Request, known: Sequence[Point]
 ) -> Iterator[Request]:
-    """Requests with other prices and objectives; those of later rounds look at what is `known` by then."""
+    """Requests with other prices and objectives; those of later rounds depend on what is `known` by then."""
     assert request.shares is not None, "asked for sparse data only"
     least = request.shares
     if compressed(spec.arch):
-        # Where tiles count with the most that any needs, all that is found fits; with what large ones need,
-        # most of it.
+        # With the largest share that any tile needs, every mapping found fits; with that of large tiles,
+        # most.
         rooms = least_tile_bits(spec.workload, spec.arch, data, request.limits.sizes)
         for which in ("most", "usual"):
             held = stored_shares(spec.workload, spec.arch, rooms, which)
@@ -451,7 +455,7 @@ def _trials(
         if turn == 1:
             yield replace(request, shares=None, progress=None)
         for k in range(len(request.objectives)):
-            # First the one of the least bound, then the best so far.
+            # first the mapping with the least bound, then the best so far
             figures = [p.values[k] for p in known] if turn else [p.candidate.values[k] for p in first]
             best = known[int(np.argmin(figures))]
             sparse = with_data(best.report, data)
@@ -465,7 +469,7 @@ def _trials(
 
 
 def _check(spec: Spec, candidate: Candidate, found: MappingFigures) -> None:
-    """What the search takes for a lower bound must be one."""
+    """Raises InternalError if a figure on sparse data is below the search's lower bound."""
     assert found.sparse is not None, "only evaluated mappings are checked"
     for name, bound, figure in zip(
         ("energy", "latency"), (candidate.energy, candidate.latency), found.sparse, strict=True
@@ -476,7 +480,7 @@ def _check(spec: Spec, candidate: Candidate, found: MappingFigures) -> None:
 
 
 def spread(n: int) -> list[int]:
-    """0 .. n - 1: the ends, then again and again the middle of what lies between."""
+    """0 .. n - 1: the ends, then repeatedly the middle of each interval."""
     result = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
     waiting = deque([(0, n - 1)])
     while waiting:
@@ -489,8 +493,11 @@ def spread(n: int) -> list[int]:
 
 
 def factor(bounds: Floats, figures: Floats) -> float:
-    """How far evaluated mappings [m, objectives] are at most above any mapping, each of which lies above one
-    of the bounds [n, objectives]; infinite where a bound is 0 and nothing attains it."""
+    """The largest factor by which the evaluated mappings may be above any mapping, minimised over them.
+
+    Each mapping lies above one of the `bounds` [n, objectives]; `figures` [m, objectives]. Infinite where a
+    bound is 0 and no figure attains it.
+    """
     worst = 1.0
     for low in bounds:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -500,8 +507,11 @@ def factor(bounds: Floats, figures: Floats) -> float:
 
 
 def quality(found: SearchResult, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
-    """How good a front is. `found`: the search's answer, whose values are the bounds; `points`: all that was
-    evaluated, `besides`: how many of these are none of its mappings."""
+    """The quality of a front.
+
+    `found`: the result of the search, whose values are the bounds; `points`: all evaluated points, `besides`:
+    the number of these that are not mappings of the search.
+    """
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
     figures = np.array([p.values for p in front]).reshape(len(front), -1)
     label = least_certain(p.found.label for p in front)
@@ -512,7 +522,7 @@ def quality(found: SearchResult, points: Sequence[Point], besides: int, front: S
 
 
 def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares, ...]:
-    """One record per Einsum; where the mapping moves nothing, the least shares."""
+    """Shares as in a sparse report, one record per Einsum; lower bounds where the mapping moves nothing."""
     problem = sparse.dense.problem
     memories = list(problem.hierarchy.memories)
     moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}
@@ -539,7 +549,7 @@ def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares,
 
 
 def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | None:
-    """Joules and bits of one element of the dense counts; None where there is none."""
+    """Joules and bits of one element of the dense counts; None if there is none."""
     dense = sum(a.dense for a in counts)
     if not dense:
         return None

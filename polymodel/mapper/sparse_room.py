@@ -1,4 +1,5 @@
-"""Which room sparse tiles take at least, so that the search leaves out no mapping that fits compressed."""
+"""Lower bounds on the space that sparse tiles take, so that the search drops no mapping that fits
+compressed."""
 
 from __future__ import annotations
 
@@ -25,16 +26,15 @@ from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule, expected_levels
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# The search takes it that the bits of a tile are a product of its extents; those that it needs when it is
-# compressed (`sparse.actions.capacity`) are not. So it counts a share of the dense bits, and memories get
-# more bits, such that for every tile that fits by itself
-#   needed >= share * dense - free
-# Then no mapping that fits is left out. Each one that is found is looked at with its true bits.
+# The search assumes that the bits of a tile are proportional to the product of its extents; compressed tiles
+# (`sparse.actions.capacity`) are not. So it counts a share of the dense bits, and gives memories additional
+# bits, such that for every tile that fits by itself: needed >= share * dense - free. Then no mapping that
+# fits is dropped. Each mapping that is found is checked with its actual bits.
 
-MOST = 4096  # shapes of one tensor's tiles that are looked at
-SLOPES = 256  # of which the best share is chosen
+MOST = 4096  # shapes of one tensor's tiles up to which all are evaluated
+SLOPES = 256  # candidate shares, of which the best is chosen
 NEVER = 1e12  # the share of a tensor of which no tile fits
-LARGE = 4  # tiles of at least the largest one that fits, over this, say what large tiles take
+LARGE = 4  # tiles of at least 1/LARGE of the largest one that fits determine `usual`
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,9 +42,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LeastRoom:
-    """Of the tiles of one tensor in one memory: they need at least `share` of their dense bits less `free`.
-    As shares of dense bits, `usual` is the most that a large tile which fits needs, `most` the most that any
-    needs."""
+    """A linear lower bound for the tiles of one tensor in one memory.
+
+    They need at least `share` of their dense bits less `free` bits. As shares of dense bits: `usual`, the
+    most that a large tile needs which fits; `most`, the most that any tile needs.
+    """
 
     share: float = 1.0
     free: float = 0.0
@@ -56,7 +58,7 @@ Rooms = Mapping[tuple[str, str], LeastRoom]  # (memory, tensor), where compresse
 
 
 def compressed(hierarchy: Hierarchy) -> bool:
-    """True if what fits depends on the bits of compressed tiles anywhere."""
+    """True if the bits of compressed tiles decide what fits in any memory."""
     return any(_bounded(c) for c in hierarchy.components)
 
 
@@ -68,7 +70,7 @@ def _bounded(component: Component) -> bool:
 def least_tile_bits(
     cascade: Cascade, hierarchy: Hierarchy, data: Mapping[str, TensorData], sizes: Sizes
 ) -> dict[tuple[str, str], LeastRoom]:
-    """For each memory with a size and each tensor that it keeps compressed."""
+    """The bounds for each bounded memory and each tensor that it keeps compressed."""
     problem = Problem(cascade, hierarchy, LoopTree(()))
     result: dict[tuple[str, str], list[LeastRoom]] = {}
     for one in cascade.einsums:
@@ -85,7 +87,7 @@ def least_tile_bits(
 
 
 def _of_all(rooms: Sequence[LeastRoom]) -> LeastRoom:
-    """Of one tensor in several Einsums."""
+    """The bound of one tensor that holds in several Einsums."""
     usual, most = max(r.usual for r in rooms), max(r.most for r in rooms)
     return LeastRoom(min(r.share for r in rooms), max(r.free for r in rooms), usual, most)
 
@@ -103,8 +105,11 @@ def stored_shares(
 
 
 def free_room(cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms) -> tuple[tuple[str, float], ...]:
-    """Bits that memories get besides: all tensors may be there at once, twice where the next tile is loaded
-    beside, and once for each instance of the Einsum if they persist."""
+    """Additional bits of memories.
+
+    All tensors may be resident at once, twice with double buffering, and once per instance of the Einsum if
+    they persist.
+    """
     times = max((e.n_instances for e in cascade.einsums), default=1)
     result: dict[str, float] = {}
     for (memory, _), room in rooms.items():
@@ -115,7 +120,7 @@ def free_room(cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms) -> tuple[tup
 def _alike(
     rooms: dict[tuple[str, str], LeastRoom], cascade: Cascade, hierarchy: Hierarchy
 ) -> dict[tuple[str, str], LeastRoom]:
-    """What Einsums exchange counts with one share wherever it is: the least of all memories."""
+    """The bounds with one share for exchanged tensors in all memories: the least of these."""
     for tensor in cascade.intermediates:
         mine = [m for m, t in rooms if t == tensor]
         if not mine:
@@ -143,7 +148,7 @@ class _Tiles:
 
     def least(self, sizes: Sizes) -> LeastRoom:
         shapes = self._shapes(sizes)
-        if shapes is None:  # too many to be looked at
+        if shapes is None:  # too many to enumerate
             return LeastRoom(0.0, 0.0, 1.0)
         dense = shapes.astype(np.float64).prod(axis=1) * self.access.bits_per_value
         needed = self._needed(shapes)
@@ -154,7 +159,7 @@ class _Tiles:
         return replace(line, most=float((needed / dense).max()))
 
     def _shapes(self, sizes: Sizes) -> Ints | None:
-        """Extents per rank [shapes, ranks]; None if there are more than can be looked at."""
+        """Extents per rank [shapes, ranks]; None if there are too many to enumerate."""
         each = []
         for v in self.access.variables:
             low, high = self.einsum.bound(v)
@@ -196,7 +201,7 @@ class _Tiles:
 
 
 def _line(dense: Floats, needed: Floats, size: float) -> LeastRoom:
-    """The line below what tiles need that leaves the least room beyond what there is to a tile by itself."""
+    """The linear bound that leaves a tile the least space beyond the capacity."""
     ratios = needed / dense
     large = dense >= dense.max() / LARGE
     usual = float(ratios[large].max())
@@ -213,7 +218,7 @@ def _line(dense: Floats, needed: Floats, size: float) -> LeastRoom:
 
 
 def payload_bits(how: KeptTensor) -> int:
-    """Bits of one value as it is stored."""
+    """Bits of one stored value."""
     form = how.format
     if isinstance(form, NamedFormat | CISS):
         return form.widths.data
@@ -222,8 +227,8 @@ def payload_bits(how: KeptTensor) -> int:
 
 
 def bits_of_one(how: KeptTensor, ranks: int) -> int:
-    """Bits that every nonzero takes at least; coordinates take one bit each where their width follows from
-    the sizes of tiles."""
+    """Lower bound of the bits per nonzero; coordinates whose width depends on tile sizes count one bit
+    each."""
     form = how.format
     if isinstance(form, NamedFormat):
         index = 1 if form.widths.index is None else form.widths.index

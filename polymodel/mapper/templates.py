@@ -1,4 +1,4 @@
-"""The mappings of one Einsum, but for tile sizes: where its tensors are stored, between which loops."""
+"""The mappings of one Einsum without tile sizes: which memories hold its tensors, and between which loops."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from polymodel.mapper.loop_homes import Homes, loop_homes
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 
-# Where one Einsum's tensors are stored: which memories hold them, between which loops, in which order.
-#
-# A template has the fused loops (`prefix`, one rank variable each) and below them storage nodes in an order,
-# with a block of loops over any rank variables above each. Loops between two nodes need no order: counts and
-# tiles do not depend on it. `level` of a node: k <= D stands below the first k fused loops, D + j is the
-# j-th node of the branch.
+# A template has the fused loops (`prefix`, one rank variable each), and below them storage nodes in an order,
+# with a block of loops over any rank variables above each. The order of loops between two nodes is free:
+# counts and tiles do not depend on it. `level` of a node: k <= D is below the first k fused loops, D + j is
+# the j-th node of the branch.
 
 Exchanges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
-    storage as (operand, memory, depth: how many fused loops stand above). `forced`: how many fused loops stay
-    open until what is awaited is made, or what is carried forward is read."""
+    """The part of a mapping that other Einsums depend on: fused loops and exchanged tensors.
+
+    `prefix`: fused loops by variable (positions). `shared`: tensors exchanged inside the backing storage, as
+    (operand, memory, number of fused loops above). `forced`: the number of fused loops that stay open until
+    an awaited tensor is produced, or a tensor carried forward is read.
+    """
 
     prefix: tuple[int, ...]
     shared: tuple[tuple[int, int, int], ...]
@@ -37,7 +38,7 @@ class Sharing:
 
     @property
     def exchanges(self) -> Exchanges:
-        """The exchanged tensors and their memories: (operand, memory) each."""
+        """(operand, memory) of the exchanged tensors."""
         return tuple((i, m) for i, m, _ in self.shared)
 
     @property
@@ -48,9 +49,11 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ArrayResidency:
-    """A node inside a fanout keeps its tile over the loops above its instances that leave its tensor alone,
-    of the blocks from that below level `since` on. `after`: the variable of the tensor over which a loop of
-    that block goes, further out than those (-1: no loop in time at all indexes the tensor)."""
+    """The loops above its instances over which a node inside a fanout keeps its tile.
+
+    They are the loops that do not index its tensor, in the blocks from that below level `since` on. `after`:
+    the tensor's variable whose loop in that block is outside these (-1: no temporal loop indexes the tensor).
+    """
 
     since: int
     after: int
@@ -58,9 +61,11 @@ class ArrayResidency:
 
 @dataclass(frozen=True)
 class TemplateNode:
-    """One tensor in one memory; `shared` nodes hold an exchanged tensor. `slides`: the variable of the loop
-    right above it, over whose steps it keeps what its windows have in common (-1: it refills). `stays`: over
-    which loops above its instances it keeps its tile (None: over none)."""
+    """One tensor in one memory; `shared` nodes hold an exchanged tensor.
+
+    `slides`: the variable of the loop right above it, across whose iterations it keeps the overlap of its
+    windows (-1: it refills). `stays`: loops above its instances over which it keeps its tile (None: none).
+    """
 
     operand: int
     memory: int
@@ -74,9 +79,9 @@ class TemplateNode:
 class Template:
     """Nodes by level. Operands without a shared node come from memory 0, or from those of `parents`.
 
-    A template may be one region of a hierarchy cut in two: `bottom` says that the rest is below (the last
-    level then is the tile that it gets), `top` that the rest is above (level 1 is the tile that it needs);
-    `cut` is the innermost memory above. `homes`: which memories loops belong to, where rules tell them apart.
+    A template may be one region of a hierarchy cut in two: with `bottom` the rest is below (the last level is
+    the tile that it gets), with `top` the rest is above (level 1 is the tile that it needs); `cut` is the
+    innermost memory above. `homes`: the memories that loops belong to, where rules depend on it.
     """
 
     shape: Sharing
@@ -99,8 +104,11 @@ class Template:
 
 @dataclass(frozen=True)
 class Passing:
-    """Whether other Einsums may exchange tensors across this one, so that it may stand below loops that none
-    of its own exchanged tensors needs; `bound`: such loops index its output, which is read below them."""
+    """Whether other Einsums may exchange tensors across this one.
+
+    If so, it may be below loops that none of its own exchanged tensors needs. `bound`: these loops index its
+    output, which is read below them.
+    """
 
     any: bool = False
     bound: bool = False
@@ -114,8 +122,10 @@ def templates(
     wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
-    """Every template with so many fused loops (of the shapes that are wanted). `loose`: exchanged tensors are
-    bound to no order."""
+    """Every template with `depth` fused loops, of the shapes in `wanted` (None: all).
+
+    `loose`: the order of exchanged tensors is free.
+    """
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
         for shape in shapes(space, limits, passing, depth, reach):
@@ -125,7 +135,7 @@ def templates(
 
 
 def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
-    """The template, with the memories that its loops may belong to where rules tell them apart."""
+    """The template with each assignment of its loops to memories that rules distinguish."""
     if not space.rules.placed or space.copy:
         yield template
         return
@@ -136,7 +146,7 @@ def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
 
 
 def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Sharing]:
-    """Every shape with so many fused loops; `reach`: how many memories stand above compute."""
+    """Every shape with `depth` fused loops; `reach`: the number of memories above compute."""
     choices = [[(i, m) for m in exchanges_of(space, o, limits, reach)] for i, o in enumerate(space.operands)]
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
@@ -151,12 +161,12 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
 
 
 def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
-    """Memories in which the tensor may have its outermost tile; 0 is the backing storage."""
+    """Memories that may hold the tensor's outermost tile; 0 is the backing storage."""
     result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
         result.append(0)
     if o.fusable and o.tensor not in limits.unfused:
-        # Memories outside its outermost tile do not hold it.
+        # memories outside its outermost tile do not hold it
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
         inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
         result += [m for m in inner if o.tensor in space.may[m]]
@@ -166,7 +176,7 @@ def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> 
 def _prefixes(
     space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: Passing, depth: int
 ) -> Iterator[tuple[int, ...]]:
-    """Orders of fused loops; each indexes every exchanged tensor below it, the others' loops come last."""
+    """Orders of fused loops: those that index every exchanged tensor below them come first."""
     fusable = frozenset().union(*(space.operands[i].parted for i, _ in held)) if held else frozenset()
     for o in space.operands if passing.any else ():
         fusable |= o.parted if o.output or not passing.bound else frozenset()
@@ -191,9 +201,12 @@ def _prefixes(
 def _forced(
     space: EinsumSpace, passing: Passing, held: Sequence[tuple[int, int]], prefix: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """How many fused loops carry forward what is awaited; none where one is missing. Memories that allocate
-    what is live hold few generations if readers of the results share such a loop, so that it may stay open
-    for them. Where nothing passes by, as for what an Einsum costs at least, it need not."""
+    """The possible numbers of fused loops that must stay open; empty if a required loop is missing.
+
+    Loops that carry an awaited tensor forward must stay open. A memory with `allocation: live` holds few
+    generations if consumers share such a loop, so that it may stay open for them. If no tensor passes by, as
+    in lower bounds, no loop must.
+    """
 
     def through(variables: Iterable[int]) -> int:
         return len(prefix) - min(prefix[::-1].index(v) for v in variables)
@@ -208,8 +221,11 @@ def _forced(
 
 
 def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
-    """How many fused loops may stand above the tensor's exchange: all of them index it, and over none of them
-    it is carried forward, as nothing would stay there until the next iteration."""
+    """The possible numbers of fused loops above the tensor's exchange.
+
+    All of them index it, and none carries it forward, since nothing would stay there until the next
+    iteration.
+    """
     most = 0
     while most < len(prefix) and prefix[most] in o.parted and prefix[most] != o.over:
         most += 1
@@ -225,8 +241,10 @@ def outer_templates(
     wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
-    """The region of memories up to `cut`, in which all exchanges are: some in memory `cut` itself, if it is
-    not the first inside the backing storage."""
+    """Templates of the region of memories up to `cut`, which has all exchanges.
+
+    Some exchange is in memory `cut` itself, unless that is the first one inside the backing storage.
+    """
     for shape in shapes(space, limits, passing, depth, cut + 1):
         if max((m for _, m, _ in shape.shared), default=1) == cut and (wanted is None or shape in wanted):
             for nodes in placements(space, limits, shape, cut + 1, loose):
@@ -236,8 +254,10 @@ def outer_templates(
 def inner_templates(
     space: EinsumSpace, limits: Limits, parents: tuple[int, ...], cut: int, last: int | None = None
 ) -> Iterator[Template]:
-    """The region of memories inside `cut`, for operands that come from `parents`; down to memory `last` where
-    that is not all of it."""
+    """Templates of the region of memories inside `cut`, for operands that come from `parents`.
+
+    Down to memory `last`, if that is not all of it.
+    """
     units = enumerate(space.units) if last is None else [(0, space.units[0])]
     for unit, u in units:
         reach = u.memories if last is None else last + 1
@@ -270,7 +290,7 @@ def placements(
 
 
 def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterator[tuple[int, ...]]:
-    """Which memories inside the outermost one hold the operand."""
+    """The subsets of memories inside the outermost one that may hold the operand."""
     tensor = space.operands[i].tensor
     inner = range(outermost + 1, reach)
     for bits in product(*([(False, True)] * len(inner))):
@@ -292,8 +312,8 @@ def _arranged(
 ) -> Iterator[tuple[TemplateNode, ...]]:
     """Every assignment of private nodes to slots above fused loops and to positions in the branch.
 
-    `reach`: how many memories may have nodes. `first`: how far below the fused loops the branch's first
-    level is.
+    `reach`: the number of memories that may have nodes. `first`: distance from the fused loops to the
+    branch's first level.
     """
     depth, band = len(shape.prefix), numbered_bands(space, limits)
     slots = [(*lower_slots(space, shape, i, m, reach), depth) for i, m in private]
@@ -312,8 +332,10 @@ def _arranged(
 
 
 def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
-    """The node with each variable that it may slide along: where there is one, refilling is never better, but
-    for rules on the order of the loops above it."""
+    """The node with each variable that it may slide along.
+
+    Refilling is never better than sliding, except under rules on the order of the loops above it.
+    """
     along = [replace(node, slides=v) for v in space.slides(node.memory, node.operand)]
     return [node, *along] if space.rules.placed or not along else along
 
@@ -321,7 +343,7 @@ def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
 def staying(
     space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
 ) -> Iterator[tuple[TemplateNode, ...]]:
-    """The nodes, one of them keeping its tile over loops above its instances, in each way."""
+    """The nodes with one of them staying over loops above its instances, in each possible way."""
     places = [
         max((depth, *(n.level for n in nodes if n.memory < f.below)))
         for f in space.fanouts
@@ -332,15 +354,17 @@ def staying(
         alone = space.operands[n.operand].alone
         several = [members[0] for members in space.bundles if members[0] in alone]
         for since in range(depth, max(below, default=depth - 1) + 1):
-            # What slides along a loop over a variable of the tensor has that loop innermost.
+            # a node that slides along one of the tensor's variables has that loop innermost
             across = any(m.level == since + 1 and m.slides in alone for m in nodes)
             for after in () if across else several if since or depth else (*several, -1):
                 yield (*nodes[:k], replace(n, stays=ArrayResidency(since, after)), *nodes[k + 1 :])
 
 
 def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:
-    """Whether a node may keep its tile over loops above its instances: one of a tensor without windows that
-    is read, in a memory whose nodes may slide; where all tiles are equal."""
+    """Whether a node may keep its tile over loops above its instances.
+
+    Its tensor is read without windows, its memory's nodes may slide, and all tiles are equal.
+    """
     o = space.operands[node.operand]
     plain = not (o.output or o.windows or o.first_differs or o.forward or space.ties or space.copy)
     equal = space.divide and space.even and space.shares is None and not any(m.live for m in space.memories)
@@ -349,8 +373,11 @@ def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:
 
 
 def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -> range:
-    """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones, and
-    none for what is carried forward, which other Einsums below the loops touch as well."""
+    """Slots above fused loops for a node.
+
+    None for a memory inside a fanout, whose loops are below all fused ones, and none for a tensor carried
+    forward, which other Einsums below the loops touch as well.
+    """
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
     none = replicated or space.operands[operand].forward
@@ -358,8 +385,11 @@ def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -
 
 
 def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, reach: int) -> tuple[int, ...]:
-    """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse, but
-    for nodes of a memory further in between. None are above an exchange in this memory or one further out."""
+    """The slots that may be optimal.
+
+    If the next loop indexes the tensor, the slot below it is never worse, except for nodes of a memory
+    further in between. No slot is above an exchange in this memory or one further out.
+    """
     depth, alone = len(shape.prefix), space.operands[operand].alone
     closed = max((d for _, m, d in shape.shared if m <= memory), default=0)
     if memory + 1 == reach:
@@ -381,7 +411,7 @@ def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, r
 
 
 def deepest(spaces: Sequence[EinsumSpace], limits: Limits) -> int:
-    """The most fused loops that any exchanged tensor may be below."""
+    """The largest number of fused loops above any exchanged tensor."""
     per = limits.max_fused_loops_per_rank_variable
     ranks = [len(o.alone) * per for s in spaces for o in s.operands if o.fusable]
     most = max(ranks, default=0)

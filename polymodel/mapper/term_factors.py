@@ -1,4 +1,4 @@
-"""The value of terms at the tile sizes of a template: one factor per group of rank variables."""
+"""The values of terms at the tile sizes of a template: one factor per group of rank variables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
 Array = Any
 Tiles = tuple[
     int, tuple[tuple[int, int], ...]
-]  # of a variable: the size, and (number, distance) of instances
+]  # of a variable: the tile size, and (number, distance) of instances
 
 
-Runs = tuple[tuple[int, int], ...]  # of values: the first and how many follow each other
+Runs = tuple[tuple[int, int], ...]  # of consecutive values: (first, length)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class EqualRanges:
 
     @classmethod
     def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> EqualRanges:
-        """In its shortest form: ranges that follow each other without a gap are one."""
+        """In normal form: adjacent ranges are merged."""
         left = []
         for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
             if apart == size:
@@ -55,7 +55,7 @@ class EqualRanges:
 
 @lru_cache(maxsize=65536)
 def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
-    """Different elements of a window's rank in all these ranges of its variables."""
+    """Distinct elements of a window's rank in all these ranges of its variables."""
     if not p.steps and not r.steps:
         return window.elements(p.size, r.size)
     return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
@@ -83,7 +83,7 @@ class Factors:
         self._cut: dict[tuple[int, tuple[Term, ...]], tuple[list[tuple[Cuts, ...]], Array]] = {}
 
     def of(self, term: Part, group: tuple[int, ...]) -> Array:
-        """[n1, n2, ...] for the candidates of the group's bundles."""
+        """The factor [n1, n2, ...] for the candidates of the group's bundles."""
         if isinstance(term, Transfers):
             return self.of(term.moved, group) / self.of(term.size, group)
         if term.operand == INSTANCES:
@@ -102,7 +102,7 @@ class Factors:
             factor = self._factor(term, b, operand)
             result = result * _along(factor, axis, len(group))
         for w in windows:
-            # One loop over the first window slides through what is live; else the tile stays whole.
+            # With a loop over the first window, only what is live counts; otherwise the whole tile.
             into = term.into if operand and w == operand.windows[0] else None
             if not w.held:
                 result = result * self._windowed(term, w, group, into)
@@ -111,7 +111,7 @@ class Factors:
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
 
     def _joint(self, number: int, group: tuple[int, ...]) -> Joint:
-        """What variables of a group stand in together for an operand."""
+        """The ties and windows of an operand that connect variables of a group."""
         if (number, group) not in self._jointly:
             ties = [t for t in self.space.ties if self.bundle[t.u] in group]
             tied = {v for t in ties for v in t.both}
@@ -122,7 +122,7 @@ class Factors:
         return self._jointly[number, group]
 
     def _factor(self, term: Term, b: int, operand: Operand | None) -> Array:
-        """That of one bundle that stands in no window or pair."""
+        """The factor of one bundle that is in no window or pair."""
         variable = self.space.bundles[b][0]
         if operand is None:
             return self._single(term, b, False)
@@ -153,8 +153,8 @@ class Factors:
         return result * self._instances(v, repeated) if repeated else result
 
     def _generations(self, term: Term, v: int, operand: Operand) -> Array:
-        """Along the variable over which the operand is carried forward: tiles hold generations that they read
-        and do not make, the first one none. It is spread over no instances."""
+        """The factor of the variable along which the operand is carried forward: tiles hold generations that
+        they read and do not produce (the first tile none). It is not spread over instances."""
         assert operand.carried is not None
         c, carried = self.chains[v], operand.carried
         made = operand.output or carried.now > 0
@@ -174,7 +174,7 @@ class Factors:
         return c.tiles[level].astype(float) if alone and level != END else np.ones(c.count)
 
     def _count(self, v: int, level: int) -> Array:
-        """Tiles of a variable at a level, those of all instances."""
+        """Tiles of a variable at a level, over all instances."""
         c = self.chains[v]
         if level == END:
             return np.full(c.count, float(c.extent))
@@ -187,8 +187,8 @@ class Factors:
         return self._trips[v, level]
 
     def _unevenly(self, term: Term, v: int, alone: bool) -> Array:
-        """The same of a variable of which the last instance of a fanout may have less than the others, which
-        the first one has most of: of all instances, or of the first ones of some fanouts."""
+        """The factor of a variable whose last instance along a fanout may have less than the others, and the
+        first one the most: summed over all instances, or for the first ones along some fanouts."""
         first = term.split | (term.own if alone else term.union)
         level, spread = (END, NONE) if alone else (term.level, term.spread)
         key = v, level, first, spread
@@ -198,9 +198,9 @@ class Factors:
         return self._uneven[key]
 
     def _splits(self, v: int, level: int, union: Fans, first: Fans, spread: Fans) -> list[tuple[Array, str]]:
-        """Tile sizes of all loops over a variable down to a level, and what is looked at of the tiles of each
-        loop: all one by one, all of them together (`union`), or the `first`. Below the level only the first
-        of each, but for the fanouts of `spread`."""
+        """Tile sizes of all loops over a variable down to a level, and which tiles of each loop count: `each`
+        tile by itself, their `union`, or the `first`. Below the level only the first of each, except for the
+        fanouts of `spread`."""
         c = self.chains[v]
         fanned = c.around_fanouts(self.positions)
         last = len(c.tiles) if level == END else level
@@ -222,7 +222,7 @@ class Factors:
         return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
 
     def _tied(self, term: Term, tie: Tie, operand: Operand | None, group: tuple[int, ...]) -> Array:
-        """Of two variables that are tied: elements of the largest tile, or of all tiles that have points."""
+        """For two tied variables: elements of the largest tile, or of all nonempty tiles."""
         elements = tie.of(operand) if operand is not None else POINTS
         both = self.bundle[tie.u], self.bundle[tie.v]
         if not term.tile and any((self.chains[b].spread > 1).any() for b in both):
@@ -241,14 +241,14 @@ class Factors:
         return self._laid_out(table[np.ix_(where_u, where_v)], both, group)
 
     def _laid_out(self, table: Array, both: tuple[int, int], group: tuple[int, ...]) -> Array:
-        """A table of two bundles' candidates, as one axis for each bundle of the group."""
+        """A table over two bundles' candidates, with one axis for each bundle of the group."""
         axes = group.index(both[0]), group.index(both[1])
         shape = [1] * len(group)
         shape[axes[0]], shape[axes[1]] = table.shape
         return (table if axes[0] < axes[1] else table.T).reshape(shape)
 
     def unequal(self, terms: Iterable[Part], group: tuple[int, ...]) -> Array:
-        """Candidates of which not one instance of each component has the most of everything [n1, n2, ...]."""
+        """Mask [n1, n2, ...] of candidates where no instance of each component has the most of everything."""
         result = np.zeros(tuple(self.chains[b].count for b in group), bool)
         shares = [t for t in terms if isinstance(t, Term) and (t.split or t.own)]
         for tie in (t for t in self.space.ties if self.bundle[t.u] in group):
@@ -256,7 +256,7 @@ class Factors:
             if all((self.chains[b].spread == 1).all() for b in both):
                 continue
             for term in (t for t in shares if not t.own):
-                # What is not read back is left out of what the busiest instance reads.
+                # what is not read back is not part of what the busiest instance reads
                 out = [t for t in shares if t.own == term.split and t.operand == term.operand]
                 for several in ((term, _work(term)), *((term, _work(term), x) for x in out)):
                     table = self._not_busiest(tie, several)
@@ -264,8 +264,8 @@ class Factors:
         return result
 
     def _not_busiest(self, tie: Tie, several: tuple[Term, ...]) -> Array:
-        """Of each pair of candidates whether another instance than that with the most points has most of a
-        term. `several`: the term, the points, and what is left out, if anything is."""
+        """Whether, for each pair of candidates, an instance other than that with the most points has the most
+        of a term. `several`: the term, the points, and what is left out, if anything."""
         (one, where_u), (two, where_v) = (self._cuts(self.bundle[v], several) for v in (tie.u, tie.v))
         operand = several[0].operand
         elements = tie.of(self.space.operands[operand]) if operand != OPERATIONS else POINTS
@@ -278,8 +278,7 @@ class Factors:
         return table[np.ix_(where_u, where_v)]
 
     def _cuts(self, v: int, several: tuple[Term, ...]) -> tuple[list[tuple[Cuts, ...]], Array]:
-        """The different ways in which these terms cut a tied variable, and which of them each candidate has
-        [n]."""
+        """The distinct ways in which these terms cut a tied variable, and the way of each candidate [n]."""
         if (v, several) not in self._cut:
             c = self.chains[v]
             loops = [self._roles(v, term) for term in several]
@@ -291,7 +290,7 @@ class Factors:
         return self._cut[v, several]
 
     def _roles(self, v: int, term: Term) -> list[tuple[Array, Role]]:
-        """Tile sizes of all loops over a variable, outermost first [n], and what each loop does in a term."""
+        """Tile sizes of all loops over a variable, outermost first [n], and each loop's role in a term."""
         c = self.chains[v]
         last = len(c.tiles) if term.level == END else term.level
         fanned = c.around_fanouts(self.positions)
@@ -310,7 +309,7 @@ class Factors:
         return result
 
     def _sizes(self, v: int, level: int) -> tuple[list[int], Array]:
-        """The different sizes of tiles at a level, and which of these each candidate has [n]."""
+        """The distinct tile sizes at a level, and the size of each candidate [n]."""
         c = self.chains[v]
         values, where = np.unique(
             np.ones(c.count, np.int64) if level == END else c.tiles[level], return_inverse=True
@@ -323,8 +322,8 @@ class Factors:
         return self._window(term, w, group, None, None)
 
     def _neighbours(self, term: Term, w: RankWindow, group: tuple[int, ...], into: int | None) -> Array:
-        """The same where no loop goes over the other variable. An element that lies between two that are read
-        is live as well, for it is read at another iteration."""
+        """The same where no loop iterates over the other variable. An element between two that are read is
+        live as well, since another iteration reads it."""
         whole = self._window(term, w, (*group, self.bundle[w.r]), None, None)[..., 0]
         if into is None:
             return whole
@@ -357,8 +356,7 @@ class Factors:
     def _even_window(
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
-        """All tiles are equal: how many there are, times the elements of each, or of those that instances
-        read together."""
+        """For equal tiles: their number times the elements of each, or of those that instances share."""
         if term.slides in (w.p, w.r):
             return self._sliding_window(term, w, p, r, axes, many)
         times_p, parts_p, where_p = self._read_together(term, p)
@@ -376,8 +374,7 @@ class Factors:
     def _uneven_window(
         self, term: Term, w: RankWindow, both: tuple[int, int], axes: tuple[int, int], many: int
     ) -> Array:
-        """Tiles differ: what is read at a time of the one variable and of the other one, each as often as it
-        is."""
+        """For unequal tiles: elements of each pair of value sets read together, times their frequencies."""
         (often_p, parts_p), (often_r, parts_r) = (self._read_unevenly(term, v) for v in both)
         each = np.array([[union_elements(w, a, b) for b in parts_r] for a in parts_p], dtype=float)
         result = often_p @ each @ often_r.T
@@ -386,7 +383,7 @@ class Factors:
         return (result if axes[0] < axes[1] else result.T).reshape(shape)
 
     def _read_unevenly(self, term: Term, v: int) -> tuple[Array, list[Runs]]:
-        """How often each candidate reads each of several sets of values of a variable [n, sets]."""
+        """The frequency of each set of values read at a time, per candidate [n, sets], and the sets."""
         splits = self._splits(v, term.level, term.union & self.overlapping, term.split | term.own, NONE)
         if term.level == END:
             splits.append((np.ones(self.chains[v].count, np.int64), "each"))
@@ -401,8 +398,8 @@ class Factors:
     def _sliding_window(
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
-        """The same where only the first of the iterations right above the level takes whole windows, and each
-        other one what the one before it has not."""
+        """The same where only the first iteration right above the level reads whole windows, and each later
+        one what the previous one did not have."""
         along = self.bundle[term.slides]
         fans = sorted(term.union & self.overlapping)
         (parts_p, where_p, times_p), (parts_r, where_r, times_r) = (
@@ -435,8 +432,8 @@ class Factors:
         return (result if axes[0] < axes[1] else result.T).reshape(shape)
 
     def _instances_apart(self, term: Term, v: int, fans: list[int]) -> tuple[list[Tiles], Array, Array]:
-        """Tiles of a variable with its instances along fanouts, which of these each candidate has [n], and
-        how often its tile is read [n]."""
+        """Tiles of a variable with its instances along fanouts, the tile of each candidate [n], and how often
+        it is read [n]."""
         c = self.chains[v]
         columns = [c.tiles[term.level]]
         for f in fans:
@@ -447,8 +444,8 @@ class Factors:
         return parts, where.reshape(-1), times
 
     def _steps(self, level: int, v: int) -> tuple[Array, Array]:
-        """How far a variable moves in one iteration of the loop right above a level, and how many iterations
-        that has [n]."""
+        """The distance that a variable moves in one iteration of the loop right above a level, and its number
+        of iterations [n]."""
         c = self.chains[v]
         inner = c.tiles[level].copy()
         for f, position in enumerate(self.positions):
@@ -457,8 +454,8 @@ class Factors:
         return inner, c.tiles[level - 1] / inner
 
     def _read_together(self, term: Term, v: int) -> tuple[Array, list[EqualRanges], Array]:
-        """How often a variable's tile is read [n]; what of the variable is read at a time (different ones),
-        and which of these each candidate has [n]."""
+        """How often a variable's tile is read [n], the distinct sets of its values that are read at a time,
+        and the set of each candidate [n]."""
         c = self.chains[v]
         size = np.ones(c.count, np.int64) if term.level == END else c.tiles[term.level]
         fans = sorted(term.union & self.overlapping)
@@ -470,7 +467,7 @@ class Factors:
         return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
 
     def _apart(self, c: TileChains, fanout: int) -> Array:
-        """How far apart neighbouring instances of a fanout begin."""
+        """The distance between the starts of neighbouring instances of a fanout."""
         at = self.positions[fanout]
         result = c.tiles[at + 1] if at + 1 < len(c.tiles) else np.ones(c.count, np.int64)
         for g in range(fanout + 1, len(self.positions)):
@@ -479,11 +476,11 @@ class Factors:
         return result
 
     def _instances(self, v: int, fans: Iterable[int]) -> Array:
-        """Over how many instances of these fanouts a variable is spread."""
+        """The number of instances of these fanouts over which a variable is spread."""
         return prod_of([self.chains[v].spread[f] for f in fans], self.chains[v].count)
 
     def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
-        """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
+        """Extents and their excess over `step`: of the tile, or summed over all tiles."""
         c = self.chains[v]
         if term.tile:
             size = self._tile(v, term.level if into is None else into)
@@ -495,7 +492,7 @@ class Factors:
 
 
 def _work(term: Term) -> Term:
-    """The operations of each instance that a term tells apart."""
+    """The operations of each instance that a term distinguishes."""
     return Term(OPERATIONS, END, split=term.split | term.own)
 
 
@@ -503,8 +500,9 @@ def _work(term: Term) -> Term:
 def resident_generations(
     back: tuple[int, ...], extent: int, chain: tuple[int, ...], made: bool
 ) -> tuple[int, int, int]:
-    """Of nested tiles of these sizes: generations of the largest tile; of all tiles those that they read and
-    do not make, which are so far back; and all of them. `made`: tiles hold what theirs make."""
+    """For nested tiles of these sizes: generations of the largest tile; over all tiles, the generations that
+    they read at distances `back` and do not produce; and all of them. `made`: tiles hold what they
+    produce."""
     runs = [(0, extent)]
     for tile in chain:
         runs = [(at + k, min(tile, size - k)) for at, size in runs for k in range(0, size, tile)]
@@ -512,7 +510,7 @@ def resident_generations(
     if not made:  # an Einsum that reads the generation before each of its iterations
         each = sizes - (starts == 0)
         return int(each.max()), int(each.sum()), int(each.sum())
-    away = np.arange(1, max(back, default=0) + 1)  # how far before the tile
+    away = np.arange(1, max(back, default=0) + 1)  # distance before the tile
     begin, long = starts[:, None], sizes[:, None]
     read = [(begin >= away) & (away <= d) & (away > d - long) for d in {*back, 0}]
     earlier = np.any(read, axis=0).sum(axis=1)
@@ -521,8 +519,8 @@ def resident_generations(
 
 @lru_cache(maxsize=65536)
 def read_together(values: Runs, splits: tuple[tuple[int, str], ...]) -> tuple[tuple[Runs, int], ...]:
-    """The sets of values that instances have together below nested loops, each from 0 on, and how often there
-    is each. `splits`: the tile size of each loop, what is looked at of its tiles, as in `Factors._splits`."""
+    """The sets of values that instances hold together below nested loops, each shifted to start at 0, and the
+    frequency of each. `splits`: per loop its tile size and which tiles count, as in `Factors._splits`."""
     if not splits:
         return ((_joined_runs(values), 1),)
     (size, how), inner = splits[0], splits[1:]
@@ -542,7 +540,7 @@ def read_together(values: Runs, splits: tuple[tuple[int, str], ...]) -> tuple[tu
 
 
 def _joined_runs(values: Runs) -> Runs:
-    """Those that follow each other as one, from 0 on."""
+    """Adjacent runs merged, shifted to start at 0."""
     result: list[tuple[int, int]] = []
     for at, n in sorted(values):
         if result and sum(result[-1]) == at:
@@ -555,15 +553,15 @@ def _joined_runs(values: Runs) -> Runs:
 
 @lru_cache(maxsize=65536)
 def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
-    """Different elements of a window's rank in all these values of its variables."""
+    """Distinct elements of a window's rank in all these values of its variables."""
     values = [np.concatenate([at + np.arange(n) for at, n in runs]) for runs in (p, r)]
     return len(np.unique(window.step_r * values[0][:, None] + window.step_p * values[1]))
 
 
 @lru_cache(maxsize=65536)
 def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
-    """Different elements of a window's rank that instances need and, each by itself, have not needed one step
-    of a variable before (`step` 0: all that they need)."""
+    """Distinct elements of a window's rank that instances need and did not need, each by itself, one step of
+    a variable before (`step` 0: all that they need)."""
     starts = [EqualRanges(1, several).values for _, several in (p, r)]
     tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
     tile = np.unique(tile)
@@ -575,7 +573,8 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
 
 
 def _whole_chain(extent: int, like: TileChains) -> TileChains:
-    """Of what no loop goes over: it is whole at every level, and spread over no instances."""
+    """The chain of a dimension that no loop iterates over: whole at every level, and not spread over
+    instances."""
     tiles = np.full((len(like.tiles), 1), extent, dtype=np.int64)
     spread, keys = (np.full((len(x), 1), k, dtype=np.int64) for k, x in ((1, like.spread), (0, like.keys)))
     return TileChains(extent, tiles, spread, keys, like.even)

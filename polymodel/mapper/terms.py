@@ -1,10 +1,10 @@
 """The costs of a template as sums of products of one factor per group of rank variables.
 
-A `Term` counts elements of one tensor: all its tiles at a level, once per visit and instance. What a
-parent reads for many instances at once leaves out the instances that share (`union`); the busiest instance
-has its share of the total (`split`: over all instances of these fanouts; `own`: only over those whose data
-differ). The rules are those of docs/semantics.md: an output is drained once per visit, and filled
-back but for the visits that find nothing yet.
+A `Term` counts elements of one tensor: all its tiles at a level, once per visit and instance. What a parent
+reads for many instances at once excludes the instances that share (`union`); the busiest instance has its
+share of the total (`split`: over all instances of these fanouts; `own`: only over those whose data differ).
+The rules are those of docs/semantics.md: an output is drained once per visit, and filled back except for the
+visits that find nothing yet.
 """
 
 from __future__ import annotations
@@ -43,18 +43,16 @@ NONE: Fans = frozenset()
 
 
 class Term(NamedTuple):
-    """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one); of
-    `INSTANCES` how many of them are in use along the fanouts of `spread`.
-
-    `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
-    largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
-    `reaching`: each as often as a fanout has instances by its bundles from a number on: (fanout, number).
-    `each`: elements of one tile instead, with those of the instances along `union` that it is read for.
-    `slides`: what stays over the steps of the loop over this variable right above the level is left out.
-    `behind`: of an output that is carried forward, what is read of the generation before instead. `alive`: of
-    a tile that is carried forward the one generation that is alive at least. `since`: tiles stay over the
-    loops of the blocks from that below this level on that leave the operand alone (-1: over none).
-    """
+    """Elements of `operand` (`OPERATIONS`: iterations; `INSTANCES`: instances in use along the fanouts of
+    `spread`) in all tiles at `level` (`END`: one by one). `spread`: fanouts of which every instance has them,
+    although it could share them. `tile`: elements of the largest tile instead; `into`: no more of it than is
+    live during the loops down to that level. `reaching`: (fanout, number): each counted once per instance of
+    the fanout by bundles from that number on. `each`: elements of one tile instead, with those of the
+    instances along `union` that it is read for. `slides`: without what stays across the iterations of the
+    loop over this variable right above the level. `behind`: for an output carried forward, what is read of
+    the previous generation instead. `alive`: for a tile carried forward, one generation, which is live at
+    least. `since`: tiles stay over the loops that do not index the operand, in the blocks from that below
+    this level on (-1: none)."""
 
     operand: int
     level: int
@@ -73,7 +71,7 @@ class Term(NamedTuple):
 
     @property
     def of_one_generation(self) -> bool:
-        """Whether its elements are those of one generation, as each transfer of the one before brings."""
+        """Whether it counts elements of one generation, as each transfer of the previous one brings."""
         return self.alive or (self.each and self.behind)
 
     def repeated(self, bundle: int) -> Fans:
@@ -84,8 +82,8 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Transfers:
-    """In how many transfers of `size` elements each the elements of `moved` cross a link: like a term, a
-    product of one factor per group."""
+    """The number of transfers of `size` elements each in which the elements of `moved` cross a link; like a
+    term, a product of one factor per group."""
 
     moved: Term
     size: Term
@@ -93,7 +91,7 @@ class Transfers:
 
 @dataclass(frozen=True)
 class Actions:
-    """How many whole actions move equal transfers of values of so many bits."""
+    """The number of whole actions for equal transfers of values of `bits` bits each."""
 
     transfers: Transfers
     bits: int
@@ -101,12 +99,12 @@ class Actions:
 
 
 Part = Term | Transfers  # products of one factor per group
-Key = Term | Actions  # what a form adds up
+Key = Term | Actions  # the keys of a form
 Form = LinearForm
 
 
 def parts(forms: Iterable[Form]) -> tuple[Part, ...]:
-    """The products that the values of forms are worked out from."""
+    """The products from which the values of forms are computed."""
     result: dict[Part, None] = {}
     for key in (key for form in forms for key in form):
         for part in (key.transfers, key.transfers.size) if isinstance(key, Actions) else (key,):
@@ -115,7 +113,7 @@ def parts(forms: Iterable[Form]) -> tuple[Part, ...]:
 
 
 def worth(key: Key, value: Callable[[Part], Array]) -> Array:
-    """The value of one key of a form, `value` being that of a product. It grows with each."""
+    """The value of one key of a form, `value` giving that of a product; it is monotone in each product."""
     if not isinstance(key, Actions):
         return value(key)
     filled = np.ceil(value(key.transfers.size) * key.bits / key.per_action)
@@ -124,9 +122,10 @@ def worth(key: Key, value: Callable[[Part], Array]) -> Array:
 
 @dataclass(frozen=True)
 class CostTerms:
-    """Linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of each node,
-    in the template's order; `more`: the other figures that add up, without what they have of the latency.
-    `besides`: of `jointly`, what some of the costs grow with besides; `in_all`: of `times`, what all have."""
+    """Costs as linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of
+    each node, in the template's order; `more`: the other figures that add up, without their share of latency.
+    `besides`: for `jointly`, what only some of the costs also depend on; `in_all`: the part of `times` common
+    to all."""
 
     energy: Form
     times: PricedTimes
@@ -137,8 +136,8 @@ class CostTerms:
 
 
 def jointly(each: Sequence[CostTerms]) -> CostTerms:
-    """What several templates cost that differ only in the memories that their operands come from: a point
-    that is no worse in any of its forms is no worse in any of theirs."""
+    """Joint costs of templates that differ only in the memories that their operands come from: a point that
+    is no worse in any of these forms is no worse in the forms of any template."""
     energy, apart = _least_of([c.energy for c in each])
     more = [_least_of(forms) for forms in zip(*(c.more for c in each), strict=True)]
     differing = dict.fromkeys([*apart, *(t for _, some in more for t in some)])
@@ -151,7 +150,7 @@ def jointly(each: Sequence[CostTerms]) -> CostTerms:
 
 
 def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
-    """What linear forms have in common, and the terms that some have more of."""
+    """The termwise minimum of linear forms, and the terms that some have more of."""
     terms = dict.fromkeys(t for form in forms for t in form)
     least = {t: min(form.get(t, 0.0) for form in forms) for t in terms}
     more = [t for t in terms if any(form.get(t, 0.0) > least[t] for form in forms)]
@@ -159,11 +158,9 @@ def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
 
 
 class MovementTerms:
-    """Collects what moves where, of one execution of one Einsum: the counts that an engine gives, as forms.
-
-    `totals`: elements of all instances per memory, operand and kind; `busiest`: bits that the busiest
-    instance of a component reads and writes for the refills of a memory that waits for them ("": all else).
-    """
+    """Collects what moves where in one execution of one Einsum: the counts of an engine, as forms. `totals`:
+    elements of all instances per memory, operand and kind; `busiest`: bits that the busiest instance of a
+    component reads and writes for refills of a memory that waits for them ("": everything else)."""
 
     def __init__(self, space: EinsumSpace, template: Template) -> None:
         self.space, self.template = space, template
@@ -172,7 +169,7 @@ class MovementTerms:
         self.tolls: dict[tuple[str, int], list[Form]] = {}
         self.links: dict[int, list[tuple[int, Form, Form, Form]]] = {}
         self.sparse_energy: Form = {}
-        self.actions: dict[tuple[str, str, str], Form] = {}  # where transfers are filled up
+        self.actions: dict[tuple[str, str, str], Form] = {}  # where transfers are rounded up to whole actions
         reach = 0 if space.copy or template.bottom else space.units[template.unit].fanouts
         self.fanouts = [(i, f) for i, f in enumerate(space.fanouts) if i < reach]
 
@@ -181,7 +178,7 @@ class MovementTerms:
         return frozenset(i for i, f in self.fanouts if f.below <= memory)
 
     def fanouts_between(self, outer: int, inner: int, operand: Operand) -> Fans:
-        """Fanouts from one memory to another one (or to compute) across which the tensor is shared."""
+        """Fanouts between two memories (or a memory and compute) across which the tensor is shared."""
         return frozenset(
             i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
         )
@@ -196,14 +193,15 @@ class MovementTerms:
         refilled: int,
         size: Term | None = None,
     ) -> None:
-        """One kind of access at a memory: elements of all instances, and of the busiest one. `refilled`: the
-        memory at the inner end of the link (`COMPUTE`: none). `size`: of one transfer (None: of a value)."""
+        """Add one kind of access at a memory: elements of all instances, and of the busiest one. `refilled`:
+        the memory at the inner end of the link (`COMPUTE`: none). `size`: of one transfer (None: of a
+        value)."""
         name, bits = self.space.memories[memory].name, float(self.space.operands[operand].bits)
         if self.space.shares is not None:
             price, bits = self.space.shares.of(operand, memory, kind)
             self.sparse_energy = plus(self.sparse_energy, elements, price)
-            # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
-            # least, so that each tensor may have its own share of that.
+            # Sparse counts apply one share to everything that a memory moves: the busiest instance has at
+            # least the mean, so that each tensor may have its own share.
             busiest = {x._replace(split=self.above(memory), own=NONE): c for x, c in elements.items()}
         forms = self.totals.setdefault((memory, operand), {})
         forms[kind] = plus(forms.get(kind, {}), elements)
@@ -223,8 +221,8 @@ class MovementTerms:
         size: Term | None,
         bits: float,
     ) -> tuple[Form, float]:
-        """What the busiest instance moves and how many bits each of that is, where transfers take whole
-        actions; notes how many all instances take. `at`: the component and the kind of access."""
+        """What the busiest instance moves, in units of the returned number of bits, with transfers rounded to
+        whole actions; records the actions of all instances. `at`: the component and the kind of access."""
         o = self.space.operands[operand]
         if not action.rounds(o.bits):
             return moved[1], bits
@@ -246,7 +244,7 @@ class MovementTerms:
         self.busiest[component, refill] = pair
 
     def cross(self, way: LinkCrossing) -> None:
-        """What passes the tolls and the costly buses of a link."""
+        """Add what passes the tolls and the costly buses of a link."""
         space, operand = self.space, self.space.operands[way.operand]
         for toll in space.tolls:
             if way.outer < toll.index < way.inner and operand.tensor in toll.tensors:
@@ -270,15 +268,15 @@ class MovementTerms:
                 self.links.setdefault(number, []).append(row)
 
     def _hops(self, form: Form, fanout: int, way: LinkCrossing, down: bool) -> Form:
-        """Hops of transfers that enter rows of a fanout. On a mesh it is the way to the farthest instance:
-        1 (on a line 0) + the sum over its loops, outermost first, of (trips - 1) x instances of the loops
-        inside, all of it where the loop shares the transfer, half of it on average where it tells transfers
-        apart."""
+        """Hops of transfers that enter rows of a fanout. On a mesh, the distance to the farthest instance: 1
+        (on a line 0) + the sum over its loops, outermost first, of (trips - 1) x instances of the loops
+        inside; in full where the loop shares the transfer, half on average where it distinguishes
+        transfers."""
         fan, operand = self.space.fanouts[fanout], self.space.operands[way.operand]
         if not fan.mesh:
             return form
         shares = operand.tensor in fan.reuses
-        alone = fan.broadcast or not (down and way.output)  # else the first of those that share gets it
+        alone = fan.broadcast or not (down and way.output)  # otherwise the first of those that share gets it
         indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
         result = plus({}, form, fan.entry - weights[-1])
@@ -288,7 +286,7 @@ class MovementTerms:
         return result
 
     def analysis(self, count: Callable[[Form], Any]) -> Analysis:
-        """The counts as an engine returns them, `count` being the number that stands for a form."""
+        """The counts as an engine returns them, `count` giving the number that stands for a form."""
         space = self.space
         names = [o.tensor for o in space.operands]
         moved = (
@@ -316,7 +314,7 @@ class MovementTerms:
         )  # fmt: skip
 
     def added(self, figure: Added, energy: Form) -> Form:
-        """What a figure that adds up has of these counts."""
+        """The form of a figure that adds up, from these counts."""
         result = plus({}, energy, figure.energy)
         space = self.space
         for component, way, weight in figure.moved:
@@ -372,8 +370,8 @@ class MovementTerms:
 
 
 def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[float, float]:
-    """Joules of one element in one kind of access, and the bits of it that take time; at least, where
-    transfers are filled up to whole actions."""
+    """Joules of one element in one kind of access, and its bits that take time; lower bounds where transfers
+    are rounded up to whole actions."""
     if space.shares is not None:
         return space.shares.of(operand, memory, kind)
     bits = space.operands[operand].bits
@@ -394,10 +392,10 @@ def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class LinkCrossing:
-    """One link of one operand: components at its ends (places in the hierarchy), fanouts that share the
-    tensor between them, and the level of the tile. Of an output: `fresh`, elements of all instances that find
-    nothing to be refilled from at the parent, and whether there are any (`begun`). `reads`: how often an
-    operation reads an input. `behind`, `since`: as in a term."""
+    """One link of one operand: components at its ends (positions in the hierarchy), fanouts between them that
+    share the tensor, and the level of the tile. For an output: `fresh`, elements of all instances that find
+    nothing to refill from at the parent, and whether there are any (`begun`). `reads`: reads of an input per
+    operation. `behind`, `since`: as in `Term`."""
 
     operand: int
     outer: int
@@ -414,13 +412,13 @@ class LinkCrossing:
     since: int = -1
 
     def size(self, outside: Fans) -> Term | None:
-        """Elements of one transfer, where these fanouts tell instances apart; None for values one by one."""
+        """Elements of one transfer, where these fanouts distinguish instances; None for values one by one."""
         inside = self.union - outside
         one = Term(self.operand, self.level, inside, each=True, behind=self.behind)
         return None if self.level == END else one
 
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
-        """(Down, up), each (of all instances, of the busiest), where these fanouts tell instances apart."""
+        """(Down, up), each (of all instances, of the busiest), where these fanouts distinguish instances."""
         inside = self.union - outside
         each = Term(
             self.operand, self.level, inside, slides=self.slides, behind=self.behind, since=self.since
@@ -432,8 +430,9 @@ class LinkCrossing:
         return self.received(outside), moved
 
     def received(self, outside: Fans) -> tuple[Form, Form]:
-        """The partial sums that come back: to one of the instances that reduce them, along fanouts that
-        broadcast to all. The busiest one gets back whatever any does: all but what its first visit needs."""
+        """The partial sums that come back: to one of the instances that reduce them, along broadcasting
+        fanouts to all. The busiest instance gets back the most: everything except what its first visit
+        needs."""
         inside, all_get = self.union - outside, self.union & outside & self.broadcasts
         elements: Form = {Term(self.operand, self.level, self.union - all_get): 1.0}
         lacking = {_spread(term, all_get): c for term, c in self.fresh.items()}
@@ -472,22 +471,22 @@ def costs(space: EinsumSpace, template: Template) -> CostTerms:
 
 
 def _has_few_generations(space: EinsumSpace, node: TemplateNode) -> bool:
-    """Whether few generations of what is handed on are alive at once; the join says how many."""
+    """Whether only few generations of an exchanged tensor are live at once; the join determines how many."""
     forward = space.operands[node.operand].carried is not None
     return node.shared and forward and space.memories[node.memory].live
 
 
 def _buffered_bits(space: EinsumSpace, node: TemplateNode) -> float:
-    """Bits of one element of a node, in every buffer: a memory that loads the next tile beside has two. On
-    sparse data the least that it takes on average of a tile that fits."""
+    """Bits of one element of a node in all buffers: double-buffered memories have two. On sparse data, a
+    lower bound of the average over a tile that fits."""
     twice = not node.shared and space.hierarchy.doubles(space.memories[node.memory].name)
     bits = space.operands[node.operand].bits * (2 if twice else 1)
     return bits if space.shares is None else bits * space.shares.room(node.operand, node.memory)
 
 
 def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
-    """The level of the next node of the branch: where loops in between that index the tensor come first, a
-    memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
+    """The level of the next node of the branch: with the loops in between that index the tensor first, a
+    live-allocating memory holds no more than the tile below these. None where it holds the whole tile."""
     space, branch = t.space, t.template.branch
     if space.operands[node.operand].behind >= 0 or space.operands[node.operand].tied:
         return None
@@ -501,7 +500,7 @@ def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
 
 
 def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
-    """A copy moves whole tensors between their outermost memories, or nothing if they are one."""
+    """A copy moves whole tensors between their outermost memories, or nothing if these are the same."""
     other = next(x for x in t.space.operands if x.output != o.output)
     ends = dict.fromkeys((o.tensor, other.tensor), 0)
     for n in t.template.nodes:
@@ -512,7 +511,7 @@ def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
 
 
 def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], behind: bool = False) -> None:
-    """What is read, of an output what is `behind`."""
+    """What is read; for an output, what is read of the previous generation (`behind`)."""
     sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
     staying = {n.level: n.stays.since for n in t.template.nodes if n.operand == i and n.stays is not None}
     for outer, inner, level in _links(t, held):
@@ -530,7 +529,7 @@ def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], be
 
 
 def _links(t: MovementTerms, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """(Memory, memory inside it, level of the tile there), down to compute if the region has it."""
+    """(Memory, memory inside it, level of its tile), down to compute if the region has it."""
     for (outer, _), (inner, level) in pairwise(held):
         yield outer, inner, level
     if not t.template.bottom:
@@ -544,7 +543,7 @@ def _crossing(
     memories, union = t.space.memories, t.fanouts_between(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
-    reads = 1 if o.output or o.behind >= 0 else o.reads  # else each generation by itself
+    reads = 1 if o.output or o.behind >= 0 else o.reads  # otherwise each generation by itself
     place = memories[outer].index
     return LinkCrossing(i, place, end, level, union, broadcasts, o.output, fresh, begun, reads=reads)
 
@@ -555,7 +554,7 @@ def _share(t: MovementTerms, term: Term, memory: int) -> Term:
 
 
 def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
-    """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to be refilled from."""
+    """Drains upwards, and refills of partial sums. `fresh`: visits that find nothing to refill from."""
     if o.behind >= 0:
         _input(t, i, o, held, behind=True)
     fresh: Form = {} if o.accumulates else {Term(i, 0): 1.0}

@@ -1,4 +1,5 @@
-"""Tied rank variables (padded windows, masks, bands) that are spread over fanouts: what each instance has."""
+"""Tied rank variables (padded windows, masks, bands) that are spread over fanouts: the share of each
+instance."""
 
 from __future__ import annotations
 
@@ -16,27 +17,26 @@ if TYPE_CHECKING:
 
 Array = Any
 
-# Instances have unequal shares.
-#
-# Below the loops that tell the tiles of one term apart (`each`) instances may have what they need together
-# (`joined`), and of what each instance of a component has (`instance`) that of the busiest one counts. The
-# busiest instance is taken to be the one with the most points of every pair. Where another one has more of
-# anything else, a spread is not looked at: the figures of a component would be of two instances.
+# Instances have unequal shares. Below the loops that separate the tiles of one term (`each`), instances may
+# hold what they need together (`joined`), and of the instances of a component (`instance`) the busiest one
+# counts. The busiest instance is taken to be the one with the most points of every pair. Spreads in which
+# another instance has more of anything else are dropped: the figures of a component would be those of two
+# instances.
 
 MOST_SPREAD = 2**16  # points of a pair that may be spread
-# Loops over a variable, outermost first: the tile size of each, and what it does.
+# Loops over a variable, outermost first: the tile size and the role of each.
 Cuts = tuple[tuple[int, Literal["each", "joined", "instance"]], ...]
 CutPair = tuple[Cuts, Cuts]  # of both variables
 
 
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:
-    """Whether a pair may be spread over a fanout: no mesh whose hops cost, and instances share whatever they
-    have in common, or nothing."""
+    """Whether a pair may be spread over a fanout: not a mesh whose hops cost, and instances share all common
+    data or nothing."""
     return not fan.mesh and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
 
 
 def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:
-    """Without loops of one iteration; of loops of the same kind that follow each other the innermost."""
+    """Cuts without loops of one iteration, and only the innermost of consecutive loops of the same kind."""
     result: list[Any] = []
     now = extent
     for size, kind in cuts:
@@ -53,26 +53,28 @@ def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:
 
 @lru_cache(maxsize=2**16)
 def cuts_of(extent: int, sizes: tuple[int, ...], kinds: tuple[tuple[str, ...], ...]) -> tuple[Cuts, ...]:
-    """The shortest cuts of several terms, whose tile sizes stand one after another."""
+    """The shortest cuts of several terms, whose tile sizes are concatenated."""
     each = iter(sizes)
     return tuple(shortest(extent, [(next(each), kind) for kind in some]) for some in kinds)
 
 
 def of_instances(tie: Tie, cuts: CutPair, elements: Elements) -> Array:
-    """Elements of all groups of tiles, by the instance that has them; not to be written to."""
+    """Elements of all groups of tiles, by the instance that has them; read-only."""
     return _of_instances(tie.region, *cuts, *elements)
 
 
 def of_busiest(tie: Tie, points: CutPair, cuts: CutPair, elements: Elements) -> int:
-    """Those of the instance with the most points."""
+    """Elements of the instance with the most points."""
     return int(of_instances(tie, cuts, elements)[_busiest(tie, points)])
 
 
 def is_busiest(
     tie: Tie, points: CutPair, cuts: CutPair, elements: Elements, without: CutPair | None = None
 ) -> bool:
-    """Whether the instance with the most points has the most elements as well. `without`: of these, which are
-    left out; they must be the least share of its elements."""
+    """Whether the instance with the most points also has the most elements.
+
+    `without`: elements that are left out; they must be the smallest share of that instance's elements.
+    """
     at, mine = _busiest(tie, points), of_instances(tie, cuts, elements)
     if without is None:
         return bool((mine <= mine[at]).all())
@@ -109,7 +111,7 @@ def _of_instances(region: Region, u: Cuts, v: Cuts, what: What, rank: tuple[int,
 
 @lru_cache(maxsize=64)
 def _points(region: Region) -> tuple[Array, Array]:
-    """The values of both variables of every point."""
+    """The values of both variables for every point."""
     row, low, high = region.rows
     count = high - low + 1
     return np.repeat(row, count), np.repeat(low, count) + numbered(count)
@@ -117,8 +119,7 @@ def _points(region: Region) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=2**12)
 def _labels(extent: int, cuts: Cuts) -> tuple[Array, Array, int]:
-    """Of every value of a variable the number of its group and of its instance; how many instances there
-    are."""
+    """The group and the instance of every value of a variable, and the number of instances."""
     rest, now = np.arange(extent), extent
     group, instance, many = np.zeros(extent, np.int64), np.zeros(extent, np.int64), 1
     for size, kind in cuts:

@@ -18,15 +18,13 @@ from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Template
 from polymodel.pareto import rows_of
 
-# Of all chains t1 >= t2 >= ... only few can be best, whatever the other variables do. A node whose tensor the
-# variable does not index wants a large tile (fewer visits), and may have that of the node above it at no
-# cost to any other; a node whose tensor it indexes wants a small one (less space), and may have that of the
+# Of all chains t1 >= t2 >= ... only few can be optimal, whatever the other variables do. A node whose tensor
+# the variable does not index favours a large tile (fewer visits), and may have that of the node above it at
+# no cost to others; a node whose tensor it indexes favours a small one (less space), and may have that of the
 # node below. So sizes are free only where a node of the second kind is followed by one of the first. Windows
-# (`p + r`) want both, and stay free.
-#
-# This needs that leaving out a level of splitting never makes more tiles. Where sizes need not divide, that
-# holds above one more size only: N(7; 5, 3, 2) = 4, but N(7; 3, 2) = 5. `_uneven_pattern` ties fewer levels
-# there.
+# (`p + r`) favour both, and stay free. This requires that removing a level of splitting never makes more
+# tiles. Where sizes need not divide, that holds only above at most one more size: N(7; 5, 3, 2) = 4, but N(7;
+# 3, 2) = 5. `_uneven_pattern` ties fewer levels there.
 
 Array = Any
 MOST_CHAINS = 2_000_000
@@ -34,11 +32,13 @@ MOST_CHAINS = 2_000_000
 
 @dataclass(frozen=True)
 class TileChains:
-    """The candidates of one bundle of rank variables. `tiles` [levels, n]: tile sizes (products, of several
-    variables) below the loops above each level; `spread` [fanouts, n]: instances it is spread over; `keys`
-    [fused loops, n]: tile sizes below its own fused loops, 0 at others; `even`: every size divides.
-    `shared` [fanouts, n]: the tile above the spatial loop of each fanout, of which each instance has as much
-    but the last one, which has what is left; None where all have as much."""
+    """The candidates of one bundle of rank variables.
+
+    `tiles` [levels, n]: tile sizes (of several variables: products) below the loops above each level;
+    `spread` [fanouts, n]: instances; `keys` [fused loops, n]: tile sizes below its own fused loops, 0 for
+    others; `even`: every size divides. `shared` [fanouts, n]: the tile above the spatial loop of each fanout,
+    split equally except that the last instance has the remainder; None if all instances have the same.
+    """
 
     extent: int
     tiles: Array
@@ -52,7 +52,7 @@ class TileChains:
         return int(self.tiles.shape[1])
 
     def only(self, kept: Array) -> TileChains:
-        """Those where it is True."""
+        """The chains where the mask is True."""
         return self if kept.all() else rows_of(self, kept)
 
     def around_fanouts(self, positions: Sequence[int]) -> list[tuple[Array, Array]]:
@@ -71,8 +71,11 @@ class TileChains:
 
 @dataclass(frozen=True)
 class PointTiles:
-    """One candidate of every rank variable: tile sizes `tiles` [variables, levels], instances in use `spread`
-    [variables, fanouts], and the tiles above spatial loops `shared` [variables, fanouts]."""
+    """One candidate of every rank variable.
+
+    `tiles` [variables, levels]: tile sizes; `spread` [variables, fanouts]: instances in use; `shared`
+    [variables, fanouts]: the tiles above spatial loops.
+    """
 
     tiles: Array
     spread: Array
@@ -82,15 +85,17 @@ class PointTiles:
 def all_chains(
     space: EinsumSpace, template: Template, sizes: str, fused: Sequence[int] = ()
 ) -> tuple[TileChains, ...]:
-    """The chains of every bundle of variables that can be best. Raises Refused where there are too many.
-    `fused`: the tile sizes below the fused loops, where these are given."""
+    """The chains of every bundle of variables that can be optimal. Raises Refused if there are too many.
+
+    `fused`: the tile sizes below the fused loops, if these are given.
+    """
     return tuple(tile_chains(space, template, b, sizes, fused) for b in range(len(space.bundles)))
 
 
 def tile_chains(
     space: EinsumSpace, template: Template, bundle: int, sizes: str, fused: Sequence[int] = ()
 ) -> TileChains:
-    """The chains of one bundle that can be best. Raises Refused where there are too many."""
+    """The chains of one bundle that can be optimal. Raises Refused if there are too many."""
     members = space.bundles[bundle]
     extent = math.prod(space.extents[v] for v in members)
     if len(members) > 1 and sizes == "all":
@@ -110,7 +115,7 @@ def tile_chains(
     keys: list[tuple[int, ...]] = []
     for spread in _spreads(space, template, members[0], extent, sizes):
         wide = math.prod(spread)
-        kind = sizes if wide == 1 or sizes != "all" else "divisors"  # what is spread is split evenly
+        kind = sizes if wide == 1 or sizes != "all" else "divisors"  # spatial tiles are split evenly
         scale = [
             math.prod(s for s, p in zip(spread, positions, strict=True) if p >= level)
             for level in range(template.depth + 1 + len(kinds))
@@ -141,7 +146,7 @@ def tile_chains(
     if not space.even and sizes != "few" and not template.bottom:
         result = _with_uneven(result, positions, [*_UnevenChains(space, template, members[0], sizes, kinds)])
     if template.shape.forced and members[0] in space.awaited:
-        result = result.only(result.tiles[template.depth] == 1)  # one by one
+        result = result.only(result.tiles[template.depth] == 1)  # single values
     return result.only(broken_rules(space, template, members[0], result) == 0) if result.count else result
 
 
@@ -156,7 +161,7 @@ class UnevenChain:
 
 
 def _with_uneven(even: TileChains, positions: Sequence[int], more: Sequence[UnevenChain]) -> TileChains:
-    """All of them together."""
+    """Even and uneven chains together."""
     if not more:
         return even
     shared = np.array([above for above, _ in even.around_fanouts(positions)], np.int64)
@@ -175,12 +180,12 @@ def _with_uneven(even: TileChains, positions: Sequence[int], more: Sequence[Unev
 
 
 class _UnevenChains:
-    """The chains of one variable that are spread over some fanout, but for those that `tile_chains` has,
-    where all sizes divide and below the last spatial loop is nothing more.
+    """The chains of one variable that is spread over some fanout, with uneven tiles.
 
-    Where temporal sizes divide, those between two spatial loops are free only as `_pattern` says: what the
-    last instance has left is parted by the smallest of them, whatever stands in between. What is right above
-    and below a spatial loop is always free.
+    Without the chains of `tile_chains`, in which all sizes divide and there is nothing below the last spatial
+    loop. Where temporal sizes divide, those between two spatial loops are free only as `_pattern` says: the
+    remainder of the last instance is split by the smallest of them, whatever is in between. Sizes right above
+    and below a spatial loop are always free.
     """
 
     def __init__(
@@ -205,8 +210,10 @@ class _UnevenChains:
                     yield UnevenChain(whole, spread, shared, keys)
 
     def _below(self, number: int, tile: int) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[int, int]]]]:
-        """Tiles of the levels from a gap on (that right below it is given), down to the end; instances and
-        the tile that they share per fanout."""
+        """Tiles of the levels after a gap, and instances and their shared tile per fanout.
+
+        The tile right below the gap is given.
+        """
         begin = self.gaps[number - 1] + 2 if number else self.depth + 1
         ends = number == len(self.gaps)
         end = self.last if ends else self.gaps[number]
@@ -224,7 +231,7 @@ class _UnevenChains:
                     yield (*mine[:-1], *given, *tiles), parted | rest
 
     def _parted(self, fans: Sequence[int], tile: int) -> Iterator[tuple[dict[int, tuple[int, int]], int]]:
-        """A tile over the instances of these fanouts, and what one instance has of it."""
+        """A tile split over the instances of these fanouts, and the part of one instance."""
         if not fans:
             yield {}, tile
             return
@@ -235,8 +242,11 @@ class _UnevenChains:
                     yield {fans[0]: (several, tile), **rest}, least
 
     def _divides(self, spread: Sequence[int], shared: Sequence[int]) -> bool:
-        """Whether the chain, or one that costs the same, is among those whose sizes all divide. Below the
-        last spatial loop a tile of windows may be one of neighbours; those have every so many-th value."""
+        """Whether the chain, or one of equal cost, is among those whose sizes all divide.
+
+        Below the last spatial loop a tile of windows may consist of neighbours; in those chains it is
+        strided.
+        """
         if self.sizes == "all" or any(a % s for a, s in zip(shared, spread, strict=True)):
             return False
         below = shared[-1] // spread[-1] if self.after[-1] == self.last else 1
@@ -244,9 +254,11 @@ class _UnevenChains:
 
 
 def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
-    """How many rules on temporal loops each chain breaks [n] (those on factors where it breaks no other), and
-    how many loops over the variable stand where nodes that keep their tiles have none, or are missing where
-    they have one."""
+    """The number of rules on temporal loops that each chain violates [n].
+
+    Rules on factors count where it violates no other. Loops over the variable also count where nodes that
+    keep their tiles must have none, and missing ones where these nodes need one.
+    """
     result = np.zeros(chains.count, np.int64)
     staying = [n for n in template.nodes if n.stays is not None]
     if space.copy or not (space.rules.of_blocks or staying):
@@ -281,8 +293,11 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
 def _without_barred_loops(
     space: EinsumSpace, template: Template, variable: int, levels: int
 ) -> tuple[list[int], int]:
-    """`_pattern` of so many levels where all sizes are free but for those of levels between which rules, or
-    nodes that keep their tiles, leave no temporal loop over the variable: these are equal."""
+    """The `_pattern` of a number of levels where sizes are free, except below levels that must have no loop.
+
+    Rules, or nodes that keep their tiles, may forbid temporal loops over the variable there: both sizes are
+    equal.
+    """
     homes = template.homes[variable] if template.homes else ()
     barred = {level for level, some in enumerate(homes) if not some}
     for n in template.nodes:
@@ -313,23 +328,23 @@ def around(space: EinsumSpace, template: Template, chains: TileChains) -> list[t
 
 
 def spread_after(template: Template, below: int) -> int:
-    """The last level whose node stands above a fanout with that many memories above it, all fused loops being
-    above it as well."""
+    """The last level whose node is above a fanout with `below` memories above it; it is below all fused
+    loops."""
     first = 1 if template.top else template.depth
     return max((first, *(n.level for n in template.nodes if n.memory < below))) if below else -1
 
 
 def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
-    """What each level of the branch wants of the variable: `small`, `large` or both (`free`).
+    """The tile size that each level of the branch favours: `small`, `large` or both (`free`).
 
-    The region above wants to give a small tile, the region below to get a large one.
+    The region above favours giving a small tile, the region below getting a large one.
     """
     result = ["small"] if template.top else []
     slides = False
     for n in template.branch:
         o = space.operands[n.operand]
         kind = _kind(o, variable)
-        # What is live of the tile above is less the smaller this one.
+        # the smaller this tile is, the less of the tile above is live
         result.append("free" if slides and kind == "large" else kind)
         slides = space.memories[n.memory].live and variable in o.windowed
     return [*result, "large"] if template.bottom else result
@@ -339,15 +354,18 @@ def _kind(o: Operand, variable: int) -> str:
     if o.rounds and variable in o.alone:
         return "free"  # large tiles fill more of their last action
     if variable == o.behind:
-        return "free"  # large tiles hold what is read of the generation before
-    # Of a tied variable more values of the other one may be in a larger tile.
+        return "free"  # large tiles hold what is read of the previous generation
+    # with a larger tile of a tied variable, more values of the other one may be in it
     both = variable in o.windowed or variable in o.tied
     return "small" if variable in o.alone else "free" if both else "large"
 
 
 def _pattern(kinds: Sequence[str], divide: bool = True) -> tuple[list[int], int]:
-    """Per node the number of its free size (-1: the size above the branch, -2: 1), and how many are free.
-    `divide`: each size divides the one above it."""
+    """Per node the number of its free size (-1: the size above the branch, -2: 1), and the number of free
+    sizes.
+
+    `divide`: each size divides the one above it.
+    """
     pattern = [-2] * len(kinds)
     waiting: list[int] = []
     above, free = -1, 0
@@ -365,11 +383,11 @@ def _pattern(kinds: Sequence[str], divide: bool = True) -> tuple[list[int], int]
 
 
 def _uneven_pattern(kinds: Sequence[str], even: Sequence[int], free: int) -> tuple[list[int], int]:
-    """`_pattern` where sizes need not divide, from that of sizes that do with its two or more free ones.
+    """The `_pattern` where sizes need not divide, from that with two or more free sizes that divide.
 
-    With one size below it at most, no level of splitting makes fewer tiles. So nodes of the last free size
-    share it, and nodes that want a large tile have that of the one before them among those of the size above
-    the last. All others have sizes of their own.
+    With at most one size below it, no level of splitting makes fewer tiles. So nodes of the last free size
+    share it, and nodes that favour a large tile have that of the previous node among those of the second-last
+    size. All others have sizes of their own.
     """
     pattern: list[int] = []
     for i, (kind, group) in enumerate(zip(kinds, even, strict=True)):
@@ -386,14 +404,14 @@ def _uneven_pattern(kinds: Sequence[str], even: Sequence[int], free: int) -> tup
 def _spreads(
     space: EinsumSpace, template: Template, variable: int, extent: int, sizes: str
 ) -> Iterator[tuple[int, ...]]:
-    """How a variable (or several, of that extent together) may be spread over the fanouts."""
-    if template.bottom:  # the region below spreads variables, and keeps the rules on that
+    """The ways to spread a variable (or several, of that joint extent) over the fanouts."""
+    if template.bottom:  # the region below spreads variables, and obeys the rules on that
         yield (1,) * len(space.fanouts)
         return
     inside = max(template.shape.innermost, template.cut)
     choices = spread_choices(space, template.unit, inside, variable, extent)
     if not space.even:
-        kept = () if sizes == "all" else divisors(extent)  # all others have chains of their own
+        kept = () if sizes == "all" else divisors(extent)  # other numbers have chains of their own
         choices = [tuple(c for c in several if c == 1 or c in kept) for several in choices]
     if sizes == "few":
         choices = [tuple(dict.fromkeys((c[0], c[-1]))) if c else () for c in choices]
@@ -403,16 +421,21 @@ def _spreads(
 
 
 def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int, divide: bool = True) -> int:
-    """How many sizes of the variable are free in a branch with nodes of these operands, outermost first.
-    `divide`: each size divides the one above it."""
+    """The number of free sizes of the variable in a branch with nodes of these operands, outermost first.
+
+    `divide`: each size divides the one above it.
+    """
     return _pattern([_kind(space.operands[i], variable) for i in branch], divide)[1]
 
 
 def _prefix_sizes(
     space: EinsumSpace, template: Template, members: tuple[int, ...], sizes: str, fused: Sequence[int] = ()
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The product of the members' sizes at each slot above and between the fused loops, and the size of a
-    member below each of its loops (0: a loop over another variable). `fused`: these sizes, if given."""
+    """Products of the members' sizes at each slot above and between fused loops, and sizes below each fused
+    loop.
+
+    The size below a loop over another variable is 0. `fused`: these sizes, if given.
+    """
     prefix = template.shape.prefix
 
     def grow(
@@ -451,8 +474,11 @@ def sizes_below(most: int, sizes: str) -> Sequence[int]:
 
 
 def trips(extent: Array, levels: Sequence[tuple[Array, bool]], each: bool = False) -> Array:
-    """How many tiles there are below nested loops of these tile sizes: N(X; t, ...) = X//t N(t; ...) +
-    N(X mod t; ...). Of a loop with True only the first tile is looked at. `each`: values instead of tiles."""
+    """The number of tiles below nested loops of these tile sizes: N(X; t, ...) = X//t N(t; ...) + N(X mod t;
+    ...).
+
+    Of a loop with True only the first tile counts. `each`: count values instead of tiles.
+    """
     if not levels:
         return extent if each else (extent > 0).astype(np.int64)
     (size, first), inner = levels[0], levels[1:]
@@ -462,7 +488,7 @@ def trips(extent: Array, levels: Sequence[tuple[Array, bool]], each: bool = Fals
 
 
 def beyond(extent: Array, levels: Sequence[Array], step: int) -> Array:
-    """The sum over those tiles of what is left of each after `step` iterations."""
+    """The sum over those tiles of their excess over `step`."""
     if not levels:
         return np.maximum(extent - step, 0)
     size, inner = levels[0], levels[1:]
@@ -472,7 +498,7 @@ def beyond(extent: Array, levels: Sequence[Array], step: int) -> Array:
 def unbundled(starts: Sequence[int], products: Sequence[int]) -> list[tuple[int, ...]]:
     """Sizes of several variables whose products are given, each dividing the one before.
 
-    `starts`: the sizes before; the first variable shrinks first. One variable may have any sizes.
+    `starts`: the sizes before; the first variable shrinks first. A single variable may have any sizes.
     """
     if len(starts) == 1:
         return [(p,) for p in products]

@@ -1,4 +1,4 @@
-"""Templates of memories up to a cut, with what lies below."""
+"""Points of templates of memories up to a cut, joined with the region below."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def cut_points(
     lower: int,
     tally: SearchTally,
 ) -> Iterator[CombinedPoints]:
-    """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
+    """Undominated points of an upper template joined with points below (`lower`: the number of that
+    region)."""
     if not len(below.energy):
         return
     tighter = bound
@@ -89,7 +90,7 @@ def cut_points(
 def least_together(
     space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: InnerPoints
 ) -> tuple[Array, Array]:
-    """The least energy and latency that upper points can have with what lies below."""
+    """Lower bounds of energy and latency of upper points joined with what is below."""
     joules, rest = below.least(gives)
     above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
     time = np.maximum(rest, above.max(axis=0))
@@ -105,9 +106,11 @@ def cheapest(
     below: InnerPoints,
     tally: SearchTally,
 ) -> tuple[Array, Array, Array, Array] | None:
-    """The least energy, latency and other figures that add up that the points of an upper template can have
-    with what lies below, and their space in the memories of interest [memories, n], apart from what is
-    below."""
+    """Lower bounds of the points of an upper template joined with what is below.
+
+    Energy, latency, other figures that add up, and their space in the memories of interest [memories, n], the
+    last without what is below.
+    """
     if not len(below.energy):
         return None
     upper = combined(space, template, costs(space, template), limits, interest, None, tally)
@@ -126,7 +129,7 @@ def cheapest(
 
 
 def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
-    """The least latency of upper points with what lies below; inf where nothing fits."""
+    """The least latency of upper points joined with what is below; infinite where nothing fits."""
     result = np.full(ports.shape[1], np.inf)
     fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
     if len(fits):
@@ -153,7 +156,7 @@ def _paired(
     interest: Interest,
     bound: Bound | None,
 ) -> CombinedPoints:
-    """Both regions' costs together."""
+    """The joint costs of both regions."""
     latency = _latency(space, ports, below, inside)
     energy = upper.energy + below.energy[inside] + space.leak * latency
     local = upper.local + below.local[:, inside]
