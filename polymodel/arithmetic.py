@@ -87,9 +87,9 @@ class Constraint:
         return f"{self.expr} {'>=' if self.kind == 'ge' else '='} 0"
 
 
-# Operators by name: what they make of zeros and of nothing, what they cost as, and how NumPy computes them.
+# Operators by name: their algebra (identity, annihilator, f(0)), their cost class, and their NumPy function.
 #
-# One table for all who ask: sparse counts (which zeros stop an operation), runs on data, texts and energies.
+# One table serves sparse counts (which zeros make an operation ineffectual), execution, texts and energies.
 
 Array: TypeAlias = "NDArray[Any]"
 Form = Callable[..., Any]
@@ -97,11 +97,11 @@ Form = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator. `arity` 2 joins any number of operands from the left.
+    """One operator. `arity` 2 combines any number of operands from the left.
 
-    `identity`: x op identity = x; `annihilator`: x op annihilator = annihilator; `at_zero`: f(0) of one
-    operand. None where there is no such number. `cost`: the class that it costs as. `computes`: a function
-    of arrays, or the name of one of NumPy's.
+    `identity`: x op identity = x; `annihilator`: x op annihilator = annihilator; `at_zero`: f(0) of a unary
+    operator. None if there is no such number. `cost`: its cost class. `computes`: a function of arrays, or
+    the name of a NumPy ufunc.
     """
 
     name: str
@@ -122,11 +122,11 @@ class Operator:
         return result
 
     def takes(self, operands: int) -> bool:
-        """Whether it stands before so many operands in a formula."""
+        """True if a formula may apply it to so many operands."""
         return operands == 1 if self.arity == 1 else operands >= 2
 
     def joined(self, operands: list[Array]) -> Array:
-        """The operator of its operands, from the left."""
+        """The operator applied to its operands, from the left."""
         if self.arity == 1:
             return np.asarray(self.form(operands[0]))
         result = operands[0]
@@ -269,7 +269,7 @@ class Semiring:
 
 
 ORDINARY = Semiring()
-# What operators cost as that have no action of their own.
+# The cost class of operators without an action of their own.
 COST_CLASSES = frozenset(one.cost for one in OPERATORS.values())
 # Operators that are written between their operands, by name.
 SIGNS: dict[str, str] = {name: one.sign for name, one in OPERATORS.items() if one.sign}

@@ -1,6 +1,6 @@
-"""Every failure a user can meet: one exception family, one located diagnostic.
+"""All errors that users can meet: one family of exceptions, and one located diagnostic.
 
-Nothing below this module exists, so every room may raise these.
+This module imports nothing else of the package, so every room may raise these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import takewhile
 from os import PathLike, sep
 from pathlib import Path
 
-# What would steer a terminal or turn text around: control characters, marks of direction, line separators.
+# Characters that control terminals or reverse text: control characters, direction marks, line separators.
 _STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff]"
@@ -23,11 +23,12 @@ _STEERING = re.compile(
 
 
 def masked(text: str) -> str:
-    """The text with `?` for what would steer a terminal: names come from files. Lines and tabs stay."""
+    """The text with `?` for characters that control a terminal: names come from files. Line breaks and tabs
+    stay."""
     return _STEERING.sub("?", text)
 
 
-# The kinds of faults with their meanings. A program or a test tells faults apart by their codes, because
+# The kinds of faults with their meanings. Programs and tests distinguish faults by their codes, because
 # sentences may change. docs/reference/codes.md is made from this table.
 CODES = {
     # Texts and files
@@ -103,7 +104,7 @@ CODES = {
     "unreduced-output": "partial sums are spread over instances that nothing adds up",
     "contradictory-constraints": "constraints exclude each other",
     "no-solution": "nothing satisfies all constraints and limits",
-    # Right inputs that are not covered
+    # Valid inputs that are not covered
     "too-large": "there are too many points, tiles, terms or combinations to go through",
     "unsupported-pipeline": "a Pipeline in this place, or with these stages",
     "unsupported-rounding": "transfers that are rounded up to whole actions",
@@ -137,7 +138,7 @@ CODES = {
     "more-faults": "stands for further faults, which are not listed",
 }
 
-# Of a longer source line, a diagnostic shows the part around the fault.
+# A diagnostic shows only the part around the fault of a longer source line.
 _WIDTH = 200
 
 
@@ -161,7 +162,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One fault: what is wrong, where, and how to mend it. `code` is one of `CODES`."""
+    """One fault: what is wrong, where, and how to correct it. `code` is one of `CODES`."""
 
     message: str
     remedy: str = ""
@@ -179,7 +180,7 @@ class Diagnostic:
             if len(text) > _WIDTH:
                 start = max(0, column - _WIDTH // 2)
                 text, column = text[start : start + _WIDTH], column - start
-            # A damaged file must not steer the terminal; tabs keep the caret below its place.
+            # A damaged file must not control the terminal; tabs keep the caret below its place.
             shown = "".join(c if c == "\t" or (c.isprintable() and c != "\ufffd") else "?" for c in text)
             lines.append("    " + shown)
             pad = "".join("\t" if c == "\t" else " " for c in text[:column])
@@ -219,7 +220,7 @@ class PolymodelError(Exception):
 
 
 class SpecError(PolymodelError):
-    """The input is wrong. Carries every fault found, not only the first."""
+    """The input is invalid. Carries every fault found, not only the first."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
@@ -229,7 +230,7 @@ class SpecError(PolymodelError):
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What an operating system calls an error in words of its own.
+# Operating-system errors -> polymodel's words for them.
 _MEND: tuple[tuple[type[OSError], str], ...] = (
     (IsADirectoryError, "name a file, not a folder"),
     (FileExistsError, "name a folder, not a file"),
@@ -240,7 +241,7 @@ _MEND: tuple[tuple[type[OSError], str], ...] = (
 
 
 def mending(error: OSError) -> str:
-    """What to do about an error of the system; empty where nobody knows."""
+    """The remedy for an error of the operating system; empty if there is none."""
     if error.errno in _FULL:
         return "make room there, or choose another place; what was there before is as it was"
     if "temporary directory" in str(error):
@@ -250,7 +251,8 @@ def mending(error: OSError) -> str:
 
 @contextmanager
 def writing(target: str | PathLike[str]) -> Iterator[None]:
-    """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
+    """Turns an operating-system error while writing `target` into a SpecError, with a remedy where there is
+    one."""
     if not isinstance(target, (str, PathLike)):
         raise SpecError(
             [
@@ -269,14 +271,14 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
     except OSError as error:
         remedy = mending(error)
         named = error.filename or target
-        # The file that is to take its place, or that there is no room for.
+        # The temporary file that would replace it, or a file for which there is no space.
         named = target if ".new" in str(named) or error.errno in _FULL else named
         message = f"cannot write {named}: {error.strerror or error}"
         raise SpecError([Diagnostic(message, remedy, code="unwritable-file")]) from error
 
 
 class Refused(PolymodelError):
-    """The input is right, but this case is outside what can be answered exactly. `code` is one of `CODES`."""
+    """The input is valid, but the case is outside what can be answered exactly. `code` is one of `CODES`."""
 
     code = ""
 
@@ -288,7 +290,7 @@ class Refused(PolymodelError):
 
 
 class PackageFault(PolymodelError, ImportError):
-    """A package that polymodel needs is missing, or is another one of that name."""
+    """A required package is missing, or another package has its name."""
 
     code = "missing-package"
 
@@ -297,7 +299,7 @@ class PackageFault(PolymodelError, ImportError):
 
 
 class InternalError(PolymodelError):
-    """Two parts of polymodel disagree: a bug, and never the input's fault."""
+    """Two parts of polymodel disagree: a bug, never the fault of the input."""
 
     def _render_traceback_(self) -> list[str]:
         """All frames: they are what a report of the bug needs."""
@@ -312,7 +314,8 @@ class NotSeparable(Refused):
 
 
 class LimitReached(PolymodelError):
-    """A limit of time or memory ended the work. No Refused: nobody who tries another way may go on."""
+    """A limit of time or memory ended the work. Not a Refused, so that callers that try another method do not
+    continue."""
 
     code = ""
 
@@ -323,12 +326,12 @@ class LimitReached(PolymodelError):
 
 
 class TimeUp(LimitReached):
-    """The time limit is passed."""
+    """The time limit has passed."""
 
     code = "time-limit"
 
 
 class MemoryUp(LimitReached):
-    """More memory is needed than the limit leaves."""
+    """The work needs more memory than the limit allows."""
 
     code = "memory-limit"

@@ -20,7 +20,7 @@ _KNOWN = {"frozen", "eq", "repr"}
 
 
 class _Made:
-    """Stands for a default that a factory makes."""
+    """Stands for a default that a factory creates."""
 
     def __repr__(self) -> str:
         return "<factory>"

@@ -26,13 +26,13 @@ from typing import Any, ParamSpec, TypeVar
 from polymodel.errors import Diagnostic, LimitReached, MemoryUp, Refused, SpecError, TimeUp
 from polymodel.frozen import dataclass
 
-# How processes and threads end: SIGTERM is Ctrl-C, workers end with the process that started them, and
+# How processes and threads end: SIGTERM acts as Ctrl-C, workers end with the process that started them, and
 # threads with the block of code that did; and whether a process has ended.
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
-LOOK = 0.2  # seconds between looks whether the parent is still there
+LOOK = 0.2  # seconds between checks whether the parent is running
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _WORKER = threading.Event()  # whether this process is a worker
 _PDEATHSIG = 1  # prctl's PR_SET_PDEATHSIG
@@ -40,8 +40,8 @@ _PDEATHSIG = 1  # prctl's PR_SET_PDEATHSIG
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Meanwhile SIGTERM, which schedulers send, does what Ctrl-C does at that moment. A handler that the
-    caller has set stays; so does one in another thread than the main one, which gets no signals."""
+    """Inside the block, SIGTERM, which schedulers send, has the effect of Ctrl-C. A handler set by the caller
+    is kept; in other threads than the main one, which receive no signals, nothing changes."""
     number = signal.SIGTERM
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(number) is not signal.SIG_DFL:
@@ -50,7 +50,7 @@ def terminable() -> Iterator[None]:
 
     def interrupted(_: int, frame: FrameType | None) -> None:
         handler = signal.getsignal(signal.SIGINT)
-        # A shell that starts a command in the background has it ignore Ctrl-C, and SIGTERM is meant for it.
+        # A shell makes a background command ignore Ctrl-C; SIGTERM must still end it.
         called = handler if callable(handler) else signal.default_int_handler
         called(signal.SIGINT, frame)
 
@@ -62,13 +62,13 @@ def terminable() -> Iterator[None]:
 
 
 def end_with(parent: int, told: bool) -> None:
-    """In a worker: end as soon as the process of that number is not its parent any more, so that no pipe of
-    it stays open. `told`: the kernel may tell (Linux), which takes no turn of the interpreter; it speaks of
-    the thread that started the worker, so that must be one which lasts."""
+    """In a worker: end as soon as the process of that number is no longer its parent, so that none of its
+    pipes stays open. `told`: let the kernel signal this (Linux), which costs no interpreter time; the signal
+    follows the thread that started the worker, so that thread must outlive it."""
     if told and sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    for number in _ENDING:  # the parent is told, and ends its workers; they heed it only at work
+    for number in _ENDING:  # the parent handles it and ends its workers
         signal.signal(number, signal.SIG_IGN)
     _WORKER.set()
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -76,8 +76,8 @@ def end_with(parent: int, told: bool) -> None:
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """In a worker: meanwhile Ctrl-C and SIGTERM, which may reach a whole group of processes, interrupt it, so
-    that it can save what it has."""
+    """In a worker: inside the block, Ctrl-C and SIGTERM, which may reach a whole process group, interrupt it
+    so that it can save its results."""
     if not _WORKER.is_set() or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -96,8 +96,8 @@ def _watch(parent: int) -> None:
 
 
 def workers() -> dict[str, Any]:
-    """Options of `joblib.Parallel` for workers that end with this process: those of joblib's own backend.
-    Those of others, such as Dask, have parents of their own."""
+    """Options of `joblib.Parallel` for workers of joblib's own backend that end with this process. Workers of
+    other backends, such as Dask, have other parents."""
     from joblib.parallel import LokyBackend, get_active_backend
 
     active, _ = get_active_backend()
@@ -109,10 +109,11 @@ def workers() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> Iterator[Iterator[Any]]:
-    """The results of joblib's delayed tasks, in order, from so many workers that end with this process.
+    """The results of joblib's delayed tasks, in order, from the given number of workers, which end with this
+    process.
 
     The workers are those of joblib's current backend: processes here, or a Dask cluster's within
-    `joblib.parallel_config("dask")`. `ahead`: how many tasks are sent before they are asked for.
+    `joblib.parallel_config("dask")`. `ahead`: number of tasks submitted in advance.
     """
     from joblib import Parallel
 
@@ -128,15 +129,15 @@ def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> It
     try:
         yield running
     finally:
-        with warnings.catch_warnings():  # joblib advises on tasks that nobody waits for any more
+        with warnings.catch_warnings():  # joblib warns about tasks whose results are no longer used
             warnings.simplefilter("ignore", UserWarning)
             running.close()
 
 
 @dataclass
 class Crew:
-    """Workers of a cluster that share the steps of one piece of work: so many tasks at a time. `held`: what
-    an argument of many tasks is sent as, once for all of them."""
+    """Workers of a cluster that share the steps of one piece of work, a given number of tasks at a time.
+    `held`: the handle under which an argument of many tasks is sent once for all."""
 
     executor: Executor
     count: int
@@ -145,8 +146,8 @@ class Crew:
     def each(
         self, action: Callable[[Any, S], T], common: object, items: Iterable[S], ask: Callable[[], None]
     ) -> Iterator[T]:
-        """What `action(common, item)` gives for each item, in order. `ask` is called now and then meanwhile:
-        if it raises, what is under way is cancelled."""
+        """The results of `action(common, item)` for each item, in order. `ask` is called from time to time;
+        if it raises, running tasks are cancelled."""
         sent, given = deque[Future[T]](), self.held(common)
         try:
             for item in items:
@@ -161,14 +162,14 @@ class Crew:
 
 
 def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
-    """What a task gave. Refused where the workers that it was given to have ended, again and again."""
+    """The result of a task. Raises Refused if its workers have ended repeatedly."""
     try:
         while not wait([run], LOOK).done:
             ask()
     finally:
-        run.cancel()  # of no effect on what is done
+        run.cancel()  # without effect on the results
     error = None if run.cancelled() else run.exception()
-    # Dask gives the task of a worker that has ended to another one three times, before it gives it up.
+    # Dask reassigns the task of a worker that has ended three times before it gives up.
     ended = isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
     if not run.cancelled() and not ended:
         return run.result()
@@ -180,9 +181,10 @@ def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
 
 @contextlib.contextmanager
 def crew(count: int) -> Iterator[Crew | None]:
-    """So many workers of the cluster that joblib's current backend stands for, within
-    `joblib.parallel_config("dask")`; None without one: then there are threads here."""
-    if count < 2 or "joblib" not in sys.modules:  # nobody has chosen a backend
+    """The given number of workers of the cluster of joblib's current backend, within
+    `joblib.parallel_config("dask")`; None without a cluster: then the work runs in threads of this process.
+    """
+    if count < 2 or "joblib" not in sys.modules:  # no backend was chosen
         yield None
         return
     from joblib.parallel import get_active_backend
@@ -194,7 +196,7 @@ def crew(count: int) -> Iterator[Crew | None]:
         return
     executor = client.get_executor(pure=False)
     try:
-        # A task of its own, so that it is made again where the worker that holds it ends.
+        # A separate task, so that it is recomputed if the worker that holds it ends.
         yield Crew(executor, count, partial(client.submit, _itself, pure=False))
     finally:
         executor.shutdown(wait=False)
@@ -205,8 +207,8 @@ def _itself(given: T) -> T:
 
 
 def born(pid: int) -> str:
-    """When the process was started, in the system's own words, which tells it from a later one of the same
-    number; empty where the system does not say."""
+    """The start time of the process as the system reports it, which distinguishes it from a later process of
+    the same number; empty if unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19]
     except (OSError, IndexError, UnicodeDecodeError):
@@ -214,7 +216,7 @@ def born(pid: int) -> str:
 
 
 def started() -> float:
-    """When this process was started, as `time.monotonic` counts; now where the system does not say."""
+    """When this process was started, on the clock of `time.monotonic`; the current time if unknown."""
     ticks = born(os.getpid())
     if not ticks or not hasattr(time, "CLOCK_BOOTTIME"):
         return time.monotonic()
@@ -223,24 +225,23 @@ def started() -> float:
 
 
 def gone(pid: int, since: str) -> bool:
-    """True if the process of this host that was `born` then is no more."""
+    """True if the process of this host with that start time has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # it is there, and another user's
+    except (OSError, OverflowError):  # it exists and belongs to another user
         return False
     return bool(since) and born(pid) not in (since, "")
 
 
 class Broken(BaseException):
-    """Raised in a thread whose work nobody waits for any more."""
+    """Raised in a thread whose result is no longer needed."""
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that do not outlast their `with` block: an exception that ends it, a limit of time for example,
-    breaks off what they run at the next instruction of the interpreter. One call into a library goes on to
-    its end."""
+    """Threads that end with their `with` block: an exception that ends it, such as a passed time limit,
+    interrupts them at the next instruction of the interpreter. A call into a library runs to its end."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -263,8 +264,8 @@ class Threads(ThreadPoolExecutor):
         return super().submit(run)
 
     def each(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-        """What the action gives for each item, in order. Unlike `map`, it waits in small steps: a signal does
-        not end the wait for a lock."""
+        """The results of the action for each item, in order. Unlike `map` it waits in small steps, so that
+        signals are handled while it waits."""
         for run in [self.submit(action, item) for item in items]:
             while not wait([run], LOOK).done:
                 pass
@@ -285,32 +286,34 @@ class Threads(ThreadPoolExecutor):
 
 
 def scratch() -> str:
-    """Where joblib may put what its processes share: the temporary folder, unless the user names another."""
+    """The folder for data that joblib's processes share: the temporary folder, unless the user sets
+    another.
+    """
     return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
 
 
 # The governor: one deadline and one bound of memory that all long work charges to.
 #
-# `limits` sets both for everything that runs inside it. Loops call `tick`, and what is about to take much
+# `limits` sets both for everything that runs inside it. Loops call `tick`, and code about to allocate much
 # memory calls `charge`. Where the platform has interval timers and /proc, in the main thread, loops that do
-# neither are stopped as well: a timer looks at clock and memory, and the operating system refuses memory
-# beyond the bound. A search that keeps the best so far asks `left` and ends in good order before the
+# neither are stopped as well: a timer checks clock and memory, and the operating system refuses memory
+# beyond the bound. A search that keeps the best result so far checks `left` and ends normally before the
 # deadline.
 
-STRIDE = 1024  # ticks between two looks at the clock
-BEAT = 0.1  # seconds between two looks of the timer
-PAUSE = 1.0  # seconds without a look after a limit is passed, so that what was broken off can clean up
-LEAST_MEMORY = 128 * 10**6  # bytes; libraries that are loaded on the way take about as much
-HELD = 16 * 10**9  # bytes that one table of a computation may take where no limit is given
+STRIDE = 1024  # ticks between two checks of the clock
+BEAT = 0.1  # seconds between two checks by the timer
+PAUSE = 1.0  # seconds without a check after a limit has passed, so that interrupted code can clean up
+LEAST_MEMORY = 128 * 10**6  # bytes; about the size of libraries that may still be imported
+HELD = 16 * 10**9  # most bytes of one table of a computation if no limit is given
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _PAGE = resource.getpagesize()
 
 
 @dataclass
 class Governor:
-    """The limits in force. `end`: when (`time.monotonic`), `seconds` from the start; `bytes` beyond `base`,
-    what the process held at the start. `since`: what the process had waited for processors at the start,
-    where the end is put off by what it waits from then on."""
+    """The limits in force. `end`: deadline (`time.monotonic`), `seconds` after the start; `bytes` beyond
+    `base`, the memory of the process at the start. `since`: the time that the process had waited for
+    processors at the start; waiting after that moves the deadline (None: it does not)."""
 
     end: float = inf
     seconds: float = inf
@@ -320,24 +323,25 @@ class Governor:
     since: float | None = None
 
     def look(self, doing: str = "") -> None:
-        """Raises TimeUp or MemoryUp where a limit is passed."""
+        """Raise TimeUp or MemoryUp if a limit has passed."""
         if (now := time.monotonic()) > self.end and now > self.end + self.waited():
             raise _time_up(self.seconds, doing)
         if self.bytes < inf and resident_bytes() - self.base > self.bytes:
             raise _memory_up(self.bytes, doing)
 
     def waited(self) -> float:
-        """Seconds by which the end is put off."""
+        """Seconds by which the deadline has moved."""
         return 0.0 if self.since is None else waited_for_processors() - self.since
 
 
 _none = Governor()
 _current: ContextVar[Governor] = ContextVar("governor", default=_none)
-_searches: ContextVar[float] = ContextVar("searches", default=inf)  # when those of a command have to end
+_searches: ContextVar[float] = ContextVar("searches", default=inf)  # when the searches of a command end
 
 
 def tick(doing: str = "", count: int = 1) -> None:
-    """A step of a loop: now and then the limits are looked at. `doing` is told where one is passed."""
+    """Count a step of a loop; every `STRIDE` steps the limits are checked. `doing` names the work in the
+    error."""
     now = _current.get()
     if now is _none:
         return
@@ -348,13 +352,13 @@ def tick(doing: str = "", count: int = 1) -> None:
 
 
 def look(doing: str = "") -> None:
-    """The same for a step that takes long by itself."""
+    """Check the limits now, for a step that takes long by itself."""
     _current.get().look(doing)
 
 
 def charge(size: float, doing: str, remedy: str = "", most: float = HELD) -> None:
-    """Raises MemoryUp before `size` bytes are taken for which the limit has no room; without one, if that is
-    more than `most`."""
+    """Raise MemoryUp before `size` bytes are allocated for which the limit has no room; without a limit, if
+    that is more than `most`."""
     now = _current.get()
     room = now.bytes - (resident_bytes() - now.base) if now.bytes < inf else most
     if size > room:
@@ -362,22 +366,22 @@ def charge(size: float, doing: str, remedy: str = "", most: float = HELD) -> Non
 
 
 def left() -> float:
-    """Seconds until the deadline; infinite if there is none."""
+    """Seconds until the deadline; infinite without one."""
     now = _current.get()
     return max(now.end + now.waited() - time.monotonic(), 0.0)
 
 
 def crowded() -> float:
-    """How many times as long as alone this process takes, as others use the processors: as it was from the
-    start of a command that searches (1 where that is not known)."""
+    """The slowdown of this process by others on the same processors, measured from the start of a command
+    that searches (1 if unknown)."""
     now = _current.get()
     passed = time.monotonic() - now.end + now.seconds
     return 1.0 if now.since is None else passed / max(passed - now.waited(), passed / 100)
 
 
 def spare(seconds: float | None = None) -> float:
-    """How long a search may take that keeps the best so far: at most so many seconds, and less than there are
-    up to the deadline, so that what it has found can still be told."""
+    """The time for a search that keeps its best result so far: at most so many seconds, and less than remains
+    until the deadline, so that the result can still be reported."""
     asked = min(inf if seconds is None else seconds, _searches.get() - time.monotonic())
     return max(min(asked, 0.8 * left()), 0.0)
 
@@ -389,8 +393,8 @@ def soft(seconds: float | None = None) -> float:
 
 @contextmanager
 def searches(end: float) -> Iterator[None]:
-    """Meanwhile searches end then (`time.monotonic`), whenever they begin: what a command does before them is
-    part of its time."""
+    """Inside the block, searches end at that time (`time.monotonic`), whenever they begin: the work of a
+    command before its search counts too."""
     token = _searches.set(end)
     try:
         yield
@@ -400,37 +404,37 @@ def searches(end: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Share:
-    """What a worker process may still take; it enters `within(share)`."""
+    """The limits of a worker process; it enters `within(share)`."""
 
     seconds: float
     bytes: float
 
     def with_tail(self) -> Share:
-        """With the time that a search may take beyond its own end, to finish the step that it is at."""
+        """The same with the time that a search may take beyond its own end to finish its current step."""
         return Share(self.seconds + max(1.0, 0.1 * self.seconds), self.bytes)
 
 
 def share(of: int = 1, seconds: float | None = None) -> Share:
-    """The time that a search has (`soft`), and one of so many equal parts of the memory."""
+    """The time of a search (`soft`), and one of the given number of equal parts of the memory."""
     return Share(spare(seconds), _current.get().bytes / of)
 
 
 @contextmanager
 def within(share: Share) -> Iterator[None]:
-    """The limits that another process has shared out."""
+    """Apply the limits that another process has assigned."""
     with _governed(share.seconds, share.bytes):
         yield
 
 
 @contextmanager
 def limits(time: float | None = None, memory: str | None = None) -> Iterator[None]:
-    """Bound everything inside: `time` in seconds by the clock on the wall, `memory`, e.g. "500MB" or
-    "2GB", beyond what the process holds already.
+    """Limit everything inside the block: `time` in seconds of wall-clock time, `memory`, e.g. "500MB" or
+    "2GB", beyond what the process uses already.
 
-    Within other limits the narrower ones hold. Raises TimeUp or MemoryUp when a limit is passed, SpecError
-    for what is no limit; `explore`, `sweep` and `tile_matmul` return the best so far instead. In the main
-    thread whatever runs is stopped, in other threads at the next step that looks; one call into the
-    library of integer sets or into numpy is never broken off in the middle.
+    Inside other limits the tighter ones hold. Raises TimeUp or MemoryUp when a limit has passed, SpecError
+    for invalid limits; `explore`, `sweep` and `tile_matmul` return the best result so far instead. In the
+    main thread any code is interrupted, in other threads the next step that checks; a single call into the
+    library of integer sets or into numpy is never interrupted.
     """
     seconds, size = seconds_of(time), bytes_of(memory)
     with _governed(seconds, size):
@@ -439,17 +443,17 @@ def limits(time: float | None = None, memory: str | None = None) -> Iterator[Non
 
 @contextmanager
 def counted_from(begun: float, seconds: float, size: float, waited: float | None = None) -> Iterator[None]:
-    """Limits as `limits` sets them, infinite where there is none; the time counts from `begun`
-    (`time.monotonic`), so that what was loaded since then is part of it. `waited`: what the process had
-    waited for processors by then; what it waits from then on does not count."""
+    """Limits as `limits` sets them, infinite for None; the time counts from `begun` (`time.monotonic`), so
+    that imports since then are included. `waited`: the time that the process had waited for processors by
+    then; later waiting does not count."""
     with _governed(seconds, size, begun, since=waited):
         yield
 
 
 @contextmanager
 def until(end: float, asked: float | None = None) -> Iterator[None]:
-    """Raises TimeUp inside once `time.monotonic` passes `end`: the step of a search that is not finished then
-    is left out. `asked`: the limit in seconds that the message tells, where it began to count earlier."""
+    """Raise TimeUp inside the block once `time.monotonic` passes `end`: the unfinished step of a search is
+    dropped. `asked`: the limit in seconds for the message, if it began to count earlier."""
     with _governed(end - time.monotonic(), inf, told=asked):
         yield
 
@@ -477,7 +481,7 @@ def bytes_of(value: object, name: str = "memory") -> float:
 
 
 def waited_for_processors(process: int | str = "self") -> float:
-    """How long (s) the first thread of a process could have run and others did; 0 where nobody tells."""
+    """Seconds during which the main thread could have run but others did; 0 if unknown."""
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     except (OSError, LookupError, ValueError):
@@ -485,7 +489,7 @@ def waited_for_processors(process: int | str = "self") -> float:
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process holds now; where that cannot be read, the most it ever held."""
+    """Bytes of memory that this process uses; where that is unknown, its peak."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
     except OSError:
@@ -542,7 +546,8 @@ def _governed(
 
 @contextmanager
 def _watched(outer: Governor, mine: Governor) -> Iterator[None]:
-    """A timer looks at the limits, whatever runs. Not where somebody else uses it, nor in other threads."""
+    """A timer that checks the limits whatever code runs. Not used in other threads, nor where another timer
+    is set."""
     before = signal.getsignal(signal.SIGALRM)
     free = before in (signal.SIG_DFL, _beat)
     if threading.current_thread() is not threading.main_thread() or not free:
@@ -554,7 +559,7 @@ def _watched(outer: Governor, mine: Governor) -> Iterator[None]:
         _arm(mine)
         yield
     finally:
-        mine.end = mine.bytes = inf  # from here on nothing is to be stopped by it
+        mine.end = mine.bytes = inf  # from here on it must not interrupt anything
         _arm(outer)
         signal.signal(signal.SIGALRM, before)
 
@@ -575,7 +580,9 @@ def _beat(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _walled(mine: Governor) -> Iterator[None]:
-    """The operating system refuses memory beyond the limit, so that not even one large array passes it."""
+    """Lets the operating system refuse memory beyond the limit, so that not even one large array exceeds
+    it.
+    """
     data = _data()
     if mine.bytes == inf or not data:
         yield
@@ -591,7 +598,7 @@ def _walled(mine: Governor) -> Iterator[None]:
 
 
 def _data() -> int:
-    """Bytes of private memory that the operating system counts for RLIMIT_DATA; 0 where it does not tell."""
+    """Bytes of private memory that the operating system counts for RLIMIT_DATA; 0 if unknown."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""Exact whole numbers of any size: in numpy arrays, in columns of tables and files, as floats in pictures.
+"""Exact integers of any size: in numpy arrays, in columns of tables and files, and as floats in plots.
 
-Counts are Python integers or arrays of them. An array is int64 only where a bound proves that nothing that is
-computed with it leaves 64 bits, and else an object array of Python integers; int64 would wrap around unseen.
-Figures become floats in pictures, seconds and joules, and nowhere before.
+Counts are Python integers or arrays of them. An array is int64 only where a bound proves that no computed
+value exceeds 64 bits, and otherwise an object array of Python integers; int64 would wrap around silently.
+Figures become floats only in plots, seconds and joules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ else:
 # Whole numbers in arrays, columns and files.
 
 LONG = 2**63  # int64 holds what is smaller
-TOLD_APART = 2**53  # float64 tells all integers apart that are smaller
+TOLD_APART = 2**53  # float64 represents all smaller integers exactly
 SUMMED = 2**62  # of two numbers below it, the sum and the difference fit int64
 DIGITS = 38  # of the widest integers that parquet's readers share
 WHOLE = {b"polymodel": b"integer"}  # marks a parquet column of integers that are written as text
@@ -51,7 +51,7 @@ def largest(values: Any) -> int:
 
 def times(values: Any, factor: int) -> NDArray[Any]:
     """Every element of an array (or a number) `factor` times, in Python integers where int64 may not do."""
-    # What numpy computes with an object array of no dimension is not an array any more.
+    # numpy returns a scalar for a zero-dimensional object array.
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     held = np.promote_types(array.dtype, dtype_of(max(largest(array), 1) * abs(factor)))
     return np.asarray(array.astype(held, copy=False) * factor, dtype=held)

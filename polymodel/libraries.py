@@ -1,8 +1,8 @@
-"""Libraries that are loaded when something of them is first asked for, or only where an extra brings them.
+"""Libraries that are imported at their first use, or that are present only with an extra.
 
-What every evaluation loads takes NumPy and islpy from here: a small example is evaluated without an array and
-without a set of isl, and importing the two would take a quarter of its time. Plots, parquet files, data and
-formulas with SymPy take extras; where polymodel imports a library that is missing, its extra is named.
+Modules that every evaluation imports take NumPy and islpy from here: a small example is evaluated without
+arrays and without ISL sets, and importing the two would take a quarter of its time. Plots, parquet files,
+data and formulas with SymPy need extras; if an import of polymodel fails, the error names the extra.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ EXTRAS = {
 
 
 def command_for(library: str) -> str:
-    """What to type to get a library of an extra."""
+    """The command that installs a library of an extra."""
     return f'pip install "polymodel[{EXTRAS[library][0]}]"'
 
 
 def installed(library: str) -> bool:
-    """Whether a library of an extra can be imported."""
+    """True if a library of an extra can be imported."""
     return library in sys.modules or find_spec(library) is not None
 
 
 class _Missing:
-    """The last finder that Python asks: no other has found the module."""
+    """The last import finder: no other one has found the module."""
 
     @staticmethod
     def find_spec(
@@ -63,7 +63,9 @@ class _Missing:
 
 
 def _imported_by_polymodel() -> bool:
-    """Whether the module that imports is one of this package: others may do without."""
+    """True if the importing module belongs to this package; others may handle a missing library
+    themselves.
+    """
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("importlib._bootstrap"):
         frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
@@ -71,6 +73,6 @@ def _imported_by_polymodel() -> bool:
 
 
 def tell_missing() -> None:
-    """From now on a library that is missing is told with its extra."""
+    """From now on the error for a missing library names its extra."""
     if _Missing not in sys.meta_path:
         sys.meta_path.append(_Missing)

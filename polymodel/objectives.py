@@ -1,9 +1,8 @@
-"""The objectives that a search may name: one vocabulary for reports, sweeps and explorations.
+"""The objectives that a search may use: one vocabulary for reports, sweeps and explorations.
 
-An objective is one entry of `OBJECTIVES`: its word, its unit, what it means and how it follows from figures.
-The figures come from whoever has them (`Figures`): of one mapping they are numbers, of a sweep arrays.
-A weighted sum of objectives is an objective as well (`2*energy + latency`), and any of them may be bounded
-(`FigureLimit`, `latency <= 2 ms`).
+An objective is one entry of `OBJECTIVES`: its name, unit, meaning and formula over figures. The figures come
+from the caller (`Figures`): numbers for one mapping, arrays for a sweep. A weighted sum of objectives is an
+objective too (`2*energy + latency`), and any of them may be limited (`FigureLimit`, `latency <= 2 ms`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ Busy = Literal["reads", "writes", "operations"]
 
 
 class Figures(Protocol):
-    """What objectives are made of, all executions of all Einsums: joules, seconds, square metres, bits."""
+    """The quantities of which objectives are composed, over all executions of all Einsums: joules, seconds,
+    square metres, bits."""
 
     @property
     def energy(self) -> Number: ...
@@ -41,19 +41,21 @@ class Figures(Protocol):
     def utilisation(self) -> Number: ...
 
     def moved(self, component: str, way: Literal["reads", "writes"]) -> Number:
-        """Bits that all instances of a memory read or write; of a toll those that pass down or up."""
+        """Bits that all instances of a memory read or write; for a toll, those that pass inward or
+        outward.
+        """
         ...
 
     def working_set(self, component: str) -> Number:
-        """Bits at the peak of one instance, under the memory's `allocation`."""
+        """Peak bits of one instance, under the memory's `allocation`."""
         ...
 
     def busiest(self, component: str, way: Busy) -> Number:
-        """Bits that its busiest instance reads or writes, or operations that it executes."""
+        """Bits read or written by the busiest instance, or operations that it executes."""
         ...
 
     def used(self, dimension: str) -> Number:
-        """How many instances are in use, as `InstancesUsed` counts them."""
+        """Number of instances in use, encoded as `InstancesUsed` describes."""
         ...
 
 
@@ -61,10 +63,10 @@ class Figures(Protocol):
 class Objective:
     """One entry of the vocabulary.
 
-    `of`: what it names behind a colon: nothing, a memory, or a memory or toll (`moving`). `figure`: its value
-    from figures and that name, written with `+`, `*` and `/`, which numbers, arrays and closed forms have.
-    `most`: the largest value is the best; else the smallest. `sparse`: whether it has a value on sparse data
-    as well.
+    `of`: the kind of name after a colon: none, a memory, or a memory or toll (`moving`). `figure`: its value
+    from figures and that name, written with `+`, `*` and `/`, which numbers, arrays and closed forms support.
+    `most`: the largest value is best; otherwise the smallest. `sparse`: whether it is defined on sparse data
+    too.
     """
 
     word: str
@@ -107,8 +109,8 @@ OBJECTIVES = (
         "working_set", "bit", "bits that it holds at the peak", lambda f, x: f.working_set(x), "memory"
     ),
 )
-# Figures that a co-design has its searches minimise: how long a component takes follows from them and its
-# throughputs, and on which machines a mapping fits. They are no words of users.
+# Figures that the searches of a co-design minimise: the time of a component follows from them and its
+# throughputs, and so do the machines that a mapping fits. They are not part of the user's vocabulary.
 INTERNAL = (
     Objective(
         "busiest_reads", "bit", "bits that its busiest instance reads", lambda f, x: f.busiest(x, "reads"),
@@ -190,7 +192,7 @@ Term = tuple[float, str]  # a weight and the objective that it stands before
 
 @lru_cache(maxsize=4096)
 def terms_of(name: str) -> tuple[Term, ...]:
-    """The terms of a weighted sum (`2*energy + latency`); any other text is a term of weight 1 itself."""
+    """The terms of a weighted sum (`2*energy + latency`); any other text is one term of weight 1."""
     result: list[Term] = []
     at = 0
     while at < len(name):
@@ -215,12 +217,12 @@ def summed(terms: Iterable[Term]) -> str:
 
 
 def is_sum(name: str) -> bool:
-    """Whether a name is that of a weighted sum."""
+    """True if the name is that of a weighted sum."""
     return terms_of(name) != ((1.0, name),)
 
 
 def written(objective: object) -> str:
-    """An objective as text: a table of weights is their sum."""
+    """An objective as text: a table of weights is a weighted sum."""
     if isinstance(objective, Mapping) and objective:
         weights = objective.items()
         if all(isinstance(w, (int, float)) and not isinstance(w, bool) and w > 0 for _, w in weights):
@@ -229,12 +231,12 @@ def written(objective: object) -> str:
 
 
 def renamed(name: str, new: Callable[[str], str]) -> str:
-    """The same objective with other names in the place of those that it is made of."""
+    """The same objective with the names of its terms replaced."""
     return summed((w, new(n)) for w, n in terms_of(name)) if is_sum(name) else new(name)
 
 
 def canonical(name: str) -> str:
-    """The name in today's words: `energy_delay` is `edp`, `buffer:GLB` is `working_set:GLB`."""
+    """The current name: `energy_delay` is `edp`, `buffer:GLB` is `working_set:GLB`."""
     figure, of, network = name.partition(OF)
     return renamed(figure, _canonical) + of + network
 
@@ -245,7 +247,7 @@ def of_network(name: str, network: str) -> str:
 
 
 def whose(name: str) -> tuple[str, str]:
-    """An objective and the network that it is of; that is empty for all of them."""
+    """An objective and the network that it refers to, empty for all of them."""
     figure, _, network = name.partition(OF)
     return figure.strip(), network.strip()
 
@@ -257,7 +259,7 @@ def _canonical(name: str) -> str:
 
 
 def on_sparse_data(name: str) -> bool:
-    """Whether an objective is one of sparse data."""
+    """True if an objective is one on sparse data."""
     return any(n.startswith(SPARSE) for _, n in terms_of(name))
 
 
@@ -287,17 +289,18 @@ def objective_of(name: str) -> Objective:
 
 
 def is_internal(name: str) -> bool:
-    """Whether a name is one that only searches of a co-design know."""
+    """True if only the searches of a co-design use this name."""
     return name.partition(":")[0] in INTERNAL_BY_WORD
 
 
 def value(name: str, figures: Figures) -> Number:
-    """One objective of these figures; `sparse_` before its name is the business of who has the figures."""
+    """The value of one objective for these figures; for `sparse_` objectives the caller passes figures on
+    sparse data."""
     return objective_of(name).figure(figures, name.partition(":")[2])
 
 
 def score(name: str, number: Number) -> Number:
-    """What a search minimises: the value, or its reciprocal where the largest value is the best."""
+    """The quantity that a search minimises: the value, or its reciprocal where the largest value is best."""
     if not objective_of(name).most:
         return number
     import numpy as np
@@ -327,7 +330,7 @@ def known_names(memories: Iterable[str], tolls: Iterable[str] = (), sparse: bool
 def read_objectives(
     names: Iterable[object], memories: Sequence[str], tolls: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[Unknown, ...]]:
-    """The objectives that are meant, each once, and every name that means none."""
+    """The objectives without repetition, and every name that is not one."""
     dense, sparse = (known_names(memories, tolls, on) for on in (False, True))
     result, unknown = [], []
     for i, name in enumerate(names):
@@ -344,13 +347,14 @@ def read_objectives(
 
 
 def addable(known: Iterable[str]) -> tuple[str, ...]:
-    """Of these names those that weighted sums may have: of what is best at its least."""
+    """Those of these names that may occur in weighted sums: objectives whose smallest value is best."""
     return tuple(n for n in known if not objective_of(n).most)
 
 
 @dataclass(frozen=True)
 class FigureLimit:
-    """A limit on a figure: at most so much, of what is best at its most at least; in its own unit."""
+    """A bound on a figure in its own unit: an upper bound where the smallest value is best, else a lower
+    bound."""
 
     name: str
     number: float
@@ -362,16 +366,17 @@ class FigureLimit:
 
     @property
     def score(self) -> float:
-        """The most that the figure's score may be."""
+        """The largest score that the bound allows."""
         result: float = score(self.name, self.number)
         return result
 
     def admits(self, number: Number) -> Number:
-        """Whether a value (or each of an array) obeys it."""
+        """True if a value satisfies it; elementwise for an array."""
         return number >= self.number if objective_of(self.name).most else number <= self.number
 
     def for_readers(self, name: str = "") -> str:
-        """In the unit of tables, rounded as they are; `name`: what the figure is called there, if not so."""
+        """The bound in the unit of tables and rounded like them; `name`: the name of the figure there, if
+        different."""
         shown = engineering(self.number, unit_of(self.name).removeprefix("1"))
         return f"{name or self.name} {self.relation} {shown}"
 
@@ -390,13 +395,13 @@ def read_limit(text: object) -> tuple[str, str, str] | None:
 
 
 def relation_of(name: str) -> str:
-    """How a limit on a figure is written: `>=` of what is best at its most, else `<=`."""
+    """The relation of a bound: `>=` where the largest value is best, else `<=`."""
     entry = BY_WORD.get(canonical(name).partition(":")[0])
     return ">=" if entry is not None and entry.most else "<="
 
 
 def limit_of(name: str, relation: str, text: str, number: float | None) -> FigureLimit | str:
-    """The limit, or what is wrong with it. `name`: an objective; `number`: what the text is in its unit."""
+    """The bound, or what is wrong with it. `name`: an objective; `number`: the text's number in its unit."""
     entry = objective_of(name)
     if relation != relation_of(name):
         return f"{name} is best at its {entry.extreme}: its limit is written with `{relation_of(name)}`"
@@ -416,14 +421,14 @@ class Unknown:
 
 
 def uses(name: str) -> frozenset[tuple[str, str]]:
-    """Which figures an objective is made of: (figure, component), such as `("reads", "GLB")`."""
+    """The figures that an objective is composed of: (figure, component), such as `("reads", "GLB")`."""
     seen = _Seen()
     value(name, seen)
     return frozenset(seen.asked)
 
 
 class _Seen:
-    """Figures that note which of them are asked for."""
+    """Figures that record which of them are used."""
 
     def __init__(self) -> None:
         self.asked: set[tuple[str, str]] = set()

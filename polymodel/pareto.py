@@ -1,9 +1,9 @@
-"""Pareto dominance: of many points those that no other one dominates. Smaller is better in every figure.
+"""Pareto dominance: the points of a set that no other point dominates. Smaller is better in every figure.
 
-A point dominates another one if it is nowhere above it and somewhere below it; of equal points the first
-stays. Comparisons are exact: integers of any size are told apart, and infinities are figures like others.
-Nothing may be NaN. Where points of different sources come together, whose floats were rounded in different
-orders, `undominated_but_for_rounding` compares them.
+A point dominates another one if it is nowhere larger and somewhere smaller; of equal points the first is
+kept. Comparisons are exact for integers of any size, and infinities are valid figures; NaN is not allowed.
+For points from different sources, whose floats were rounded in different orders, use
+`undominated_but_for_rounding`.
 """
 
 from __future__ import annotations

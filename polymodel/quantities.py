@@ -1,6 +1,6 @@
-"""Numbers for people: engineering prefixes, at most four significant digits, data in bits or bytes.
+"""Numbers for display: engineering prefixes, at most four significant digits, data in bits or bytes.
 
-Tables as data (DataFrames, CSV, JSON, parquet) are in bits whatever people are shown: their columns say so.
+Tables as data (DataFrames, CSV, JSON, parquet) are always in bits, as their columns say.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _shown_in = UNITS[0]
 
 
 def show_in(name: str) -> str:
-    """Show amounts of data in these units from now on; returns those before."""
+    """Display amounts of data in these units from now on; returns the previous units."""
     global _shown_in
     before, _shown_in = _shown_in, name
     return before
 
 
 def in_units(unit: str) -> tuple[str, float]:
-    """The unit that people are shown for one of the tables', in short, and how many of these one of it is."""
+    """The displayed short unit for a unit of the tables, and the conversion factor."""
     if _shown_in == "bytes" and unit in _BYTES:
         return _BYTES[unit]
     return SHORT.get(unit, unit), 1.0
@@ -41,12 +41,12 @@ def axis_unit(unit: str) -> str:
 
 
 def data_unit() -> str:
-    """`bits` or `bytes`, whatever people are shown."""
+    """The unit in which amounts of data are displayed: `bits` or `bytes`."""
     return _shown_in
 
 
 def data_amount(bits: float) -> str:
-    """An amount of data with all its digits in the units that people are shown, without their name."""
+    """An amount of data with all its digits in the displayed unit, without the unit's name."""
     if in_units("bit")[1] == 1:
         return str(bits) if isinstance(bits, int) else f"{bits:.15g}"
     return str(bits // 8) if isinstance(bits, int) and not bits % 8 else f"{bits / 8:.15g}"
@@ -74,7 +74,7 @@ def engineering(value: float, unit: str = "") -> str:
     if isinstance(value, int) and abs(value) < 10_000:
         return f"{value} {short}".rstrip()
     if unit in _COUNTED and 1000 <= abs(value) < 9999.5:
-        # An expected number of things stands beside counted ones, which are shown whole.
+        # Expected counts are displayed like exact counts, which have all digits.
         return f"{_digits(value)} {short}".rstrip()
     if not unit and abs(value) < 1:
         return _digits(value)

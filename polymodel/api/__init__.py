@@ -1,1 +1,2 @@
-"""What users call of one mapping or one set of data: evaluate, closed forms, execute, traffic."""
+"""The public functions on one mapping or one set of data: evaluate, closed_forms, execute, traffic and
+others."""

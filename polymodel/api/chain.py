@@ -1,4 +1,4 @@
-"""`tile_chain`: two products in panels; its arguments are checked here, with a remedy for every fault."""
+"""`tile_chain`: two consecutive products in panels; checks its arguments, with a remedy for every fault."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ def tile_chain(
     names: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> ChainTiling:
-    """Two products in a row, such as a layer of a graph network, in panels that the first hands on.
+    """Tile two consecutive products, such as a layer of a graph network, in panels that the first passes to
+    the second.
 
-    `a`, `b`, `c`: the factors, as files, SparseTensors, arrays or SciPy matrices. `order`: "(AB)C" makes
+    `a`, `b`, `c`: the factors, as files, SparseTensors, arrays or SciPy matrices. `order`: "(AB)C" computes
     panels of rows of A B first, "A(BC)" panels of columns of B C. `capacity`: words of the buffer of each of
-    A, B, the intermediate T, C and Z, or five of these (None: unbounded). `pes`, `bandwidth`: multiplies and
-    words a cycle; `split`: multiplies of the first product where both run side by side (by their share of
-    the multiplies). `launch`: cycles to configure a kernel and to fill it. `keep_configured`: a part of the
-    array that goes on with the same kernel is not configured again. `buffers`: panels of T that are held
-    between. `names`: of the ranks of files, as for `tile`.
+    A, B, the intermediate T, C and Z, or five of these (None: unbounded). `pes`, `bandwidth`: multiplications
+    and words per cycle; `split`: multipliers of the first product when both run concurrently (by default in
+    proportion to their multiplications). `launch`: cycles to configure a kernel and to fill it.
+    `keep_configured`: a part of the array that continues with the same kernel is not configured again.
+    `buffers`: panels of T held between the products. `names`: of the ranks of files, as for `tile`.
 
     Raises SpecError with the faults of the input; Refused where a row does not fit, or a product is too
     large.
@@ -65,7 +66,8 @@ def tile_chain(
 
 
 def _shared(panels: ChainPanels, pes: int) -> int:
-    """What the first product has of the array: its share of the multiplies, and each at least one."""
+    """The multipliers of the first product: proportional to its multiplications, with at least one for each
+    product."""
     first, second = (int(x.sum()) for x in panels.multiplies)
     return min(max(round(pes * first / max(first + second, 1)), 1), pes - 1)
 

@@ -8,10 +8,10 @@ from polymodel.spec.faults import not_a
 
 
 def compare(a: Evaluated, b: Evaluated) -> Comparison:
-    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
+    """Latency, energy, operations, recomputation, traffic and working sets of two reports, side by side.
 
-    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
-    factor has rows for Einsums that execute iterations again under either mapping.
+    The specs may differ in any way. Operations are those executed, by all instances; the recompute factor has
+    rows for Einsums that repeat iterations under either mapping.
     """
     for given in (a, b):
         if not isinstance(given, Evaluated):

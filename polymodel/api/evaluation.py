@@ -1,4 +1,6 @@
-"""The whole pipeline of one mapping: a checked spec to a report. The only module that knows every step."""
+"""The whole pipeline for one mapping, from a checked spec to a report. The only module that knows every
+step.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
 
 def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | None = None) -> Report:
-    """What the spec's workload costs on its architecture under its mapping.
+    """The report of the spec's workload on its architecture under its mapping.
 
-    `engine`: `symbolic` (closed forms), `exact`, `enumerate` (small cases only), or `auto`: symbolic where
-    it applies, else exact; the numbers are the same. `symbols` gives values to tile sizes and other
-    symbols. Raises SpecError for a wrong spec, Refused for what cannot be counted exactly.
+    `engine`: `symbolic` (closed forms), `exact`, `enumerate` (small cases only), or `auto`: symbolic where it
+    applies, else exact; the numbers are the same. `symbols` gives values to tile sizes and other symbols.
+    Raises SpecError for an invalid spec, Refused for what cannot be counted exactly.
     """
     from polymodel.loading import Spec as Loaded
 
@@ -58,11 +60,11 @@ def closed_forms(
 ) -> SymbolicReport:
     """Every count, energy and latency in closed form; tile sizes that are symbols stay symbols.
 
-    `tiles`: tile sizes that are numbers become symbols as well (1 excepted); `ranks`: so do the extents of
-    rank variables; `assume="divides"`: textbook forms, right where every tile divides its enclosing one.
-    `bound`: symbols that have a value in the spec are replaced by it. With `ranks`, sizes of the workload may
-    be symbols without a value. Raises SpecError for a wrong spec,
-    NotSeparable outside boxes whose ranks are sums of one or two rank variables.
+    `tiles`: tile sizes that are numbers become symbols too (except 1); `ranks`: so do the extents of rank
+    variables; `assume="divides"`: the textbook forms, which hold where every tile size divides the enclosing
+    one. `bound`: symbols that have a value in the spec are replaced by it. With `ranks`, sizes of the
+    workload may be symbols without a value. Raises SpecError for an invalid spec, and NotSeparable for a case
+    that closed forms do not cover.
     """
     from polymodel.loading import Spec as Loaded
     from polymodel.report.closed import symbolic_report
@@ -80,13 +82,13 @@ def closed_forms(
     return replace(result, sources=files_of(spec))
 
 
-# Divisible by every number up to 16: sizes that follow from it (heads, groups) are whole.
+# Divisible by every number up to 16, so that derived sizes (heads, groups) are integers.
 STAND_IN = 720720
 
 
 def _with_stand_ins(spec: Spec) -> Spec:
-    """The spec with a number for each symbol of the workload alone that has no value: extents become symbols,
-    so that no form depends on it."""
+    """The spec with a number for each symbol without a value that only the workload uses: extents become
+    symbols, so that no form depends on the number."""
     open_there = {
         n for n, v in spec.symbols.items() if v is None and not isinstance(spec.declared.get(n), str)
     }
@@ -111,8 +113,8 @@ def evaluate_problem(
 ) -> Report:
     """The same for resolved objects: cascade, hierarchy and LoopTree.
 
-    `template`: the LoopTree before its symbols got values, for `Report.symbolic`. `names`: what the report
-    calls workload, architecture and mapping.
+    `template`: the LoopTree before its symbols have values, for `Report.symbolic`. `names`: the names of
+    workload, architecture and mapping in the report.
     """
     given: object = problem
     if not isinstance(given, Problem):
@@ -138,7 +140,7 @@ def _counted(
 
 
 class Auto:
-    """Closed forms where they apply, else relations; both give the same numbers."""
+    """Closed forms where they apply, else the exact engine; both give the same numbers."""
 
     name = "auto"
 
@@ -146,7 +148,7 @@ class Auto:
         return "engine auto: closed forms where they apply, else relations"
 
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
-        """Raises Refused where neither engine reaches."""
+        """Raises Refused where neither engine applies."""
         if not live:
             try:
                 return _engine("symbolic").analyse(problem, reuse=reuse)
@@ -155,7 +157,7 @@ class Auto:
         return _engine("exact").analyse(problem, reuse=reuse, live=live)
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
-        """Raises Refused where neither engine reaches."""
+        """Raises Refused where neither engine applies."""
         try:
             return _engine("symbolic").traffic(problem, reuse=reuse)
         except NotSeparable:
@@ -163,7 +165,7 @@ class Auto:
 
 
 def _engine(name: str) -> Engine:
-    # Imported when chosen: the engines do not share a line, and only one of them is needed.
+    # Imported when chosen: the engines share no code, and only one of them is needed.
     if name == "auto":
         return Auto()
     if name == "exact":

@@ -1,4 +1,4 @@
-"""`tile_matmul`: strategy, orders, sizes and capacities are checked here, with a remedy for every fault."""
+"""`tile_matmul`: checks strategy, orders, sizes and capacities, with a remedy for every fault."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def tile_matmul(
     names: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> MatmulTiling:
-    """Cut the product Z = A B into tiles that are reused, and say what moves and how long it takes.
+    """Tile the product Z = A B for reuse, and give the words moved and the time taken.
 
-    `a`, `b`: files, SparseTensors or SciPy matrices; without b A times A, with pm.Transposed() A times its
-    transposed. Either `tile`, sizes (Ti, Tk, Tj) along i, k and j; or `capacity`, words of the buffer of each
-    of A, B and Z, or three of these (None: unbounded), and a `strategy`: uniform, panels (of rows), dynamic,
-    overbooked (a share `overbook` of the tiles may exceed the buffer), or search, which compares all by
-    `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several (all six). `pes`,
-    `bandwidth`: multiplies and words a cycle. `grid`: sizes that are tried along i, k and j. A search that
-    takes longer than `time_limit` seconds (30) says what it left; if it is given, whatever else takes longer
-    raises TimeUp; `progress` is told what is being done.
-    `names`: of the ranks of files, as for `tile`.
+    `a`, `b`: files, SparseTensors or SciPy matrices; without b the product is A A, with pm.Transposed() A
+    times its transpose. Either `tile`, sizes (Ti, Tk, Tj) along i, k and j; or `capacity`, words of the
+    buffer of each of A, B and Z, or three of these (None: unbounded), and a `strategy`: uniform, panels (of
+    rows), dynamic, overbooked (a share `overbook` of the tiles may exceed the buffer), or search, which
+    compares all by `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several
+    (default: all six). `pes`, `bandwidth`: multiplications and words per cycle. `grid`: sizes to try along i,
+    k and j. A search that exceeds `time_limit` seconds (default 30) reports what it left out; if the limit is
+    given, other work that exceeds it raises TimeUp. `progress` is called with the current step. `names`: of
+    the ranks of files, as for `tile`.
 
     Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
     """
@@ -165,7 +165,7 @@ def _shape_of(tile: object) -> Shape:
 def _buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
     capacity = plainly(capacity)
     if capacity is not None and not isinstance(capacity, int | Sequence):
-        # Such as a fit: what holds for tiles that are added holds for no product.
+        # Such as a fit: criteria for tiles of element-wise kernels do not apply to products.
         raise SpecError(
             [
                 Diagnostic(

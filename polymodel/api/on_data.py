@@ -1,4 +1,4 @@
-"""Specs on data: what a workload computes, and what executing TeAAL specs gives and moves."""
+"""Specs on data: the values that a workload computes, and the execution and traffic of TeAAL specs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def values(
 
 
 def _files(spec: object) -> tuple[str, ...]:
-    """Those that a spec was read from, if it was loaded."""
+    """The files that a spec was read from, if it was loaded."""
     from polymodel.loading.spec import Spec as Loaded
     from polymodel.loading.spec import files_of
 
@@ -152,7 +152,7 @@ def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:
 def _teaal(
     spec: object, asked: str, symbols: Mapping[str, float] | None
 ) -> tuple[TeaalSpec, Mapping[str, float] | None]:
-    """The TeAAL spec, and the values of its symbols with those that are given."""
+    """The TeAAL spec, and the values of its symbols including the given ones."""
     from polymodel.loading import Spec as Loaded
 
     numbers: dict[str, Any] = coerce_symbols(symbols)

@@ -1,4 +1,4 @@
-"""What `tile` is given: operands from files and other libraries, operations by name, what fits."""
+"""The arguments of `tile`: operands from files and other libraries, operations by name, and fit criteria."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _TENSORS = "pass the name of a .mtx or .tns file, a SparseTensor, an array, or a
 
 
 def elements(capacity: int) -> Elements:
-    """A memory that holds so many entries: of A and B together for add, of each for multiply."""
+    """A memory with this number of entries: of A and B together for add, of each for multiply."""
     return Elements(capacity)
 
 
 def words(capacity: int) -> Words:
-    """Memories of so many words, one each for A, B and the output, that hold compressed tiles (DCSR)."""
+    """Memories of this many words, one each for A, B and the output, that hold compressed tiles (DCSR)."""
     return Words(capacity)
 
 
 def operand(
     source: Source, name: str, names: Sequence[str] | None = None, call: str = "tile"
 ) -> tuple[SparseTensor, tuple[str, ...]]:
-    """A tensor, and what was done to the entries of its file. SpecError for what is none.
+    """A tensor, and how the entries of its file were treated. Raises SpecError for other objects.
 
-    `names`: of its ranks, unless it is a tensor, which has its own. `call`: what it is given to.
+    `names`: of its ranks, unless it is a tensor, which has its own. `call`: the function whose argument it
+    is.
     """
     if names is not None and not isinstance(names, Iterable):
         raise SpecError(
@@ -86,14 +87,14 @@ def operand(
 
 
 def _done(*changes: tuple[int, str, str]) -> str:
-    """What was done to entries: how many of what were treated how."""
+    """A summary of how the entries were treated, with their numbers."""
     return ", ".join(f"{n:,} {what}{'s' if n > 1 else ''} {how}" for n, what, how in changes if n)
 
 
 def second_operand(
     given: Source | Second | None, names: Sequence[str] | None = None
 ) -> tuple[Second | None, tuple[str, ...]]:
-    """B as the tiling room takes it: a tensor, or how it is made of A."""
+    """B in the form that the tiling room expects: a tensor, or its construction from A."""
     made = in_words(given, repr(given)) if isinstance(given, str) else given
     if made is None or isinstance(made, (Rolled, Transposed, Alone)):
         return made, ()
@@ -101,7 +102,9 @@ def second_operand(
 
 
 def factor(given: Source | Second | None) -> Source | Transposed | None:
-    """B of a product as it is given, also in words. SpecError for what makes B of A in another way."""
+    """B of a product, also given by name. Raises SpecError for a construction from A that is not a
+    product's.
+    """
     made = in_words(given, repr(given)) if isinstance(given, str) else given
     if isinstance(made, (Rolled, Alone)):
         fault = f"tile_matmul: {made!r} makes B for element-wise work alone; a product needs a factor"
@@ -112,9 +115,10 @@ def factor(given: Source | Second | None) -> Source | Transposed | None:
 
 
 def in_words(text: str, said: str) -> str | Second:
-    """B as words say it: `rolled`, `rolled:ROWS`, `transposed`, `nothing`; else the name of a file.
+    """B from its text form: `rolled`, `rolled:ROWS`, `transposed`, `nothing`; any other text is the name of a
+    file.
 
-    `said`: how it was given, for messages.
+    `said`: the argument as given, for messages.
     """
     word, colon, number = text.partition(":")
     if word == "rolled":
@@ -141,7 +145,7 @@ def in_words(text: str, said: str) -> str | Second:
 
 
 def operation(op: str) -> Op:
-    """`add` or `multiply`. SpecError for another, with the way to the product of matrices."""
+    """`add` or `multiply`. Raises SpecError for others, with a reference to the product of matrices."""
     if isinstance(op, str) and op in OPS:
         return OPS[op]
     if op in ("matmul", "matrix multiplication", "@"):
@@ -152,7 +156,7 @@ def operation(op: str) -> Op:
 
 
 def fitting(fit: Fit | None) -> Fit:
-    """What fits; 128 entries where nothing is said."""
+    """The fit criterion; 128 entries by default."""
     if fit is None:
         return Elements(128)
     if not isinstance(fit, Fit):

@@ -1,4 +1,6 @@
-"""Verbs on sparse data: a mapping counted on it, and density models beside what they describe."""
+"""Functions on sparse data: a mapping counted on it, and density models compared with the data they
+describe.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ def sparsify(
 ) -> SparseReport:
     """The same mapping on sparse data.
 
-    `tensors`: the data themselves, counted exactly. `densities`: tensor -> number from 0 to 1 or density
-    model. Both take the place of what the workload says; what has neither has no zeros, a computed tensor
-    those that its operands leave. `confidence`: with which `quantile_bits` are not exceeded. Raises
-    SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what
+    `tensors`: actual data, counted exactly. `densities`: tensor -> number from 0 to 1 or density model. Both
+    replace what the workload gives; an input with neither has no zeros, a computed tensor those that follow
+    from its operands. `confidence`: the probability with which `quantile_bits` are not exceeded. Raises
+    SpecError for unknown tensors, shapes that do not fit, invalid densities and formats; Refused for what
     cannot be counted.
     """
     if not isinstance(report, Evaluated):
@@ -47,10 +49,12 @@ def predict(
     slices: int = SLICES,
     ranks: Sequence[str] | None = None,
 ) -> Predictions:
-    """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.
+    """The expectations of uniform and row-histogram models for these tensors (or files), next to the actual
+    counts.
 
-    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to; `ranks`: names of
-    those of the files, see `read_tensor`. Raises SpecError with the faults of all sources.
+    `tiles`: sizes of tiles, the same along every rank; `slices`: number of parts over which rows are
+    distributed; `ranks`: names of the ranks of files, see `read_tensor`. Raises SpecError with the faults of
+    all sources.
     """
     from polymodel.sparse.density import unfit
     from polymodel.sparse.files import read_file

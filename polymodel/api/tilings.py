@@ -1,4 +1,4 @@
-"""Verbs that tile sparse operands: what they are given is read and checked here, and an answer comes back."""
+"""Functions that tile sparse operands: they read and check their arguments and return an answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from polymodel.tiling.tuning.tune import PATIENCE, Ending, tune
 if TYPE_CHECKING:
     from polymodel.report.report import Report
 
-PUBLISHED = "qtree+merge"  # what Tiler-Swift's document calls qtree
+PUBLISHED = "qtree+merge"  # the name in Tiler-Swift's documentation is qtree
 
 
 def tile(
@@ -48,18 +48,19 @@ def tile(
     launch: Launch | None = None,
     compat: Literal["tiler-swift"] | None = None,
 ) -> Tiling:
-    """Cut two sparse operands into tiles that fit, and say what running them costs.
+    """Tile two sparse operands so that tiles fit, and give the cost of running them.
 
     `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors, arrays or SciPy matrices; `b` also pm.Rolled(rows),
-    pm.Transposed() or pm.Alone(), or in words (rolled:5, transposed, nothing); without it B is A with its
-    rows rolled by 5. `op`: add or multiply, element by element. `fit`: pm.elements(C), pm.words(M) or
-    pm.stored(format, bits). `tiler`: a name, also NAME+merge and NAME+fixpoint; `best` tries them all and
-    takes the least by `objective`: `total` (configuration and run), `cycles` (run, then kernels) or `tiles`
-    (kernels launched, then tiles). `ranks`: the two that are cut, rows first. `names`: of a file's ranks; a
+    pm.Transposed() or pm.Alone(), or by name (rolled:5, transposed, nothing); by default B is A with its rows
+    rolled by 5. `op`: add or multiply, element by element. `fit`: pm.elements(C), pm.words(M) or
+    pm.stored(format, bits). `tiler`: a name, also NAME+merge and NAME+fixpoint; `best` tries all and takes
+    the least by `objective`: `total` (configuration and run), `cycles` (run, then kernels) or `tiles`
+    (kernels launched, then tiles). `ranks`: the two that are tiled, rows first. `names`: of a file's ranks; a
     .tns file with as many columns has no values. `launch`: cycles per kernel, and which tiles are launched.
-    `compat`: "tiler-swift" repeats that tool with the defects behind its published figures.
+    `compat`: "tiler-swift" reproduces that tool with the defects behind its published figures.
 
-    Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
+    Raises SpecError for invalid input, and for an entry that fits no tile; Refused for what a tiler does not
+    support.
     """
     faults = Faults()
     with faults.noting():
@@ -103,15 +104,15 @@ def tune_tiling(
     budget: float | None = None,
     runs: float | None = None,
 ) -> Tuning:
-    """Let tiler and model work in a loop: the model's figure of one cutting decides which is tried next.
+    """Tile with feedback: the model's figure of one tiling decides which one is tried next.
 
     Operands, `op`, `fit`, `ranks`, `names` and `launch` as for `tile`. `objective`: "tiles" (kernels),
-    "cycles" (run) or "total" (configuration and run). The loop ends when the lower bound is reached, when
-    `patience` proposals in a row improve nothing, when nothing is left to try, when it took `budget` seconds,
-    or when it took longer than `runs` runs of the tiles can still save. Never worse than the binary tree, or
-    any step.
+    "cycles" (run) or "total" (configuration and run). The loop ends when the lower bound is reached, after
+    `patience` consecutive proposals without improvement, when nothing is left to try, after `budget` seconds,
+    or when it has taken longer than `runs` runs of the tiles can still save. Never worse than the binary
+    tree, or any step.
 
-    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
+    Raises SpecError with all faults of the input, and for an entry that fits no tile.
     """
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tune_tiling", launch, "pass e.g. pm.Launch(run='all')")
@@ -135,16 +136,16 @@ def estimate_tiling(
     launch: Launch | None = None,
     names: Sequence[str] | None = None,
 ) -> TilingEstimates:
-    """What tilers are expected to make of matrices that are known by a density model only.
+    """The expected results of tilers on matrices of which only a density model is known.
 
     `source`: a density model of a matrix (pm.Uniform.of(["I", "J"], [1000, 1000], density=0.01), ..), or a
-    tensor or file, to which models are fitted and beside whose tilings they are shown. `second`: a model of B
-    for independent operands, or pm.Rolled(rows), pm.Transposed(), pm.Alone(); B is A with its rows rolled by
-    5 by default. `models` (of a tensor): some of `uniform`, `rows`, `banded`, or models by name. `tilers`:
-    simple, qtree, btree, strips and columns by default; others are run on data drawn from the model.
-    `names`: of a file's ranks, as for `tile`.
+    tensor or file, to which models are fitted and whose actual tilings are shown next to them. `second`: a
+    model of B for independent operands, or pm.Rolled(rows), pm.Transposed(), pm.Alone(); by default B is A
+    with its rows rolled by 5. `models` (of a tensor): some of `uniform`, `rows`, `banded`, or models by name.
+    `tilers`: by default simple, qtree, btree, strips and columns; others are run on data drawn from the
+    model. `names`: of a file's ranks, as for `tile`.
 
-    Raises SpecError for wrong input, Refused where no estimate can be made.
+    Raises SpecError for invalid input, Refused where no estimate can be made.
     """
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "estimate_tiling", launch, "pass e.g. pm.Launch(run='all')")
@@ -166,7 +167,7 @@ def estimate_tiling(
 
 
 def _tilers_named(tilers: Sequence[str] | None) -> tuple[str, ...]:
-    """The tilers asked for; a single name is one too."""
+    """The requested tilers; a single name is a list of one."""
     if tilers is None:
         return TILERS
     result = (tilers,) if isinstance(tilers, str) else several(tilers)
@@ -204,7 +205,7 @@ def _foretold(
     second: SecondModel | None,
     launch: Launch | None,
 ) -> tuple[list[Foretold], list[str]]:
-    """All estimates, and why some of them are missing. Refused if all are."""
+    """All estimates, and the reasons for missing ones. Raises Refused if all are missing."""
     told: list[str] = []
     made = dict(_tiled(tensor, op, fit, tilers, second, launch, told)) if tensor is not None else {}
     result: list[Foretold] = []
@@ -236,7 +237,7 @@ def _tiled(
     launch: Launch | None,
     told: list[str],
 ) -> Iterator[tuple[str, CutCosts]]:
-    """What each tiler makes of the data, or why it does not; nothing where B is a model."""
+    """The tiling of each tiler on the data, or the reason why there is none; empty where B is a model."""
     if isinstance(second, DensityModel):
         return
     pattern = pattern_of(tensor, second)
@@ -252,12 +253,11 @@ def tile_levels(
     tensors: Mapping[str, SparseTensor] | None = None,
     densities: Mapping[str, object] | None = None,
 ) -> TilingReport:
-    """Cut the operands of the mapping for every memory that says `data_tiles:`.
+    """Tile the operands of the mapping for every memory with `data_tiles:`.
 
-    `tensors`, `densities`: data in the place of what the workload says, as for `sparsify`. Raises SpecError
-    for wrong data and for an entry that fits no tile; Refused for Einsums that are
-    neither an element-wise add or multiply nor a product of two matrices, and for products of which only a
-    density is known.
+    `tensors`, `densities`: data that replace those of the workload, as for `sparsify`. Raises SpecError for
+    invalid data and for an entry that fits no tile; Refused for Einsums that are neither an element-wise add
+    or multiply nor a product of two matrices, and for products of which only a density is known.
     """
     if not isinstance(report, Evaluated):
         raise not_a("report", "tile_levels", report, "pass what pm.evaluate(spec) gives")
@@ -270,10 +270,10 @@ def tiler_swift_comparison(
     """Tiler-Swift's charts for these matrices: as published, as its program was built, and corrected.
 
     `matrices`: files (.mtx, also .gz), SparseTensors or SciPy matrices, each the operand A; B is A with its
-    rows rolled by 5, as in the original's evaluation. Published bars are those of its six matrices, which
-    are known by name and size, at its `capacity` of 128 elements. `launch`: cycles per kernel.
+    rows rolled by 5, as in the original's evaluation. Published bars are those of its six matrices, which are
+    recognised by name and size, at its `capacity` of 128 elements. `launch`: cycles per kernel.
 
-    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
+    Raises SpecError with all faults of the input, and for an entry that fits no tile.
     """
     if isinstance(matrices, (str, PathLike, SparseTensor)) or hasattr(matrices, "tocoo"):
         fault = "one matrix is given where several are expected"

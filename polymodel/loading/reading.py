@@ -48,11 +48,11 @@ def load(
 ) -> Spec:
     """Read a spec from files, library names, mappings or schema objects, and check it.
 
-    A name such as `"gpt3_6.7B"` finds a packaged workload or architecture, `"gpt3_6.7B/unfused"` a
-    workload with one of its mappings; a packaged pair brings its default mapping, unless a source
-    has a `mapping:`. Template variables go to every template. `symbols` gives values to symbols, also to
+    A name such as `"gpt3_6.7B"` refers to a packaged workload or architecture, `"gpt3_6.7B/unfused"` to a
+    workload with one of its mappings; a packaged pair includes its default mapping, unless a source has a
+    `mapping:`. Template variables are passed to every template. `symbols` gives values to symbols, including
     ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
-    are not fault here (see `Spec.check`).
+    are not faults here (see `Spec.check`).
     """
     given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
     values = {**_model_variables(sources), **given}
@@ -73,7 +73,7 @@ def load(
     of_networks = {n for spec in served for n in spec.symbols}
     spec = _with_symbols(_spec(document, given, pair), naming.coerce_symbols(symbols), document, of_networks)
     if len(document.faults):
-        # What can be resolved is checked as well, so that all faults are told at once.
+        # All parts that can be resolved are checked, so that all faults are reported together.
         document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
         document.faults.raise_if_any()
     return spec._checked()
@@ -82,7 +82,7 @@ def load(
 def _with_symbols(
     spec: Spec, symbols: Mapping[str, object], document: Document, more: Collection[str]
 ) -> Spec:
-    """The spec with values of symbols; `more`: those that it may have beside its own."""
+    """The spec with values of symbols; `more`: symbols that it may have besides its own."""
     words = spec._words() | {*more} | naming.words_of([e.value.plain() for e in document.entries.values()])
     used = symbols.keys() if document.unread else symbols.keys() & words
     known = {**spec.symbols, **dict.fromkeys(used)}
@@ -135,7 +135,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
 
 @dataclass
 class Pair:
-    """Library names met while loading."""
+    """Library names found while loading."""
 
     workload: str | None = None
     arch: str | None = None
@@ -144,7 +144,7 @@ class Pair:
 
 
 def read_source(source: object, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
-    """Read one source into the document; every fault is noted."""
+    """Read one source into the document; faults are collected."""
     if isinstance(source, SchemaObject):
         add_object(source, document)
     elif isinstance(source, Mapping):
@@ -168,7 +168,7 @@ def _library_name(text: str) -> bool:
 
 
 def _model_variables(sources: Sequence[Source]) -> dict[str, object]:
-    """The template variables of the published model that is among the sources; every template gets them."""
+    """The template variables of the published model among the sources; they are passed to every template."""
     names = [s for s in sources if isinstance(s, str) and _library_name(s)]
     return {name: value for text in names for name, value in files.variables(text).items()}
 
@@ -200,7 +200,7 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
 
 
 def near_name(text: str) -> str:
-    """A remedy for a name that the library does not have."""
+    """The remedy for a name that the library does not have."""
     near = close_to(text, files.specs()) if "/" in text else ""
     if near:
         return f"did you mean {near}?"
@@ -208,12 +208,12 @@ def near_name(text: str) -> str:
 
 
 def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:
-    """The mapping that a pair of library names brings, unless a source has one. Its template knows the values
-    of the variables that the workload declares."""
-    if pair.workload is None or document.refused:  # of which mapping nothing can be said
+    """Add the default mapping of a pair of library names, unless a source has one. Its template receives the
+    values of the variables that the workload declares."""
+    if pair.workload is None or document.refused:  # the mapping cannot be determined
         return
     named, _, wanted = pair.variant.rpartition("/")
-    arch = named or pair.arch  # a mapping that is named with its architecture goes with any other
+    arch = named or pair.arch  # a mapping that is named with its architecture may be used with any other
     if arch is None:
         if wanted:
             message = f"mapping {wanted} of {pair.workload} needs a library architecture"
@@ -243,10 +243,10 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
 def load_many(
     sides: Mapping[str, Sequence[Source]], variables: Mapping[str, object], symbols: Mapping[str, Value]
 ) -> tuple[list[Spec], list[str]]:
-    """One spec per side, in order, and a note for each value that some sides alone take.
+    """One spec per side, in order, and a note for each value that only some sides use.
 
-    `sides`: name -> sources. A template variable or symbol has to be known to one of them. Raises SpecError
-    with the faults of all.
+    `sides`: name -> sources. A template variable or symbol must be known to at least one of them. Raises
+    SpecError with the faults of all.
     """
     faults = Faults()
     specs: list[Spec] = []
@@ -257,7 +257,7 @@ def load_many(
             specs.append(
                 load(*sources, variables={n: v for n, v in variables.items() if n not in lacking[-1]})
             )
-    if len(specs) == len(sides):  # else who knows what is not known
+    if len(specs) == len(sides):  # otherwise it is not known which names are unknown
         templates = sorted({n for s in specs for n in s.template_variables})
         known = {n: None for spec in specs for n in spec.symbols}
         for name in (n for n in variables if all(n in unused for unused in lacking)):
@@ -271,8 +271,8 @@ def load_many(
 
 
 def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -> Spec:
-    """The spec with the workload of other sources, whose files are looked for in `folder` first. Template
-    variables of the spec go to those of its templates that know them. Raises SpecError; `whose`: the
+    """The spec with the workload of other sources, whose files are searched in `folder` first. Template
+    variables of the spec are passed to those templates that know them. Raises SpecError; `whose`: the
     workload, in words."""
     names = _beside(sources, folder)
     lacking = _unused(names, spec.variables)
@@ -306,14 +306,14 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
 
 
 def _beside(sources: Sequence[str], folder: str) -> list[str]:
-    """The same sources, with the path of those that are files in the folder."""
+    """The same sources, with the paths of files completed by the folder."""
     beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
     return [path if os.path.isfile(path) else text for path, text in beside]
 
 
 def _networks_of(document: Document, variables: Mapping[str, object], symbols: object) -> list[Spec]:
     """The workloads of the networks of a `codesign:` section, if they may know variables or symbols that are
-    given. What cannot be read tells so where it is searched."""
+    given. Faults in them are reported by the search."""
     section = document.sections.get("codesign")
     result: list[Spec] = []
     if isinstance(section, CodesignSection) and (variables or symbols):
@@ -335,7 +335,7 @@ def _unused(sources: Sequence[Source], variables: Mapping[str, object]) -> set[s
 
 
 def _note(option: str, name: str, sides: Mapping[str, object], takes: Sequence[bool]) -> str:
-    """Who takes a value, where not all do."""
+    """The sides that use a value, if not all do."""
     if all(takes):
         return ""
     takers = " and ".join(side for side, it in zip(sides, takes, strict=True) if it)

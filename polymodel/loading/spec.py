@@ -79,12 +79,11 @@ _PARTS: dict[str, tuple[type, ...]] = {
 class Spec:
     """A checked spec. `workload`, `arch` and `mapping` are resolved against `symbols`.
 
-    The `raw_*` fields are the schema objects as written. `files` lists what was read;
-    `library` is the (workload, architecture) pair of library names, where known; `chosen`
-    names the mapping as it was asked for, or says that it is the default one. `raw_teaal` is a
-    TeAAL spec as written; it brings `raw_workload` and, where it can, the mapping. `template_variables`
-    are the names that the templates read know, `variable_declarations` what they say of them;
-    `variables` those that were given.
+    The `raw_*` fields are the schema objects as written. `files` lists the files read; `library` is the
+    (workload, architecture) pair of library names, where known; `chosen` is the name of the mapping as
+    requested, or says that it is the default one. `raw_teaal` is a TeAAL spec as written; it provides
+    `raw_workload` and, where possible, the mapping. `template_variables`: names known to the templates that
+    were read; `variable_declarations`: their declarations; `variables`: the values given.
     """
 
     raw_workload: Workload | None = None
@@ -115,7 +114,7 @@ class Spec:
 
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:
-        """Every symbol with its value, None where it has none yet."""
+        """Every symbol with its value, None for one without a value."""
         result = dict(naming.symbol_values(self.declared, self.given, Faults(self.locator)))
         for name in unbound_symbols(self.template) if self.raw_mapping and self.template else ():
             result.setdefault(name, None)
@@ -123,18 +122,18 @@ class Spec:
 
     @cached_property
     def teaal(self) -> TeaalSpec | None:
-        """The TeAAL spec with the values of symbols filled in; None if this is none."""
+        """The TeAAL spec with the values of symbols filled in; None for any other spec."""
         if self.raw_teaal is None:
             return None
-        # What reads TeAAL takes a tenth of the time that a small spec takes, and few specs are TeAAL's.
+        # Imported only here: the TeAAL reader costs a tenth of a small load, and few specs are TeAAL specs.
         from polymodel.spec.teaal.convert import bound
 
         return bound(self.raw_teaal, self.symbols, Faults())
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Tensors whose names look misspelt; what a dense count does not take from a TeAAL spec as it is
-        written, and why it has no mapping."""
+        """Tensors whose names look misspelt; parts of a TeAAL spec that a dense count ignores, and the reason
+        if it has no mapping."""
         derived, workload = self._resolution.derived, self._resolution.workload
         result: tuple[str, ...] = ()
         if self.raw_teaal is not None:
@@ -151,17 +150,19 @@ class Spec:
 
     @property
     def number_remarks(self) -> tuple[str, ...]:
-        """Numbers that are hardly what was meant: joules for picojoules, leading zeros, what counts as 0."""
+        """Numbers that are probably mistaken: joules for picojoules, leading zeros, magnitudes that count as
+        0."""
         sections = self.locator.sections if isinstance(self.locator, NodeLocator) else {}
         return unlikely_numbers(sections, self.raw_arch, self._resolution.arch)
 
     @property
     def mapping_remarks(self) -> tuple[str, ...]:
-        """What of a TeAAL spec's mapping is not as written: loops that no fanout holds, for one."""
+        """Where the mapping of a TeAAL spec differs from the spec as written, such as loops that no fanout
+        can hold."""
         return self._resolution.derived.remarks if self._resolution.derived is not None else ()
 
     def __getstate__(self) -> dict[str, object]:
-        # What is resolved can be resolved again; the scopes behind it cannot be pickled.
+        # Resolved parts are left out: they can be resolved again, and their scopes cannot be pickled.
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __repr__(self) -> str:
@@ -207,29 +208,31 @@ class Spec:
 
     @property
     def resolved(self) -> tuple[Cascade | None, Hierarchy | None, LoopTree | None]:
-        """Workload, architecture and mapping; None where there is none, or where symbols lack values."""
+        """Workload, architecture and mapping; None for a part that is absent or has symbols without
+        values.
+        """
         result = self._resolution
         return (result.workload.cascade if result.workload else None), result.arch, self.mapping
 
     @property
     def names(self) -> dict[str, str]:
-        """What the parts are called, where they have a name."""
+        """The names of the parts that have one."""
         raws = self.raw_workload, self.raw_arch, self.raw_mapping
         workload, arch, mapping = (r.name if r is not None else "" for r in raws)
         result = {"workload": workload or self.library[0], "architecture": arch or self.library[1]}
         return {part: n for part, n in {**result, "mapping": self.chosen or mapping}.items() if n}
 
     def used_symbols(self) -> dict[str, Value | str]:
-        """Symbols that workload and architecture use, as written or as bound; tile sizes are none of them."""
+        """Symbols that workload and architecture use, as written or as bound; tile sizes are not included."""
         return naming.used_symbols({**self.declared, **self.given}, self._words())
 
     def _words(self) -> set[str]:
         return naming.words_of(s.model_dump() if s else None for s in (self.raw_workload, self.raw_arch))
 
     def no_mapping(self) -> PolymodelError:
-        """The error of a call that needs a mapping; it names the library's, where there are some.
+        """The error of a call that needs a mapping; it lists the library's mappings, if there are any.
 
-        Of a TeAAL spec that has none, why: Refused for partitionings that depend on the data.
+        For a TeAAL spec without one it gives the reason: Refused for partitionings that depend on the data.
         """
         derived = self._resolution.derived
         if derived is not None and derived.error is not None:
@@ -285,9 +288,9 @@ class Spec:
     def only(self, *einsums: str) -> Spec:
         """The spec with some of its Einsums, in their order: `spec.only("QK", "AV")`.
 
-        What the others made comes from outside then; their tensors are empty sets where the architecture and
-        the constraints name them. Of the mapping the nodes of these Einsums stay, if they stand alone: a
-        fused one has no place for what the others hand on, and is left out. Raises SpecError for unknown
+        Tensors written by the other Einsums become inputs; tensors that are no longer used are empty sets
+        where the architecture and the constraints name them. The nodes of these Einsums stay in the mapping
+        if they are separate; a mapping that fuses them with others is dropped. Raises SpecError for unknown
         names.
         """
         workload = self.raw_workload
@@ -324,7 +327,7 @@ class Spec:
         return result._checked()
 
     def _emptied(self, renames: Renames | None, gone: Collection[str]) -> Renames | None:
-        """Renames by which tensors that are gone are the empty set where the architecture names them."""
+        """Renames that make removed tensors the empty set where the architecture names them."""
         written = "" if self.raw_arch is None else str(self.raw_arch.model_dump())
         named = sorted(set(re.findall(r"[A-Za-z_]\w*", written)) & set(gone))
         if not named:
@@ -333,8 +336,8 @@ class Spec:
         return Renames(einsums=(empty, *(renames.einsums if renames is not None else ())))
 
     def check(self) -> tuple[Diagnostic, ...]:
-        """Every fault that stands between this spec and an evaluation or exploration, broken dependences of
-        its mapping among them; empty if none does. Raises Refused where these cannot be decided."""
+        """Every fault that prevents an evaluation or exploration of this spec, including violated dependences
+        of its mapping; empty if there is none. Raises Refused where these cannot be decided."""
         return self._resolution.diagnostics or self._illegal
 
     @cached_property
@@ -343,13 +346,13 @@ class Spec:
 
     @cached_property
     def _illegal(self) -> tuple[Diagnostic, ...]:
-        """What the gate of mappings says of a spec whose parts are in order."""
+        """The faults that the legality check of mappings finds in a spec whose parts are valid."""
         if self.mapping is None or self._resolution.workload is None or self._resolution.arch is None:
             return ()
         return faults_of(Problem(self.workload, self.arch, self.mapping))
 
     def _checked(self) -> Spec:
-        """This spec; raises SpecError unless symbols without a value are all that is missing."""
+        """This spec; raises SpecError unless its only faults are symbols without a value."""
         spec = self._strided()
         faults = [d for d in spec._resolution.diagnostics if d.code != UNBOUND]
         if faults:
@@ -357,7 +360,7 @@ class Spec:
         return spec
 
     def _strided(self) -> Spec:
-        """This spec; where strides of a TeAAL spec are symbols, with the workload that their values make."""
+        """This spec; for a TeAAL spec whose strides are symbols, with the workload for their values."""
         if self.raw_teaal is None:
             return self
         from polymodel.spec.teaal.convert import bound, strides_of, workload_of
@@ -407,14 +410,14 @@ class Spec:
 
 
 def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | None) -> Workload:
-    """Some Einsums of a workload, with what is said of their ranks and tensors alone. `resolved`: all of it,
-    where symbols have values."""
+    """Some Einsums of a workload, with the entries for their ranks and tensors only. `resolved`: the whole
+    workload, where symbols have values."""
     kept = tuple(e for e in workload.einsums if e.name in einsums)
     accesses = [a for e in kept for a in e.tensor_accesses]
     tensors = {a.name for a in accesses}
     gone = workload.tensors - tensors
     shapes = [a.projection for a in accesses]
-    # A list has rank variables, whose ranks are their names in capitals.
+    # A list contains rank variables; their ranks are the upper-cased names.
     ranks = {str(r) if isinstance(s, Mapping) else str(r).upper() for s in shapes for r in s}
     words = naming.words_of(shapes)
     return workload.model_copy(
@@ -442,7 +445,7 @@ def _narrowed(workload: Workload, einsums: Sequence[str], resolved: Resolved | N
 
 
 def _carries(resolved: Resolved | None, einsums: Sequence[str], tensor: str = "", rank: str = "") -> bool:
-    """Whether some of these Einsums read at an earlier index what one of them writes: of this tensor, along
+    """True if some of these Einsums read at an earlier index what one of them writes: of this tensor, along
     this rank, or of any."""
     if resolved is None:
         return True
@@ -460,8 +463,8 @@ def _carries(resolved: Resolved | None, einsums: Sequence[str], tensor: str = ""
 
 
 def named_files(spec: Spec) -> dict[str, Path]:
-    """Files that a spec names and that are read beside it, by the name it calls them: data of tensors,
-    tables of energies. One that is there no more leads to where it was."""
+    """Files that a spec refers to, by the name it uses: data of tensors, tables of energies. A missing file
+    maps to its former path."""
     result: dict[str, Path] = {}
     if spec.raw_workload is not None:
         accesses = [a for e in spec.raw_workload.einsums for a in getattr(e, "tensor_accesses", ())]
@@ -476,13 +479,13 @@ def named_files(spec: Spec) -> dict[str, Path]:
 
 @contextmanager
 def protected_files(*specs: Spec | None) -> Iterator[None]:
-    """Meanwhile none of the files that these specs are made of is written over."""
+    """Inside the block, the files of these specs cannot be overwritten."""
     with keeping(files_of(*specs)):
         yield
 
 
 def files_of(*specs: Spec | None) -> tuple[str, ...]:
-    """The files that these specs are made of."""
+    """The files that these specs were read from or refer to."""
     known = [s for s in specs if s is not None]
     named = (f for s in known for f in named_files(s).values())
     return (*(f for s in known for f in s.files), *map(str, named))
@@ -493,7 +496,7 @@ UNBOUND = "unbound-symbol"
 
 @dataclass(frozen=True)
 class Resolution:
-    """The parts as they are used; None where one is absent or at fault."""
+    """The resolved parts; None for a part that is absent or faulty."""
 
     workload: Resolved | None
     arch: Hierarchy | None
@@ -504,7 +507,7 @@ class Resolution:
 
 
 def resolve(spec: Spec) -> Resolution:
-    """All of a spec, and every fault that can be told without counting."""
+    """Resolve all parts of a spec, with every fault that can be found without counting."""
     faults = Faults(spec.locator)
     values = naming.symbol_values(spec.declared, spec.given, faults)
     symbols = {**spec.symbols, **values}
@@ -513,7 +516,7 @@ def resolve(spec: Spec) -> Resolution:
     if spec.raw_workload is not None:
         own = Faults(spec.locator)
         workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, own)
-        # A TeAAL spec that has no dense count is not a fault: it runs on data.
+        # A TeAAL spec without a dense count is not a fault: it runs on data.
         waits = [d for d in own.found if d.code == UNBOUND]
         refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
         faults.extend(waits if spec.raw_teaal is not None else own.found)
@@ -525,7 +528,7 @@ def resolve(spec: Spec) -> Resolution:
     if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
         arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
     elif spec.raw_arch is not None:
-        # Its set expressions have no meaning yet; its numbers are checked all the same.
+        # Its set expressions cannot be resolved without a workload, but its numbers are checked.
         resolve_arch(spec.raw_arch, (), symbols, faults, spec.folder)
     if isinstance(spec.raw_mapping, LoopTree):
         mapping = ResolvedMapping(spec.raw_mapping)
@@ -559,7 +562,7 @@ def resolve(spec: Spec) -> Resolution:
 
 
 def says_sparse(spec: Spec) -> bool:
-    """True if anything is said of zeros; only then the room that knows about them is entered."""
+    """True if the spec mentions sparsity; only then are the modules for it imported."""
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()
     raw = spec.raw_workload
     accesses = [a for e in raw.einsums for a in e.tensor_accesses] if raw else []

@@ -23,7 +23,7 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
     """
     place = {e.name: i for i, e in enumerate(cascade)}
     ranks = {a.tensor: {*a.ranks} for e in cascade for a in e.accesses}
-    unread = {}  # made, never read -> by which Einsum
+    unread = {}  # written but never read -> by which Einsum
     for tensor in cascade.tensors:
         maker = cascade.producer(tensor)
         if maker is not None and not cascade.consumers(tensor):
@@ -40,8 +40,8 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
     return tuple(result)
 
 
-JOULES = 1e-6  # per bit or operation: real ones take less
-PLAIN = 0.5  # joules that were meant as picojoules
+JOULES = 1e-6  # joules per bit or operation; real components take less
+PLAIN = 0.5  # numbers probably meant as picojoules
 _OCTAL = re.compile(r"[-+]?0[0-9_]*[1-9][0-9_]*(?![\w.])")
 _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 
@@ -49,7 +49,8 @@ _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 def unlikely_numbers(
     sections: dict[str, YamlEntry], raw: Arch | None, arch: Hierarchy | None
 ) -> tuple[str, ...]:
-    """Notes on how numbers are written in the sections, and on figures of the architecture."""
+    """Remarks on unusual spellings of numbers in the sections, and on implausible figures of the
+    architecture."""
     given = [n for n in (raw.nodes if raw is not None else ()) if isinstance(n, Acting)]
     timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}
     result = [note for entry in sections.values() for note in _written(entry.value)]
@@ -59,7 +60,7 @@ def unlikely_numbers(
 
 
 def _written(node: YamlNode) -> Iterator[str]:
-    """Of every number: leading zeros, and what is too small to be told from zero."""
+    """For every number: leading zeros, and magnitudes that are treated as zero."""
     for entry in node.entries or ():
         yield from _written(entry.value)
     for element in node.elements or ():
@@ -80,7 +81,7 @@ def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]
     energies = [a.energy / (a.bits_per_action or 1) for a in component.actions]
     for action, energy in zip(component.actions, energies, strict=True):
         name = f"{component.name} {action.name}"
-        # A cost of 1 counts actions, and then the others are relative to it.
+        # A cost of 1 is used to count actions; the other costs are relative to it.
         if energy >= JOULES and 1 not in energies:
             per = "bit" if component.stores else "action"
             meant = f", so that {energy:g} pJ is written {energy:g}e-12" if energy >= PLAIN else ""

@@ -1,1 +1,3 @@
-"""What long runs keep on disk, for a later run to go on: sealed tables in a folder that one process holds."""
+"""Files that long runs keep so that a later run can resume: sealed tables in a folder locked by one
+process.
+"""

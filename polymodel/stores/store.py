@@ -1,4 +1,4 @@
-"""A store: sealed tables in a folder that one process holds."""
+"""A store: sealed tables in a folder locked by one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from polymodel.spec.files import forget, record, recorded, unfinished, whole
 
 
 def parts_of(s: Spec) -> list[object]:
-    """All that a spec's figures depend on, but for its mapping: not of which blocks Einsums are."""
+    """Everything that a spec's figures depend on, except its mapping and the blocks of Einsums."""
     workload = s.raw_workload
     if workload is not None and any(workload.blocks.values()):
         plain = tuple(e.model_copy(update={"block": ""}) for e in workload.einsums)
@@ -36,12 +36,12 @@ def parts_of(s: Spec) -> list[object]:
 
 
 def marked(parts: Sequence[object]) -> str:
-    """A fingerprint of what can be written."""
+    """A fingerprint of serialisable data."""
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
 
 
 def check_store(store: object) -> None:
-    """Raises SpecError for what is not a folder, and can be none."""
+    """Raise SpecError if the path is not a folder and cannot become one."""
     if store is None:
         return
     if not isinstance(store, (str, Path)):
@@ -52,7 +52,7 @@ def check_store(store: object) -> None:
 
 
 def folder_of(store: str | Path) -> Path:
-    """The folder of a store, made if it is missing. Raises SpecError."""
+    """The folder of a store, created if it is missing. Raises SpecError."""
     check_store(store)
     with writing(store):
         Path(store).mkdir(parents=True, exist_ok=True)
@@ -69,16 +69,17 @@ NAME = "lock.json"
 BEAT, LOST = (
     5.0,
     120.0,
-)  # seconds between signs of life; without one for so long, another host's holder is gone
-PAUSE, TRIES = 0.05, 300  # seconds until half a lock is looked at again; that is more than a BEAT together
-# What disks say that know no second names (hard links).
+)  # seconds between heartbeats; seconds without one after which a holder on another host counts as dead
+PAUSE, TRIES = 0.05, 300  # seconds between looks at an incomplete lock; in total longer than a BEAT
+# Errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _PIDS = 2**31  # numbers of processes are below
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a store; `born`: what tells a process from a later one of the same number."""
+    """The process that holds a store; `born`: its start time, which distinguishes it from a later process of
+    the same number."""
 
     host: str
     pid: int
@@ -87,15 +88,15 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """True if the process is no more; for this host only."""
+        """True if the process has ended; valid on this host only."""
         return gone(self.pid, self.born)
 
 
 @contextlib.contextmanager
 def locked(store: Path | None) -> Iterator[None]:
-    """Hold the store, if there is one, for as long as the block runs. A holder that has died is replaced.
+    """Hold the lock of the store, if there is one, while the block runs. A dead holder is replaced.
 
-    Raises Refused while another process is at work there, and SpecError where nothing can be written.
+    Raises Refused while another process holds it, and SpecError if the folder cannot be written.
     """
     if store is None:
         yield
@@ -105,7 +106,7 @@ def locked(store: Path | None) -> Iterator[None]:
     for tried in range(TRIES):
         if _taken(file, mine):
             if tried:
-                time.sleep(PAUSE)  # whoever judged the lock of before may just have taken ours for it
+                time.sleep(PAUSE)  # one that judged the previous lock stale may have removed ours
             if not tried or _holder(file) == mine:
                 break
         else:
@@ -129,9 +130,9 @@ def locked(store: Path | None) -> Iterator[None]:
 
 
 def _taken(file: Path, mine: Holder) -> bool:
-    """True if the file could be made, so that it is ours."""
+    """True if the lock file could be created, so that this process holds the store."""
     with writing(file):
-        # It is written under another name first: half a lock would be nobody's.
+        # It is written under another name first: an incomplete lock has no holder.
         fresh = unfinished(file)
         if file.exists():
             return False
@@ -141,7 +142,7 @@ def _taken(file: Path, mine: Holder) -> bool:
             _linked(fresh, file)
         except FileExistsError:
             return False
-        except FileNotFoundError:  # the holder has just cleared what the dead left, and this with it
+        except FileNotFoundError:  # the holder has just removed the files of dead processes
             if not file.parent.is_dir():
                 raise
             return False
@@ -156,13 +157,14 @@ def _taken(file: Path, mine: Holder) -> bool:
 
 
 def _linked(source: Path, file: Path) -> None:
-    """The same under another name, whole at once where the disk can. FileExistsError if it is taken."""
+    """Give the file its second name, atomically where the file system can. Raises FileExistsError if the name
+    exists."""
     try:
         os.link(source, file)
-    except (OSError, NotImplementedError, AttributeError) as error:  # a Python or a disk without links
+    except (OSError, NotImplementedError, AttributeError) as error:  # a Python or a file system without links
         if isinstance(error, OSError) and error.errno not in _NO_LINKS:
             raise
-        # Who dies between making and writing it leaves an empty one, which is put away after a BEAT.
+        # A process killed between creating and writing it leaves an empty lock, removed after a BEAT.
         with file.open("xb") as other:
             try:
                 other.write(source.read_bytes())
@@ -173,7 +175,7 @@ def _linked(source: Path, file: Path) -> None:
 
 
 def _step_aside(file: Path, host: str) -> None:
-    """Remove the lock of a holder that is gone, or one of nobody. Refused if its holder is at work."""
+    """Remove the lock of a dead holder, or an incomplete one. Raises Refused if its holder is running."""
     seen, there = _mark(file), _holder(file)
     if seen is None:
         return
@@ -197,17 +199,18 @@ def _step_aside(file: Path, host: str) -> None:
         return
     if _mark(file) != seen:
         return
-    # Of several that see this, one moves it away; the others find nothing to move, and try again.
+    # If several processes see this, one moves the lock; the others find nothing to move, and retry.
     aside = unfinished(file)
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         os.rename(file, aside)
-        if _mark(aside) != seen:  # somebody was quicker, and this is the lock of who came next
+        if _mark(aside) != seen:  # another process was quicker, and this is the lock of its successor
             _linked(aside, file)
     aside.unlink(missing_ok=True)
 
 
 def _mark(file: Path) -> tuple[int, int, int] | None:
-    """What tells a file from a later one of the same name; None if there is none."""
+    """The identity of a file, which distinguishes it from a later one of the same name; None if there is
+    none."""
     try:
         result = file.stat()
     except FileNotFoundError:
@@ -227,7 +230,7 @@ def _holder(file: Path) -> Holder | None:
 
 
 def _silence(file: Path) -> float:
-    """Seconds since the last sign of life, by the clock of the disk: hosts may disagree about the time."""
+    """Seconds since the last heartbeat, by the clock of the file system: clocks of hosts may differ."""
     probe = unfinished(file)
     try:
         probe.touch()
@@ -248,7 +251,7 @@ def _beat(file: Path, done: Event) -> None:
 
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
-RELEASE = 7  # of the columns, what is said about them, and how they are sealed
+RELEASE = 7  # the version of the layout: columns, metadata and seal
 # The fingerprint of a whole file stands inside it; it is taken with zeros in its own place. Parquet itself
 # does not notice a changed byte.
 _SEAL = re.compile(rb'"file_sha256": "([0-9a-f]{64})"')
@@ -257,7 +260,7 @@ _STATE = "state-"
 
 
 def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, object]) -> None:
-    """Write a parquet file in one step: a reader sees the old one or the new one, whatever happens."""
+    """Write a parquet file atomically: a reader sees the old one or the new one."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -274,23 +277,23 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
 
 
 def _release() -> str:
-    """Numbers of another release may differ, so that they do not go into one front."""
+    """The release, since numbers of different releases may differ and must not be combined in one front."""
     from polymodel import __version__
 
     return f"{__version__}, stores of kind {RELEASE}"
 
 
 def _digest(data: bytes) -> str:
-    """The fingerprint of a file, whatever stands in the place of the fingerprint."""
+    """The fingerprint of a file, independent of the bytes where the fingerprint is stored."""
     result = _SEAL.search(data)
     start, end = result.span(1) if result else (0, 0)
     return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(result) + data[end:]).hexdigest()
 
 
 def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[str, Any]]:
-    """The columns as arrays, and what was written about them.
+    """The columns as arrays, and their metadata.
 
-    Refused if any byte of the file has changed, or if it is of another release.
+    Raises Refused if any byte of the file has changed, or if it is of another release.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -321,7 +324,7 @@ def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[
 
 
 def spare_others(file: Path) -> None:
-    """Refused for a file that is about to be replaced in a store, and was made by somebody else."""
+    """Refuses to replace a file in a store that polymodel did not write."""
     if not file.is_file() or file.name in recorded(file.parent):
         return
     states = [file] if _STATE in file.name else sorted(file.parent.glob(f"{_STATE}*.parquet"))
