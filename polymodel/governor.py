@@ -40,8 +40,8 @@ _PDEATHSIG = 1  # prctl's PR_SET_PDEATHSIG
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Inside the block, SIGTERM, which schedulers send, has the effect of Ctrl-C. A handler set by the caller
-    is kept; in other threads than the main one, which receive no signals, nothing changes."""
+    """Inside the block, SIGTERM, which schedulers send, acts as Ctrl-C. A handler set by the caller is kept,
+    and nothing changes outside the main thread, which alone receives signals."""
     number = signal.SIGTERM
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(number) is not signal.SIG_DFL:
@@ -62,9 +62,8 @@ def terminable() -> Iterator[None]:
 
 
 def end_with(parent: int, told: bool) -> None:
-    """In a worker: end as soon as the process of that number is no longer its parent, so that none of its
-    pipes stays open. `told`: let the kernel signal this (Linux), which costs no interpreter time; the signal
-    follows the thread that started the worker, so that thread must outlive it."""
+    """In a worker: end as soon as the process of that number is no longer its parent. `told`: let the kernel
+    signal this (Linux); the signal follows the thread that started the worker, so that must outlive it."""
     if told and sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -109,8 +108,7 @@ def workers() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> Iterator[Iterator[Any]]:
-    """The results of joblib's delayed tasks, in order, from the given number of workers, which end with this
-    process.
+    """The results of joblib's delayed tasks, in order, from so many workers, which end with this process.
 
     The workers are those of joblib's current backend: processes here, or a Dask cluster's within
     `joblib.parallel_config("dask")`. `ahead`: number of tasks submitted in advance.
@@ -181,9 +179,8 @@ def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
 
 @contextlib.contextmanager
 def crew(count: int) -> Iterator[Crew | None]:
-    """The given number of workers of the cluster of joblib's current backend, within
-    `joblib.parallel_config("dask")`; None without a cluster: then the work runs in threads of this process.
-    """
+    """So many workers of the cluster of joblib's current backend (`joblib.parallel_config("dask")`); None
+    without a cluster, where the work runs in threads of this process."""
     if count < 2 or "joblib" not in sys.modules:  # no backend was chosen
         yield None
         return
@@ -240,8 +237,8 @@ class Broken(BaseException):
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that end with their `with` block: an exception that ends it, such as a passed time limit,
-    interrupts them at the next instruction of the interpreter. A call into a library runs to its end."""
+    """Threads that end with their `with` block: an exception that ends it interrupts them at the next
+    instruction of the interpreter. A call into a library runs to its end."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -287,8 +284,7 @@ class Threads(ThreadPoolExecutor):
 
 def scratch() -> str:
     """The folder for data that joblib's processes share: the temporary folder, unless the user sets
-    another.
-    """
+    another."""
     return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
 
 
@@ -312,8 +308,8 @@ _PAGE = resource.getpagesize()
 @dataclass
 class Governor:
     """The limits in force. `end`: deadline (`time.monotonic`), `seconds` after the start; `bytes` beyond
-    `base`, the memory of the process at the start. `since`: the time that the process had waited for
-    processors at the start; waiting after that moves the deadline (None: it does not)."""
+    `base`, the memory of the process at the start. `since`: the time waited for processors before the start;
+    waiting after that moves the deadline (None: it does not)."""
 
     end: float = inf
     seconds: float = inf
@@ -357,8 +353,7 @@ def look(doing: str = "") -> None:
 
 
 def charge(size: float, doing: str, remedy: str = "", most: float = HELD) -> None:
-    """Raise MemoryUp before `size` bytes are allocated for which the limit has no room; without a limit, if
-    that is more than `most`."""
+    """Raise MemoryUp before `size` bytes are allocated that exceed the limit (without one, `most`)."""
     now = _current.get()
     room = now.bytes - (resident_bytes() - now.base) if now.bytes < inf else most
     if size > room:
@@ -381,7 +376,7 @@ def crowded() -> float:
 
 def spare(seconds: float | None = None) -> float:
     """The time for a search that keeps its best result so far: at most so many seconds, and less than remains
-    until the deadline, so that the result can still be reported."""
+    until the deadline, so that the result can be reported."""
     asked = min(inf if seconds is None else seconds, _searches.get() - time.monotonic())
     return max(min(asked, 0.8 * left()), 0.0)
 
@@ -415,7 +410,7 @@ class Share:
 
 
 def share(of: int = 1, seconds: float | None = None) -> Share:
-    """The time of a search (`soft`), and one of the given number of equal parts of the memory."""
+    """The time of a search (`soft`), and one of so many equal parts of the memory."""
     return Share(spare(seconds), _current.get().bytes / of)
 
 
@@ -429,12 +424,11 @@ def within(share: Share) -> Iterator[None]:
 @contextmanager
 def limits(time: float | None = None, memory: str | None = None) -> Iterator[None]:
     """Limit everything inside the block: `time` in seconds of wall-clock time, `memory`, e.g. "500MB" or
-    "2GB", beyond what the process uses already.
+    "2GB", beyond what the process uses already. Inside other limits the tighter ones hold.
 
-    Inside other limits the tighter ones hold. Raises TimeUp or MemoryUp when a limit has passed, SpecError
-    for invalid limits; `explore`, `sweep` and `tile_matmul` return the best result so far instead. In the
-    main thread any code is interrupted, in other threads the next step that checks; a single call into the
-    library of integer sets or into numpy is never interrupted.
+    Raises TimeUp or MemoryUp when a limit has passed, SpecError for invalid limits; `explore`, `sweep` and
+    `tile_matmul` return the best result so far instead. In the main thread any code is interrupted, in other
+    threads the next step that checks; a call into ISL or numpy is never interrupted.
     """
     seconds, size = seconds_of(time), bytes_of(memory)
     with _governed(seconds, size):
@@ -444,8 +438,7 @@ def limits(time: float | None = None, memory: str | None = None) -> Iterator[Non
 @contextmanager
 def counted_from(begun: float, seconds: float, size: float, waited: float | None = None) -> Iterator[None]:
     """Limits as `limits` sets them, infinite for None; the time counts from `begun` (`time.monotonic`), so
-    that imports since then are included. `waited`: the time that the process had waited for processors by
-    then; later waiting does not count."""
+    that imports since then are included, less what the process waits for processors after `waited`."""
     with _governed(seconds, size, begun, since=waited):
         yield
 
@@ -453,7 +446,7 @@ def counted_from(begun: float, seconds: float, size: float, waited: float | None
 @contextmanager
 def until(end: float, asked: float | None = None) -> Iterator[None]:
     """Raise TimeUp inside the block once `time.monotonic` passes `end`: the unfinished step of a search is
-    dropped. `asked`: the limit in seconds for the message, if it began to count earlier."""
+    dropped. `asked`: the limit in seconds for the message, if it counts from earlier."""
     with _governed(end - time.monotonic(), inf, told=asked):
         yield
 
@@ -481,7 +474,7 @@ def bytes_of(value: object, name: str = "memory") -> float:
 
 
 def waited_for_processors(process: int | str = "self") -> float:
-    """Seconds during which the main thread could have run but others did; 0 if unknown."""
+    """Seconds during which the main thread was ready but not running; 0 if unknown."""
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     except (OSError, LookupError, ValueError):
@@ -581,8 +574,7 @@ def _beat(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def _walled(mine: Governor) -> Iterator[None]:
     """Lets the operating system refuse memory beyond the limit, so that not even one large array exceeds
-    it.
-    """
+    it."""
     data = _data()
     if mine.bytes == inf or not data:
         yield

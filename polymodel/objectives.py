@@ -42,8 +42,7 @@ class Figures(Protocol):
 
     def moved(self, component: str, way: Literal["reads", "writes"]) -> Number:
         """Bits that all instances of a memory read or write; for a toll, those that pass inward or
-        outward.
-        """
+        outward."""
         ...
 
     def working_set(self, component: str) -> Number:
