@@ -1,10 +1,9 @@
-"""What an engine is given and what it returns: a problem, and the records of its counts.
+"""The input and output of an engine: a problem, and the records of its counts.
 
-Counts are numbers of elements (or operations), summed over all instances and all iterations,
-for ONE execution of each Einsum: `n_instances` is applied later, in `cost`. Integers are exact.
-
-Records that closed forms have as well are generic in their number `N`: an integer, unless it is said
-otherwise, or a form of tile-size symbols.
+Counts are numbers of elements (or operations), summed over all instances and all iterations, for ONE
+execution of each Einsum: `n_instances` is applied later, in `cost`. Integers are exact. Records that closed
+forms share are generic in their number `N`: an integer unless stated otherwise, or a form of tile-size
+symbols.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ else:
     N = TypeVar("N")
 
 
-NO_ELEMENT: Any = 0  # whatever kind of number the others are
+NO_ELEMENT: Any = 0  # 0 for any kind of number
 
 
 def _added(a: N, b: N) -> N:
@@ -44,7 +43,7 @@ def _added(a: N, b: N) -> N:
 
 
 def mapped(record: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """The record with every number of this kind changed, those in pairs of loads as well."""
+    """The record with `change` applied to every number of this kind, also in pairs of loads."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, kind):
@@ -58,12 +57,12 @@ def mapped(record: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 class Buffet(Generic[N]):
     """One tensor in one storage node. Sizes in elements, before `backing_scale` or n_instances.
 
-    `einsums`: users of the tensor below the node, in execution order. `parent`: id of the storage
-    node it is filled from, None for the backing (outermost) node. `tile_max`/`tile_total`: maximum
-    and sum of the tile size over all (time, instance) stamps with a non-empty tile; `visits`: how
-    many such stamps there are; `instances`: how many distinct instances ever hold anything;
-    `distinct`: different elements ever held. `live`: peak number of elements between first and
-    last use, None until asked for (`analyse(..., live=True)`).
+    `einsums`: users of the tensor below the node, in execution order. `parent`: id of the storage node that
+    it is filled from, None for the backing (outermost) node. `tile_max`, `tile_total`: maximum and sum of the
+    tile size over all (time, instance) stamps with a nonempty tile; `visits`: the number of such stamps;
+    `instances`: the number of instances that ever hold anything; `distinct`: the number of distinct elements
+    ever held. `live`: peak number of elements between first and last use, None unless requested
+    (`analyse(..., live=True)`).
     """
 
     node: int
@@ -138,10 +137,10 @@ class ComputeCounts(Generic[N]):
 class InstanceLoad(Generic[N]):
     """What the busiest instances of a memory or toll move for one Einsum, in bits of whole actions.
 
-    `loads`: the Pareto-maximal (read bits, write bits) pairs over the instances, sorted; any
-    latency that grows in both is largest on one of them; of closed forms the pair of the first instance,
-    the busiest. `instances`: how many move anything. `dense`: on sparse data what all would move without
-    zeros, if that is known: with fewer bits a component works, even with none.
+    `loads`: the Pareto-maximal (read bits, write bits) pairs over the instances, sorted; a latency that is
+    monotone in both attains its maximum at one of them; in closed forms the pair of the first instance, which
+    is the busiest. `instances`: how many move anything. `dense`: on sparse data, what all would move without
+    zeros, if known: a component with fewer bits, even none, still works.
     """
 
     einsum: str
@@ -152,7 +151,7 @@ class InstanceLoad(Generic[N]):
 
     @property
     def there(self) -> N:
-        """Above 0 wherever the component works for the Einsum."""
+        """A count that is above 0 where the component works for the Einsum."""
         if self.dense is not None:
             return self.dense
         moved: N = NO_ELEMENT
@@ -163,9 +162,9 @@ class InstanceLoad(Generic[N]):
 
 @dataclass(frozen=True)
 class LinkTraffic(Generic[N]):
-    """What crosses the interconnect of one fanout dimension; only of dimensions whose link costs.
+    """Traffic across the interconnect of one fanout dimension, if its link has a cost.
 
-    `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads`, only with a finite throughput:
+    `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads` (only with a finite throughput):
     the Pareto-maximal (bits down, bits up) pairs over the links at which data enter; no other link carries
     more. `instances`: how many of these links carry anything (0 without a throughput).
     """
@@ -183,8 +182,8 @@ class RefillLoad(Generic[N]):
     """One end of the refills of one single-buffered storage; only under `assume_overlap: false`.
 
     `loads`: the Pareto-maximal (read bits, write bits) pairs that refills of `storage` move at an instance of
-    `component` (the storage itself or a parent). With `storage` empty: what is left of the component's work
-    after all such refills, for components that are an end of any.
+    `component` (the storage itself or a parent). If `storage` is empty: the rest of the component's work, for
+    components that are an end of any refill.
     """
 
     einsum: str
@@ -204,11 +203,11 @@ class Resident:
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """The peak of one component over the phases of one Einsum's branch, and who is in it.
+    """The peak of one component over the phases of one Einsum's branch, with its residents.
 
-    `measure`: `tile` (lifetimes respected), `live` (joint element count) or `reserved` (nodes
-    above a split count in all branches). Persistent tensors count n_instances times, tiles that a
-    double-buffered memory refills twice under `assume_overlap: false`.
+    `measure`: `tile` (lifetimes respected), `live` (joint element count) or `reserved` (nodes above a split
+    count in all branches). Persistent tensors count n_instances times; tiles that a double-buffered memory
+    refills count twice under `assume_overlap: false`.
     """
 
     component: str
@@ -220,11 +219,11 @@ class WorkingSet:
 
 @dataclass(frozen=True)
 class TransferSizes:
-    """How large the transfers are that an action rounds up, as sorted (elements, how many transfers).
+    """Sizes of the transfers that an action rounds up, as sorted (elements, number of transfers).
 
-    Only where an action of the component has `bits_per_action` that does not divide the tensor's bits.
-    `kind`: as the counts of `Traffic` are called, at a toll `down` or `up`; `node` is None there.
-    A memory's accesses by compute are not among them: those go value by value.
+    Only where an action of the component has a `bits_per_action` that does not divide the tensor's bits.
+    `kind`: the name of a count of `Traffic`; at a toll `down` or `up`, with `node` None. Without a memory's
+    accesses by compute, which are of single values.
     """
 
     einsum: str
@@ -237,8 +236,7 @@ class TransferSizes:
 
 @dataclass(frozen=True)
 class WholeActions(Generic[N]):
-    """How many actions the transfers of one kind take where they are rounded up: what closed forms give in
-    place of `TransferSizes`."""
+    """Actions of the rounded transfers of one kind, which closed forms have instead of `TransferSizes`."""
 
     einsum: str
     node: int
@@ -250,9 +248,9 @@ class WholeActions(Generic[N]):
 
 @dataclass(frozen=True)
 class StageWork:
-    """What one Einsum does in one slot of a pipeline, of one execution.
+    """The work of one Einsum in one slot of a pipeline, for one execution.
 
-    `operations`: of the instance that executes most. `loads`: for each memory and toll that moves anything,
+    `operations`: those of the busiest instance. `loads`: for each memory and toll that moves anything,
     outermost first, the Pareto-maximal (read bits, write bits) pairs over its instances.
     """
 
@@ -263,7 +261,7 @@ class StageWork:
 
 @dataclass(frozen=True)
 class PipelineSlot:
-    """`count` equal slots of a pipeline: per stage, what runs one after the other (nothing: it is idle).
+    """`count` equal slots of a pipeline: per stage, what runs in sequence (empty: idle).
 
     `phase`: `fill`, `steady` or `drain`. `shared`: the joint loads of components that several stages load.
     """
@@ -276,9 +274,10 @@ class PipelineSlot:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """All slots of a pipeline (node id of its split), inside a stage: those of one iteration there.
+    """All slots of a pipeline (`node`: id of its split); of a pipeline inside a stage, those of one iteration
+    there.
 
-    docs/semantics.md, Pipelines. Equal slots are one record, in no order of time.
+    See docs/semantics.md, Pipelines. Equal slots are one record, without an order in time.
     """
 
     node: int
@@ -287,9 +286,10 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class Charge:
-    """An action beside reads, writes and operations, of one execution: `count` in bits (compute: operations).
+    """An action besides reads, writes and operations, for one execution: `count` in bits (compute:
+    operations).
 
-    Sparse data have them: turns that are gated, metadata that move. Dense analyses have none.
+    Only on sparse data: gated accesses and metadata transfers.
     """
 
     einsum: str
@@ -300,14 +300,14 @@ class Charge:
 
 
 def ordered_slots(counts: dict[PipelineSlot, int]) -> tuple[PipelineSlot, ...]:
-    """Slots (with count 1) and how many there are of each: fill first, then in an order of their own."""
+    """Slots with their counts: fill first, then steady and drain, in a canonical order."""
     order = ("fill", "steady", "drain")
     slots = (replace(slot, count=n) for slot, n in counts.items())
     return tuple(sorted(slots, key=lambda s: (order.index(s.phase), repr(s))))
 
 
 def phase_of(slot: int, iterations: int, stages: int) -> str:
-    """Whether a slot of a wrap fills the pipeline, drains it, or neither."""
+    """The phase of a slot among `iterations` of a pipeline: fill, steady or drain."""
     if slot >= iterations:
         return "drain"
     return "fill" if slot < stages - 1 else "steady"
@@ -315,9 +315,9 @@ def phase_of(slot: int, iterations: int, stages: int) -> str:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything an engine counts for one spec. Tuples are sorted by tree order, then tensor order.
+    """Everything that an engine counts for one spec. Tuples are sorted by tree order, then tensor order.
 
-    `pipelines`: those in no stage of another.
+    `pipelines`: those that are not in a stage of another.
     """
 
     engine: str
@@ -336,19 +336,19 @@ class Analysis:
     whole: tuple[WholeActions, ...] = ()
 
     def __repr__(self) -> str:
-        """What is in it; `buffets`, `traffic` and the others have the figures."""
+        """A summary; `buffets`, `traffic` and the other fields have the figures."""
         names = ", ".join(dict.fromkeys(c.einsum for c in self.compute))
         return f"Analysis({self.engine}: {names}; {len(self.buffets)} tensors in storage nodes)"
 
 
 def mapped_analysis(analysis: Analysis, kind: type, change: Callable[[Any], Any]) -> Analysis:
-    """The analysis with every number of this kind changed."""
+    """The analysis with `change` applied to every number of this kind."""
     rows = {f.name: getattr(analysis, f.name) for f in fields(analysis) if f.name not in ("engine", "notes")}
     new: dict[str, Any] = {n: tuple(mapped(x, kind, change) for x in r) for n, r in rows.items()}
     return replace(analysis, **new)
 
 
-# The protocol that every engine follows, and the problem it is given.
+# The protocol of all engines, and their input.
 
 
 @dataclass(frozen=True)
@@ -378,28 +378,31 @@ class Problem:
 
 
 class Engine(Protocol):
-    """`reuse` overrides every storage node's policy; `live` asks for element-level lifetimes."""
+    """A counting engine.
+
+    `reuse` overrides every storage node's policy; `live` adds element-level lifetimes.
+    """
 
     name: str
 
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
-        """Count a mapping that has passed the gate (`schedule.gate.require_legal`), as `evaluate` asks it.
+        """Count a mapping that has passed `schedule.legality.require_legal`, as in `evaluate`.
 
-        Legality is not asked again: called directly on an illegal mapping, an engine may count what no
-        hardware could execute, and say nothing.
+        Legality is not checked again: on an illegal mapping an engine may count what no hardware could
+        execute.
         """
         ...
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
-        """What `analyse` counts as traffic, without the rest."""
+        """The traffic that `analyse` counts, without the rest."""
         ...
 
 
-# What no engine counts of pipelines, refused by name before any of them begins.
+# What no engine supports in pipelines; it is refused before any of them begins.
 
 
 def pipelines_of(problem: Problem) -> tuple[PipelineSplit, ...]:
-    """The pipelines of the mapping, outer ones first; Refused for what docs/semantics.md leaves out."""
+    """The pipelines of the mapping, outer ones first. Raises Refused for what docs/semantics.md excludes."""
     result = pipelines(problem.tree)
     if not result:
         return ()

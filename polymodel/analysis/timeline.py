@@ -1,4 +1,4 @@
-"""What one memory holds over time: plain arrays, the same from listing and from stamps."""
+"""The contents of one memory over time, as plain arrays; both engines produce the same."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Ints = NDArray[np.int64]
 class Timeline:
     """Bits in one instance of a component, phase by phase, in order of time.
 
-    A phase is one iteration of the innermost temporal loop of an Einsum; what changes within it is shown
-    where it is largest in sum. `einsums`: names; `einsum[i]`: which of them runs in phase i. `loops`: node
-    ids of temporal loops; `stamps[i, k]`: counter of loop k in phase i, -1 if the loop is not above that
-    Einsum (or inside a phase). `buffets`: (node id, tensor); `bits[i, k]`: what buffet k holds in phase i.
-    `instance`: coordinates that are not 0, as (component.dimension, coordinate). Bits beyond 62 bits are
-    Python integers in an object array.
+    A phase is one iteration of the innermost temporal loop of an Einsum; changes within it are shown at their
+    largest sum. `einsums`: names; `einsum[i]`: the index of the one that runs in phase i. `loops`: node ids
+    of temporal loops; `stamps[i, k]`: counter of loop k in phase i, -1 if the loop is not above that Einsum
+    (or inside a phase). `buffets`: (node id, tensor); `bits[i, k]`: bits of buffet k in phase i. `instance`:
+    nonzero coordinates, as (component.dimension, coordinate). Beyond 62 bits, `bits` is an object array of
+    Python integers.
     """
 
     component: str

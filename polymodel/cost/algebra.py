@@ -1,9 +1,9 @@
-"""The numbers that cost rules run on: plain ones, arrays, closed forms, and numbers with slopes.
+"""The numbers that cost rules work on: plain ones, arrays, closed forms, and numbers with slopes.
 
-A rule adds, multiplies and divides; where it takes a maximum, adds up many parts or asks whether anything
-moves at all, it asks the algebra, so that each rule stands once. `NUMBERS` are Python's: an evaluation.
-`ARRAYS` are NumPy's: sweeps on sparse data. `FORMULAS` writes the operations down: closed forms, and what
-other sweeps work out. `Slopes` has the slope of each result in each number of the architecture.
+A rule adds, multiplies and divides; for a maximum, a sum of many parts or a test whether anything moves, it
+calls the algebra, so that each rule is written once. `NUMBERS`: Python's numbers, for evaluations. `ARRAYS`:
+NumPy arrays, for sweeps on sparse data. `FORMULAS`: records the operations, for closed forms and other
+sweeps. `Slopes`: numbers with their derivatives by each number of the architecture.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
 from polymodel.frozen import dataclass
 from polymodel.integers import np
 
-Number = Any  # what an algebra works with
+Number = Any  # a number of an algebra
 
 
 class Algebra(Protocol):
     """The operations of one kind of number."""
 
     def largest(self, parts: Iterable[Number]) -> Number:
-        """The largest of several numbers that are not negative, 0 if there is none."""
+        """The largest of several nonnegative numbers, 0 if there is none."""
         ...
 
     def total(self, parts: Iterable[Number]) -> Number:
@@ -32,25 +32,25 @@ class Algebra(Protocol):
         ...
 
     def where_moved(self, moved: Number, then: Number) -> Number:
-        """`then` where the count `moved` is above 0, else 0."""
+        """`then` where the count `moved` is above 0, otherwise 0."""
         ...
 
     def slowest(self, times: Mapping[str, Number]) -> str:
-        """The name with the largest time (the first of them), empty where that is not decided."""
+        """The name with the largest time (the first one on ties); empty where that is undecided."""
         ...
 
     def repeated(self, seconds: Number, times: Number) -> Number:
-        """Seconds so many times over."""
+        """`seconds` multiplied by the count `times`."""
         ...
 
 
 def nothing(count: Number) -> bool:
-    """True if it is 0 everywhere, as far as is known without working it out."""
+    """True if the count is known to be 0 everywhere, without computing it."""
     return not getattr(count, "ndim", 0) and not count
 
 
 class NumberAlgebra:
-    """Integers, fractions and floats. Engines leave out what moves nothing, so all that is there moves."""
+    """Integers, fractions and floats. Engines omit what moves nothing, so that every count is above 0."""
 
     def largest(self, parts: Iterable[Number]) -> Number:
         return max(parts, default=0.0)
@@ -69,7 +69,7 @@ class NumberAlgebra:
 
 
 class ArrayAlgebra:
-    """NumPy arrays that broadcast against each other, and numbers among them."""
+    """NumPy arrays that broadcast against each other, and plain numbers."""
 
     def largest(self, parts: Iterable[Number]) -> Number:
         return reduce(np.maximum, parts, 0.0)
@@ -91,11 +91,10 @@ NUMBERS = NumberAlgebra()
 ARRAYS = ArrayAlgebra()
 
 
-# Costs in closed form: each operation is written down, and worked out for given tile sizes.
-#
-# `value` does the same operations in the same order as an evaluation in numbers does.
+# Costs in closed form: operations are recorded, and evaluated for given tile sizes. `value` does the same
+# operations in the same order as an evaluation in numbers.
 
-Part = Any  # a Formula, a Peak or a number
+Part = Any  # a Formula, a PeakForm or a number
 
 
 class Formula:
@@ -123,7 +122,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class ExactCount(Formula):
-    """An integer count. Sums with integers and products with them are counts again."""
+    """An integer count. Sums and products with integers are counts again."""
 
     form: Form
 
@@ -155,7 +154,7 @@ class ScaledPart(Formula):
 
 @dataclass(frozen=True)
 class Over(Formula):
-    """A part over a number."""
+    """A part divided by a number."""
 
     part: Part
     divisor: float
@@ -177,7 +176,7 @@ class Largest(Formula):
 
 @dataclass(frozen=True)
 class Where(Formula):
-    """A part where a count is above 0, else 0."""
+    """A part where a count is above 0, otherwise 0."""
 
     count: ExactCount
     part: Part
@@ -185,7 +184,7 @@ class Where(Formula):
 
 @dataclass(frozen=True)
 class FormulaProduct(Formula):
-    """One formula times another."""
+    """The product of two formulas."""
 
     one: Formula
     other: Formula
@@ -193,7 +192,7 @@ class FormulaProduct(Formula):
 
 @dataclass(frozen=True)
 class Ratio(Formula):
-    """One formula over another; not a number where that is zero."""
+    """The quotient of two formulas; NaN where the divisor is 0."""
 
     over: Formula
     under: Formula
@@ -201,9 +200,11 @@ class Ratio(Formula):
 
 @dataclass(frozen=True)
 class StageShare(Formula):
-    """What of a slot of a pipeline is booked to one Einsum: nothing unless its stage is the slowest, the
-    first one if several tie; else its own part, or as much of the `joint` time of a component that several
-    stages load, where that is longer."""
+    """The time of a pipeline slot that is booked to one Einsum.
+
+    Zero unless its stage is the slowest (the first one on ties); otherwise its own time, or its share of the
+    `joint` time of a component that several stages load, if that is longer.
+    """
 
     own: Part
     stages: tuple[Part, ...]
@@ -212,7 +213,7 @@ class StageShare(Formula):
     items: int
 
     def of(self, own: float, stages: Sequence[float], joint: float) -> float:
-        """The number, of numbers."""
+        """The booked time for given numbers."""
         slowest = max(stages)
         if stages.index(slowest) != self.stage:
             return 0.0
@@ -222,7 +223,7 @@ class StageShare(Formula):
 
 
 class Formulas:
-    """The algebra (`cost.algebra.Algebra`) of formulas, and of numbers among them."""
+    """The algebra of formulas and numbers. See `Algebra`."""
 
     def largest(self, parts: Iterable[Part]) -> Part:
         found = list(dict.fromkeys(parts))
@@ -248,7 +249,7 @@ class Formulas:
         return ""
 
     def repeated(self, seconds: Part, times: Part) -> Part:
-        """A count that is not negative goes into the parts, so that what is added up are counts again."""
+        """A nonnegative count is moved into the parts, so that the terms of sums remain counts."""
         if isinstance(seconds, ExactCount) or not isinstance(times, ExactCount):
             return seconds * times
         if isinstance(seconds, ScaledPart):
@@ -266,7 +267,7 @@ FORMULAS = Formulas()
 
 
 def value(formula: Part, at: Mapping[str, int]) -> Any:
-    """The number for given symbols."""
+    """The number for given values of the symbols."""
     if isinstance(formula, (Form, HeldBuffet)):
         return formula.at(at)
     if isinstance(formula, PeakForm):
@@ -294,19 +295,19 @@ def value(formula: Part, at: Mapping[str, int]) -> Any:
     return formula
 
 
-# Numbers that know how they change with each number of the architecture.
-#
-# Run over a hierarchy of `Slope`s the cost rules give slopes. Where several parts tie for a maximum, the
-# result has two: as a number grows the steepest of those that tie counts, as it shrinks the least steep.
+# Numbers with their derivatives by each number of the architecture. Applied to a hierarchy of `Slope`s, the
+# cost rules give slopes. Where several parts tie for a maximum, the result has two slopes: as a number grows,
+# the steepest of the tied parts counts, as it shrinks, the least steep.
 
-TIE = 1e-12  # times that differ by no more than rounding
+TIE = 1e-12  # relative difference of times that is due to rounding
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One number: `name` is energy, throughput, leak_power, size, fill_drain_latency or energy_per_bit_hop.
+    """One number of the architecture.
 
-    `component` is `PE.X` for the link of a fanout dimension; `action` is empty but for energy and throughput.
+    `name`: energy, throughput, leak_power, size, fill_drain_latency or energy_per_bit_hop. `component`:
+    `PE.X` for the link of a fanout dimension. `action`: empty except for energy and throughput.
     """
 
     component: str
@@ -314,12 +315,12 @@ class Knob:
     name: str
 
 
-Sides = tuple[float, float]  # change of the result over change of a number: as it grows, as it shrinks
+Sides = tuple[float, float]  # derivative of the result by a number: as it grows, as it shrinks
 NONE: Sides = (0.0, 0.0)
 
 
 class Slope(float):
-    """A number that is not negative, with its slope in each knob that it depends on."""
+    """A nonnegative number with its derivative by each knob that it depends on."""
 
     slopes: Mapping[Knob, Sides]
 
@@ -366,7 +367,7 @@ def _joined(
 
 
 class Slopes:
-    """The algebra (`cost.algebra.Algebra`) of slopes, and of floats among them."""
+    """The algebra of slopes and floats. See `Algebra`."""
 
     def largest(self, parts: Iterable[Any]) -> Slope:
         result = [p if isinstance(p, Slope) else Slope(p, {}) for p in parts]

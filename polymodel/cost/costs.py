@@ -1,4 +1,4 @@
-"""From counts to costs: the one entry of this room, with area, capacities, and figures made of costs."""
+"""From counts to costs: the entry point of this package, with area, capacities and figures made of costs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def area_items(hierarchy: Hierarchy) -> tuple[AreaItem, ...]:
-    """One item per component that can have an area; outermost first."""
+    """One item per component that can have an area, outermost first."""
     result = []
     for c in hierarchy.components:
         if not c.acts and not c.area:
@@ -62,11 +62,11 @@ def total_area(hierarchy: Hierarchy) -> float:
     return math.fsum(item.area for item in area_items(hierarchy))
 
 
-# What each memory must hold against what it can hold (bits of one instance).
+# What each memory must hold, and its capacity (bits of one instance).
 
 
 def needs(counts: Counts) -> tuple[Need, ...]:
-    """Every working set with its component's capacity, outermost component first."""
+    """Every working set with its memory's capacity, outermost memory first."""
     hierarchy = counts.problem.hierarchy
     level = {c.name: i for i, c in enumerate(hierarchy.components)}
     order = {name: i for i, name in enumerate(counts.einsums)}
@@ -103,7 +103,7 @@ def violations(found: tuple[Need, ...]) -> tuple[CapacityViolation, ...]:
 
 
 def stored_bits(counts: Counts, tensor: str, elements: int | Fraction, backing: bool) -> int:
-    """Bits that so many elements occupy; a backing node's are scaled and rounded up."""
+    """Bits of this many elements; those of a backing node are scaled and rounded up."""
     access = counts.accesses[tensor]
     scale = access.backing_scale if backing else Fraction(1)
     return math.ceil(elements * access.bits_per_value * scale)
@@ -113,7 +113,7 @@ def stored_bits(counts: Counts, tensor: str, elements: int | Fraction, backing: 
 
 
 def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
-    """The analysis with `cost.formula.Exact` for each form, as cost rules take it."""
+    """The analysis with an `ExactCount` for each form, as cost rules take it."""
 
     def exact(rows: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(mapped(row, Form, ExactCount) for row in rows)
@@ -135,9 +135,9 @@ def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
 
 
 def closed_costs(problem: Problem, analysis: SymbolicAnalysis) -> Costs:
-    """The same rules over closed forms: `Formula`s in the place of numbers, `Peak`s of needed bits.
+    """The cost rules applied to closed forms: `Formula`s instead of numbers, `PeakForm`s of needed bits.
 
-    What only numbers have is left empty: violations, roofline and limiters.
+    Violations, roofline and limiters are empty, since they need numbers.
     """
     counts = Counts(problem, in_formulas(analysis))
     times = component_times(counts, FORMULAS)
@@ -156,12 +156,12 @@ def closed_costs(problem: Problem, analysis: SymbolicAnalysis) -> Costs:
 
 
 def total_seconds(counts: Counts, do: Algebra = NUMBERS) -> Number:
-    """The latency of everything: Einsums one after the other, those of a pipeline in its slots."""
+    """The total latency: Einsums in sequence, those of a pipeline in its slots."""
     return do.total(parts_of_latency(counts, component_times(counts, do), do))
 
 
 def parts_of_latency(counts: Counts, times: tuple[ComponentTime, ...], do: Algebra) -> list[Number]:
-    """Seconds of each Einsum in no pipeline, and of each pipeline."""
+    """Seconds of each Einsum outside pipelines, and of each pipeline."""
     overlapped = {e for run in counts.analysis.pipelines for e in einsums_of(run)}
     alone = [t.seconds for t in einsum_times(counts, times, (), do) if t.einsum not in overlapped]
     return [*alone, *(run_seconds(counts, run, do) for run in counts.analysis.pipelines)]
@@ -170,7 +170,7 @@ def parts_of_latency(counts: Counts, times: tuple[ComponentTime, ...], do: Algeb
 def costs(problem: Problem, analysis: Analysis) -> Costs:
     """Energy (J), latency (s), area (m^2) and capacity (bits) of one analysis.
 
-    Raises Refused where the counts do not determine a figure exactly (rounded transfers of unknown sizes).
+    Raises Refused if the counts do not determine a figure exactly (rounded transfers of unknown sizes).
     """
     counts = Counts(problem, analysis)
     times = component_times(counts)
@@ -191,24 +191,27 @@ def costs(problem: Problem, analysis: Analysis) -> Costs:
     )
 
 
-# The figures that objectives are made of, of one evaluated mapping.
+# The figures that objectives are made of, for one evaluated mapping.
 
-Bits = dict[tuple[str, str], Number]  # (component, `reads` or `writes`) -> bits, all instances and executions
+Bits = dict[tuple[str, str], Number]  # (component, `reads` or `writes`) -> bits of all instances
 
 
 def memory_bits(counts: Counts) -> Bits:
-    """What memories move."""
+    """Bits that memories move."""
     rows = ((t, t.reads, t.writes) for t in counts.analysis.traffic)
     return _summed(counts, rows)
 
 
 def toll_bits(counts: Counts) -> Bits:
-    """What passes tolls; `reads` are what passes down, `writes` what passes up."""
+    """Bits that pass tolls: `reads` downwards, `writes` upwards."""
     return _summed(counts, ((t, t.down, t.up) for t in counts.analysis.tolls))
 
 
 def data_bits(counts: Counts, accesses: Iterable[AccessCount]) -> Bits:
-    """What memories move on sparse data, metadata among it, and what passes tolls. `counts`: sparse ones."""
+    """Bits that memories move on sparse data, with metadata, and bits that pass tolls.
+
+    `counts`: sparse ones.
+    """
     result: Bits = {}
     for a in accesses:
         bits = a.actual * counts.bits(a.tensor) + a.metadata_bits
@@ -228,7 +231,8 @@ def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, Number, 
 
 
 def slots(counts: Counts) -> tuple[Number, Number]:
-    """(operations, operations if every compute instance executed as many as the busiest one), all Einsums."""
+    """Operations of all Einsums, and operations if every compute instance executed as many as the busiest
+    one."""
     hierarchy = counts.problem.hierarchy
     executed: Number = 0
     places: Number = 0
@@ -240,7 +244,7 @@ def slots(counts: Counts) -> tuple[Number, Number]:
 
 
 def objective_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
-    """The value of one objective on dense data, whose name may be wrong: SpecError."""
+    """The value of one objective on dense data. Raises SpecError for an unknown name."""
     known = known_names(hierarchy.memories, hierarchy.tolls)
     name = canonical(written(objective))
     terms = terms_of(name)
@@ -266,7 +270,7 @@ class CostFigures:
     @property
     def latency(self) -> Number:
         if self.do is FORMULAS and self.counts.analysis.pipelines:
-            return total_seconds(self.counts, self.do)  # what is booked to each Einsum takes more words
+            return total_seconds(self.counts, self.do)  # shorter than a sum over Einsums
         return self.do.total(t.seconds for t in self.costs.latency)
 
     @property
@@ -298,7 +302,7 @@ class CostFigures:
         return self.working_sets.get(component, 0)
 
     def busiest(self, component: str, way: Busy) -> Number:
-        """Of each Einsum the most that any instance moves or executes, of all executions."""
+        """For each Einsum the most that any instance moves or executes, summed over all executions."""
         if way == "operations":
             mine = ((c.einsum, c.busiest) for c in self.counts.analysis.compute if c.component == component)
             return self.do.total(n * self.counts.executions(e) for e, n in mine)
@@ -315,22 +319,21 @@ class CostFigures:
         return sum(map(asked.of, used))
 
 
-# How energy (J) and latency (s) answer to a small change of each number of the architecture.
-#
-# Counts do not depend on these numbers, so the cost rules run over numbers with slopes (`cost.slopes`). Where
-# several components, instances or ports tie for a maximum there are two: a throughput that limits alone helps
-# both ways, one that ties helps nobody when it grows and hurts when it shrinks.
+# Sensitivity of energy (J) and latency (s) to a small change of each number of the architecture. Counts do
+# not depend on these numbers, so that the cost rules are applied to numbers with slopes (`cost.algebra`).
+# Where several components, instances or ports tie for a maximum, there are two slopes: a throughput that
+# limits alone matters in both directions; one that ties does not help as it grows, and hurts as it shrinks.
 
 Cost = Literal["energy", "latency"]
 
 
 @dataclass(frozen=True)
 class Elasticity:
-    """What a cost does when one number grows (`up`) or shrinks (`down`) a little.
+    """The response of a cost to a small increase (`up`) or decrease (`down`) of one number.
 
-    `slope_*`: change of the cost over change of the number; `up`, `down`: relative change of the cost over
-    relative change of the number (-1: twice the number, half the cost, as far as it goes). `down` is nan for
-    the size of a memory that is full.
+    `slope_*`: derivative of the cost by the number; `up`, `down`: relative change of the cost over relative
+    change of the number (-1: half the cost for twice the number, for small changes). `down` is NaN for the
+    size of a full memory.
     """
 
     knob: Knob
@@ -343,7 +346,7 @@ class Elasticity:
 
 
 def elasticities(counts: Counts, costs: Costs, of: Cost) -> tuple[Elasticity, ...]:
-    """Every finite number of the architecture, the one that matters most first."""
+    """Elasticities of every finite number of the architecture, the largest first."""
     total = _sloped_total(counts, of)
     result = []
     for knob, worth, unit in _knobs(counts):
@@ -367,7 +370,7 @@ def _sloped_total(counts: Counts, of: Cost) -> Slope:
 
 
 def _sloped(hierarchy: Hierarchy) -> Hierarchy:
-    """The hierarchy, whose finite costs and rates know that they are themselves."""
+    """The hierarchy with its finite costs and rates as `Slope`s of themselves."""
 
     def own(value: float, component: str, action: str, name: str) -> float:
         return value if math.isinf(value) else Slope(value, {Knob(component, action, name): (1.0, 1.0)})
@@ -409,7 +412,7 @@ def _full(costs: Costs, component: str) -> bool:
 
 
 def _knobs(counts: Counts) -> Iterator[tuple[Knob, float, str]]:
-    """Every finite number of the hierarchy that stands for a cost or a limit, with its value and unit."""
+    """Every finite number of the hierarchy that is a cost or a limit, with its value and unit."""
     for c in counts.problem.hierarchy.components:
         for dim in c.spatial:
             if dim.link is not None:

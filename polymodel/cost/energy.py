@@ -1,4 +1,4 @@
-"""Energy (J) of every action and hop, and of leakage over the latency; time (s) of what crosses links."""
+"""Energy (J) of every action and hop, and of leakage during the latency; time (s) of links."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from polymodel.architecture.hierarchy import ActionCost, FanoutLink, Hierarchy, 
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem, row_order
 
-# Energy (J) and time (s) of what crosses the interconnect of fanout dimensions.
-#
-# A dimension's link appears beside the components as `PE.X`; its action is `hop`, counted in bit-hops.
+# Energy (J) and time (s) of transfers across fanout dimensions. A dimension's link appears beside the
+# components as `PE.X`; its action is `hop`, counted in bit-hops.
 
 
 def _link(counts: Counts, component: str, dim: str) -> FanoutLink:
@@ -21,7 +20,7 @@ def _link(counts: Counts, component: str, dim: str) -> FanoutLink:
 
 
 def link_energies(counts: Counts) -> Iterator[EnergyItem]:
-    """One item per Einsum, dimension and tensor: bits times hops times the energy of one bit and hop."""
+    """One item per Einsum, dimension and tensor: bits x hops x energy per bit-hop."""
     for t in counts.analysis.links:
         each = _link(counts, t.component, t.dim).energy_per_bit_hop
         for tensor, hops in t.hops:
@@ -32,7 +31,7 @@ def link_energies(counts: Counts) -> Iterator[EnergyItem]:
 
 
 def link_times(counts: Counts) -> Iterator[ComponentTime]:
-    """How long the busiest link of each dimension with a finite throughput carries bits, down and up."""
+    """The time for which the busiest link of each dimension with a finite throughput carries bits."""
     hierarchy = counts.problem.hierarchy
     order = [(c, d.name) for c, d in hierarchy.dimensions]
     for t in counts.analysis.links:
@@ -65,7 +64,7 @@ def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyI
 
 
 def action_energies(counts: Counts) -> Iterator[EnergyItem]:
-    """What actions and hops take, everything but leakage."""
+    """The energy of actions and hops: everything except leakage."""
     yield from _memory(counts)
     yield from _tolls(counts)
     yield from link_energies(counts)
@@ -74,7 +73,7 @@ def action_energies(counts: Counts) -> Iterator[EnergyItem]:
 
 
 def leak_power(hierarchy: Hierarchy, do: Algebra = NUMBERS) -> Number:
-    """Watts of all instances of all components, which leak as long as anything executes."""
+    """Watts of all instances of all components, which leak for the whole latency."""
     return do.total(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components)
 
 
@@ -115,7 +114,7 @@ def _compute(counts: Counts) -> Iterator[EnergyItem]:
 
 
 def _charges(counts: Counts) -> Iterator[EnergyItem]:
-    """Actions that the analysis names itself; one that the component does not name is free."""
+    """Actions that the analysis names itself; those that the component does not declare are free."""
     for c in counts.analysis.charges:
         component = counts.problem.hierarchy[c.component]
         action, n = component.action(c.action), c.count * counts.executions(c.einsum)
@@ -143,7 +142,8 @@ def _leakage(counts: Counts, latency: Iterable[EinsumTime]) -> Iterator[EnergyIt
 
 
 def _merged(items: Iterable[EnergyItem]) -> Iterator[EnergyItem]:
-    """Items of one Einsum, component, tensor and action (several nodes, both ways of a toll) as one."""
+    """Items of one Einsum, component, tensor and action (of several nodes, or both directions of a toll)
+    merged."""
     groups: dict[tuple[str, ...], list[EnergyItem]] = {}
     for i in items:
         groups.setdefault((i.einsum, i.component, i.tensor, i.action), []).append(i)

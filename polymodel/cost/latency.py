@@ -1,11 +1,11 @@
 """Time (s) per component and Einsum, and what limits each Einsum.
 
-A component takes as long as its busiest instance, whose bits are those of whole actions. By default
-transfers overlap compute, so an Einsum takes as long as its slowest component. With `assume_overlap:
-false` the refills of a storage with `buffering: single` overlap nothing: what its links to its parents
-move is taken out of the work that overlaps, and the time of the slower end of those links is added, at
-each end that of its busiest instance. `buffering: double` overlaps its refills and takes twice the tile
-(engines count that in working sets).
+A component takes as long as its busiest instance, with the bits of whole actions. By default transfers
+overlap compute, so that an Einsum takes as long as its slowest component. With `assume_overlap: false`,
+refills of a storage with `buffering: single` overlap nothing: the bits of its links to its parents are taken
+out of the overlapping work, and the time of the slower end of each link is added, at each end that of the
+busiest instance. `buffering: double` overlaps its refills and takes twice the tile (engines include that in
+working sets).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from polymodel.mapping.looptree import PipelineSplit, fused_groups, pipelines
 
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
-    """One row per Einsum and component that does anything, in order of execution then hierarchy."""
+    """One row per Einsum and active component, in order of execution and then of the hierarchy."""
     result = [*_moving(counts, do), *link_times(counts), *_computing(counts, do)]
     order = row_order(counts.problem)
     return tuple(sorted(result, key=lambda t: order(t.einsum, t.component)))
@@ -72,7 +72,7 @@ def _computing(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
 
 
 def cycles_of(component: Component, seconds: float) -> float | None:
-    """The time in cycles of the component's clock, None without one."""
+    """The time in cycles of the component's clock; None without a clock."""
     return None if component.clock is None else seconds * component.clock
 
 
@@ -82,9 +82,9 @@ def einsum_times(
     overlapped: tuple[PipelineTime | FormulaSpan, ...] = (),
     do: Algebra = NUMBERS,
 ) -> tuple[EinsumTime, ...]:
-    """The latency of each Einsum in order of execution; its cycles are those of its compute.
+    """The latency of each Einsum in order of execution; its cycles are those of its compute unit.
 
-    Of an Einsum in a pipeline: the slots that are booked to it.
+    For an Einsum in a pipeline: the slots that are booked to it.
     """
     problem = counts.problem
     clock = {c.einsum: problem.hierarchy[c.component] for c in counts.analysis.compute}
@@ -118,7 +118,10 @@ def _inside(
     unit: Component | None,
     do: Algebra,
 ) -> EinsumTime:
-    """An Einsum of a pipeline; what limits it limits most of its slots (without any: is slowest)."""
+    """An Einsum of a pipeline.
+
+    Its limiter is that of most of its slots (without any slots, its slowest component).
+    """
     mine: dict[str, float] = {}
     for name, component, seconds in inside.booked:
         if name == einsum and seconds:
@@ -131,7 +134,7 @@ def _inside(
 
 
 def _moved(counts: Counts, einsum: str, component: str) -> Number:
-    """Above 0 wherever the component moves anything for the Einsum."""
+    """A count that is above 0 where the component moves anything for the Einsum."""
     mine = (x.there for x in counts.analysis.loads if (x.einsum, x.component) == (einsum, component))
     return next(mine, 0)
 
@@ -139,9 +142,9 @@ def _moved(counts: Counts, einsum: str, component: str) -> Number:
 def _serialised(
     counts: Counts, einsum: str, busy: dict[str, float], do: Algebra
 ) -> tuple[tuple[Refill, ...], dict[str, float]]:
-    """Refills that wait for nothing and let nothing else run, and the components' times without them.
+    """Refills that overlap nothing, and the components' times without them.
 
-    Of each end the busiest instance counts, of the two ends of a refill the slower one.
+    At each end the busiest instance counts; of the two ends of a refill, the slower one.
     """
     hierarchy, n = counts.problem.hierarchy, counts.executions(einsum)
     waits: dict[str, float] = {}
@@ -159,16 +162,15 @@ def _serialised(
     return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest
 
 
-# Time (s) of pipelines: slots that last as long as their slowest stage, and whose time that is.
-#
-# docs/semantics.md, Pipelines.
+# Time (s) of pipelines: slots last as long as their slowest stage, and their time is booked to its Einsums.
+# See docs/semantics.md, Pipelines.
 
 Loads = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
 
 @dataclass
 class Span:
-    """Seconds, and how they are booked to (Einsum, component that limits it)."""
+    """Seconds, and their booking to (Einsum, component that limits it)."""
 
     seconds: Number = 0.0
     booked: dict[tuple[str, str], Number] = field(default_factory=dict)
@@ -180,7 +182,7 @@ class Span:
 
 
 def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
-    """Seconds per component of its busiest instance; `free` takes no time."""
+    """Seconds per component of its busiest instance; component `free` takes no time."""
     result: dict[str, Number] = {}
     for name, pairs in loads:
         if name != free:
@@ -191,7 +193,7 @@ def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBE
 
 
 def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
-    """Seconds per component of what one Einsum does in one slot."""
+    """Seconds per component of one Einsum's work in one slot."""
     times = load_times(counts, work.loads, free, do)
     if work.operations:
         leaf = next(c.component for c in counts.analysis.compute if c.einsum == work.einsum)
@@ -203,7 +205,7 @@ def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NU
 
 
 def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS) -> Span:
-    """How long an Einsum or an inner pipeline takes in one slot."""
+    """The time of an Einsum or an inner pipeline in one slot."""
     if isinstance(item, PipelineRun):
         result = Span()
         for slot in item.slots:
@@ -217,7 +219,7 @@ def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "", do:
 def stage_spans(
     counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS
 ) -> tuple[Span, ...]:
-    """How long each stage of a slot takes."""
+    """The time of each stage of a slot."""
     result = []
     for stage in slot.stages:
         span = Span()
@@ -228,7 +230,7 @@ def stage_spans(
 
 
 def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS) -> Span:
-    """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
+    """The time of a slot: that of its slowest stage, or of a component that several stages load."""
     stages = stage_spans(counts, slot, free, do)
     shared = load_times(counts, slot.shared, free, do)
     result = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
@@ -253,7 +255,7 @@ def run_seconds(counts: Counts, run: PipelineRun, do: Algebra) -> Number:
 
 @dataclass(frozen=True)
 class FormulaSpan:
-    """What of a pipeline is booked to each Einsum, of all executions, and the whole of it, as formulas."""
+    """A pipeline's time as formulas, over all executions: what is booked to each Einsum, and the total."""
 
     einsums: tuple[str, ...]
     booked: tuple[tuple[str, str, Number], ...]
@@ -261,7 +263,7 @@ class FormulaSpan:
 
 
 def spans_in_formulas(counts: Counts) -> tuple[FormulaSpan, ...]:
-    """The time of each pipeline whose slots are formulas. Which component limits is not decided."""
+    """The time of each pipeline whose slots are formulas; the limiting component is undecided."""
     result = []
     for run in counts.analysis.pipelines:
         booked: dict[str, Number] = {}
@@ -280,7 +282,7 @@ def spans_in_formulas(counts: Counts) -> tuple[FormulaSpan, ...]:
 
 
 def pipeline_times(counts: Counts) -> tuple[PipelineTime, ...]:
-    """One record per pipeline that stands in no stage of another, all executions together."""
+    """One record per pipeline that is not inside another one, over all executions."""
     known = {p.node: p for p in pipelines(counts.problem.tree)}
     return tuple(_pipeline_time(counts, run, known[run.node]) for run in counts.analysis.pipelines)
 
@@ -324,14 +326,14 @@ def without(counts: Counts, run: PipelineRun, component: str) -> float:
 
 
 def einsums_of(run: PipelineRun) -> tuple[str, ...]:
-    """Every Einsum that works in a pipeline or in those inside."""
+    """Every Einsum of a pipeline, including those of inner pipelines."""
     result: dict[str, None] = {}
     for item in (x for slot in run.slots for stage in slot.stages for x in stage):
         result.update(dict.fromkeys(einsums_of(item) if isinstance(item, PipelineRun) else (item.einsum,)))
     return tuple(result)
 
 
-# Where each Einsum, and each group of fused ones, stands under its roof, and what would limit it next.
+# The roofline of each Einsum and of each group of fused ones, and the next limiter.
 
 ONE_ROOF = 1e-9  # relative
 
@@ -341,7 +343,7 @@ def roofline(
 ) -> tuple[RooflinePoint, ...]:
     """One point per Einsum that computes. Ratios with a zero denominator are infinite.
 
-    Bandwidths of one memory that rounding alone tells apart are one: that of the first Einsum.
+    Bandwidths of one memory that differ only by rounding are unified to that of the first Einsum.
     """
     each = (_under_roof(counts, times, (t,), t.span, t.limiting) for t in latency)
     return _one_roof(p for p in each if p is not None)
@@ -350,11 +352,11 @@ def roofline(
 def group_roofline(
     counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
 ) -> tuple[RooflinePoint, ...]:
-    """One point per group of fused Einsums that computes: the operations of all over the bits that they move
-    together at the outermost memory, and over the time of all.
+    """One roofline point per group of fused Einsums that computes.
 
-    Their peak is that of their units in turn, of a pipeline's stages that of the busiest unit; what limits
-    them limits most of their time.
+    Its intensity is the operations of all over the bits that they move together at the outermost memory; its
+    time is that of all. Its peak is that of their units in sequence, within a pipeline that of the busiest
+    unit; its limiter is that of most of the time.
     """
     problem = counts.problem
     backing = next((c.name for c in problem.hierarchy.components if c.stores), "")
@@ -385,7 +387,7 @@ def _under_roof(
     seconds: float,
     limiting: str,
 ) -> RooflinePoint | None:
-    """Where Einsums stand together that take so many seconds; None if none of them computes."""
+    """The roofline point of Einsums that together take `seconds`; None if none of them computes."""
     hierarchy, names = counts.problem.hierarchy, {t.einsum for t in some}
     units = {c.einsum: c.component for c in counts.analysis.compute if c.operations and c.einsum in names}
     if not units:
@@ -412,8 +414,8 @@ def _under_roof(
 
 
 def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) -> float:
-    """Operations per second of Einsums whose units are all in full use, one Einsum after the other; in a
-    pipeline units work at one time."""
+    """Operations per second of the Einsums in sequence with all units fully used; in a pipeline units
+    overlap."""
     hierarchy = counts.problem.hierarchy
     rates = {e: counts.operation(e, unit).throughput * hierarchy.instances(unit) for e, unit in units.items()}
     if len({*rates.values()}) == 1 and len({*units.values()}) == 1:
@@ -430,7 +432,7 @@ def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) 
 
 
 def _bits_moved(counts: Counts, einsum: str, component: str) -> int:
-    """Bits that one Einsum reads and writes at a component, all instances and executions."""
+    """Bits that one Einsum reads and writes at a component, over all instances and executions."""
     mine = [t for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component)]
     return sum((t.reads + t.writes) * counts.bits(t.tensor) for t in mine) * counts.executions(einsum)
 
@@ -469,7 +471,7 @@ def limiters(
 
 
 def _overlapped(counts: Counts) -> Iterator[tuple[PipelineRun, str]]:
-    """Each Einsum of a pipeline with the outermost one that it is in."""
+    """Each Einsum of a pipeline with its outermost pipeline."""
     einsums = {p.node: p.einsums for p in pipelines(counts.problem.tree)}
     for run in counts.analysis.pipelines:
         yield from ((run, e) for e in einsums[run.node])

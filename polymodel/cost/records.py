@@ -1,7 +1,7 @@
-"""What cost rules are given and what they return: look-ups in counts, and frozen records of costs.
+"""Inputs and outputs of the cost rules: look-ups in counts, and frozen records of costs.
 
-Counts are already multiplied by `n_instances`; integers are exact. Units: bits, operations,
-joules, seconds, square metres; every number has its unit in the docstring.
+Counts are already multiplied by `n_instances`; integers are exact. Units: bits, operations, joules, seconds,
+square metres; every docstring states the unit of its number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from polymodel.workload.einsum import TensorAccess
 class EnergyItem:
     """Energy (J) of one action: `count` times `energy_each` (J per `unit`).
 
-    `tensor` is empty for operations and leakage; for leakage `count` is instance-seconds.
+    `tensor` is empty for operations and leakage; for leakage `count` is in instance-seconds.
     """
 
     einsum: str
@@ -42,11 +42,11 @@ class EnergyItem:
 
 @dataclass(frozen=True)
 class ComponentTime:
-    """How long (s) a component's busiest instance works for one Einsum, all executions together.
+    """Busy time (s) of a component's busiest instance for one Einsum, over all executions.
 
-    `read_bits` and `write_bits` are what that instance moves, in whole actions (for a toll or link:
-    downwards and upwards), `operations` what it executes; `added` is the part of `seconds` that is
-    `fill_drain_latency`. `cycles` is None without a clock. `instances` of the `available` ones do anything.
+    `read_bits`, `write_bits`: what that instance moves, in whole actions (for a toll or link: downwards and
+    upwards); `operations`: what it executes; `added`: the part of `seconds` that is `fill_drain_latency`.
+    `cycles`: None without a clock. `instances`: how many of the `available` ones do anything.
     """
 
     einsum: str
@@ -64,7 +64,7 @@ class ComponentTime:
 
 @dataclass(frozen=True)
 class Refill:
-    """Time (s) that one single-buffered storage keeps everything else waiting while it is refilled."""
+    """Time (s) for which a single-buffered storage stalls everything else while it is refilled."""
 
     einsum: str
     component: str
@@ -73,10 +73,11 @@ class Refill:
 
 @dataclass(frozen=True)
 class EinsumTime:
-    """Latency (s) of one Einsum, all executions: the slowest component's time plus all refills.
+    """Latency (s) of one Einsum over all executions: the slowest component's time plus all refills.
 
-    `limiting` names that component, empty if nothing takes time; `operations` counts all executions. In a
-    pipeline `seconds` are those of the slots that its stage sets, `overlapped` the whole pipeline's.
+    `limiting`: that component, empty if nothing takes time; `operations`: those of all executions. In a
+    pipeline `seconds` is the time of the slots that its stage determines, and `overlapped` that of the whole
+    pipeline.
     """
 
     einsum: str
@@ -90,13 +91,13 @@ class EinsumTime:
 
     @property
     def span(self) -> float:
-        """Seconds over which it executes: its own, or those of the pipeline that it is in."""
+        """Seconds over which it executes: its own, or those of its pipeline."""
         return self.seconds if self.overlapped is None else self.overlapped
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """What one stage of a pipeline does: slots in which it works, its busy time (s) in slots of each phase.
+    """One stage of a pipeline: the slots in which it works, and its busy time (s) in slots of each phase.
 
     `sets`: the time of the slots in which it is the slowest stage.
     """
@@ -116,9 +117,9 @@ class StageTime:
 
 @dataclass(frozen=True)
 class PipelineTime:
-    """How long (s) a pipeline (node id of its split) takes, all executions: slots and time of each phase.
+    """Time (s) of a pipeline (`node`: id of its split) over all executions: slots and time of each phase.
 
-    `booked`: (Einsum, what limits it, seconds) of the slots, which add up to the whole.
+    `booked`: (Einsum, limiting component, seconds) of the slots, which add up to the total.
     """
 
     node: int
@@ -169,7 +170,7 @@ class Need:
 
     @property
     def counts(self) -> bool:
-        """True if this measure is the one that the capacity is checked with."""
+        """True if the capacity is checked with this measure."""
         return self.measure == self.allocation
 
     @property
@@ -178,7 +179,7 @@ class Need:
 
     @property
     def utilisation(self) -> float:
-        """Need over capacity; 0 for an unbounded memory."""
+        """Need divided by capacity; 0 for an unbounded memory."""
         if math.isinf(self.capacity_bits):
             return 0.0
         return self.bits / self.capacity_bits if self.capacity_bits else math.inf
@@ -204,11 +205,11 @@ class CapacityViolation:
         )
 
 
-LISTED = 3  # violations of one memory that are told one by one
+LISTED = 3  # violations of one memory that are listed one by one
 
 
 def violation_lines(violations: Iterable[CapacityViolation]) -> tuple[str, ...]:
-    """What does not fit, by memory; where that is so in many Einsums, how many and the worst of them."""
+    """A line per violation; for a memory with many, the number of Einsums and the worst of them."""
     by_memory: dict[str, list[CapacityViolation]] = {}
     for v in violations:
         by_memory.setdefault(v.component, []).append(v)
@@ -228,11 +229,11 @@ def violation_lines(violations: Iterable[CapacityViolation]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """Where one Einsum, or a group of fused ones (`einsum` names all of them), stands under its roof.
+    """The roofline point of one Einsum, or of a group of fused ones (`einsum` names all of them).
 
-    `memory` is the outermost memory that it moves data at; `intensity` is operations per bit moved
-    there, `bandwidth` those bits over that memory's busy time (bits/s), `peak` the operations/s of all
-    compute instances, `attainable` the lower of the two roofs and `achieved` operations over latency.
+    `memory`: the outermost memory at which it moves data; `intensity`: operations per bit moved there;
+    `bandwidth`: those bits divided by that memory's busy time (bits/s); `peak`: operations/s of all compute
+    instances; `attainable`: the lower of the two roofs; `achieved`: operations divided by latency.
     """
 
     einsum: str
@@ -250,11 +251,11 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class Limiter:
-    """One component in the race for an Einsum's latency; `rank` 1 is the slowest.
+    """One component that an Einsum's latency may depend on; `rank` 1 is the slowest.
 
-    `slack` (s) is how much slower it could be before it limits; `next_limiter` is the component that
-    would limit if this one took no time, and `speedup` what the Einsum would gain by that. In a pipeline
-    `slack` is how long the component rests, and `speedup` what the pipeline gains if it took no time at all.
+    `slack` (s): how much slower it could be before it limits; `next_limiter`: the component that would limit
+    if this one took no time; `speedup`: what the Einsum would gain by that. In a pipeline `slack` is the
+    component's idle time, and `speedup` what the pipeline gains if the component took no time.
     """
 
     einsum: str
@@ -268,7 +269,7 @@ class Limiter:
 
 @dataclass(frozen=True)
 class Costs:
-    """Everything that costing finds for one analysis."""
+    """All costs of one analysis."""
 
     energy: tuple[EnergyItem, ...]
     times: tuple[ComponentTime, ...]
@@ -282,7 +283,7 @@ class Costs:
     pipelines: tuple[PipelineTime, ...] = ()
 
     def __repr__(self) -> str:
-        """What is in it; `energy`, `times` and the others have the figures."""
+        """A summary; `energy`, `times` and the other fields have the figures."""
         fits = f"{len(self.violations)} violations" if self.violations else "feasible"
         return f"Costs({fits}, latency {self.total_latency:.6g} s, energy {self.total_energy:.6g} J)"
 
@@ -293,7 +294,7 @@ class Costs:
 
     @property
     def total_latency(self) -> float:
-        """Seconds; branches run one after the other, those of pipelines overlap."""
+        """Seconds; branches run in sequence, except those of pipelines, which overlap."""
         return math.fsum(t.seconds for t in self.latency)
 
     @property
@@ -302,20 +303,21 @@ class Costs:
         return math.fsum(a.area for a in self.area)
 
 
-# Look-ups that every part of costing shares.
+# Look-ups shared by all cost rules.
 
-# What compute reads and writes at the innermost memory moves value by value.
+# Accesses by compute at the innermost memory are of single values.
 BY_VALUE = ("reads_fill", "writes_drain")
 
 
 def execution_order(problem: Problem) -> tuple[str, ...]:
-    """Einsums in order of execution; copies that no path holds come where the cascade has them."""
+    """Einsums in order of execution; copies without a path are at their position in the cascade."""
     mapped = problem.tree.einsums
     return mapped + tuple(e.name for e in problem.cascade.einsums if e.name not in mapped)
 
 
 def row_order(problem: Problem) -> Callable[[str, str], tuple[int, int]]:
-    """Sort key of a row by its Einsum and its component or link (`PE.X`): executed first, outermost first."""
+    """Sort key of a row by its Einsum and its component or link (`PE.X`): execution order, outermost
+    first."""
     names: list[str] = []
     for c in problem.hierarchy.components:
         names += [*(link_name(c.name, d.name) for d in c.spatial), c.name]
@@ -325,13 +327,14 @@ def row_order(problem: Problem) -> Callable[[str, str], tuple[int, int]]:
 
 
 def _equal(a: float, b: float) -> bool:
-    """Whole numbers exactly; expected counts but for rounding."""
+    """Equality: exact for integers, up to rounding for expected counts."""
     return a == b if isinstance(b, int) else math.isclose(a, b, rel_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one operation of an Einsum is on a compute unit: actions that follow each other, each so often."""
+    """What one operation of an Einsum consists of on a compute unit: actions in sequence, with
+    repetitions."""
 
     actions: tuple[tuple[ActionCost, int], ...]
 
@@ -351,7 +354,7 @@ class OperationCost:
 
 
 def operation_cost(unit: Component, operators: Iterable[tuple[str, int]]) -> OperationCost:
-    """Each operator by its action; a unit that tells none apart takes one `compute` for an operation."""
+    """Each operator by its action; a unit without actions for operators takes one `compute` per operation."""
     if not unit.by_operator:
         return OperationCost(((unit.action("compute"), 1),))
     found: dict[ActionCost, int] = {}
@@ -362,7 +365,7 @@ def operation_cost(unit: Component, operators: Iterable[tuple[str, int]]) -> Ope
 
 
 def _executing(unit: Component, operator: str) -> ActionCost:
-    """The action named after an operator, or after what it costs as, else `compute`."""
+    """The action named after an operator, or after its cost class, otherwise `compute`."""
     named = {OPERATORS[a.name].name if a.name in OPERATORS else a.name: a for a in unit.actions}
     if operator in named:
         return named[operator]
@@ -371,7 +374,7 @@ def _executing(unit: Component, operator: str) -> ActionCost:
 
 
 class Counts:
-    """One analysis with its problem, indexed. Its numbers are an engine's, or formulas (`in_formulas`)."""
+    """An indexed analysis with its problem. Its numbers are an engine's, or formulas (`in_formulas`)."""
 
     def __init__(self, problem: Problem, analysis: Analysis) -> None:
         self.problem = problem
@@ -389,12 +392,12 @@ class Counts:
         return self.problem.cascade[einsum].n_instances
 
     def operation(self, einsum: str, component: str) -> OperationCost:
-        """What one operation of an Einsum is on a compute unit."""
+        """The cost of one operation of an Einsum on a compute unit."""
         return operation_cost(self.problem.hierarchy[component], self.problem.cascade[einsum].operators)
 
     @cached_property
     def accesses(self) -> dict[str, TensorAccess]:
-        """Tensor -> its first access in the cascade, which gives its bits per value."""
+        """Tensor -> its first access in the cascade, which has its bits per value."""
         result: dict[str, TensorAccess] = {}
         for e in self.problem.cascade.einsums:
             for a in e.accesses:
@@ -406,14 +409,17 @@ class Counts:
         return self.accesses[tensor].bits_per_value
 
     def is_innermost(self, traffic: Traffic) -> bool:
-        """True if compute is the child that this traffic's downward side serves."""
+        """True if the downward side of this traffic serves compute."""
         if self.problem.cascade[traffic.einsum].is_copy:
             return False
         chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
         return bool(chain) and chain[-1].id == traffic.node
 
     def actions(self, moved: Traffic | TollTraffic, kind: str, action: ActionCost) -> Number:
-        """How many actions (or bits) take what `moved` counts under `kind`; transfers are rounded up."""
+        """The number of actions (or bits) for what `moved` counts under `kind`; transfers are rounded up.
+
+        Raises Refused if the sizes of rounded transfers are unknown.
+        """
         elements: Number = getattr(moved, kind)
         bits = self.bits(moved.tensor)
         node = moved.node if isinstance(moved, Traffic) else None
@@ -441,12 +447,12 @@ class Counts:
 
     @cached_property
     def whole(self) -> dict[tuple[str, int | None, str, str], Number]:
-        """(Einsum, node, tensor, kind) -> actions that transfers take which are rounded up."""
+        """(Einsum, node, tensor, kind) -> actions of rounded transfers."""
         return {(w.einsum, w.node, w.tensor, w.kind): w.actions for w in self.analysis.whole}
 
     @cached_property
     def parents(self) -> dict[tuple[int, str], int | None]:
-        """(node, tensor) -> id of the storage node it is filled from."""
+        """(node, tensor) -> id of the storage node that it is filled from."""
         return {(b.node, b.tensor): b.parent for b in self.analysis.buffets}
 
     @cached_property
@@ -456,30 +462,30 @@ class Counts:
         return {i: node.component for i, node, _ in walk if isinstance(node, StorageNode)}
 
 
-# Which action of a component a movement is, and how many whole actions it takes.
-#
-# A memory and a toll have `read` (out of a memory or down through a toll) and `write` (into a memory or
-# up through a toll), compute has `compute`. An action that a component does not name is free.
+# The action of a component for a movement, and the number of whole actions that it takes. A memory and a toll
+# have `read` (out of a memory, or down through a toll) and `write` (into a memory, or up through a toll);
+# compute has `compute`. An action that a component does not declare is free.
 
 
 def whole_actions(action: ActionCost, elements: Number, bits_per_value: int) -> Number:
-    """How many actions (bits, if the action is one bit) move elements one by one.
+    """The number of actions (bits, if an action is one bit) for elements moved one by one.
 
-    So do larger transfers too, where a value takes whole actions.
+    Larger transfers take the same number if a value takes whole actions.
     """
     return elements * (action.whole_bits(bits_per_value) // (action.bits_per_action or 1))
 
 
 def rounded_actions(action: ActionCost, sizes: Iterable[tuple[int, Number]], bits_per_value: int) -> Number:
-    """How many actions move transfers of these sizes: (elements, how many transfers)."""
+    """The number of actions for transfers of these sizes: (elements, number of transfers)."""
     return sum(n * whole_actions(action, 1, elements * bits_per_value) for elements, n in sizes)
 
 
-# How long one instance's port is busy.
+# Busy time of one instance's port.
 
 
 def port_time(component: Component, moved: tuple[Number, Number], do: Algebra = NUMBERS) -> Number:
-    """Seconds for (read bits, write bits) at one instance: the sum at a shared port, else the larger."""
+    """Seconds for (read bits, write bits) at one instance: the sum at a shared port, otherwise the larger
+    one."""
     read, write = component.ways
     sides = moved[0] / read.throughput, moved[1] / write.throughput
     return sides[0] + sides[1] if component.ports == "shared" else do.largest(sides)
@@ -488,8 +494,10 @@ def port_time(component: Component, moved: tuple[Number, Number], do: Algebra = 
 def slowest_pair(
     component: Component, loads: Sequence[tuple[Number, Number]], do: Algebra = NUMBERS
 ) -> tuple[Number, Number]:
-    """Of several instances' (read bits, write bits) those that take longest; most of each where that is not
-    decided, as in closed forms."""
+    """The (read bits, write bits) of the slowest of several instances.
+
+    The maximum of each where the slowest is undecided, as in closed forms.
+    """
     if len(loads) == 1:
         return loads[0]
     if not do.slowest({str(k): port_time(component, pair, do) for k, pair in enumerate(loads)}):
@@ -498,5 +506,5 @@ def slowest_pair(
 
 
 def busy_time(component: Component, moved: Number, seconds: Number, times: int, do: Algebra) -> Number:
-    """Seconds of `times` executions: those of the work, and `fill_drain_latency` if anything moves."""
+    """Seconds of `times` executions: the work, plus `fill_drain_latency` if anything moves."""
     return (seconds + do.where_moved(moved, component.fill_drain_latency)) * times
