@@ -1,7 +1,9 @@
-"""Blocks of a sweep on an accelerator, through JAX: which points do not count and why, and which may be kept.
+"""Blocks of a sweep on an accelerator, through JAX: the points that are infeasible, and those that may be
+kept.
 
-The device gives a code for each point. What comes back is how many points have each code, and where those are
-that may be kept; these are evaluated here again, so that what is kept has the figures of any other sweep.
+The device computes a code for each point. It returns the number of points per code, and the positions of
+points that may be kept; these are evaluated again on the host, so that kept points have the figures of any
+other sweep.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ from polymodel.sweeps.staged import DeviceTables, Staged, TracedBlock, TracedMem
 from polymodel.sweeps.work_units import Units
 
 Array = Any
-FEWEST = 2**26  # points of a variant from which on compiling takes less time than it saves
-POINTS = 2**28  # of a unit of work
-PIECE = 2**16  # points evaluated here at once
-SAMPLED = 256  # lines of which points are drawn
-SEEDS = 2**15  # points evaluated here first, spread over the grid: good ones leave out more
+FEWEST = 2**26  # points of a variant from which on compiling pays off
+POINTS = 2**28  # points of a unit of work
+PIECE = 2**16  # points evaluated on the host at once
+SAMPLED = 256  # lines from which points are sampled
+SEEDS = 2**15  # points evaluated on the host first, spread over the grid: good ones prune more
 MARKS = 8  # kept points with which the device compares all others
-MANY = 2**17  # points that may be kept of a launch: beyond, some are evaluated first, and all compared anew
-CODES = 2**24  # that come back at once
+MANY = 2**17  # candidates of a launch; with more, some are evaluated first, and all are compared again
+CODES = 2**24  # codes that are returned at once
 ROOM = 0.5  # share of the device's memory that one launch may take
-UNKNOWN = 2**32  # bytes taken as the device's memory where it does not tell
-FITS, HOPE, NONE = 253, 254, 255  # codes beside the numbers of reasons: counts, may be kept, no point
+UNKNOWN = 2**32  # bytes assumed for the device's memory if it does not report it
+FITS, HOPE, NONE = 253, 254, 255  # codes besides the numbers of reasons: feasible, candidate, not a point
 
 
 def gpu() -> Any:
-    """The device of `device="gpu"`. SpecError if there is none."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most memory at once
+    """The device of `device="gpu"`. Raises SpecError if there is none."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX allocates most memory at once
     try:
         return jax.devices("gpu")[0]
     except RuntimeError:
@@ -66,8 +68,10 @@ def run_accelerated(
     units: Units,
     report: Callable[[], None],
 ) -> None:
-    """Do all units of a block on a device. Raises Unsuited before anything is done, Outgrown, and Refused
-    where the device fails."""
+    """Do all units of a block on a device.
+
+    Raises Unsuited before anything is done, Outgrown, and Refused if the device fails.
+    """
     with jax.enable_x64(True), jax.default_device(device), _failing():
         work = _DeviceBlock(device, block, objectives, grid, state)
         count_left_out(block, state, units)
@@ -82,7 +86,7 @@ def run_accelerated(
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """What JAX says of a device that fails, as of one whose memory others take."""
+    """Turns JAX's errors of a failing device, such as a lack of memory, into Refused."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -93,8 +97,11 @@ def _failing() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Compiled:
-    """The functions of a block: `left` of a first line, `codes` of each variant, `counted` of codes; `lines`
-    of one launch."""
+    """The compiled functions of a block.
+
+    `left`: from a first line; `codes`: of each variant; `counted`: counts of codes; `lines`: lines per
+    launch.
+    """
 
     lines: int
     left: Callable[..., Any]
@@ -114,10 +121,10 @@ class _DeviceBlock:
         self.reasons: list[list[str]] = [[] for _ in block.variants]
         try:
             self.tables = DeviceTables(block, self.masks, _in_use(block, objectives))
-        except Refused as reason:  # what the processor has smaller tables of
+        except Refused as reason:  # what the processor needs smaller tables for
             raise Unsuited(reason.message) from None
         self.memory = BlockMemory()
-        self.worst = inf, sys.maxsize  # of the best ones that were looked at
+        self.worst = inf, sys.maxsize  # of the best points found so far
         self.compiled = self._compile()
 
     def _check(self) -> None:
@@ -129,7 +136,7 @@ class _DeviceBlock:
             raise Unsuited("kept counts beyond 2^53")
 
     def _compile(self) -> _Compiled:
-        """The functions, of so many lines at once as the device has memory for."""
+        """Compile the functions, for as many lines at a time as fit the device's memory."""
         lines = min(self.kernel.height, max(1, POINTS // self.kernel.width))
         self.on_device = jax.device_put(self.tables.arrays, self.device)
         while True:
@@ -153,7 +160,7 @@ class _DeviceBlock:
         return ROOM * float(told.get("bytes_limit", UNKNOWN) - told.get("bytes_in_use", 0))
 
     def _codes(self, k: int) -> Callable[..., Any]:
-        """A function that gives the code of each point of some lines under one variant."""
+        """The function that computes the code of each point of some lines under one variant."""
         variant, reasons = self.block.variants[k], self.reasons[k]
 
         def codes(arrays: Any, left: Any, end: Array, marks: Array, numbers: Array, zero: Array) -> Array:
@@ -181,7 +188,8 @@ class _DeviceBlock:
         return codes
 
     def _marks(self) -> tuple[Array, Array]:
-        """Kept points [objectives, marks] and their numbers: what these beat need not be looked at here."""
+        """Kept points [objectives, marks] and their numbers; points that they dominate are dropped on the
+        device."""
         marks, numbers = np.full((len(self.objectives), MARKS), inf), np.zeros(MARKS, np.int64)
         if self.state.keep == "top":
             marks[0, 0], numbers[0] = min(self.worst, _worst(self.state))
@@ -193,7 +201,7 @@ class _DeviceBlock:
         return marks, numbers
 
     def lines(self, begin: int, end: int, look: Callable[[], None]) -> None:
-        """All points of some lines, whose best go to the state."""
+        """Evaluate all points of some lines; the best go to the state."""
         for at in range(begin, end, self.compiled.lines):
             look()
             until = min(end, at + self.compiled.lines)
@@ -208,8 +216,10 @@ class _DeviceBlock:
             self.state.count((until - at) * self.kernel.width * len(self.block.variants), counts)
 
     def _coded(self, k: int, at: int, until: int, left: Any) -> tuple[Array, Array, Array]:
-        """The codes of some lines under one variant, how many points have each reason, and how many of each
-        line may be kept: where these are many, compared with some of them."""
+        """The codes of some lines under one variant, the points per reason, and the candidates per line.
+
+        If there are many candidates, some are evaluated, and all are compared again.
+        """
         reasons, few = len(self.reasons[k]), 0
         while True:
             codes = self.compiled.codes[k](self.on_device, left, until, *self._marks(), 0)
@@ -227,7 +237,7 @@ class _DeviceBlock:
                 self._sample(self.block.variants[k], self._choices(line[drawn] + at), column[drawn])
 
     def seed(self) -> None:
-        """Look at points spread over the grid, which are not counted."""
+        """Evaluate points spread over the grid, which are not counted."""
         sizes = [a.size for a in self.kernel.axes]
         each = max(1, int(SEEDS ** (1 / len(sizes))))
         spread = [np.unique(np.linspace(0, n - 1, each).astype(np.int64)) for n in sizes]
@@ -238,8 +248,8 @@ class _DeviceBlock:
             self._sample(v, tuple(left), columns)
 
     def _sample(self, variant: Variant, digits: tuple[Array, ...], columns: Array) -> None:
-        """Look at different points which are not counted; those that are kept are found again."""
-        if self.state.keep == "front":  # where a point that is found twice stands once
+        """Evaluate distinct points, which are not counted; kept ones are found again later."""
+        if self.state.keep == "front":  # a point that is found twice is kept once
             self._evaluate(variant, digits, columns, self.state)
             return
         drawn = Keeper("top", Archive(len(self.objectives)), self.state.top, sys.maxsize)
@@ -251,7 +261,7 @@ class _DeviceBlock:
         return tuple(np.unravel_index(lines, self.kernel.left_shape)) if self.kernel.split else ()
 
     def _keep(self, variant: Variant, lines: Array, columns: Array) -> None:
-        """Evaluate points of which the device says that they count."""
+        """Evaluate points that the device found feasible. Raises InternalError if one is not."""
         for i in range(0, len(lines), PIECE):
             piece = slice(i, i + PIECE)
             if any(self._evaluate(variant, self._choices(lines[piece]), columns[piece], self.state).values()):
@@ -260,7 +270,7 @@ class _DeviceBlock:
     def _evaluate(
         self, variant: Variant, digits: tuple[Array, ...], columns: Array, state: Keeper
     ) -> dict[str, int]:
-        """Keep what is worth it of single points; those that do not count, by reason."""
+        """Evaluate single points and keep the best; returns the number of infeasible ones by reason."""
         kernel, count = self.kernel, len(columns)
         right = tuple(d[columns] for d in kernel.right_digits)
         placed = {a.names: d[:, None] for a, d in zip(kernel.axes, (*digits, *right), strict=True)}
@@ -289,7 +299,8 @@ class SinglePoints(Block):
 
 
 def _worse(values: Sequence[Array], ids: Array, marks: Array, numbers: Array) -> Array:
-    """Whether one of the marks is nowhere above a point, and below it somewhere or of a lower number."""
+    """Whether a mark dominates a point: never above it, and below it in some objective or of a lower
+    number."""
     result: Array = False
     for k in range(MARKS):
         least, more = True, ids > numbers[k]
@@ -300,35 +311,35 @@ def _worse(values: Sequence[Array], ids: Array, marks: Array, numbers: Array) ->
 
 
 def _bytes(compiled: Any) -> int:
-    """What a compiled function takes beside its arguments, as far as is known."""
+    """Bytes that a compiled function takes besides its arguments, as far as known."""
     told = compiled.memory_analysis()
     return int(told.temp_size_in_bytes + told.output_size_in_bytes) if told is not None else 0
 
 
 def _worst(state: Keeper) -> tuple[float, int]:
-    """The last of the best points, beyond which none is among them, and its number."""
+    """The value and number of the last of the `top` points, if there are as many."""
     full = len(state.best) >= state.top
     return (float(state.best[-1]), int(state.ids[0][-1])) if full else (inf, sys.maxsize)
 
 
 def _counted(codes: Array, reasons: int) -> tuple[Array, Array]:
-    """How many points have each of the reasons, and how many of each line may be kept."""
+    """The number of points per reason, and of candidates per line."""
     return jnp.stack([(codes == i).sum() for i in range(reasons)]), (codes == HOPE).sum(axis=1)
 
 
 def _places(codes: Array, hopeful: Array) -> Iterator[tuple[Array, Array]]:
-    """Lines and columns of points that may be kept, some lines at a time."""
+    """Lines and columns of candidates, some lines at a time."""
     every = np.flatnonzero(hopeful)
     step = max(1, CODES // codes.shape[1])
     for i in range(0, len(every), step):
         some = every[i : i + step]
-        padded = np.resize(some, 1 << (len(some) - 1).bit_length())  # of few shapes, each compiled once
+        padded = np.resize(some, 1 << (len(some) - 1).bit_length())  # few shapes, each compiled once
         line, column = np.nonzero(np.asarray(codes[padded])[: len(some)] == HOPE)
         yield some[line], column
 
 
 def _in_use(block: Scenario, objectives: Sequence[str]) -> list[int]:
-    """The rows that objectives and limits look at."""
+    """The rows that objectives and limits depend on."""
     kernel, first = block.kernel, slice(0, 1)
     digits = kernel.left_digits(0, 1)
     used: set[int] = set()

@@ -1,4 +1,5 @@
-"""Axes: symbols that meet in the tile chains of a rank variable, or in a factor; legal combinations only."""
+"""Axes of a grid: symbols that share a tile chain of a rank variable, or a factor; legal combinations
+only."""
 
 from __future__ import annotations
 
@@ -16,15 +17,17 @@ from polymodel.sweeps.expressions import SymbolConstraint, names_of, of_text
 from polymodel.sweeps.grid import Grid, Ids, SymbolUses
 from polymodel.sweeps.values import MAX_CHOICES
 
-MAX_TOGETHER = 2**20  # combinations of one axis, where factors need fewer of them
+MAX_TOGETHER = 2**20  # combinations of one axis, if factors need fewer of them
 
 
 @dataclass(frozen=True)
 class SymbolAxis:
-    """`names`: its independent symbols; `columns`: each symbol's value (independent or following from
-    them) per choice; `ids`: share of the point number. `whole` choices came before any was left out,
-    `legal` had legal tiles, `size` satisfy the constraints as well, but for `pruned` ones that no
-    front needs (sweep.prune)."""
+    """The legal combinations of some symbols.
+
+    `names`: independent symbols; `columns`: each symbol's value (independent or derived) per choice; `ids`:
+    share of the point number. `whole`: number of all choices; `legal`: of those with legal tiles; `size`: of
+    those that also satisfy the constraints, without `pruned` ones that no front needs (`sweeps.prune`).
+    """
 
     names: tuple[str, ...]
     columns: Mapping[str, Any]
@@ -48,11 +51,11 @@ def make_axes(
     factors: Iterable[frozenset[str]] = (),
     once: Iterable[frozenset[str]] = (),
 ) -> tuple[SymbolAxis, ...]:
-    """One axis per group of tile symbols that meet in a chain, an expression or a factor.
+    """One axis per group of tile symbols that share a chain, an expression or a factor.
 
-    `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
-    symbols of the factors of counts that depend on more than one chain; `once`: those that together decide
-    whether a loop runs once.
+    `texts`: derived symbols; `fixed`: values of symbols that do not vary here; `factors`: symbols of factors
+    of counts that depend on more than one chain; `once`: symbols that together decide whether a loop runs
+    once.
     """
     uses = SymbolUses(grid, texts)
     meetings = [uses.of_all(names) for names in (*map(names_in, chains), *once)]
@@ -68,7 +71,7 @@ def make_axes(
 
 
 def _merged(groups: list[frozenset[str]], meetings: Iterable[frozenset[str]]) -> list[frozenset[str]]:
-    """The groups, those that have symbols of one meeting as one."""
+    """The groups, with those that share a `meeting` merged."""
     for meeting in meetings:
         touched = [g for g in groups if g & meeting]
         if len(touched) > 1:
@@ -79,10 +82,10 @@ def _merged(groups: list[frozenset[str]], meetings: Iterable[frozenset[str]]) ->
 def _in_factors(
     grid: Grid, whole: frozenset[str], apart: list[frozenset[str]], met: Sequence[frozenset[str]]
 ) -> list[frozenset[str]]:
-    """The groups of one that factors make of several, of which no factor needs all.
+    """The groups that factors connect, unmerged where no factor needs all of them.
 
-    Where all combinations are many, factors that take some of the groups each are tabulated over these alone:
-    groups that stand in the same factors are one axis, the others several.
+    If all combinations are many, factors are tabulated over the groups that they depend on: groups in the
+    same factors are one axis, others several.
     """
     inside = [g for g in apart if g <= whole]
     factors = [meeting for meeting in met if sum(bool(g & meeting) for g in inside) > 1]
@@ -136,8 +139,11 @@ def axis_of(
     where: Sequence[SymbolConstraint],
     uses: SymbolUses,
 ) -> SymbolAxis:
-    """The axis of choices of some symbols, whose values stand in `given` (one array each, as long as `ids`):
-    those with legal tiles that satisfy the constraints, and the symbols that follow from them alone."""
+    """The axis of choices of some symbols, with values `given` (one array each, as long as `ids`).
+
+    It has the choices with legal tiles that satisfy the constraints, and the symbols derived from these
+    symbols alone.
+    """
     mine, total = frozenset(given), len(ids)
     columns = dict(given)
     for name in following(texts):
@@ -146,7 +152,7 @@ def axis_of(
     legal = np.ones(total, bool)
     known = {**fixed, **columns}
     for chain in chains:
-        # Chains of numbers only count as well: what an inferred loop may take depends on loops above it.
+        # Constant chains are checked as well: what an inferred loop may take depends on loops above it.
         if known.keys() >= set(names_in(chain)):
             legal &= _fits(chain, known)
     kept = legal.copy()
@@ -160,7 +166,7 @@ def axis_of(
 
 
 def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
-    """Each tile a whole number from 1 to the enclosing extent."""
+    """Whether each tile is an integer from 1 to the enclosing extent."""
     sizes = [size_in(s, values, np.maximum) for s in chain]
     good: Any = np.True_
     for outer, tile in pairwise(sizes):
@@ -169,14 +175,14 @@ def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
 
 
 def _whole(column: Any) -> Any:
-    """int64 where every value is whole."""
+    """The column as int64 if all its values are integers."""
     if column.dtype.kind == "f" and np.all(np.floor(column) == column) and np.all(np.abs(column) < 2**53):
         return column.astype(np.int64)
     return column
 
 
 def following(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """The names so that each stands behind those that it uses."""
+    """The names in dependency order: each after those that it uses."""
     result: dict[str, None] = {}
 
     def visit(name: str, above: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""All points of one compiled block: costs a piece at a time, and what is worth keeping."""
+"""All points of one compiled block: costs, one piece at a time, and the points to keep."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def run_block(
                 numbers = ids[cut], kernel.right_ids[columns]
                 memory.variant(shape)
                 keep_best(v, rows, shape, masks.of(v, placed), objectives, state, numbers, counts)
-            # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
+            # At once, so that the counts of a sweep that is interrupted are consistent.
             state.count(shape[0] * shape[1] * n, counts)
         report()
 
 
 def prepare(block: Scenario, objectives: Sequence[str]) -> None:
-    """Tabulate the counts that are asked for. NotSeparable where one has no closed form at some tiles."""
+    """Tabulate the counts that are requested. Raises NotSeparable if one has no closed form at some tiles."""
     if not block.legal or is_sparse(objectives):
         return
     kernel, first = block.kernel, slice(0, 1)
@@ -77,7 +77,7 @@ def prepare(block: Scenario, objectives: Sequence[str]) -> None:
 
 
 def count_left_out(block: Scenario, state: Keeper, units: Units) -> None:
-    """Count the points of a block that are not looked at: illegal ones, and those that pruning left out."""
+    """Count the points of a block that are not evaluated: illegal, constrained or pruned ones."""
     whole = prod(a.whole for a in block.axes)
     legal = prod(a.legal for a in block.axes)
     n = len(block.variants)
@@ -96,8 +96,10 @@ def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Masks:
-    """What makes points of a block no mapping, besides tiles: `where` constraints that several axes, or the
-    architecture, take part in, and dependences that are broken."""
+    """What makes points of a block illegal, besides tiles.
+
+    These are `where` constraints that involve several axes or the architecture, and broken dependences.
+    """
 
     def __init__(self, block: Scenario, grid: Grid) -> None:
         self.block = block
@@ -106,8 +108,11 @@ class Masks:
     def of(
         self, variant: Variant, placed: Mapping[Names, Array]
     ) -> tuple[Array, Sequence[tuple[str, Array]]]:
-        """What `where` allows, and which points keep each dependence. `placed`: choices along each axis (by
-        its symbols); masks broadcast to these."""
+        """The mask of `where` constraints, and per dependence a reason and a mask of the points that satisfy
+        it.
+
+        `placed`: choices along each axis (by its symbols); masks broadcast to these.
+        """
         illegal = self.block.illegal
         return self._allowed(variant, placed), list(illegal.masks(placed)) if illegal is not None else []
 
@@ -133,9 +138,9 @@ def keep_best(
     ids: tuple[Array, Array],
     counts: dict[str, int],
 ) -> None:
-    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason.
+    """Keep the best points of one variant; `counts` receives the number of infeasible points by reason.
 
-    `no_mapping`: what `where` allows, and which points keep each dependence.
+    `no_mapping`: the mask of `where` constraints, and the masks of dependences.
     """
     allowed, broken = no_mapping
     found, masks = variant.evaluator(rows), rows.memory.masks
@@ -171,10 +176,13 @@ def keep_best(
 def conditions(
     variant: Variant, found: Found, allowed: Array, broken: Sequence[tuple[str, Array]]
 ) -> list[tuple[str, bool, Array]]:
-    """Why points do not count, in the order in which they are told: each reason, whether a point that has it
-    is no mapping, and a mask that is False at such points (True where no point has it)."""
+    """Reasons for infeasibility, in the order in which they are reported.
+
+    Per reason: its text, whether such points are illegal mappings, and a mask that is False at such points
+    (True: no point has it).
+    """
     limits = [(x.reason, x.illegal, f) for x, f in zip(variant.costing.limits, found.fits, strict=True)]
-    # What makes a mapping illegal comes before what does not fit.
+    # illegal mappings are reported before capacities
     result = [(WHERE, True, allowed), *(x for x in limits if x[1])]
     return [*result, *((why, True, mask) for why, mask in broken), *(x for x in limits if not x[1])]
 

@@ -1,14 +1,13 @@
-"""Branch and bound over boxes of a grid: tile sizes of several axes that are worse together only.
+"""Branch and bound over boxes of a grid: tile sizes of several axes that are dominated only jointly.
 
-A box takes a range of choices along each axis. With the least value of every count over the box, the rules
-that cost a point give no more than any point of the box costs: none of their operations falls where a count
-rises, neither exactly nor as float64 rounds it. A box is left out where that bound is beyond a capacity, or
-where a point that was found is no worse in any objective, and better in one or lower in number. All other
-boxes are halved along the axis whose factors differ most, until their points are few, and these are evaluated
-as the points of any sweep are.
+A box takes a range of choices along each axis. With the least value of every count over the box, the cost
+rules give a lower bound for every point of the box, since none of their operations falls where a count rises,
+neither exactly nor as rounded in float64. A box is pruned if that bound exceeds a capacity, or if a known
+point is no worse in any objective, and better in one or lower in number. All other boxes are halved along the
+axis whose factors differ most, until they have few points, which are evaluated as in any sweep.
 
-What is looked at depends on the block alone, not on what other processes or earlier blocks have found, so the
-numbers of points are the same however the work is shared.
+What is evaluated depends on the block alone, not on what other processes or earlier blocks have found, so
+that the numbers of points are the same however the work is shared.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ from polymodel.sweeps.work_units import Units
 
 Array = Any
 Sum = frozenset[tuple[tuple[Factor, ...], int]]  # products of factors along one axis, with their coefficients
-Part = tuple[int, Sum]  # an axis, and what depends on it
-Term = tuple[int, tuple[Part, ...]]  # a number and one sum per axis, multiplied
-Values = Callable[[Part, Any], Array]  # of a part in a type
+Part = tuple[int, Sum]  # an axis, and a sum along it
+Term = tuple[int, tuple[Part, ...]]  # a number times one sum per axis
+Values = Callable[[Part, Any], Array]  # values of a part in a type
 
-FEWEST = 2**22  # points of a block from which on its boxes are looked at
-POINTS = 16  # of a box that is not halved any more
-BOXES = 8192  # whose bounds are found at once
+FEWEST = 2**22  # points of a block from which on boxes are bounded
+POINTS = 16  # points of a box that is not halved further
+BOXES = 8192  # boxes that are bounded at once
 PIECE = 65536  # points that are evaluated at once
-LEAVES = 8192  # ranges that the choices of an axis are halved into, at most
-SEEDS = 32768  # points that are looked at first, spread over the grid
-SHARE = 2**32  # points that one process looks at before it asks for the next unit
+LEAVES = 8192  # maximum number of ranges that the choices of an axis are halved into
+SEEDS = 32768  # points that are evaluated first, spread over the grid
+SHARE = 2**32  # points that one process covers before it takes the next unit
 
 
 @dataclass(frozen=True)
 class ChoiceTree:
-    """The choices of one axis, halved again and again.
+    """The choices of one axis, halved recursively.
 
-    `order`: the choices so that each node has a range of them, `begin` to `end`; `child`: its first half, and
-    the second one follows it, -1 if it is not halved; `least`: the lowest share of a point number in it;
+    `order`: the choices such that each node has a range of them, `begin` to `end`; `child`: its first half,
+    followed by the second one, -1 if it is not halved; `least`: the lowest share of a point number in it;
     `spread`: how much its sums differ; `low`, `high`: the least and the largest value of each sum in it.
     """
 
@@ -105,7 +104,8 @@ def tree_of(axis: SymbolAxis, sums: Mapping[Sum, Array]) -> ChoiceTree:
 
 
 class BoxSums:
-    """The rows of a block that are looked at, as sums of products of one sum per axis; each axis halved."""
+    """The rows of a block that objectives depend on, as sums of products of one sum per axis, with halved
+    axes."""
 
     def __init__(self, block: Scenario, used: Set[int]) -> None:
         kernel = block.kernel
@@ -122,8 +122,10 @@ class BoxSums:
         ]
 
     def table(self, of: Literal["each", "low", "high"], part: Part, kind: Any) -> Array:
-        """A part for each choice of its axis, or its least or largest value in each node of the tree, in the
-        type in which rows are added up."""
+        """A part's value for each choice of its axis, or its least or largest value in each node of the tree.
+
+        In the type in which rows are added up.
+        """
         key = of, part, kind
         if key not in self.tables:
             place, own = part
@@ -132,7 +134,7 @@ class BoxSums:
         return self.tables[key]
 
     def parts(self, count: int) -> list[Array]:
-        """The grid in `count` boxes or more, if it has so many."""
+        """The grid in at least `count` boxes, if it has as many points."""
         nodes = np.zeros((1, len(self.trees)), np.int64)
         while len(nodes) < count and self.splits(nodes).any():
             able = self.splits(nodes).any(axis=1)
@@ -140,7 +142,7 @@ class BoxSums:
         return list(nodes[:, None])
 
     def sizes(self, nodes: Array) -> Array:
-        """Points of each box."""
+        """The number of points of each box."""
         result = np.ones(len(nodes), np.int64)
         for tree, at in zip(self.trees, nodes.T, strict=True):
             result *= tree.end[at] - tree.begin[at]
@@ -164,7 +166,7 @@ class BoxSums:
 
 
 def _terms(kernel: ArrayKernel, form: Form) -> list[Term]:
-    """The form, with terms that differ along one axis alone added up there."""
+    """The form's terms; those that differ along one axis only are merged."""
     result: list[Term] = []
     for product, coefficient in form.terms:
         mine: dict[int, tuple[Factor, ...]] = {}
@@ -185,7 +187,7 @@ def _terms(kernel: ArrayKernel, form: Form) -> list[Term]:
 
 
 def _merged(terms: Sequence[Term], place: int) -> list[Term]:
-    """Terms with the same sums along all axes but one, added up along that one."""
+    """Terms with the same sums along all axes but one, added up along that axis."""
     groups: dict[tuple[Part, ...], dict[tuple[Factor, ...], int]] = {}
     for coefficient, parts in terms:
         mine = dict(parts).get(place, frozenset({((), 1)}))
@@ -205,13 +207,13 @@ def _merged(terms: Sequence[Term], place: int) -> list[Term]:
 
 
 def _values(kernel: ArrayKernel, part: Part) -> Array:
-    """A sum for every choice of its axis."""
+    """The value of a sum for every choice of its axis."""
     place, products = part
     return added_up([(c, kernel.factor(place, factors) if factors else 1) for factors, c in products])
 
 
 class LeastCounts(Block):
-    """The least values of counts [boxes, 1]: no point of a box has less. Of single points: their values.
+    """Lower bounds of counts over boxes [boxes, 1]; for single points, their values.
 
     `low`, `high`: the least and the largest value of a part in each box, in a type.
     """
@@ -239,7 +241,7 @@ class LeastCounts(Block):
         return self.found[index]
 
     def _of_term(self, parts: tuple[Part, ...], least: bool, kind: Any) -> Array:
-        """The least (else the largest) value of a product."""
+        """The least (otherwise the largest) value of a product."""
         key = parts, least, kind
         if key in self.products:
             return self.products[key]
@@ -253,7 +255,7 @@ class LeastCounts(Block):
             ends = [a * self._end(part, i, kind) for a in (low, high) for i in (0, 1)]
             low = np.minimum(np.minimum(ends[0], ends[1]), np.minimum(ends[2], ends[3]))
             high = np.maximum(np.maximum(ends[0], ends[1]), np.maximum(ends[2], ends[3]))
-        if others:  # which are nowhere below 0
+        if others:  # for parts that are nowhere below 0
             few, many = (self._multiplied(others, end, kind) for end in (0, 1))
             low, high = np.minimum(low * few, low * many), np.maximum(high * few, high * many)
         self.products[parts, True, kind], self.products[parts, False, kind] = low, high
@@ -274,8 +276,8 @@ class LeastCounts(Block):
 
 @dataclass(frozen=True)
 class _Boxes:
-    """A node of each axis's tree for each box, what each objective is at least in it, and what was kept when
-    that was compared."""
+    """Boxes: a tree node per axis, lower bounds of the objectives, and the kept points they were compared
+    with."""
 
     nodes: Array
     bounds: Array
@@ -286,9 +288,9 @@ class _Boxes:
 
 
 class BoxSearch:
-    """The boxes of one variant: those that may hold a kept point are halved, and at last evaluated.
+    """Search of the boxes of one variant: those that may hold a kept point are halved, and finally evaluated.
 
-    `found`: what is kept of this search alone; `state`: the sweep's, which counts.
+    `found`: points kept by this search alone; `state`: that of the sweep, which also counts points.
     """
 
     def __init__(
@@ -304,16 +306,16 @@ class BoxSearch:
         self.objectives, self.state = objectives, state
         self.memory = BlockMemory()
         self.found = self.seeds = self._empty()
-        if state.keep == "front":  # a point that is found twice stands in a front once
+        if state.keep == "front":  # a front keeps a point that is found twice once
             self._seed()
 
     def _empty(self) -> Keeper:
-        """A keeper of what is found here, whatever its size."""
+        """A collector for this search, without a size limit."""
         front = Archive(len(self.objectives))
         return Keeper(self.state.keep, front, self.state.top, sys.maxsize, bounded=False)
 
     def _seed(self) -> None:
-        """Look at points spread over the grid, which are not counted: good ones leave out more."""
+        """Evaluate points spread over the grid, which are not counted: good ones prune more."""
         trees = self.sums.trees
         each = max(1, int(SEEDS ** (1 / max(1, len(trees)))))
         chosen = [t.order[np.unique(np.linspace(0, len(t.order) - 1, each).astype(np.int64))] for t in trees]
@@ -322,7 +324,7 @@ class BoxSearch:
             self.evaluate([d[begin : begin + PIECE] for d in digits])
 
     def whole(self, part: Array, look: Callable[[], None]) -> None:
-        """A part of the grid, whose best points go to the sweep: also those of one that is broken off."""
+        """Search a part of the grid; its best points go to the sweep, also if the search is interrupted."""
         self.found = self._empty()
         _give(self.seeds, self.found)
         try:
@@ -351,11 +353,11 @@ class BoxSearch:
 
     @property
     def _best_so_far(self) -> Array:
-        """Another array after each change of what is kept."""
+        """An array that is replaced with each change of the kept points."""
         return self.found.front.ids if self.found.keep == "front" else self.found.best
 
     def _hopeful(self, nodes: Array) -> _Boxes:
-        """Boxes that may hold a kept point, the most hopeful last."""
+        """Boxes that may hold a kept point, in order of decreasing bounds."""
         bounds, fit = self.bounds(nodes)
         boxes = self._left(
             _Boxes(nodes, bounds, self._best_so_far), fit & ~self.dominated(bounds, self.numbers(nodes))
@@ -364,19 +366,19 @@ class BoxSearch:
         return boxes.of(np.argsort(-weight, kind="stable"))
 
     def _left(self, boxes: _Boxes, hope: Array) -> _Boxes:
-        """Boxes without those that have no hope, which are counted."""
+        """The boxes that may hold a kept point; the points of the others are counted as pruned."""
         self.state.pass_over(int(self.sums.sizes(boxes.nodes[~hope]).sum()))
         return boxes.of(hope)
 
     def numbers(self, nodes: Array) -> Array:
-        """No point of a box has a lower number."""
+        """Lower bounds of the point numbers in each box."""
         result = np.full(len(nodes), self.block.first + self.variant.share, np.int64)
         for tree, at in zip(self.sums.trees, nodes.T, strict=True):
             result += tree.least[at]
         return result
 
     def bounds(self, nodes: Array) -> tuple[Array, Array]:
-        """What each objective is at least in a box, and whether its least counts fit."""
+        """Lower bounds of the objectives over each box, and whether its least counts fit."""
         sums, shape, at = self.sums, (len(nodes), 1), np.ascontiguousarray(nodes.T)
 
         def low(part: Part, kind: Any) -> Array:
@@ -396,7 +398,7 @@ class BoxSearch:
         return distinguishable(values), fit
 
     def dominated(self, bounds: Array, numbers: Array) -> Array:
-        """Whether nothing can be kept whose objectives are no lower than these, nor its number."""
+        """Whether a kept point dominates anything with these objectives and numbers."""
         if self.found.keep == "front":
             return self.found.front.beats(bounds, numbers)
         if len(self.found.best) < self.found.top:
@@ -405,7 +407,7 @@ class BoxSearch:
         return np.asarray((bounds[0] > worst) | ((bounds[0] == worst) & (numbers >= last)), bool)
 
     def points(self, nodes: Array) -> None:
-        """Evaluate all points of some boxes, and count them."""
+        """Evaluate and count all points of some boxes."""
         sizes = self.sums.sizes(nodes)
         ends = np.cumsum(sizes)
         short = np.int32 if len(sizes) and sizes.max() < 2**31 else np.int64  # which divides faster
@@ -422,7 +424,7 @@ class BoxSearch:
             tick("evaluating boxes of a grid")
 
     def evaluate(self, digits: Sequence[Array]) -> dict[str, int]:
-        """Keep what is worth it of points with these choices along the axes; those that do not count, by
+        """Evaluate points with these choices along the axes and keep the best; returns infeasible ones by
         reason."""
         count = len(digits[0]) if digits else 1
 
@@ -443,7 +445,7 @@ class BoxSearch:
 
 
 def _give(found: Keeper, state: Keeper) -> None:
-    """Offer what one keeper holds to another one. Raises Outgrown."""
+    """Offer the points of one collector to another. Raises Outgrown."""
     if found.keep == "front" and len(found.front.ids):
         state.offer(found.front.values, found.front.ids)
     elif found.keep == "top" and len(found.best):
@@ -451,8 +453,11 @@ def _give(found: Keeper, state: Keeper) -> None:
 
 
 def bounded(block: Scenario, objectives: Sequence[str]) -> set[int] | None:
-    """The rows to be bounded; None where the block is too small, where a bound of its rows is none of its
-    objectives, or where a factor depends on several axes together."""
+    """The rows to bound; None if bounding does not apply.
+
+    That is if the block is too small, if bounds of rows do not bound its objectives, or if a factor depends
+    on several axes.
+    """
     if block.points < FEWEST or not block.axes:
         return None
     used = in_use([v.costing for v in block.variants], objectives)

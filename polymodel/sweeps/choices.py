@@ -20,7 +20,8 @@ FORMS = "1,2,4 or divisors(m), all_sizes(m), powers(2, m), range(1, 65), or an e
 
 
 def choice_of(name: str, text: str) -> Choice:
-    """`1,2,4`, `divisors(m)`, `all_sizes(m)`, `powers(2, m)`, `range(1, 65, 4)`, or an expression."""
+    """The values written as `1,2,4`, `divisors(m)`, `all_sizes(m)`, `powers(2, m)`, `range(1, 65, 4)` or an
+    expression."""
     call = _CALL.match(text)
     if call is not None and call.group(1) in _CHOICES:
         return _called(name, call.group(1), [a.strip() for a in call.group(2).split(",")])
@@ -44,7 +45,7 @@ def choice_of(name: str, text: str) -> Choice:
 
 
 def _parts(text: str) -> list[str]:
-    """What commas divide, but not those between the arguments of a function."""
+    """The text split at commas, except those between the arguments of a function."""
     result, depth = [""], 0
     for sign in text:
         depth += (sign == "(") - (sign == ")")
@@ -79,8 +80,10 @@ def _of(text: str) -> int | str:
 
 
 def choices_of(symbols: Mapping[str, Choice], faults: Faults) -> Mapping[str, Choice]:
-    """The symbols of a call or a `sweep:` section that are right, texts as on the command line; the faults of
-    the others are noted."""
+    """The valid symbols of a call or a `sweep:` section (texts as on the command line).
+
+    Faults of the others are reported.
+    """
     result: dict[str, Choice] = {}
     for name, choice in symbols.items():
         try:

@@ -1,6 +1,6 @@
 """`compile`: the figures of a spec as a function of its symbols, for optimisers and samplers.
 
-A sweep walks a grid; here points come from outside, in any order and number. Both evaluate the same closed
+A sweep enumerates a grid; here the points are given, in any order and number. Both evaluate the same closed
 forms with the same costs: the points of one call are one axis of the sweep's kernel.
 """
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 Array = Any
 Points = Any  # a DataFrame, a dict of arrays, or a dict of numbers
 FLOATS = ("energy", "latency", "edp", "utilisation")
-PIECE = 16384  # points evaluated at once: what is made on the way stays in the cache
+PIECE = 16384  # points evaluated at once, so that intermediate arrays stay in the cache
 NUMBERS = BlockMemory(ScalarScratch)
-PLANS = 256  # closed forms kept, one for each choice of workload and architecture
+PLANS = 256  # closed forms that are cached, one for each choice of workload and architecture
 
 
 def compile(spec: Spec) -> Compiled:
     """Derive the closed forms of a spec's mapping once, and return them as a function of its symbols.
 
     `compiled(points)` takes any points: a DataFrame with a column per symbol, a dict of arrays, or a dict of
-    numbers; symbols that are left out keep the value that they have in the spec. It returns a DataFrame with
-    one row per point, in their order. Raises SpecError for a wrong spec or a spec without a mapping.
+    numbers; other symbols keep their values from the spec. It returns a DataFrame with one row per point, in
+    the same order. Raises SpecError for a wrong spec or a spec without a mapping.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("compile", spec)
@@ -64,11 +64,13 @@ Slopes = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 
 def slopes(forms: SymbolicReport, objective: str, fixed: Mapping[str, Number | None]) -> Slopes:
-    """The derivatives of an objective by its symbols, as a function of their values; `fixed`: what those that
-    are not given have."""
+    """The derivatives of an objective by its symbols, as a function of their values.
+
+    `fixed`: values of symbols that are not given.
+    """
     import sympy
 
-    # A number of whole actions is as relaxed as a number of tiles: a quotient.
+    # a number of whole actions is relaxed to a quotient, like a number of tiles
     expression = sympy.sympify(forms.value(objective)).replace(sympy.ceiling, lambda quotient: quotient)
     names = list(forms.symbols)
     symbols = [forms.symbols[n] for n in names]
@@ -93,7 +95,7 @@ class _Plan:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """The columns of its counts."""
+        """The names of its columns of counts."""
         costing = self.variant.costing
         held = (f"working_set:{limit.name}" for limit in costing.limits if not limit.illegal)
         return (*(f"{way}:{component}" for component, way, _ in costing.accesses), *held)
@@ -110,8 +112,8 @@ class Compiled:
     (None among integers beyond 2^53).
 
     Closed forms are derived once for each choice of the symbols that change the workload or the architecture;
-    tile sizes are evaluated as arrays. Where a mapping has no closed forms its points are evaluated one by
-    one, and `notes` says why.
+    tile sizes are evaluated as arrays. The points of a mapping without closed forms are evaluated one by one,
+    and `notes` says why.
     """
 
     spec: Spec
@@ -127,18 +129,20 @@ class Compiled:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The symbols that points have to give: those without a value in the spec."""
+        """The symbols that points must give: those without a value in the spec."""
         texts = {n for n, t in self.spec.declared.items() if isinstance(t, str)}
         return tuple(n for n, v in self.spec.symbols.items() if v is None and n not in texts)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why points of earlier calls were evaluated one by one, and where counts left float64."""
+        """Why points of earlier calls were evaluated one by one, and which counts exceed float64."""
         return tuple(self._notes)
 
     def __call__(self, points: Points) -> pd.DataFrame:
-        """One row per point; `attrs["units"]` has the unit of each figure. SpecError for points that lack a
-        symbol, name an unknown one, or are not numbers."""
+        """One row per point; `attrs["units"]` has the unit of each figure.
+
+        Raises SpecError for points that lack a symbol, have an unknown one, or are not numbers.
+        """
         import pandas as pd
 
         columns = self.arrays(points)
@@ -149,7 +153,7 @@ class Compiled:
         return result
 
     def arrays(self, points: Points) -> dict[str, Array]:
-        """The same columns as arrays, without pandas: what an inner loop calls."""
+        """The same columns as arrays, without pandas, for inner loops."""
         given, count = self._columns(points)
         result = _Columns(count)
         for held, places in self._groups(given, count):
@@ -162,9 +166,9 @@ class Compiled:
         """Derivatives of an objective by each tile size, at any points (real ones as well).
 
         They are those of the relaxed forms, `closed_forms(spec, assume="divides")`: numbers of tiles are
-        quotients instead of their ceilings, so a step along the gradient is a guess that `arrays` confirms.
-        At a corner of a maximum the mean of both sides is given. NotSeparable where there are no closed
-        forms, SpecError as for `arrays`.
+        quotients instead of their ceilings, so that a step along the gradient is a guess that `arrays`
+        confirms. At a kink of a maximum, the mean of both one-sided derivatives. Raises NotSeparable if there
+        are no closed forms, and SpecError as `arrays` does.
         """
         given, count = self._columns(points)
         result = {n: np.zeros(count) for n in self._parts(tuple(given))[1].tiles}
@@ -184,7 +188,7 @@ class Compiled:
         return self._slopes_of[key]
 
     def _columns(self, points: Points) -> tuple[dict[str, Array], int]:
-        """The symbols' values, one array of the same length each."""
+        """The symbols' values, as arrays of equal length, and that length."""
         table = hasattr(points, "columns")
         if not table and not isinstance(points, Mapping):
             remedy = "give a DataFrame, or a dict such as {'TM': [1, 2, 4]}"
@@ -197,7 +201,7 @@ class Compiled:
             if name in known:
                 with faults.noting():
                     result[name] = _numbers(name, points[name])
-            elif not table:  # a table may have further columns, as the result of an earlier call has
+            elif not table:  # a table may have other columns, such as the result of an earlier call
                 faults.note(
                     Diagnostic(
                         f"unknown symbol {name}",
@@ -221,14 +225,15 @@ class Compiled:
         return {n: _repeated(c, count) for n, c in result.items()}, count
 
     def _parts(self, names: tuple[str, ...]) -> tuple[Grid, SymbolRoles]:
-        """What each of these symbols changes; the grid has their names alone."""
+        """The roles of these symbols, with a grid that has only their names."""
         if names not in self._roles:
             grid = Grid(names, tuple((1,) for _ in names))
             self._roles[names] = grid, roles(self.spec, grid)
         return self._roles[names]
 
     def _groups(self, given: Mapping[str, Array], count: int) -> Iterator[tuple[dict[str, Number], Array]]:
-        """Points that share closed forms: values of the symbols that these depend on, and which points."""
+        """Points that share closed forms: values of the symbols that these depend on, and the points'
+        positions."""
         parts = self._parts(tuple(given))[1]
         names = [n for n in given if n in parts.blocks or n in parts.arch]
         if not names or not count:
@@ -265,7 +270,7 @@ class Compiled:
     def _evaluate(
         self, held: Mapping[str, Number], tiles: Mapping[str, Array], places: Array, found: _Columns
     ) -> None:
-        """The figures of points that share closed forms, into `found`."""
+        """Write the figures of points that share closed forms to `found`."""
         plan = self._plan(held, tuple(tiles))
         if isinstance(plan, SpecError):
             found.reason[places] = plan.diagnostics[0].message
@@ -320,7 +325,7 @@ class Compiled:
 
 
 def _numbers(name: str, values: Any) -> Array:
-    """One number, or a column of them. SpecError for anything else."""
+    """A number, or a column of numbers. Raises SpecError for anything else."""
     array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if array.ndim > 1:
         what = f"symbol {name}: an array of {array.ndim} dimensions"
@@ -344,7 +349,7 @@ def _repeated(values: Array, count: int) -> Array:
 
 @dataclass(frozen=True)
 class _Figures:
-    """Figures of some points, and whether each is a legal mapping, fits, and if not why."""
+    """Figures of some points, whether each is legal and feasible, and if not why."""
 
     columns: Mapping[str, Array]
     legal: Array
@@ -378,20 +383,20 @@ def _figures(variant: Variant, block: Block) -> _Figures:
 
 
 def _flat(values: Array, size: int) -> Array:
-    """One value per point, of an array of [left, right] of which one side is 1."""
-    if isinstance(values, int):  # NumPy takes some for unsigned, which it mixes with others as floats
+    """One value per point, from an array [left, right] of which one side is 1."""
+    if isinstance(values, int):  # NumPy takes some for unsigned, and turns mixtures into floats
         values = np.array(values, dtype_of(abs(values)))
     flat = np.asarray(values).reshape(-1)
     return flat if flat.size == size else np.broadcast_to(flat, (size,))
 
 
 def _whole(values: Array) -> Array:
-    """A count, which the kernel keeps in float64 only where that holds it exactly, as integers."""
+    """A count, held in float64 only if that is exact, as integers."""
     return values.astype(np.int64) if values.dtype.kind == "f" else values
 
 
 class _Columns:
-    """The columns of a call, filled in some points at a time."""
+    """The columns of a call, filled some points at a time."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -400,14 +405,14 @@ class _Columns:
         self.reason = np.full(count, "", object)
 
     def declare(self, names: Iterable[str]) -> None:
-        """Columns of counts, which are there even if no point has any."""
+        """Add columns of counts, which exist even if no point has any."""
         for name in names:
             self.found.setdefault(name, np.zeros(self.count, np.int64))
 
     def put(self, places: Array, figures: _Figures) -> None:
-        """The figures of some points; what has none elsewhere is 0 there."""
+        """Set the figures of some points; missing columns are 0 there."""
         ends = int(places[0]), int(places[-1]) + 1
-        if ends[1] - ends[0] == len(places):  # in order, for they are: a slice is faster
+        if ends[1] - ends[0] == len(places):  # consecutive positions: a slice is faster
             places = slice(*ends)
         self.legal[places], self.reason[places] = figures.legal, figures.reason
         self.feasible[places] = figures.legal & figures.fits
@@ -421,14 +426,14 @@ class _Columns:
             self.found[name] = now
 
     def finished(self) -> dict[str, Array]:
-        """All columns in the order of a sweep's, with gaps where a point is not a mapping."""
+        """All columns in the order of a sweep's, with gaps at points that are not mappings."""
         gaps = np.flatnonzero(~self.legal)
         columns = {n: _gapped(self.found[n], gaps) for n in ordered(tuple(self.found)) if n in self.found}
         return {**columns, "legal": self.legal, "feasible": self.feasible, "reason": self.reason}
 
 
 def _gapped(values: Array, gaps: Array) -> Array:
-    """A column with NaN at the gaps, or None where its integers need more than float64 has."""
+    """A column with NaN at the gaps, or None if its integers exceed float64."""
     if not len(gaps):
         return values
     if values.dtype.kind == "f" or largest(values) < TOLD_APART:
@@ -448,7 +453,7 @@ def _block(forms: TracedForms, columns: Mapping[str, Array], count: int) -> Poin
 
 
 class PointBlock(Block):
-    """Rows whose values are there already: an array over points, or one number each."""
+    """Rows whose values are already computed: an array over points, or one number, each."""
 
     def __init__(self, values: Sequence[Array], count: int) -> None:
         super().__init__((), (), slice(0, count), slice(0, 1), NUMBERS if count == 1 else None)

@@ -1,4 +1,4 @@
-"""Expressions and comparisons over symbols, on whole arrays at once."""
+"""Expressions and comparisons over symbols, evaluated on whole arrays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FUNCTIONS = (*_ROUNDING, "min", "max")
 
 @dataclass(frozen=True)
 class SymbolConstraint:
-    """`TM0 <= TM1 < 2*TN and ...`: `holds` says where, for arrays of values."""
+    """A comparison such as `TM0 <= TM1 < 2*TN and ...`; `holds` evaluates it for arrays of values."""
 
     text: str
     sides: tuple[tuple[str, Tree, Tree], ...]
@@ -67,8 +67,10 @@ class SymbolConstraint:
         return frozenset(n.name for t in trees for n in names_in(t))
 
     def holds(self, values: Mapping[str, Value]) -> Value:
-        """True where every comparison does (broadcast over the arrays given); not where a side has no value,
-        as a root of a negative number."""
+        """True where every comparison holds (broadcast over the arrays).
+
+        False where a side has no value, such as the root of a negative number.
+        """
         with np.errstate(all="ignore"):
             each = [_COMPARE[op](of_tree(a, values), of_tree(b, values)) for op, a, b in self.sides]
         return reduce(np.logical_and, each)
@@ -105,7 +107,7 @@ def of_text(text: str, values: Mapping[str, Value]) -> Value:
 
 
 def names_of(text: str) -> frozenset[str]:
-    """Names that an expression uses. Raises SpecError for bad syntax."""
+    """The names in an expression. Raises SpecError for bad syntax."""
     try:
         return frozenset(symbols_in(text))
     except TextFault as fault:
@@ -143,7 +145,7 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
         raise wrong("a number is too large", "numbers must stay below 1e60", code="number-too-large")
     a, b = (s or 0 for s in sizes)
     exact = None not in sizes and tree.op not in ("/", "**")
-    if exact and max(a, b, a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
+    if exact and max(a, b, a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would overflow silently
         left, right = _own(left), _own(right)
     elif not exact:
         left, right = _floating(left), _floating(right)
@@ -162,23 +164,23 @@ def _size(value: Value) -> int | None:
 
 
 def _own(value: Value) -> Value:
-    """The value as Python's own numbers; numpy's do not meet those beyond 64 bits."""
+    """The value as Python's numbers; numpy's do not mix with integers beyond 64 bits."""
     return np.asarray(value).astype(object)
 
 
 def _floating(value: Value) -> Value:
-    """The value in floating point, if it is made of Python's own numbers."""
+    """The value in floating point, if it consists of Python's numbers."""
     return np.asarray(value, float) if np.asarray(value).dtype.kind == "O" else value
 
 
 def _roomy(values: list[Value]) -> list[Value]:
-    """The values, as Python's own numbers if one of them does not fit in 64 bits."""
+    """The values, as Python's numbers if one of them exceeds 64 bits."""
     wide = max(_size(v) or 0 for v in values) >= 2**63
     return [_own(v) for v in values] if wide else values
 
 
 def _rounded(name: str, left: Value, right: Value) -> Value:
-    """A quotient of integers rounded without going through float64."""
+    """A quotient of integers, rounded without using floats."""
     if np.any(np.equal(right, 0)):
         raise wrong("division by zero", "change the divisor", code="undefined-result")
     left, right = _roomy([left, right])

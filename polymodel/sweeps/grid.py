@@ -26,8 +26,11 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Grid:
-    """`names[i]` takes `values[i]`; `linked`: name -> expression; a point's number is its mixed-radix
-    index, the last symbol fastest, whatever is infeasible or left out."""
+    """The points of a sweep: `names[i]` takes `values[i]`; `linked`: name -> expression.
+
+    A point's number is its mixed-radix index with the last symbol fastest, regardless of feasibility and
+    constraints.
+    """
 
     names: tuple[str, ...]
     values: tuple[tuple[Number, ...], ...]
@@ -40,7 +43,7 @@ class Grid:
 
     @cached_property
     def strides(self) -> dict[str, int]:
-        """How far apart in number two neighbours along a symbol are."""
+        """The difference in number between neighbours along each symbol."""
         result, step = {}, 1
         for name, values in zip(reversed(self.names), reversed(self.values), strict=True):
             result[name] = step
@@ -51,7 +54,7 @@ class Grid:
         return self.values[self.names.index(name)]
 
     def point(self, number: int) -> dict[str, Number]:
-        """Values of all symbols, also the linked ones, of one point."""
+        """Values of all symbols of one point, including linked ones."""
         result = {
             name: values[number // self.strides[name] % len(values)]
             for name, values in zip(self.names, self.values, strict=True)
@@ -75,8 +78,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class SymbolRoles:
-    """What each independent symbol changes: `blocks` the workload, or mapping and architecture at
-    once; `arch` costs alone; `tiles` the mapping alone."""
+    """What each independent symbol changes.
+
+    `blocks`: the workload, or mapping and architecture together; `arch`: costs only; `tiles`: the mapping
+    only.
+    """
 
     blocks: tuple[str, ...]
     arch: tuple[str, ...]
@@ -90,9 +96,9 @@ def make_grid(
     others: Iterable[Spec] = (),
     broken: Collection[str] = (),
 ) -> Grid:
-    """The grid; SpecError for names unknown to the spec and the others, Refused for more points than 2^62.
+    """The grid. Raises SpecError for names unknown to all specs, and Refused for more than 2^62 points.
 
-    `broken`: symbols whose values are wrong, which was told: they are looked at as names alone.
+    `broken`: symbols whose values are wrong, which was reported; only their names are used.
     """
     linked = tuple((n, c) for n, c in symbols.items() if isinstance(c, str))
     free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
@@ -106,7 +112,7 @@ def make_grid(
     used = {n for _, text in linked for n in _names(text)} | {n for c in limits for n in c.names}
     _check_names([n for n in swept if n not in used], known, limits, swept, spec, faults)
     values: list[tuple[Number, ...]] = []
-    # Where a symbol of the workload has no right value, there are no extents to check the others with.
+    # If a symbol of the workload has no valid value, there are no extents to check the others with.
     with Faults().noting() if broken else faults.noting():
         extents = _extents(spec, {n: c for n, c in free.items() if n in known or not faults.found})
         for name, choice in free.items():
@@ -122,7 +128,7 @@ def make_grid(
 
 
 def _names(text: str) -> set[str]:
-    """The names in an expression; none where it is none, which is told elsewhere."""
+    """The names in an expression; empty for invalid ones, which are reported elsewhere."""
     try:
         return set(names_of(text))
     except SpecError:
@@ -137,7 +143,7 @@ def _check_names(
     spec: Spec,
     faults: Faults,
 ) -> None:
-    """Note symbols that nothing knows, and those of limits that have no values."""
+    """Report unknown symbols, and symbols of constraints that have no values."""
     for name in symbols:
         if name not in known:
             fault = wrong(f"unknown symbol {name}", suggestion(name, known, "symbols"), code="unknown-name")
@@ -164,7 +170,7 @@ def _values(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Numb
 def _in_order(
     linked: tuple[tuple[str, str], ...], names: Collection[str], spec: Spec, faults: Faults
 ) -> tuple[tuple[str, str], ...]:
-    """Linked symbols so that each stands behind those that it uses; fixed symbols filled in."""
+    """Linked symbols in dependency order, with fixed symbols substituted."""
     waiting: dict[str, str] = {}
     fixed = {n: v for n, v in spec.symbols.items() if v is not None and n not in names}
     for name, text in linked:
@@ -184,7 +190,7 @@ def _in_order(
 
 
 def _filled(name: str, text: str, names: Collection[str], fixed: Mapping[str, Number]) -> str:
-    """An expression with the values of fixed symbols. SpecError for every name that it may not have."""
+    """An expression with the values of fixed symbols. Raises SpecError for every unknown name."""
     unknown = Faults()
     for used in sorted(names_of(text)):
         if used in fixed:
@@ -198,7 +204,7 @@ def _filled(name: str, text: str, names: Collection[str], fixed: Mapping[str, Nu
 
 
 def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:
-    """Extent of each rank variable (the largest over the Einsums), first values for open symbols."""
+    """The extent of each rank variable (the largest over the Einsums), with first values for open symbols."""
     firsts: dict[str, Number] = {}
     for name, choice in free.items():
         if isinstance(choice, (list, tuple, range)) and choice and spec.symbols.get(name, 0) is None:
@@ -232,7 +238,7 @@ def roles(spec: Spec, grid: Grid) -> SymbolRoles:
 
 @dataclass(frozen=True)
 class SymbolUses:
-    """Which independent symbols a name depends on."""
+    """The independent symbols that a name depends on."""
 
     grid: Grid
     texts: Mapping[str, str]

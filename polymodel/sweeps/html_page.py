@@ -1,4 +1,4 @@
-"""A sweep as a page: its kept points, their pictures, the mappings of the best, what was left out and why."""
+"""A sweep as a page: its kept points, plots, the best mappings, and the reasons for excluded points."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _ordered(sweep: Sweep) -> pd.DataFrame:
 
 
 def shown_rows(sweep: Sweep, most: int) -> Table:
-    """The best kept points as a notebook shows them."""
+    """The best kept points, as a notebook shows them."""
     rows = _ordered(sweep).head(most)
     several = ["mapping"] if len(rows) else []
     given = [*several, *_names(sweep)]
@@ -87,7 +87,7 @@ def _promise(sweep: Sweep) -> Iterator[str]:
 
 
 def _names(sweep: Sweep) -> list[str]:
-    """Of the symbols, also those that follow others."""
+    """The names of the symbols, including linked ones."""
     return [*sweep.grid.names, *(n for n, _ in sweep.grid.linked)]
 
 
@@ -104,7 +104,7 @@ def _table(sweep: Sweep, rows: pd.DataFrame) -> Table:
 
 
 def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
-    """The best in each objective, and some along the way between them."""
+    """The best point of each objective, and some between them."""
     good = rows[rows["feasible"]] if len(rows) else rows
     if good.empty:
         return

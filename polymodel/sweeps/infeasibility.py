@@ -1,4 +1,5 @@
-"""The reasons for which points are infeasible, worded alike, so that a sweep can count points by reason."""
+"""Reasons of infeasible points, without details of single points, so that a sweep can count points by
+reason."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 
 TILES = "tile size below 1, not whole, or larger than its enclosing extent"
 WHERE = "left out by `where`"
-# What a point says of itself, and what is said of all points like it.
+# a point's reason, and the reason shared by all such points
 _SHARED = (
     (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than there are"),
     (r"tile size \d+ of (\w+) is larger .*", r"tile size of \1 larger than its enclosing extent"),
@@ -16,7 +17,7 @@ _SHARED = (
 
 
 def shared(reason: str) -> str:
-    """The reason of one point without the sizes and elements that are its own."""
+    """The reason of one point without its sizes and elements."""
     for said, words in _SHARED:
         reason = re.sub(said, words, reason, count=1)
     return reason

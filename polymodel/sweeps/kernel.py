@@ -20,16 +20,16 @@ from polymodel.sweeps.values import MAX_CHOICES
 
 Array = Any
 Key = tuple[tuple[int, frozenset[Factor] | tuple[Factor, ...]], ...]
-RIGHT = 4096  # points of the right half: what is read again and again stays in the cache
+RIGHT = 4096  # points of the right half: repeatedly read values stay in the cache
 BLOCK = 65536  # points of one block
-LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
+LARGE = 2**31  # tile sizes from which on atoms are computed in Python integers
 
 
 @dataclass(frozen=True)
 class JointTable:
-    """What depends on several axes together, [choices along those on the left, along those on the right].
+    """Values that depend on several axes jointly, [choices of left axes, choices of right axes].
 
-    `left`: the former; `column`: at each right point the choice along the latter.
+    `left`: the left axes; `column`: for each right point its choice along the right axes.
     """
 
     left: tuple[int, ...]
@@ -43,11 +43,11 @@ class JointTable:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """One form's product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r],
-    and of each joint table its value there.
+    """One form as a product: value[l, r] = sum over k of (sum of coefficient * left factor)[l] * right[k, r].
 
-    `flat`: it depends on the left half alone. `bound`: no value is above it, under any scale that it is taken
-    with; float64 below 2^53, int64 below 2^62, else Python integers.
+    The values of each joint table are added. `flat`: it depends on the left half alone. `bound`: no value
+    exceeds it, with any scale that it is used with; float64 below 2^53, int64 below 2^62, otherwise Python
+    integers.
     """
 
     groups: tuple[tuple[tuple[int, Key], ...], ...]
@@ -59,7 +59,7 @@ class KernelRow:
 
 
 class OnDemand(Sequence[Any]):
-    """Entries that are made when they are first asked for: not all rows of a block are looked at."""
+    """Entries that are made on first access, since not all rows of a block are used."""
 
     def __init__(self, count: int, make: Callable[[int], Any]) -> None:
         self._made: list[Any] = [None] * count
@@ -75,7 +75,7 @@ class OnDemand(Sequence[Any]):
 
 
 class ArrayKernel:
-    """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
+    """Values of many forms at many points; `notes` says where float64 could not be proven exact."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ArrayKernel:
         fixed: Mapping[str, int],
         known: dict[Factor, Array] | None = None,
     ) -> None:
-        # Long axes go left, where only a piece at a time is tabulated.
+        # long axes go left, where only a piece is tabulated at a time
         self.axes = sorted(axes, key=lambda a: -a.size)
         self.forms, self.fixed = rows, fixed
         self.spans: dict[Factor, tuple[int, ...]] = {}
@@ -119,11 +119,11 @@ class ArrayKernel:
         return ids
 
     def left_digits(self, start: int, stop: int) -> tuple[Array, ...]:
-        """Choice along each left axis of the left combinations start..stop."""
+        """The choice along each left axis for the left combinations start..stop."""
         return tuple(np.unravel_index(np.arange(start, stop), self.left_shape)) if self.left_shape else ()
 
     def placed(self, digits: tuple[Array, ...], columns: slice) -> dict[tuple[str, ...], Array]:
-        """Choice along each axis (by its symbols) of a block, broadcast against [left, right]."""
+        """The choice along each axis (by its symbols) in a block, broadcast against [left, right]."""
         left, right = self.axes[: self.split], self.axes[self.split :]
         result = {axis.names: d[:, None] for axis, d in zip(left, digits, strict=True)}
         pairs = zip(right, self.right_digits, strict=True)
@@ -143,7 +143,7 @@ class ArrayKernel:
         return self.spans[a]
 
     def over(self, axes: Sequence[int]) -> ArrayKernel:
-        """The kernel of some of the axes, for forms that depend on no other; it knows the same atoms."""
+        """The kernel of some of the axes, for forms that depend on no others, with the same cached atoms."""
         return ArrayKernel([self.axes[i] for i in axes], self.forms, self.fixed, self.known)
 
     def is_joint(self, form: Form) -> bool:
@@ -163,7 +163,7 @@ class ArrayKernel:
         return place, self.known[a]
 
     def _tabulated(self, a: Factor, columns: Mapping[str, Any], count: int) -> Array:
-        """The values of an atom at so many choices of the symbols in the columns."""
+        """The values of an atom for `count` choices of the symbols in the columns."""
         values = {s: columns.get(s, self.fixed.get(s)) for s in a.symbols}
         most = max(int(np.max(values[s] if isinstance(s, str) else s)) for s in a.sizes)
         if most < LARGE:
@@ -175,7 +175,7 @@ class ArrayKernel:
         return result
 
     def factor(self, axis: int, atoms: tuple[Factor, ...]) -> Array:
-        """The product of some atoms along one axis, in Python integers where int64 may not do."""
+        """The product of some atoms along one axis, in Python integers where int64 may overflow."""
         if (axis, atoms) not in self.factors:
             arrays = [self.atom(a)[1] for a in atoms]
             most = math.prod(int(np.max(np.abs(x))) for x in arrays)
@@ -224,7 +224,7 @@ class ArrayKernel:
         return KernelRow(groups, stacked, dtype, flat, bound, tables)
 
     def _together(self, atoms: Sequence[Factor], places: tuple[int, ...], coefficient: int) -> Array:
-        """A coefficient times some atoms at each combination of the choices along some axes."""
+        """A coefficient times some atoms, for each combination of choices along some axes."""
         shape = tuple(self.axes[i].size for i in places)
         if math.prod(shape) > MAX_CHOICES:
             names = ", ".join(n for i in places for n in self.axes[i].names)
@@ -244,7 +244,7 @@ class ArrayKernel:
         return np.broadcast_to(result, shape)
 
     def _of_several(self, a: Factor, own: tuple[int, ...]) -> Array:
-        """The values of an atom at each combination of the choices along the axes that it depends on."""
+        """The values of an atom for each combination of choices along its axes."""
         sizes = [self.axes[i].size for i in own]
         digits = np.unravel_index(np.arange(math.prod(sizes)), sizes)
         columns = {n: c[d] for i, d in zip(own, digits, strict=True) for n, c in self.axes[i].columns.items()}
@@ -287,7 +287,7 @@ class ArrayKernel:
         count: int,
         products: dict[tuple[Key, Any], Array],
     ) -> Array:
-        """The left matrix [count, k] of a row, without what depends on several axes together."""
+        """The left matrix [count, k] of a row, without its joint tables."""
         result = np.zeros((count, len(row.groups)), row.dtype)
         for g, group in enumerate(row.groups):
             for c, key in group:
@@ -300,7 +300,7 @@ class ArrayKernel:
         return result
 
     def at(self, index: int, digits: tuple[Array, ...], columns: Array) -> Array:
-        """A row [n, 1] at single points: their choices along the left axes, and their right combinations."""
+        """A row [n, 1] at single points, given by choices along the left axes and right combinations."""
         row, count = self.rows[index], len(columns)
         left, right = self._groups(row, digits, count, {}), row.right
         result = (left * (right[:, columns].T if right.shape[1] > 1 else right.T)).sum(axis=1)
@@ -309,7 +309,7 @@ class ArrayKernel:
         return result[:, None]
 
     def _chosen(self, table: JointTable, digits: tuple[Array, ...], count: int) -> Array:
-        """The choice along the left axes of a joint table at each left combination."""
+        """The left choice of a joint table for each left combination."""
         result = np.zeros(count, np.int64)
         for i in table.left:
             result = result * self.axes[i].size + digits[i]

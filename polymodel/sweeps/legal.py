@@ -1,10 +1,10 @@
-"""Which points of a grid break a dependence: decided once for all points in which the same loops run once.
+"""The points of a grid that break a dependence, decided once for all points in which the same loops run once.
 
-Mappings with closed forms touch equal tiles of an intermediate in all Einsums that share it, so an element is
-read too early, or summed up in two places, exactly if a loop that must not part its users runs more than
-once. Whether a loop does is whether its (first) tile is smaller than the enclosing one; how much smaller does
-not matter. So choices of an axis in which the same loops run more than once are one class, and points in
-which fewer loops run more than once break no dependence that others keep.
+In mappings with closed forms, all Einsums that share an intermediate touch equal tiles of it, so that an
+element is read too early, or summed in two places, exactly if a loop that must not separate its users runs
+more than once. A loop runs more than once if its (first) tile is smaller than the enclosing one; how much
+smaller does not matter. So choices of an axis in which the same loops run more than once form one class, and
+points in which fewer loops run more than once break no additional dependence.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from polymodel.workload.einsum import boxed
 Array = Any
 Names = tuple[str, ...]
 Classes = tuple[int, ...]  # a class of each axis
-MOST = 10_000  # combinations of classes that are looked at
-CELLS = 10**7  # of the table of verdicts
+MOST = 10_000  # combinations of classes that are checked
+CELLS = 10**7  # entries of the table of verdicts
 
 
 @dataclass(frozen=True)
 class Illegal:
-    """Points of a grid that break a dependence, by the class of the choice along each axis.
+    """The points of a grid that break a dependence, by the class of the choice along each axis.
 
-    `classes`: an axis (its symbols) -> the class of each of its choices; `verdicts` has a dimension for each
-    of these axes, and for each combination of classes 0 if it is legal, else k for `reasons[k - 1]`.
+    `classes`: an axis (its symbols) -> the class of each of its choices; `verdicts` has one dimension per
+    axis, and for each combination of classes 0 if it is legal, otherwise k for `reasons[k - 1]`.
     """
 
     classes: Mapping[Names, Array]
@@ -57,8 +57,10 @@ class Illegal:
             yield reason, found != k
 
     def columns(self, names: Names) -> list[Array]:
-        """What tells choices of an axis apart: in no column is a choice above another one (1 over 0) that is
-        legal only where that one is as well."""
+        """Columns over the choices of an axis that represent their legality.
+
+        A choice with 1 in a column where another one has 0 is legal only where that one is.
+        """
         if names not in self.classes:
             return []
         place = list(self.classes).index(names)
@@ -66,7 +68,7 @@ class Illegal:
         return list(np.unique(broken, axis=1).T[:, self.classes[names]].astype(np.int64))
 
     def only(self, names: Names, chosen: Array) -> Illegal:
-        """With some choices of one axis."""
+        """The verdicts for some choices of one axis."""
         if names not in self.classes:
             return self
         return replace(self, classes={**self.classes, names: self.classes[names][chosen]})
@@ -79,10 +81,10 @@ def illegal(
     forms: SymbolicAnalysis,
     fixed: Mapping[str, Any],
 ) -> Illegal | None:
-    """Which points break a dependence; None if none does. SpecError if all do.
+    """The points that break a dependence; None if none does. Raises SpecError if all do.
 
     `varying`: symbols of the tree that axes give; `fixed`: values of all others in the chains. Raises Refused
-    if that takes too long to decide, TimeUp at the deadline.
+    if it takes too long to decide, TimeUp at the deadline.
     """
     if not all(axis.size for axis in axes):
         return None
@@ -97,7 +99,7 @@ def illegal(
     if all(map(judge, product(*(k.coarsest for k in kinds)))):
         raise SpecError(broken)
     result = _decided(judge, kinds, broken[0])
-    # Axes whose classes no verdict tells apart have no part in it.
+    # axes whose classes never change a verdict are left out
     apart = {a.names: m[k.of] for a, k, m in zip(axes, kinds, result.merged, strict=True) if m.any()}
     return Illegal(
         apart, result.verdicts.reshape([n for n in result.verdicts.shape if n > 1]), result.reasons
@@ -105,13 +107,15 @@ def illegal(
 
 
 def _in_classes(problem: Problem) -> tuple[Problem, bool, bool]:
-    """A problem whose verdicts are those of classes, whether it has boxes in place of spaces that bounds tie,
-    and whether what is kept at all tile sizes, if it is at any, has to be looked at.
+    """A problem with one verdict per class, whether tied spaces became boxes in it, and the flag `every` of
+    `_Judge`.
 
-    What boxes keep, their parts do; what boxes break, their parts may keep at some tile sizes of a class.
+    Dependences that hold for boxes hold for their parts; dependences that boxes break may hold for their
+    parts at some tile sizes of a class.
     """
     tied = shares_tied_loops(problem)
-    # Where all that is read is made at all, what is inferred is made for those that need it at any sizes.
+    # If everything that is read is produced, inferred operations are produced for their consumers at any
+    # sizes.
     every = not tied or bool(unmade(problem.cascade))
     return replace(problem, cascade=boxed(problem.cascade)) if tied else problem, tied, every
 
@@ -126,8 +130,11 @@ def _depends_on_sizes() -> NotSeparable:
 
 @dataclass(frozen=True)
 class _Kinds:
-    """The classes of one axis. `once` [class, loop]: whether the loop runs only once; `choice`: one choice of
-    each class; `of`: the class of each choice."""
+    """The classes of one axis.
+
+    `once` [class, loop]: whether the loop runs only once; `choice`: one choice of each class; `of`: the class
+    of each choice.
+    """
 
     once: Array
     choice: Array
@@ -135,17 +142,17 @@ class _Kinds:
 
     @cached_property
     def within(self) -> Array:
-        """[a, b]: every loop that runs more than once in a does so in b."""
+        """[a, b]: whether every loop that runs more than once in a also does in b."""
         return (~self.once).astype(np.int64) @ self.once.T.astype(np.int64) == 0
 
     @property
     def finest(self) -> list[int]:
-        """Classes with the largest sets of loops that run more than once."""
+        """Classes with maximal sets of loops that run more than once."""
         return np.flatnonzero(self.within.sum(axis=1) == 1).tolist()
 
     @property
     def coarsest(self) -> list[int]:
-        """Classes with the smallest ones."""
+        """Classes with minimal sets of loops that run more than once."""
         return np.flatnonzero(self.within.sum(axis=0) == 1).tolist()
 
 
@@ -183,8 +190,10 @@ def _at(form: Form, values: Mapping[str, Any]) -> Any:
 
 @dataclass
 class _Judge:
-    """What is broken at one point of a combination of classes, each looked at once. `every`: also of what is
-    kept at all tile sizes, if it is at any."""
+    """Checks one point per combination of classes, with a cache.
+
+    `every`: also check dependences that hold at all tile sizes or at none.
+    """
 
     problem: Problem
     axes: Sequence[SymbolAxis]
@@ -203,7 +212,8 @@ class _Judge:
         return self.known[picked]
 
     def reason(self, picked: Classes) -> str:
-        """Why the points of a combination are not mappings, in words that they share; empty if they are."""
+        """Why the points of a combination are illegal, in words shared by all of them; empty if they are
+        legal."""
         broken = self(picked)
         return shared(broken[0].message) if broken else ""
 
@@ -220,8 +230,7 @@ def _broken(problem: Problem, point: Mapping[str, int], every: bool = True) -> t
 
 @dataclass
 class Verdicts:
-    """Verdicts on points that come a few at a time: decided once for each set of loops that run more than
-    once."""
+    """Verdicts on points that come a few at a time, decided once per set of loops that run more than once."""
 
     problem: Problem
     varying: Set[str]
@@ -234,8 +243,10 @@ class Verdicts:
         return _in_classes(self.problem)
 
     def reasons(self, axis: SymbolAxis) -> tuple[Array, tuple[str, ...]]:
-        """For each choice 0 if it breaks no dependence, else k for `reasons[k - 1]`. Raises NotSeparable
-        where a class has no verdict of its own."""
+        """For each choice 0 if it breaks no dependence, otherwise k for `reasons[k - 1]`.
+
+        Raises NotSeparable where a class has no single verdict.
+        """
         problem, tied, every = self._classed
         once = _once(axis, self.forms, self.fixed)
         first, of = _first_of_each(once)
@@ -254,14 +265,14 @@ class Verdicts:
 
 
 def _first_of_each(table: Array) -> tuple[Array, Array]:
-    """Of the different rows of a boolean table the first place of each, and which of them every row is."""
+    """The first position of each distinct row of a boolean table, and the index of every row among these."""
     count, bits = table.shape
     if count == 1:
         return np.zeros(1, np.int64), np.zeros(1, np.int64)
     if bits > 16:
         _, first, of = np.unique(np.packbits(table, axis=1), axis=0, return_index=True, return_inverse=True)
         return first, of.reshape(-1)
-    codes = table @ (1 << np.arange(bits))  # few different rows: no need to sort them
+    codes = table @ (1 << np.arange(bits))  # few distinct rows: no sorting needed
     first = np.full(1 << bits, -1)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     present = np.flatnonzero(first >= 0)
@@ -271,7 +282,7 @@ def _first_of_each(table: Array) -> tuple[Array, Array]:
 
 
 def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> _Decided:
-    """The verdict of every combination of classes. Refused if that takes too many looks."""
+    """The verdict of every combination of classes. Raises Refused if that takes too many checks."""
     order = _by_weight(judge, kinds)
     diagram = _Diagram(judge, kinds, order)
     try:
@@ -286,7 +297,8 @@ def _decided(judge: _Judge, kinds: Sequence[_Kinds], first: Diagnostic) -> _Deci
 
 
 def _by_weight(judge: _Judge, kinds: Sequence[_Kinds]) -> list[int]:
-    """The axes, those first whose loops alone change the verdict: of the others boxes are decided whole."""
+    """The axes, those first whose loops alone change the verdict, so that boxes of the others are decided
+    whole."""
     least, most = ([getattr(k, end)[0] for k in kinds] for end in ("coarsest", "finest"))
 
     def changes(place: int) -> int:
@@ -299,13 +311,16 @@ def _by_weight(judge: _Judge, kinds: Sequence[_Kinds]) -> list[int]:
 
 
 class _TooMany(Exception):
-    """More combinations of classes would have to be looked at one by one than is allowed."""
+    """More combinations of classes would have to be checked one by one than allowed."""
 
 
 @dataclass(frozen=True)
 class _Decided:
-    """Verdicts by axis: `merged`: for each axis a number for each of its classes, the same for classes that
-    no verdict tells apart; `verdicts` has a dimension for each axis of these numbers."""
+    """Verdicts by axis.
+
+    `merged`: for each axis a number per class, equal for classes with equal verdicts; `verdicts` has a
+    dimension of these numbers for each axis.
+    """
 
     merged: tuple[Array, ...]
     verdicts: Array
@@ -314,12 +329,13 @@ class _Decided:
 
 @dataclass
 class _Diagram:
-    """Verdicts as an ordered decision diagram: a node asks for the class of one axis, in the given order of
-    the axes, and equal nodes are one. A node is a leaf (0: legal, else the number of a reason), or below
-    zero: the one of `nodes` with that number, an axis and the node below each of its classes.
+    """Verdicts as an ordered decision diagram: a node branches on the class of one axis, and equal nodes are
+    shared.
 
-    The more loops run more than once, the more is broken, and what is told of a point is the first of a fixed
-    list of what is broken there. So a box of points whose ends are told the same is told that throughout.
+    A node is a leaf (0: legal, otherwise the number of a reason), or negative: an index into `nodes`, an axis
+    with the node below each of its classes. The more loops run more than once, the more dependences break,
+    and the reason reported is the first one of a fixed order. So if both ends of a box of points have the
+    same reason, all its points do.
     """
 
     judge: _Judge
@@ -330,7 +346,7 @@ class _Diagram:
 
     @cached_property
     def branches(self) -> list[tuple[int, tuple[int, ...]]]:
-        """All nodes by number, once they are made."""
+        """All nodes by number, once they exist."""
         return list(self.nodes)
 
     def decided(self) -> _Decided:
@@ -364,7 +380,7 @@ class _Diagram:
         return self.nodes.setdefault((place, result), -1 - len(self.nodes))
 
     def _leaf(self, picked: Mapping[int, int]) -> int | None:
-        """What all points with these classes are told, if that is the same."""
+        """The common verdict of all points with these classes; None if they differ."""
         every = [[picked[i]] if i in picked else k.finest for i, k in enumerate(self.kinds)]
         most = {self._reason_number(x) for x in product(*every)}
         if len(most) > 1 or most == {0} or len(picked) == len(self.kinds):
@@ -379,14 +395,14 @@ class _Diagram:
         return self.reasons.setdefault(reason, len(self.reasons) + 1) if reason else 0
 
     def _merged(self, place: int) -> Array:
-        """A number for each class of an axis, the same for classes with equal nodes below them everywhere."""
+        """A number for each class of an axis, equal for classes with equal nodes below them everywhere."""
         rows = [below for axis, below in self.nodes if axis == place]
         count = len(self.kinds[place].once)
         table = np.array(rows, np.int64).T if rows else np.zeros((count, 1), np.int64)
         return np.unique(table, axis=0, return_inverse=True)[1].reshape(count)
 
     def _fill(self, node: int, picked: Mapping[int, int], merged: tuple[Array, ...], into: Array) -> None:
-        """Write the verdicts below a node; `picked`: merged classes of axes above it."""
+        """Write the verdicts below a node; `picked`: merged classes of the axes above it."""
         if node >= 0:
             into[tuple(picked.get(i, slice(None)) for i in range(len(merged)))] = node
             return

@@ -1,4 +1,4 @@
-"""Traffic or energy of kept points by level of the hierarchy, as a stacked picture."""
+"""Traffic or energy of kept points by level of the hierarchy, as a stacked plot."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ if TYPE_CHECKING:
 
     from polymodel.sweeps.result import Sweep
 
-MOST = 1000  # points whose energy is looked up anew for one picture
+MOST = 1000  # points whose energy is recomputed for one plot
 LEAKAGE = "leakage"
 
 
 def plot_levels(
     sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None
 ) -> Axes:
-    """One stack per kept feasible point, by the first objective; or, along one symbol, the best point
-    (first objective) at each of its values. SpecError for anything else."""
+    """One stack per kept feasible point, by the first objective.
+
+    Along one symbol, the best point (by the first objective) for each of its values. Raises SpecError for
+    other symbols.
+    """
     from polymodel.report.plots_sweep import level_axes
 
     rows, order = sweep.frame[sweep.frame["feasible"]], sweep.objectives[0]
@@ -62,7 +65,7 @@ def traffic(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
-    """Joules per component and link, all leakage in a column of its own; as `evaluate` finds them."""
+    """Joules per component and link, with all leakage in its own column, as from `evaluate`."""
     import pandas as pd
 
     if len(rows) > MOST:

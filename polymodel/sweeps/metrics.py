@@ -19,14 +19,16 @@ from polymodel.sweeps.scratch import BlockMemory, Scratch
 
 Array = Any
 MOST = 2**18  # multiplications in one matrix product
-TABLED = 2**22  # combinations of the choices that decide about a limit, at most
-SHARED = 8  # points of the grid for each of them, at least
+TABLED = 2**22  # largest number of combinations for which a limit is tabulated
+SHARED = 8  # least number of grid points per combination
 
 
 @dataclass(frozen=True)
 class Count:
-    """Whole numbers that are 0 or more and nowhere above `bound`, exact: one number, or an array of float64
-    (below 2^53), of int64, or of Python integers."""
+    """Exact nonnegative integers, nowhere above `bound`.
+
+    One number, or an array of float64 (below 2^53), int64, or Python integers.
+    """
 
     array: Array
     bound: int
@@ -54,8 +56,10 @@ class Count:
 
 
 class Block:
-    """Rows of one block of points, each computed once and on demand. `digits`: axis -> choices along it,
-    broadcast against [left, right]."""
+    """Rows of one block of points, each computed once on demand.
+
+    `digits`: axis -> choices along it, broadcast against [left, right].
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Points of the block."""
+        """The number of points of the block."""
         return int((self.cut.stop - self.cut.start) * (self.columns.stop - self.columns.start))
 
     def row(self, index: int) -> Array:
@@ -92,7 +96,7 @@ class Block:
         return self.found[index]
 
     def _with_joint(self, result: Array, left: Array, row: KernelRow) -> Array:
-        """A product and what depends on several axes together, whose choices on the right stand in `left`."""
+        """A product plus its joint tables, whose values for the left choices are in `left`."""
         for table in row.joint:
             own, left = left[:, : table.width], left[:, table.width :]
             if table.width > 1 and result.dtype == np.float64:
@@ -111,14 +115,14 @@ class Block:
         )
         if inner == 1:
             return np.multiply(left, right, out=result)
-        # Larger products run in several threads, which wait for each other where other processes work too.
+        # Larger products would use several threads, which wait for each other if other processes run.
         step = max(1, MOST // (inner * width))
         for i in range(0, len(left), step):
             np.matmul(left[i : i + step], right, out=result[i : i + step])
         return result
 
     def linear(self, linear: Linear) -> Array:
-        """Exact value of a row times its scale (its type was chosen with room for that)."""
+        """The exact value of a row times its scale (its type has room for that)."""
         index, scale = linear
         if index < 0:
             return scale
@@ -132,7 +136,7 @@ class Block:
         return Count(self.linear(linear), self.bound(index, scale) if index >= 0 else abs(scale))
 
     def bound(self, index: int, scale: int) -> int:
-        """What a row times a scale nowhere exceeds."""
+        """An upper bound of a row times a scale."""
         return self.rows[index].bound
 
     def floats(self, index: int) -> Array:
@@ -142,8 +146,8 @@ class Block:
 
 @dataclass(frozen=True)
 class LimitTable:
-    """Whether some phases keep a limit, for each combination of the choices along the axes (by their symbols)
-    that decide about it."""
+    """Whether some phases obey a limit, per combination of choices along the axes (by symbols) that decide
+    it."""
 
     axes: tuple[tuple[str, ...], ...]
     kept: Array
@@ -157,7 +161,8 @@ class LimitTable:
 
 
 class LimitTables:
-    """Phases of limits that few of a kernel's axes decide about: a table serves all choices along others."""
+    """Phases of limits that depend on few of a kernel's axes: one table serves all choices along the
+    others."""
 
     def __init__(self, kernel: ArrayKernel) -> None:
         self.kernel = kernel
@@ -165,8 +170,8 @@ class LimitTables:
         self.found: dict[Limit, tuple[Limit, list[LimitTable]]] = {}
 
     def of(self, limit: Limit) -> tuple[Limit, list[LimitTable]]:
-        """Tables of phases, and the limit with the others: those whose tables would have nearly as many
-        entries as there are points."""
+        """Tables of phases, and the limit with the remaining phases, whose tables would be nearly as large as
+        the grid."""
         if limit not in self.found:
             groups: dict[tuple[int, ...], list[Phase]] = {}
             for phase in limit.phases:
@@ -199,7 +204,8 @@ class LimitTables:
 
 
 class Found:
-    """Joules, seconds, and whether each limit is kept, broadcast against [left, right]; found on demand."""
+    """Joules, seconds, and whether each limit is obeyed, broadcast against [left, right]; computed on
+    demand."""
 
     def __init__(self, evaluator: Evaluator, block: Block) -> None:
         self.evaluator, self.block = evaluator, block
@@ -218,7 +224,7 @@ class Found:
 
     @property
     def sparse(self) -> Figures:
-        """Figures on sparse data; `sparse.found` has them."""
+        """Figures on sparse data; only `sparse.found` has them."""
         raise InternalError("sparse figures are asked of a block that was made for dense data")
 
     @cached_property
@@ -227,7 +233,7 @@ class Found:
 
 
 class Evaluator:
-    """One architecture's costs, prepared: what is constant is added up once."""
+    """One architecture's costs, prepared: constants are added up once."""
 
     def __init__(self, costing: Costing) -> None:
         self.costing = costing
@@ -236,7 +242,7 @@ class Evaluator:
         return Found(self, block)
 
     def latency(self, block: Block) -> Array:
-        """Seconds: Einsums one after the other."""
+        """Seconds: Einsums in sequence."""
         seconds: Array = 0.0
         for node in self.costing.latency:
             seconds = block.memory.values.into(np.add, seconds, worked_out(node, block))
@@ -244,7 +250,7 @@ class Evaluator:
 
 
 def worked_out(node: Node, block: Block) -> Array:
-    """The values of a cost, in an array that nobody else has, or one number."""
+    """The values of a cost, in an array that is not shared, or one number."""
     values = block.memory.values
     if isinstance(node, LinearForm):
         return _line(node, block)
@@ -304,7 +310,7 @@ def largest_phase(phases: tuple[Phase, ...], block: Block) -> Count:
 
 
 def fits(limit: Limit, block: Block) -> Array:
-    """True where every phase is within what there is."""
+    """True where no phase exceeds the limit."""
     if math.isinf(limit.have):
         return True
     have, masks = math.floor(limit.have), block.memory.masks

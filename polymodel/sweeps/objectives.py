@@ -1,4 +1,4 @@
-"""What a sweep may minimise, per block of points; the words are those of `polymodel.objectives`."""
+"""The objectives of a sweep, computed per block of points, by the names of `polymodel.objectives`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = Any
 
 
 def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
-    """The objectives that the names mean. SpecError if there are none, or for a name that means none."""
+    """The objectives for these names. Raises SpecError if there are none, or for an unknown name."""
     given = listed("objectives", names, "['energy', 'latency']")
     arch = spec.raw_arch
     memories, tolls = (arch.memories, arch.tolls) if arch is not None else ((), ())
@@ -40,7 +40,7 @@ def _unknown(u: vocabulary.Unknown) -> Diagnostic:
 
 
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
-    """SpecError for an objective at a component that moves nothing under this mapping."""
+    """Raises SpecError for an objective at a component that moves nothing under this mapping."""
     moving = {c for costing in costings for c, _, _ in costing.accesses}
     for name, component in ((n, c) for n in names for _, c in sorted(vocabulary.uses(n))):
         if component and component not in moving:
@@ -49,8 +49,10 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
 
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
-    """What is minimised of one objective over a block: `objectives.score`, broadcast. Counts are exact, other
-    figures float64."""
+    """The minimised value (`objectives.score`) of one objective over a block, broadcast.
+
+    Counts are exact, other figures are float64.
+    """
     sparse = vocabulary.on_sparse_data(name)
     figures = found.sparse if sparse else BlockFigures(found, block, costing)
     value = vocabulary.value(name, figures)
@@ -59,7 +61,7 @@ def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
 
 @dataclass(frozen=True)
 class Pooled:
-    """An array of a block, or a number, whose sums and products are made in the block's memory."""
+    """An array of a block, or a number, whose sums and products use the block's memory."""
 
     array: Array
     memory: Scratch
@@ -76,7 +78,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class BlockCount:
-    """Exact counts of a block, whose sums are made in the block's memory."""
+    """Exact counts of a block, whose sums use the block's memory."""
 
     count: Count
     memory: Scratch
@@ -89,7 +91,7 @@ class BlockCount:
         return BlockCount(self.count.plus(other.count, self.memory), self.memory)
 
     def __rmul__(self, weight: float) -> Pooled:
-        """Of a weighted sum, whose terms have different units: no longer exact."""
+        """A term of a weighted sum, whose terms have different units: no longer exact."""
         return Pooled(weight * _float(self.array), self.memory)
 
 

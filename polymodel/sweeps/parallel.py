@@ -1,4 +1,4 @@
-"""Shares of a sweep in several processes, and the folder in which their states are saved."""
+"""Shares of a sweep in several processes, and the folder with their saved states."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from polymodel.sweeps.sparse.rows import is_sparse
 from polymodel.sweeps.values import Choice, wrong
 from polymodel.sweeps.work_units import Snapshot
 
-PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
+PRUNE_FROM = 10**6  # points of a block from which on pruning pays off for certain
 
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """What is swept and what is kept, after the spec's `sweep:` section has filled the gaps."""
+    """What is swept and what is kept, with defaults from the spec's `sweep:` section."""
 
     symbols: Mapping[str, Choice]
     where: tuple[str, ...]
@@ -34,13 +34,13 @@ class SweepRequest:
     keep: Keep
     top: int
     prune: bool | None = None
-    broken: tuple[str, ...] = ()  # symbols whose values are wrong, which was told
+    broken: tuple[str, ...] = ()  # symbols with wrong values, already reported
     device: str = "cpu"
 
     def prunes(self, points: int) -> bool:
-        """True if a block of so many points is pruned."""
+        """True if a block of this many points is pruned."""
         wanted = points >= PRUNE_FROM if self.prune is None else self.prune
-        # Sparse objectives may fall where a dense count rises.
+        # objectives on sparse data may fall where a dense count rises
         return wanted and self.keep != "all" and not is_sparse(self.objectives)
 
 
@@ -55,7 +55,7 @@ def read_sweep_request(
     device: str,
     faults: Faults,
 ) -> SweepRequest:
-    """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
+    """The valid arguments of `sweep`; those that are None come from the section. Reports faults."""
     plan = spec.raw_sweep or SweepSection()
     (chosen, broken), limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
     most: int | None = None
@@ -79,7 +79,7 @@ def read_sweep_request(
 def _symbols(
     plan: SweepSection, symbols: Mapping[str, Choice] | None, faults: Faults
 ) -> tuple[Mapping[str, Choice], tuple[str, ...]]:
-    """The symbols that are right, and the names of those whose values are not."""
+    """The valid symbols, and the names of those whose values are not."""
     given: object = symbols
     chosen: Mapping[str, Choice] = {}
     broken: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def _faults(check: Callable[[], object]) -> tuple[Diagnostic, ...]:
 
 
 def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> SpecError:
-    """The same faults; those of a symbol of the `sweep:` section with their place in it."""
+    """The same faults, with positions in the file for symbols of the `sweep:` section."""
     result = []
     for d in faults:
         head, _, name = d.path.partition(".")
@@ -184,8 +184,10 @@ def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> S
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """Everything that one process needs: it does the units with `number % of == share`. `limits`: its time,
-    and its part of the memory."""
+    """The work of one process: the units with `number % of == share`.
+
+    `limits`: its share of time and memory.
+    """
 
     specs: tuple[Spec, ...]
     asked: SweepRequest
@@ -204,13 +206,13 @@ class WorkerTask:
 def together(
     mine: Callable[[], None], work: Callable[[WorkerTask], Snapshot], others: Sequence[WorkerTask]
 ) -> Iterator[Snapshot]:
-    """Run this process's share beside the others' in joblib's workers, and give theirs."""
+    """Run this process's share besides the others' in joblib's workers, and yield their results."""
     if not others:
         mine()
         return
     from joblib import delayed
 
-    # With one job, joblib would run it here, after this process's own share.
+    # with one job, joblib would run it here, after this process's own share
     count = max(2, len(others))
     with elsewhere(count, (delayed(work)(order) for order in others), "all") as running:
         mine()
@@ -218,7 +220,7 @@ def together(
 
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
-    """A fingerprint of everything that the found points depend on."""
+    """A fingerprint of everything that the result depends on."""
     parts: list[object] = [RELEASE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
     parts += [tuple(names), rest]
     for s in specs:
@@ -227,7 +229,7 @@ def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: obj
 
 
 def files(store: str | Path | None, workers: int) -> list[Path | None]:
-    """Where each process saves its state."""
+    """The file in which each process saves its state."""
     if store is None:
         return [None] * workers
     place = folder_of(store)
@@ -247,12 +249,12 @@ def orders_of(
     eps: float,
     each: Share,
 ) -> list[WorkerTask]:
-    """What each process does. Refused for more points than numbers of 62 bits."""
+    """The tasks of all processes. Raises Refused if point numbers would exceed 62 bits."""
     if grid.size * len(specs) >= 2**62:
         message = f"{len(specs)} mappings of {grid.size} points each"
         raise Refused(message, "sweep fewer mappings at once", code="too-large")
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
-    # The units of work are other ones on an accelerator.
+    # units of work differ on an accelerator
     about = signature(specs, grid, names, rest if asked.device == "cpu" else (*rest, asked.device))
     return [
         WorkerTask(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)

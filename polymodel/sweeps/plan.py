@@ -1,4 +1,4 @@
-"""What every point's costs are made of: the formulas of `cost`, as operations on rows of exact counts."""
+"""The formulas of `cost` as operations on rows of exact counts."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Linear(NamedTuple):
 
 
 class FormRows:
-    """Forms that have to be evaluated, each once up to a factor."""
+    """The forms to evaluate; forms that differ only by a factor share a row."""
 
     def __init__(self) -> None:
         self.forms: list[Form] = []
-        self.scales: list[int] = []  # the largest factor that each form is taken with
+        self.scales: list[int] = []  # the largest factor that each form is used with
         self._index: dict[frozenset[tuple[frozenset[tuple[Factor, int]], int]], int] = {}
 
     def add(self, form: Form) -> Linear:
-        """Where the form's value is found."""
+        """The row and factor that give the form's value."""
         constant = form.constant
         if constant is not None:
             return Linear(-1, constant)
@@ -74,7 +74,7 @@ class Most:
 
 @dataclass(frozen=True)
 class Present:
-    """A part where a count is above 0, else 0."""
+    """A part where a count is above 0, otherwise 0."""
 
     moved: Linear
     part: Node
@@ -91,7 +91,7 @@ Node = LinearForm | Most | Present | Total
 
 
 def compiled(formula: Part, rows: FormRows, factor: float = 1.0) -> Node:
-    """A cost as operations on rows; factors go into the weights, and counts of equal weight into one row."""
+    """A cost as operations on rows; factors go into weights, and counts of equal weight into one row."""
     terms = _Terms({}, 0.0, [])
     terms.add(formula, factor)
     found: dict[int, float] = {}
@@ -130,7 +130,7 @@ class _Terms:
     others: list[tuple[float, Largest | Where]]
 
     def add(self, formula: Part, factor: float) -> None:
-        """Add a formula times a factor, which is above 0."""
+        """Add a formula times a positive factor."""
         if isinstance(formula, ExactCount):
             self.sums[factor] = self.sums.get(factor, Form()) + formula.form
         elif isinstance(formula, ScaledPart):
@@ -150,7 +150,7 @@ class _Terms:
 
 @dataclass(frozen=True)
 class Phase:
-    """One sum of buffets: exact rows, and held bits that round up (row, denominator, count)."""
+    """A sum of buffets: exact rows, and held bits that round up (row, denominator, count)."""
 
     whole: Linear
     rounded: tuple[tuple[Linear, int, int], ...] = ()
@@ -158,9 +158,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class Limit:
-    """A working set or a number of instances against what there is; `have` inf never limits.
+    """A working set, or a number of instances, and its limit; infinite `have` means no limit.
 
-    `illegal`: a mapping beyond it is not a mapping at all, and has no costs.
+    `illegal`: beyond it, a mapping is illegal and has no costs.
     """
 
     name: str
@@ -172,9 +172,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Costing:
-    """One architecture's costs over shared rows. `accesses`: (component, `reads` or `writes`) -> bits;
-    `energy`: joules of all actions, `leak`: watts; `latency`: seconds per Einsum or pipeline; `slots`: as
-    `cost.figures.slots`; `area`: square metres."""
+    """One architecture's costs over shared rows.
+
+    `accesses`: (component, `reads` or `writes`) -> bits; `energy`: joules of all actions; `leak`: watts;
+    `latency`: seconds per Einsum or pipeline; `slots`: as `cost.costs.slots`; `area`: square metres.
+    """
 
     accesses: tuple[tuple[str, str, Linear], ...]
     energy: LinearForm
@@ -186,8 +188,9 @@ class Costing:
 
 
 def costing(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Costing:
-    """The costs of every point of `forms` on `problem.hierarchy`, by the rules of an evaluation; new forms go
-    into `rows`.
+    """The costs of every point of `forms` on `problem.hierarchy`, by the rules of an evaluation.
+
+    New forms are added to `rows`.
     """
     counts = Counts(problem, in_formulas(forms))
     energy = compiled(FORMULAS.total(i.energy for i in action_energies(counts)), rows)
@@ -218,7 +221,7 @@ def _accesses(counts: Counts, rows: FormRows) -> Iterator[tuple[str, str, Linear
 
 
 def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Iterator[Limit]:
-    """Spatial loops over one dimension: the product of their trips must fit its fanout."""
+    """Limits of fanouts: the product of the trips of spatial loops over each dimension."""
     needs: dict[tuple[str, str], dict[Linear, None]] = {}
     for _, component, dim, form in forms.fanouts:
         needs.setdefault((component, dim), {})[rows.add(form)] = None
@@ -272,5 +275,5 @@ def _phase(phase: tuple[HeldBuffet, ...], rows: FormRows) -> Phase:
 
 
 def values_of(fixed: Mapping[str, object]) -> dict[str, int]:
-    """The whole numbers among fixed symbols."""
+    """The integers among fixed symbols."""
     return {n: int(v) for n, v in fixed.items() if isinstance(v, (int, float)) and v == v // 1}

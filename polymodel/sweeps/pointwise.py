@@ -1,4 +1,4 @@
-"""Points without closed forms, evaluated one by one: small grids only."""
+"""Points without closed forms, evaluated one by one, for small grids only."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def evaluate_points(
     notes: list[str],
     mine: Callable[[], bool],
 ) -> Iterator[tuple[int, Cells]]:
-    """The points of one block for which `mine`, asked once for each in order, says yes; Refused if there
-    are many in the block."""
+    """Evaluate those points of one block for which `mine`, called once per point in order, returns True.
+
+    Raises Refused if the block has many points.
+    """
     names = (*parts.arch, *parts.tiles)
     count = prod(len(grid.of(n)) for n in names)
     if count > MOST:
@@ -47,7 +49,7 @@ def evaluate_points(
 
 
 def point_cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) -> Cells:
-    """What `evaluate` finds at a point (and `sparsify`, if asked), or why there is nothing to find."""
+    """The figures of `evaluate` (and `sparsify`, if requested) at a point, or why there are none."""
     point: dict[str, Number] = grid.point(number)
     values = {**{n: v for n, v in spec.symbols.items() if v is not None}, **point}
     if not all(bool(c.holds(values)) for c in grid.where):

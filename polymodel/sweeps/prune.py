@@ -2,13 +2,12 @@
 
 The rule is in docs/develop/rules.md, Sweeps.
 
-Every objective and every need is a sum, product or maximum, with weights that are not negative, of the
-rows' values; so it never falls where a row rises. A row is a sum over products of one factor per axis. With
-the other axes' factors taken out of each product, what is left of a row along one axis are a few columns
-whose weights, whatever is chosen along the other axes, are not negative. A choice that is nowhere below
-another one in any column is worse or equal in every point that it is part of. If moreover it has the higher
-number, or is worse for sure in an objective that adds up, it can go: the front stays the same, of points that
-tie the lowest number included.
+Every objective and every need is a sum, product or maximum, with nonnegative weights, of the rows' values; so
+it is monotone in each row. A row is a sum of products of one factor per axis. With the other axes' factors
+taken out of each product, a row along one axis becomes a few columns whose weights are nonnegative for any
+choice along the other axes. A choice that is not below another one in any column is no better at any of its
+points. If it also has the higher number, or is strictly worse in an objective that adds up, it can be
+dropped: the front stays the same, and of tied points the one with the lowest number stays.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from polymodel.sweeps.plan import Costing, FormRows, Linear, LinearForm, Node, P
 from polymodel.sweeps.scenario import Scenario
 
 Array = Any
-MOST_RATIOS = 3  # terms beside the reference term whose ratios to it are used
-SMALL = 2**26  # ratios of numbers below are told apart by float64
+MOST_RATIOS = 3  # terms besides the reference term whose ratios to it are used
+SMALL = 2**26  # below this, float64 distinguishes ratios of integers
 
 
 def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     """The block without choices that no front needs.
 
-    Axes that a constraint ties to others, or to the architecture, stay whole: what is better alone may
-    not be allowed there.
+    Axes that a constraint ties to others, or to the architecture, are not pruned: a better choice may violate
+    it.
     """
     held = block.constrained_symbols(grid)
     used = in_use([v.costing for v in block.variants], objectives)
@@ -48,7 +47,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
         return block
     kernel = ArrayKernel(block.axes, FormRows(), block.fixed)
     forms = {i: block.rows.forms[i] for i in sorted(used)}
-    if any(map(kernel.is_joint, forms.values())):  # no column of one axis says what depends on several
+    if any(map(kernel.is_joint, forms.values())):  # no column of one axis represents what depends on several
         return block
     sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], SymbolAxis] = {}
@@ -58,7 +57,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
             found = {i: columns(kernel, [form], place) for i, form in forms.items()}
             worse = [c for i in sure & found.keys() for c, counts in found[i] if counts]
             every = [c for some in found.values() for c, _ in some]
-            # A choice replaces another one only where it is legal as well.
+            # a choice replaces another one only where it is legal as well
             every += illegal.columns(axis.names) if illegal is not None else []
             chosen = undominated([*every, before(worse, axis.ids)])
             kept[axis.names] = _without(axis, chosen)
@@ -67,8 +66,11 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
 
 
 def before(worse: Sequence[Array], ids: Array) -> Array:
-    """The choices numbered so that what is above another one in any of `worse`, and below it in none,
-    stands behind it; else by number."""
+    """A numbering of choices consistent with dominance.
+
+    A choice that is above another one in some column of `worse`, and below it in none, comes after it; ties
+    by number.
+    """
     total = np.zeros(len(ids), np.int64)
     for values in worse:
         total += np.unique(values, return_inverse=True)[1]
@@ -84,7 +86,7 @@ def _without(axis: SymbolAxis, chosen: Array) -> SymbolAxis:
 
 
 def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] | None:
-    """Rows that objectives and limits look at; None if one of them could fall where a row rises."""
+    """Rows that objectives and limits depend on; None if one of them could fall where a row rises."""
     if any(objective_of(o).most for o in objectives):
         return None
     result: set[int] = set()
@@ -98,14 +100,14 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
 
 
 def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
-    """Rows with which an objective grows whatever the other rows are."""
+    """Rows in which an objective is strictly increasing, whatever the other rows are."""
     result = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
     asked = _needed_figures(objectives)
     return result | {index for c, way, (index, _) in costing.accesses if (way, c) in asked}
 
 
 def _needed_figures(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
-    """The figures that the objectives are made of."""
+    """The figures that the objectives consist of."""
     return frozenset[tuple[str, str]]().union(*map(uses, objectives))
 
 
@@ -130,7 +132,7 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
 
 
 def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
-    """The rows that a cost is made of, with their weights."""
+    """The rows that a cost consists of, with their weights."""
     if isinstance(node, LinearForm):
         yield node.constant, Linear(-1, 1)
         yield from ((weight, Linear(index, 1)) for index, weight in node.weights)
@@ -143,8 +145,11 @@ def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
 
 
 def columns(kernel: ArrayKernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:
-    """What of the forms depends on one axis: each form is a sum of some of these columns, with weights
-    that depend on the other axes and are never negative. Second, whether the weight is never 0 either."""
+    """Columns over one axis of which each form is a sum, with nonnegative weights that depend on the other
+    axes.
+
+    Each with a flag: whether its weight is always positive.
+    """
     return [c for form in forms for c in _of_form(kernel, form, place)]
 
 
@@ -171,7 +176,7 @@ def _of_form(kernel: ArrayKernel, form: Form, place: int) -> Iterator[tuple[Arra
 
 
 def added_up(parts: Sequence[tuple[int, Array]]) -> Array:
-    """The sum of coefficient * array, in Python integers where int64 may not do."""
+    """The sum of coefficient * array, in Python integers where int64 may overflow."""
     wide = sum(abs(c) * int(np.max(np.abs(v))) for c, v in parts) >= 2**62
     total: Array = 0
     for c, v in parts:
@@ -180,11 +185,11 @@ def added_up(parts: Sequence[tuple[int, Array]]) -> Array:
 
 
 def _cone(kernel: ArrayKernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bool]]:
-    """Columns so that each sum of value * weight of its key is a sum of them with weights >= 0.
+    """Columns such that each sum of value * weight of its key is a sum of them with weights >= 0.
 
-    The weights are products of the other axes' factors. Alone, each is only known not to be negative;
-    but beside a weight that is never 0 it has a least and a largest ratio to it, and the columns at
-    these ends say more: of `(X - N) N' + N X'`, which grows with N, the two parts alone do not.
+    The weights are products of the other axes' factors. Alone, each is only known to be nonnegative; relative
+    to a weight that is always positive it has a least and a largest ratio, and the columns at these ends give
+    more: of `(X - N) N' + N X'`, which is increasing in N, the two parts alone are not.
     """
     signs = {key: _signs(kernel, key) for key in varying}
     steady = [k for k, (low, _) in signs.items() if low > 0]
@@ -202,7 +207,7 @@ def _cone(kernel: ArrayKernel, varying: dict[Key, Array]) -> Iterator[tuple[Arra
     for ratios in product(*ends):
         scale = math.lcm(*(r.denominator for r in ratios))
         parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
-        yield added_up([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
+        yield added_up([*parts, (scale, varying[reference])]), False  # which ends count is unknown
 
 
 def _signs(kernel: ArrayKernel, key: Key) -> tuple[int, int]:
@@ -216,7 +221,7 @@ def _signs(kernel: ArrayKernel, key: Key) -> tuple[int, int]:
 
 
 def _ratios(kernel: ArrayKernel, key: Key, reference: Key) -> tuple[Fraction, ...]:
-    """The least and the largest ratio of two products of factors, the second of them never 0."""
+    """The least and the largest ratio of two products of factors, of which the second is positive."""
     above, below = dict(key), dict(reference)
     low, high = Fraction(1), Fraction(1)
     for axis in sorted({*above, *below}):
@@ -229,7 +234,7 @@ def _ratios(kernel: ArrayKernel, key: Key, reference: Key) -> tuple[Fraction, ..
 
 
 def _ratio(above: Array, below: Array) -> tuple[Fraction, Fraction]:
-    """Bounds of a quotient over one axis; exact where float64 tells all quotients apart."""
+    """Bounds of a quotient over one axis; exact where float64 distinguishes all quotients."""
     quotient = np.asarray(above, float) / np.asarray(below, float)
     ends = int(np.argmin(quotient)), int(np.argmax(quotient))
     if max(np.max(np.abs(above)), np.max(below)) < SMALL:

@@ -1,4 +1,4 @@
-"""What a sweep was asked for: the specs that it covers, one for each mapping, and the grid of each."""
+"""The input of a sweep: the specs that it covers, one for each mapping, and the grid of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MappingLike = LoopTree | MappingSpec | str | Path
 def swept(
     spec: Spec, mappings: Sequence[MappingLike] | None, asked: SweepRequest, faults: Faults
 ) -> tuple[tuple[Spec, ...], list[Grid]]:
-    """The spec under each mapping, and its grid, as far as they are right; the faults are noted."""
+    """The spec under each mapping, and its grid, as far as they are valid. Reports faults."""
     specs: tuple[Spec, ...] = ()
     grids: list[Grid] = []
     with faults.noting():

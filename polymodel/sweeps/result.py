@@ -1,4 +1,4 @@
-"""What a sweep returns: the kept points, and how to get from a row back to a spec."""
+"""The result of a sweep: the kept points, and the spec of each row."""
 
 from __future__ import annotations
 
@@ -31,10 +31,13 @@ HTML_ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class Sweep(Answer):
-    """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
-    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
-    of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
-    sweep was interrupted or its front outgrew its memory; `eps`: what its front was thinned by."""
+    """Kept points of a sweep.
+
+    `columns`: name -> values, one per row; `infeasible`: reason -> number of points; `points`: size of the
+    whole grid; `evaluated`: points with legal tiles, whose costs were computed, `before` of them by earlier
+    runs; `feasible`: those of them that fit; `complete`: False if the sweep was interrupted or its front
+    outgrew its memory; `eps`: the margin by which the front was thinned.
+    """
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -59,7 +62,7 @@ class Sweep(Answer):
 
     @property
     def interrupted(self) -> bool:
-        """True if it was broken off by Ctrl-C."""
+        """True if it was interrupted by Ctrl-C."""
         return any(n.startswith(INTERRUPTED) for n in self.notes)
 
     @declared(name="sweep", title="Kept points")
@@ -91,7 +94,7 @@ class Sweep(Answer):
 
     @cached_property
     def front(self) -> pd.DataFrame:
-        """The rows that no other feasible row dominates, by the first objective."""
+        """The rows that no other feasible row dominates, sorted by the first objective."""
         import numpy as np
 
         from polymodel.pareto import Archive
@@ -104,7 +107,7 @@ class Sweep(Answer):
         return self.frame.loc[front.ids]
 
     def best(self, objective: str = "") -> pd.Series[Any]:
-        """The feasible row that is best in an objective (default: the first). It prints unrounded."""
+        """The feasible row that is best in an objective (default: the first one). It prints unrounded."""
         from polymodel.sweeps.row import SweepRow
 
         name = canonical(str(objective or self.objectives[0]))
@@ -121,13 +124,14 @@ class Sweep(Answer):
         return row
 
     def _ranked(self, rows: pd.DataFrame, column: str) -> pd.Series[Any]:
-        """A column as numbers of which the least is the best: an objective, or another one such as `TM`."""
+        """A column as numbers of which the least is the best: an objective, or another column such as
+        `TM`."""
         return self.scores(rows, column) if unit_of(column) else rows[column].astype(float)
 
     def sensitivity(self, objective: str = "") -> pd.DataFrame:
-        """The best of an objective over the kept feasible rows, for each value of each symbol.
+        """The best value of an objective over the kept feasible rows, for each value of each symbol.
 
-        Only a sweep with keep="all" has every point; otherwise SpecError.
+        Only a sweep with keep="all" has every point. Raises SpecError for others.
         """
         if self.keep != "all":
             message = "sensitivity needs every point"
@@ -152,9 +156,10 @@ class Sweep(Answer):
         return unit_of(canonical(objective))
 
     def scores(self, rows: pd.DataFrame, objective: str) -> pd.Series[Any]:
-        """What the sweep minimises: an objective, or its reciprocal where the most is the best.
+        """The minimised values of an objective: the reciprocal where it is maximised.
 
-        Only the order of the numbers means anything: those that float64 does not tell apart are ranks.
+        Only the order of the numbers is meaningful: values that float64 does not distinguish are replaced by
+        ranks.
         """
         import pandas as pd
 
@@ -163,11 +168,12 @@ class Sweep(Answer):
         return result
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
-        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
-        by level, of the kept points or along one symbol (`plot("energy", "TM")`).
+        """A plot of the kept points.
 
-        A heat map shows the best of the first objective, over all mappings, and levels along a symbol those
-        of the best point at each value; both need keep="all".
+        `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy` by level, for
+        the kept points or along one symbol (`plot("energy", "TM")`). A heat map shows the best of the first
+        objective over all mappings; levels along a symbol are those of the best point at each value. Both
+        need keep="all".
         """
         from polymodel.report.plots_sweep import front_axes, heat_axes
 
@@ -199,7 +205,7 @@ class Sweep(Answer):
         raise SpecError([Diagnostic(message, "front, heat, traffic or energy", code="unknown-choice")])
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the specs were read from is written over."""
+        """Protects the files that the specs were read from against overwriting."""
         return protected_files(*self.specs)
 
     @property
@@ -208,17 +214,17 @@ class Sweep(Answer):
         return search_title("Sweep", self.specs[0])
 
     def head(self, live: bool = True) -> list[Block]:
-        """What was asked and found, and how good it is."""
+        """The request, the result and its quality."""
         return search_figures(self.finding)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """The kept points as a table that sorts (up to 3,000), plots, LoopTree and mapping YAML of the best,
-        where the other points went, and what it was made from."""
+        """A sortable table of kept points (up to 3,000), plots, LoopTrees and YAML of the best mappings, the
+        outcomes of all other points, and the inputs."""
         return search_sections(self.finding, plots, command)
 
     @cached_property
     def finding(self) -> Finding:
-        """What the page tells."""
+        """The content of the page."""
         return finding(self)
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
@@ -226,7 +232,7 @@ class Sweep(Answer):
         return self.grid.point(self._number(row) % self.grid.size)
 
     def spec(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> Spec:
-        """The spec bound to a row's symbols: `evaluate` finds the row's numbers."""
+        """The spec bound to a row's symbols; `evaluate` gives the row's numbers."""
         number = self._number(row)
         chosen = self.specs[number // self.grid.size]
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
@@ -250,7 +256,7 @@ class Sweep(Answer):
         return mapping_to_yaml(tree, spec.used_symbols())
 
     def content(self, live: bool = True) -> list[Block]:
-        """The counts, and the first rows of the front, or of the best by the first objective."""
+        """The counts, and the first rows of the front, or of the best points by the first objective."""
         first, more = shown_rows(self, HTML_ROWS), len(self.frame) - HTML_ROWS
         rest = f"... {more} more rows in .frame" if more > 0 else ""
         rows = [Section("", first, more=rest)] if first.rows else []

@@ -1,4 +1,4 @@
-"""Collects the points that a sweep keeps while it runs: the front, the best ones, or all of them."""
+"""Collects the points that a sweep keeps: the front, the best points, or all of them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Keep = Literal["front", "all", "top"]
 
 
 class Outgrown(Exception):
-    """The front exceeds its bound, and there is nowhere to put it: the sweep stops and keeps what it has."""
+    """The front exceeds its memory and cannot be spilled: the sweep stops and keeps what it has."""
 
 
 @dataclass
 class Keeper:
-    """What is kept so far, and why points do not count.
+    """The points kept so far, and the number of infeasible points by reason.
 
-    `limit`: rows that may be kept; a front beyond it goes to `spill`, or is thinned by `eps`, or ends the
-    sweep, while it is `bounded`. `parts`: spilled parts of the front; `rows`: cells of points that were
-    evaluated one by one; `figures`: objectives of points of which all are kept, on sparse data.
+    `limit`: rows that may be kept; a larger front goes to `spill`, or is thinned by `eps`, or ends the sweep,
+    while it is `bounded`. `parts`: spilled parts of the front; `rows`: cells of points that were evaluated
+    one by one; `figures`: objectives on sparse data, if all points are kept.
     """
 
     keep: Keep
@@ -56,7 +56,7 @@ class Keeper:
     figures: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def count(self, points: int, refused: Mapping[str, int]) -> None:
-        """Points whose costs were found, and how many of them do not count, by reason."""
+        """Count evaluated points, and the infeasible ones of them by reason."""
         for reason, n in refused.items():
             self.refuse(reason, n)
         self.done += points
@@ -64,7 +64,7 @@ class Keeper:
         self.feasible += points - sum(refused.values())
 
     def pass_over(self, points: int) -> None:
-        """Points that were not looked at, since none of them can be kept."""
+        """Count points that were pruned, since none of them can be kept."""
         self.done += points
         self.passed += points
 
@@ -74,7 +74,7 @@ class Keeper:
             self.infeasible[reason] = self.infeasible.get(reason, 0) + count
 
     def offer(self, values: Array, ids: Array) -> None:
-        """Feasible points: values [objectives, n], ids [n]. Raises Outgrown."""
+        """Offer feasible points: values [objectives, n], ids [n]. Raises Outgrown."""
         if self.keep == "front":
             self.front.offer(values, ids)
             if self.bounded and len(self.front.ids) > self.limit:
@@ -86,11 +86,11 @@ class Keeper:
             self.best, self.ids = every[order], [numbers[order]]
 
     def _relieve(self) -> None:
-        """Make room in the front."""
+        """Reduce the front to its limit. Raises Outgrown."""
         count = len(self.front.ids)
         if self.spill is not None:
             self.parts += (self.spill.write(len(self.parts), self.front),)
-            # Every other point stays, so that what these dominate is not taken in again.
+            # every other point stays, so that points it dominates are not added again
             self.front.only(np.arange(0, count, 2) if count > 1 else np.empty(0, int))
             return
         if self.eps:
@@ -100,7 +100,7 @@ class Keeper:
             raise Outgrown
 
     def gather(self) -> None:
-        """Bring the spilled parts of the front back, whatever its size."""
+        """Read the spilled parts of the front back, whatever its size."""
         for name in self.parts:
             assert self.spill is not None
             self.front.offer(*self.spill.read(name))
@@ -113,7 +113,7 @@ class Keeper:
         self.ids.append(ids)
 
     def single(self, number: int, row: Cells, objectives: Sequence[str]) -> None:
-        """A point that was evaluated by itself."""
+        """Add a point that was evaluated by itself."""
         self.done += 1
         self.evaluated += "energy" in row
         self.feasible += bool(row["feasible"])
@@ -131,7 +131,8 @@ class Keeper:
             self.rows = {n: r for n, r in self.rows.items() if n in kept}
 
     def ties(self, objectives: Sequence[str]) -> Iterator[str]:
-        """A note on counts on sparse data that float64 does not tell apart, in which points were compared."""
+        """A note on counts on sparse data that float64 does not distinguish, if points were compared by
+        them."""
         compared = {"front": self.front.values, "top": self.best[None]}.get(self.keep, ())
         pairs = zip(objectives, compared, strict=False)
         figures = [(o, each) for o, each in pairs if ":" in o and on_sparse_data(o)]
@@ -144,7 +145,7 @@ class Keeper:
             )
 
     def snapshot(self, unit: int) -> Snapshot:
-        """The state before a unit; arrays are replaced, never changed, so they need no copies."""
+        """The state before a unit; arrays are replaced, never modified, so that they need no copies."""
         return Snapshot(
             unit, self.front.values, self.front.ids, self.best, tuple(self.ids), dict(self.infeasible),
             self.done, self.evaluated, self.parts, self.thinned, self.full, self.late, self.rows,
@@ -152,7 +153,7 @@ class Keeper:
         )  # fmt: skip
 
     def take(self, other: Snapshot) -> None:
-        """Add what another process, or an earlier run, has found. Raises Outgrown when all is added."""
+        """Add the points of another process or an earlier run. Raises Outgrown when all are added."""
         self.parts += other.parts
         self.thinned += other.thinned
         self.full |= other.full
@@ -173,7 +174,7 @@ class Keeper:
             self.offer(other.front_values, other.front_ids)
 
     def values(self, number: int) -> tuple[float, ...]:
-        """What was found for a kept point here: all objectives, of the best ones the first."""
+        """The objectives found for a kept point; for the best points only the first one."""
         if self.keep == "all":
             return self.figures.get(number, ())
         if self.keep == "front":

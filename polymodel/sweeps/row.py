@@ -13,14 +13,14 @@ else:
 
 
 class SweepRow(Series):
-    """A row of `Sweep.frame`. Its text has integers whole and floats to the last digit that counts.
+    """A row of `Sweep.frame`; its text shows integers in full and floats to the last significant digit.
 
-    Pandas rounds floats to six places behind the point, which leaves nothing of an energy in joules.
+    Pandas rounds floats to six decimal places, which leaves nothing of an energy in joules.
     """
 
     @property
     def _constructor(self) -> type[Series]:
-        """What is computed from a row is an ordinary Series."""
+        """Results computed from a row are ordinary Series."""
         return Series
 
     def __repr__(self) -> str:

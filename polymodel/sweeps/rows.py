@@ -1,4 +1,4 @@
-"""Columns of kept points, recomputed one by one with evaluate's own cost code."""
+"""Columns of kept points, recomputed one by one by the cost code of `evaluate`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def table(
 
 @lru_cache(maxsize=64)
 def ordered(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns in the order that tables have them."""
+    """The columns in the order of tables."""
     words = [o.word for o in OBJECTIVES]
     order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
              "feasible", "reason")  # fmt: skip
@@ -65,7 +65,7 @@ def ordered(keys: tuple[str, ...]) -> tuple[str, ...]:
 def exact_cells(
     where: Scenario, variant: Variant, point: Mapping[str, Number], objectives: Sequence[str]
 ) -> Cells:
-    """A point of a compiled block by evaluate's own code."""
+    """The cells of a point of a compiled block, by the code of `evaluate`."""
     analysis, costs = where.exact(variant, point)
     result = cells(Counts(variant.problem, analysis), costs, objectives)
     if is_sparse(objectives):

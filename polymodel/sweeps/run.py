@@ -1,4 +1,4 @@
-"""`sweep`: every point of a grid, its costs, and the best of them."""
+"""`sweep`: evaluates every point of a grid, and keeps the best."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ROWS = "rows.parquet"
 LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
-KEPT_ROWS = "1GB"  # of kept rows, where no memory is given
+KEPT_ROWS = "1GB"  # memory of kept rows by default
 
 
 def sweep(
@@ -114,19 +114,22 @@ def sweep(
 
 
 def _gpu() -> Any:
-    """Before memory is limited: a device maps more addresses than it takes memory."""
-    from polymodel.sweeps.accelerator import gpu  # nothing else here needs JAX
+    """The GPU device.
+
+    Called before memory is limited: a device maps more addresses than the memory it takes.
+    """
+    from polymodel.sweeps.accelerator import gpu  # only this needs JAX
 
     return gpu()
 
 
 def _asked_otherwise(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
-    """Notes on what was asked for and is not what it seems."""
+    """Notes on requests that differ from what they seem to be."""
     return (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
 
 
 def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
-    """A note if the mapping that the spec came with is none of those that were swept."""
+    """A note if the spec's own mapping is not among those that are swept."""
     if spec.template is None or any(s.template == spec.template for s in specs):
         return []
     name = spec.names.get("mapping", "")
@@ -135,7 +138,7 @@ def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
 
 
 def _dense(specs: Sequence[Spec], asked: SweepRequest) -> list[str]:
-    """A note if sparse figures were asked for, and no spec says anything of zeros."""
+    """A note if figures on sparse data are requested, and no spec has zeros."""
     if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
         return []
     return ["nothing is said of zeros, so sparse figures are the dense ones: give `densities:` or `sparse:`"]
@@ -169,7 +172,7 @@ def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: An
 
 
 def _limit(order: WorkerTask) -> int:
-    """Rows that one process may keep; the front is shared out."""
+    """Rows that one process may keep; the total is divided among processes."""
     of = order.of if order.asked.keep == "front" else 1
     return max(1, int(bytes_of(order.memory)) // (ROW * of))
 
@@ -188,7 +191,7 @@ def work(order: WorkerTask) -> Snapshot:
 
 @dataclass
 class _Search:
-    """One sweep at work. `places`: where the costs of a point come from; None: from `evaluate`."""
+    """A running sweep. `places`: the block and variant that give the costs of a point; None: `evaluate`."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -204,7 +207,7 @@ class _Search:
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found | None] = field(default_factory=dict)
     pruned: int = 0
-    skipped: int = 0  # points that are illegal, left out or pruned, so that they take no time
+    skipped: int = 0  # points that are illegal, constrained or pruned, which take no time
     before: int = 0
 
     def __post_init__(self) -> None:
@@ -223,7 +226,7 @@ class _Search:
         return [roles(s, self.grid) for s in self.specs]
 
     def all_units(self) -> None:
-        """All mappings and blocks, as far as they are this process's."""
+        """Do all mappings and blocks, as far as they are this process's."""
         try:
             with within(self.limits.with_tail()):
                 for i, part in enumerate(self.parts):
@@ -242,7 +245,7 @@ class _Search:
         self.units.finish(self.state)
 
     def run(self, others: Sequence[WorkerTask] = (), store: Path | None = None) -> Sweep:
-        """This share beside the others, then the kept rows."""
+        """Run this share besides the others, then compute the kept rows."""
         state, complete = self.state, True
         try:
             for found in together(self.all_units, work, others):
@@ -266,7 +269,7 @@ class _Search:
         )  # fmt: skip
 
     def _tell(self, kept: int) -> None:
-        """Notes on what became of the front."""
+        """Add notes on what happened to the front."""
         state, whole = self.state, len(self.state.front.ids)
         if state.full:
             self.notes.append(
@@ -297,7 +300,7 @@ class _Search:
             self.notes.append(f"{kept} rows are recomputed one by one")
 
     def _columns(self, numbers: Sequence[int], store: Path | None) -> Mapping[str, Any]:
-        """The kept rows; with a store also there, and if memory has no room for them only there."""
+        """The kept rows; with a store also written there, and only there if they exceed the memory."""
         shown = (*self.grid.names, *(n for n, _ in self.grid.linked))
         step = self.state.limit if store is not None else max(1, len(numbers))
         chunks = (
@@ -315,13 +318,13 @@ class _Search:
         return StoredColumns(file)
 
     def _cells(self, number: int) -> Cells:
-        """A kept row, by evaluate's own code."""
+        """A kept row, by the code of `evaluate`."""
         if number in self.state.rows:
             return self.state.rows[number]
         i, inside = divmod(number, self.grid.size)
         part, point = self.parts[i], self.grid.point(inside)
         key = _place(i, part, point)
-        if key not in self.places:  # found by an earlier run, or by another process
+        if key not in self.places:  # found by an earlier run or another process
             share = sum(self.grid.of(n).index(point[n]) * self.grid.strides[n] for n in part.blocks)
             self._open(i, part, share, {n: point[n] for n in part.blocks}, key)
         place = self.places[key]
@@ -329,7 +332,7 @@ class _Search:
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
         try:
             result = exact_cells(*place, point, self.objectives)
-        except NotSeparable:  # what this sweep did not look at, such as the peak of a memory of any size
+        except NotSeparable:  # not computed by this sweep, such as the peak of an unbounded memory
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
         if is_sparse(self.objectives):
             agree(result, self.state.values(number), self.objectives)
@@ -351,14 +354,14 @@ class _Search:
         return self.units.mine(self.state)
 
     def report(self) -> None:
-        """Tell how far it is, among points that are not skipped; the other processes are about as far."""
+        """Report the progress, without skipped points; other processes are assumed to be as far."""
         if self.progress is not None:
             of, total = self.units.of, self.total - self.skipped
             done = self.state.done - self.skipped if of == 1 else self.state.evaluated * of
             self.progress(max(0, min(total, done)), total, perf_counter() - self.start)
 
     def block(self, i: int, part: SymbolRoles, share: int, given: Mapping[str, Any]) -> None:
-        """One mapping under one choice of what changes its counts."""
+        """Evaluate one mapping under one choice of the symbols that change its counts."""
         one, grid = self.specs[i], self.grid
         try:
             found = scenario(
@@ -379,7 +382,7 @@ class _Search:
                     found = pruned(found, self.objectives, grid)
                 used = bounded(found, self.objectives)
             prepare(found, self.objectives)
-        except NotSeparable as reason:  # at some tile sizes, of what is asked for
+        except NotSeparable as reason:  # at some tile sizes, for the requested figures
             self._one_by_one(i, part, share, reason)
             return
         self.pruned += found.pruned
@@ -394,7 +397,7 @@ class _Search:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
 
     def _accelerated(self, block: Scenario) -> bool:
-        """Whether the accelerator has evaluated a block."""
+        """Whether the accelerator evaluated the block."""
         from polymodel.sweeps.accelerator import run_accelerated
         from polymodel.sweeps.staged import Unsuited
 
@@ -409,7 +412,7 @@ class _Search:
         return True
 
     def _one_by_one(self, i: int, part: SymbolRoles, share: int, reason: Refused) -> None:
-        """The points of a block without closed forms, by `evaluate`."""
+        """Evaluate the points of a block without closed forms by `evaluate`."""
         rows = evaluate_points(
             self.specs[i], self.grid, i, share, part, self.objectives, reason, self.notes, self._mine
         )
@@ -433,7 +436,8 @@ def _place(mapping: int, parts: SymbolRoles, point: Mapping[str, object]) -> tup
 
 
 def _misfit(fault: SpecError, grid: Grid, parts: SymbolRoles, state: Keeper) -> None:
-    """A block that is not a legal spec: an error of the caller if it is all there is, else infeasible."""
+    """Handle a block that is not a legal spec: an error if it is the whole grid, otherwise infeasible
+    points."""
     size = 1
     for n in (*parts.arch, *parts.tiles):
         size *= len(grid.of(n))

@@ -30,7 +30,7 @@ from polymodel.sweeps.values import Number, wrong
 
 @dataclass(frozen=True)
 class Variant:
-    """One architecture: its share of the point number, its symbols, and what points cost there."""
+    """One architecture: its share of the point number, its symbols, and its costs."""
 
     share: int
     given: Mapping[str, Number]
@@ -41,9 +41,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One mapping (number, name) under one choice of block symbols; `first`: its first point number;
-    `unfit`: what is wrong with the architectures that are not among the variants; `illegal`: points that
-    break a dependence."""
+    """One mapping under one choice of block symbols.
+
+    `mapping`, `name`: its number and name; `first`: its first point number; `unfit`: reasons why other
+    architectures are not among the variants; `illegal`: points that break a dependence.
+    """
 
     mapping: int
     name: str
@@ -68,22 +70,23 @@ class Scenario:
 
     @property
     def legal(self) -> int:
-        """Points of one variant with legal tiles that satisfy the axes' constraints and are not pruned."""
+        """The number of points of one variant with legal tiles that satisfy the axes' constraints and are not
+        pruned."""
         return math.prod(a.size for a in self.axes)
 
     @property
     def points(self) -> int:
-        """Points that are evaluated."""
+        """The number of points that are evaluated."""
         return self.legal * len(self.variants)
 
     @property
     def pruned(self) -> int:
-        """Points that satisfy the axes' constraints but are not evaluated, since no front needs them."""
+        """The number of points that satisfy the axes' constraints but are pruned."""
         return math.prod(a.size + a.pruned for a in self.axes) * len(self.variants) - self.points
 
     @property
     def skipped(self) -> int:
-        """Points that take no time: illegal ones, those that constraints leave out, pruned ones."""
+        """The number of points that take no time: illegal, constrained or pruned ones."""
         whole = math.prod(a.whole for a in self.axes)
         return whole * (len(self.variants) + len(self.unfit)) - self.points
 
@@ -93,19 +96,19 @@ class Scenario:
         return frozenset(n for c in self.crossing(grid) for n in uses.of_all(c.names))
 
     def crossing(self, grid: Grid) -> list[SymbolConstraint]:
-        """`where` constraints that several axes, or the architecture, take part in."""
+        """`where` constraints that involve several axes or the architecture."""
         uses = SymbolUses(grid, _texts(self.spec, dict(grid.linked)))
         sets = [frozenset(a.names) for a in self.axes]
         used = ((c, uses.of_all(c.names)) for c in grid.where)
         return [c for c, names in used if not any(names and names <= s for s in sets)]
 
     def exact(self, variant: Variant, point: Mapping[str, Number]) -> tuple[Analysis, Costs]:
-        """What `evaluate` finds at a point, by the same code."""
+        """Counts and costs at a point, by the code of `evaluate`."""
         analysis = self.forms.at(self.values(point))
         return analysis, costs(variant.problem, analysis)
 
     def values(self, point: Mapping[str, Number]) -> dict[str, int]:
-        """The whole numbers among all symbols at a point."""
+        """The integers among all symbols at a point."""
         texts = _texts(self.spec, {})
         values = {**self.fixed, **{n: int(v) for n, v in point.items() if v == v // 1}}
         for name in texts.keys() - values.keys():
@@ -124,11 +127,11 @@ def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class MappingForms:
-    """Closed forms of one mapping under one choice of block symbols, before anything is said of tile sizes.
+    """Closed forms of one mapping under one choice of block symbols, for any tile sizes.
 
-    `architectures`: for each its share of the point number, its symbols and its spec; `unfit`: what is wrong
-    with others; `varying`: symbols of the tree that points give; `fixed`: values of all others; `texts`:
-    symbols that follow from those of points.
+    `architectures`: for each its share of the point number, its symbols and its spec; `unfit`: reasons why
+    others are not among them; `varying`: symbols of the tree that points give; `fixed`: values of all others;
+    `texts`: symbols derived from those of points.
     """
 
     problem: Problem
@@ -157,8 +160,11 @@ class MappingForms:
 
 
 def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]) -> MappingForms:
-    """Derive the closed forms of one block. Raises NotSeparable or Refused where points have to be evaluated
-    one by one, SpecError if no architecture fits."""
+    """Derive the closed forms of one block.
+
+    Raises NotSeparable or Refused where points have to be evaluated one by one, SpecError if no architecture
+    is valid.
+    """
     linked = dict(grid.linked)
     texts = _texts(spec, linked)
     uses = SymbolUses(grid, texts)
@@ -201,19 +207,21 @@ def scenario(
     *,
     sparse: bool = False,
 ) -> Scenario:
-    """Compile one block, if `sparse` with its costs on sparse data. Raises NotSeparable or Refused where
-    points have to be evaluated one by one."""
+    """Compile one block, with `sparse` including its costs on sparse data.
+
+    Raises NotSeparable or Refused where points have to be evaluated one by one.
+    """
     base = template(spec, grid, roles, given)
     found, plain = base.forms, base.fixed
     once = {form.symbols for form in found.single_trips}
     coupled = found.coupled_symbols
-    if sparse:  # sums on sparse data have one table for each axis
+    if sparse:  # sums on sparse data have one table per axis
         once |= coupled
     axes = make_axes(grid, roles.tiles, found.chains, base.texts, plain, grid.where, coupled, once)
     broken = illegal(base.problem, axes, base.varying, found, plain)
     rows, made = base.costed()
     if all(a.size for a in axes):
-        # What has no costs at all is refused here, at large tiles: of many small ones peaks take long.
+        # Refuse here what has no costs at all, at large tiles: for many small ones, peaks take long.
         largest = [(a, int(np.argmax(sum(a.columns.values())))) for a in axes]
         point = {n: int(c[i]) for a, i in largest for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
@@ -225,16 +233,18 @@ def scenario(
 
 
 def _on_sparse_data(block: Scenario) -> Scenario:
-    """The block with costs on sparse data. All sums are prepared at the first point: what cannot be counted
-    is refused there."""
-    # Only sweeps on sparse data load the room that knows about them.
+    """The block with costs on sparse data.
+
+    All sums are prepared at the first point, which refuses what is not countable.
+    """
+    # only sweeps on sparse data load the sparse modules
     from polymodel.sweeps.sparse.figures import SparseEvaluator
     from polymodel.sweeps.sparse.plan import SparsePlan, on_another, sparse_plan
 
     plan: SparsePlan | None = None
     made = []
     for v in block.variants:
-        # Architectures that differ in costs only have the same sums.
+        # architectures that differ only in costs have the same sums
         plan = on_another(plan, v.problem, v.costing) if plan is not None else None
         if plan is None:
             folder = block.spec.data_folder
@@ -252,11 +262,11 @@ def _on_sparse_data(block: Scenario) -> Scenario:
 def _bound(
     spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Number]
 ) -> tuple[list[tuple[int, dict[str, Number], Spec]], tuple[str, ...]]:
-    """The architectures of a block (share of the point number, values, spec), and why others are none.
+    """The architectures of a block (share of the point number, values, spec), and why others are not valid.
 
     Raises SpecError if there is none.
     """
-    # What values the swept tiles have in the spec does not matter here.
+    # values of swept tiles in the spec do not matter here
     swept = {*roles.tiles, *(n for n, _ in grid.linked)} & spec.symbols.keys()
     held = {n: v for n, v in spec.given.items() if n not in swept}
     free = replace(spec, declared={**spec.declared, **dict.fromkeys(swept)}, given=held)
@@ -277,7 +287,7 @@ def _bound(
 
 
 def _links(problem: Problem) -> list[tuple[str, str, bool]]:
-    """Dimensions whose link is counted, and whether its loads are."""
+    """Dimensions whose links are counted, and whether their throughput is unlimited."""
     links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links)
     return [(c, name, link is not None and math.isinf(link.throughput)) for c, name, link in links]
 

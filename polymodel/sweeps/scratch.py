@@ -1,7 +1,7 @@
-"""Memory for the arrays of a block of points, which the next block takes again.
+"""Reusable memory for the arrays of a block of points.
 
-Arrays of this size go back to the system when they are freed, and it hands out the next ones page by page,
-zeroed: in a fresh process that takes longer than what is computed in them.
+Arrays of this size are returned to the system when freed, and come back page by page and zeroed: in a fresh
+process that takes longer than the computation.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Array = Any
 class Scratch:
     """Arrays of one type, and one shape at a time.
 
-    What is given out stays valid until `clear`, or until it is taken `back`.
+    An array stays valid until `clear`, or until it is returned by `back`.
     """
 
     def __init__(self, dtype: Any = np.float64, shape: Sequence[int] = ()) -> None:
         self.dtype = np.dtype(dtype)
         self.idle: list[Array] = []
         self.lent: dict[int, Array] = {}
-        self.room = 0  # elements of each array, of which smaller blocks take a part
+        self.room = 0  # elements of each array; smaller blocks use a part
         self.clear(tuple(shape))
 
     def clear(self, shape: tuple[int, ...]) -> None:
-        """Take back everything; from now on arrays are of this shape."""
+        """Take back all arrays, and set the shape of further ones."""
         self.shape, self.size = shape, prod(shape)
         self.idle += (a.base for a in reversed(self.lent.values()))
         self.lent = {}
@@ -38,25 +38,26 @@ class Scratch:
             self.room, self.idle = self.size, []
 
     def array(self) -> Array:
-        """An array whose values mean nothing."""
+        """An uninitialised array."""
         whole = self.idle.pop() if self.idle else np.empty(self.room, self.dtype)
         result = whole[: self.size].reshape(self.shape)
         self.lent[id(result)] = result
         return result
 
     def back(self, value: Array) -> None:
-        """Take back an array that nobody needs any more; whatever is not from here is left alone."""
+        """Take back an array that is no longer used; arrays from elsewhere are ignored."""
         if id(value) in self.lent:
             self.idle.append(self.lent.pop(id(value)).base)
 
     def apply(self, operation: np.ufunc, a: Array, b: Array) -> Array:
-        """`operation(a, b)`, in an array from here wherever it fits."""
+        """`operation(a, b)`, in an array from here if it fits."""
         if (self._like(a) and self._mixes(b)) or (self._like(b) and self._mixes(a)):
             return operation(a, b, out=self.array())
         return operation(a, b)
 
     def into(self, operation: np.ufunc, a: Array, b: Array) -> Array:
-        """`operation(a, b)` of values that nobody else needs: in place of one of them, if it is from here."""
+        """`operation(a, b)` for values that are no longer used: in place in one of them, if it is from
+        here."""
         for mine, other in ((a, b), (b, a)):
             if id(mine) in self.lent and self._mixes(other):
                 operation(a, b, out=mine)
@@ -65,13 +66,13 @@ class Scratch:
         return self.apply(operation, a, b)
 
     def where(self, mask: Array, value: Array) -> Array:
-        """A value that nobody else needs where the mask is True, else 0; in place if it is from here."""
+        """The value where the mask is True, otherwise 0; in place if it is from here."""
         if id(value) in self.lent and np.shape(mask) in (self.shape, ()):
             return np.multiply(value, mask, out=value)
         return np.multiply(value, mask) if np.ndim(value) else self.convert(np.multiply, mask, value)
 
     def convert(self, operation: np.ufunc, value: Array, number: Array) -> Array:
-        """`operation(value, number)`, which gives this type whatever the value's is: comparisons, say."""
+        """`operation(value, number)`, where the operation yields this type, such as a comparison."""
         if np.shape(value) == self.shape:
             return operation(value, number, out=self.array())
         return operation(value, number)
@@ -80,12 +81,12 @@ class Scratch:
         return isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype
 
     def _mixes(self, value: Array) -> bool:
-        """True if an operation of it with one of these arrays gives their type."""
+        """True if an operation of the value with one of these arrays yields their type."""
         return not isinstance(value, np.ndarray) or value.dtype == self.dtype
 
 
 class ScalarScratch(Scratch):
-    """The same for one point, whose values are numbers: of Python's operations, which never overflow."""
+    """The same for one point, with numbers and Python's operations, which never overflow."""
 
     OPERATIONS: ClassVar[Mapping[np.ufunc, Callable[[Any, Any], Any]]] = {
         np.add: operator.add,
@@ -98,10 +99,10 @@ class ScalarScratch(Scratch):
     }
 
     def clear(self, shape: tuple[int, ...]) -> None:
-        """Nothing was given out."""
+        """Nothing to take back."""
 
     def back(self, value: Array) -> None:
-        """Nothing is taken back."""
+        """Nothing to take back."""
 
     def apply(self, operation: np.ufunc, a: Array, b: Array) -> Array:
         return self.OPERATIONS[operation](a, b)
@@ -117,17 +118,17 @@ class ScalarScratch(Scratch):
 
 
 class BlockMemory:
-    """What a block needs: `rows` throughout, `values` made of them and `masks` for a variant at a time."""
+    """Memory of a block: `rows` for its rows, `values` and `masks` for one variant at a time."""
 
     def __init__(self, kind: type[Scratch] = Scratch) -> None:
         self.rows, self.values, self.masks = kind(), kind(), kind(bool)
 
     def block(self, shape: tuple[int, int]) -> None:
-        """A new block begins."""
+        """Begin a new block."""
         self.rows.clear(shape)
         self.variant(shape)
 
     def variant(self, shape: tuple[int, int]) -> None:
-        """A new variant of the same block begins."""
+        """Begin a new variant of the same block."""
         self.values.clear(shape)
         self.masks.clear(shape)

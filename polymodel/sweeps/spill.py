@@ -21,11 +21,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class Spill:
-    """Where one process puts parts of its front: `PREFIX-0-TOKEN.parquet`, `PREFIX-1-TOKEN.parquet`, ...
+    """The files of one process's parts of a front: `PREFIX-0-TOKEN.parquet`, `PREFIX-1-TOKEN.parquet`, ...
 
-    A part is never changed once it is there, and counts only if the saved state names it: a part that was
-    written just before the process was killed is written again by the run that goes on, under another name,
-    since a process may outlive a killed parent for a moment.
+    A part is never modified, and counts only if the saved state names it: a part that was written just before
+    the process was killed is written again by the resumed run, under another name, since a process may
+    briefly outlive a killed parent.
     """
 
     folder: Path
@@ -33,7 +33,7 @@ class Spill:
     signature: str
 
     def write(self, number: int, front: Archive) -> str:
-        """Save the points of a front; gives the part's name."""
+        """Save the points of a front; returns the part's name."""
         name = f"{self.prefix}-{number}-{uuid4().hex[:8]}.parquet"
         columns = {"point": front.ids, **{f"objective_{k}": as_text(v) for k, v in enumerate(front.values)}}
         write_table(self.folder / name, columns, {"signature": self.signature})
@@ -57,7 +57,7 @@ class Spill:
             raise Refused(f"{file} is not part of a front", ANEW, code="damaged-file") from error
 
     def clear(self, but: Collection[str]) -> None:
-        """Remove this process's parts that no saved state names."""
+        """Delete this process's parts that no saved state names."""
         for name in recorded(self.folder):
             if name.startswith(f"{self.prefix}-") and Path(name).name == name and name not in but:
                 (self.folder / name).unlink(missing_ok=True)

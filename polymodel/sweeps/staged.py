@@ -1,9 +1,9 @@
-"""Arrays of an accelerator in the place of NumPy's, so that the rules that cost a point are written once.
+"""Arrays of an accelerator in place of NumPy's, so that the cost rules are written once.
 
-What `metrics`, `objectives` and `blocks` do with arrays is recorded once, when JAX traces it, and compiled.
-Floats come out bit for bit as NumPy's do: XLA would contract a product and a sum into one operation that
-rounds once, and it may reorder operations with numbers. So each result passes an operation on its bits
-that changes nothing, which no compiler can know.
+The array operations of `metrics`, `objectives` and `blocks` are recorded once, when JAX traces them, and
+compiled. Floats equal NumPy's bit for bit: XLA would fuse a product and a sum into one operation that rounds
+once, and may reorder operations. So each result passes an operation on its bits that changes nothing, which a
+compiler cannot see through.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.scratch import BlockMemory, Scratch
 
 Array = Any
-TABLED = 2**24  # combinations of axes for which a constraint is tabulated
+TABLED = 2**24  # combinations of axes up to which a constraint is tabulated
 ROUNDED = ("add", "subtract", "multiply", "divide")
 
 
 class Unsuited(Exception):
-    """Why a block is not for an accelerator, in words."""
+    """Why a block is not suited for an accelerator."""
 
 
 class Staged(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that JAX traces, with what NumPy's functions ask of an array. `zero`: an int64 that is 0, and
-    known only when the compiled code runs."""
+    """An array that JAX traces, with the interface of a NumPy array.
+
+    `zero`: an int64 of value 0 that is known only when the compiled code runs.
+    """
 
     def __init__(self, value: Array, zero: Array) -> None:
         self.value, self.zero = value, zero
@@ -90,21 +92,21 @@ class Staged(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def plain(x: Any) -> Any:
-    """What JAX has in the place of a stand-in; anything else is what it is."""
+    """The JAX array of a `Staged` value; any other value unchanged."""
     return x.value if isinstance(x, Staged) else x
 
 
 def _quotient(a: Array, b: Array) -> Array:
-    """The quotient of whole numbers rounded down, exact in float64 below 2^53 too."""
+    """The quotient of integers rounded down, also exact in float64 below 2^53."""
     if jnp.result_type(a, b) != np.float64:
         return jnp.floor_divide(a, b)
     guess = jnp.floor(a / b)
-    rest = a - guess * b  # both are below 2^53, so the guess is off by one at most
+    rest = a - guess * b  # both are below 2^53, so that the guess is off by at most one
     return guess + jnp.where(rest >= b, 1.0, jnp.where(rest < 0, -1.0, 0.0))
 
 
 class Unpooled(Scratch):
-    """No memory of its own: what is traced has none."""
+    """No reusable memory: traced arrays have none."""
 
     def clear(self, shape: tuple[int, ...]) -> None:
         self.shape, self.size, self.lent = shape, 0, {}
@@ -151,7 +153,7 @@ class TracedBlock(Block):
 
 
 class DeviceTables:
-    """What the device has of a block: factors along axes, right halves, tables of several axes, verdicts."""
+    """The tables on the device: factors along axes, right halves, joint tables, verdicts."""
 
     def __init__(self, block: Scenario, masks: Masks, used: Sequence[int]) -> None:
         self.block, self.kernel, self.used = block, block.kernel, used
@@ -186,11 +188,11 @@ class DeviceTables:
             self.factors.append(self.kernel.factor(axis, tuple(atoms)).astype(dtype))
 
     def _axes_of(self, constraint: Any) -> list[int]:
-        """The axes whose symbols a constraint has."""
+        """The axes whose symbols a constraint uses."""
         return [i for i, a in enumerate(self.kernel.axes) if a.columns.keys() & constraint.names]
 
     def _where(self, masks: Masks, variant: Variant) -> list[Array]:
-        """Each constraint across axes, at all choices along these."""
+        """Each constraint across axes, for all choices along these."""
         result = []
         for c in masks.where:
             places = self._axes_of(c)
@@ -205,7 +207,8 @@ class DeviceTables:
         return result
 
     def left(self, lines: int) -> Callable[..., Any]:
-        """A function of the first of so many lines: the choices along the left axes, the left matrices."""
+        """The function from a first line to the choices along the left axes and the left matrices of `lines`
+        lines."""
         kernel = self.kernel
 
         def left(arrays: Any, begin: Array) -> Any:
@@ -256,7 +259,7 @@ class DeviceTables:
     def no_mapping(
         self, variant: int, arrays: Any, left: Any, staged: Callable[[Array], Array]
     ) -> tuple[Array, list[tuple[str, Array]]]:
-        """What `Masks.of` says of the points of some lines."""
+        """The result of `Masks.of` for the points of some lines."""
         digits = [d[:, None] for d in left["digits"]] + [d[None, :] for d in arrays["right_digits"]]
         allowed: Array = True
         for places, table in zip(self.where_axes, arrays["where"][variant], strict=True):

@@ -1,4 +1,4 @@
-"""Kept rows as parquet, written a chunk at a time and read a column at a time."""
+"""Kept rows as parquet, written in chunks and read by columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def arrow_table(columns: Mapping[str, list[Any]]) -> pyarrow.Table:
-    """Columns of Python values, integers of any length as `integers.arrow_column` writes them."""
+    """Columns of Python values; integers of any length as `integers.arrow_column` writes them."""
     import pyarrow as pa
 
     result = {name: arrow_column(values) for name, values in columns.items()}
@@ -24,8 +24,10 @@ def arrow_table(columns: Mapping[str, list[Any]]) -> pyarrow.Table:
 
 
 def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: bool = False) -> None:
-    """Write the chunks as one file; a column that a chunk lacks is 0 there. `kept`: it is a store's, whose
-    journal names what is written."""
+    """Write the chunks as one file; a column that a chunk lacks is 0 there.
+
+    `kept`: the file belongs to a store, whose journal names it.
+    """
     from pyarrow import parquet
 
     pieces: list[Path] = []
@@ -53,7 +55,7 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: b
 
 
 def _joined(schemas: list[pyarrow.Schema]) -> pyarrow.Schema:
-    """What holds the columns of all chunks; integers that one chunk has as text are text in all."""
+    """A schema for the columns of all chunks; integers that one chunk has as text are text in all."""
     import pyarrow as pa
 
     text = {f.name: f for schema in schemas for f in schema if is_text(f)}
@@ -62,7 +64,7 @@ def _joined(schemas: list[pyarrow.Schema]) -> pyarrow.Schema:
 
 
 def _opened(file: Path) -> pyarrow.OSFile:
-    """A file to read; pyarrow would take a name like `a:b/c` for an address."""
+    """Open a file to read; pyarrow would take a name like `a:b/c` for an address."""
     import pyarrow as pa
 
     return pa.OSFile(str(file))
@@ -81,7 +83,7 @@ def _widened(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
 
 
 class StoredColumns(Mapping[str, list[Any]]):
-    """The columns of a file of rows, each read when it is asked for."""
+    """The columns of a file of rows, each read on first access."""
 
     def __init__(self, file: Path) -> None:
         from pyarrow import parquet

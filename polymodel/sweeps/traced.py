@@ -1,8 +1,7 @@
 """Forms as straight-line code: each operation once, for one point in Python integers or for many in arrays.
 
-The recursion that gives an atom its value runs once, on values that record what is done with them; sums of
-products are factored. The code that is compiled is made of these operations alone: no text of a spec is in
-it.
+The recursion that evaluates an atom runs once, on values that record operations; sums of products are
+factored. The compiled code consists of these operations alone: it contains no text of a spec.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.integers import SUMMED
 
 Array = Any
-Operand = int  # a place in a program
+Operand = int  # an index into a program's steps
 Terms = frozenset[tuple[tuple[Operand, ...], int]]
-LARGE = 2**31  # sizes from here on: atoms are counted in Python integers
+LARGE = 2**31  # sizes from which on atoms are computed in Python integers
 _TEXT = {
     "+": "{} + {}", "-": "{} - {}", "*": "{} * {}", "//": "{} // {}", "ceil": "-(-{} // {})",
     "least": "least({}, {})", "most": "most({}, {})", "le": "le({}, {})",
@@ -42,14 +41,16 @@ _SYMMETRIC = ("+", "*", "least", "most")
 
 @dataclass
 class Program:
-    """Operations in order, each once. A step is an input's name, a constant, or an operation on earlier
-    steps."""
+    """Operations in order, without repetition.
+
+    A step is an input, a constant, or an operation on earlier steps.
+    """
 
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     _places: dict[tuple[Any, ...], Operand] = field(default_factory=dict)
 
     def place(self, *step: Any) -> Operand:
-        """Where the result of a step stands."""
+        """The index of a step, which is added if it is new."""
         if step not in self._places:
             self._places[step] = len(self.steps)
             self.steps.append(step)
@@ -59,12 +60,12 @@ class Program:
         return self.place("constant", number)
 
     def number(self, at: Operand) -> int | None:
-        """The number of a constant."""
+        """The value of a constant; None for other steps."""
         step = self.steps[at]
         return step[1] if step[0] == "constant" else None
 
     def apply(self, operation: str, a: Operand, b: Operand) -> Operand:
-        """The result of an operation, folded where it is known."""
+        """The result of an operation, simplified where its value is known."""
         x, y = self.number(a), self.number(b)
         if x is not None and y is not None:
             return self.constant(_FOLD[operation](x, y))
@@ -79,14 +80,14 @@ class Program:
         return self.place(operation, a, b)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Operand:
-        """The result of a function of several values, as it is for numbers and for arrays."""
+        """The result of a function of several values, which accepts numbers and arrays."""
         given = (self.constant(a) if isinstance(a, int) else a.at for a in arguments)
         return self.place("call", function, *given)
 
     def function(
         self, results: Sequence[Operand], names: Mapping[str, Any]
     ) -> Callable[..., tuple[Any, ...]]:
-        """The results as a function of the inputs, in the order of their names in `inputs`."""
+        """The results as a function of the inputs, in the order of `inputs`."""
         inputs = self.inputs
         needed = self._needed(results)
         last: dict[Operand, int] = {}
@@ -146,7 +147,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Traced:
-    """A value that is not known yet: what is done with it becomes steps of its program."""
+    """A value that is not known yet; operations on it become steps of its program."""
 
     program: Program
     at: Operand
@@ -220,9 +221,9 @@ class TracedOps:
 class TracedForms:
     """Many forms as two functions: atoms of symbols, and forms of atoms.
 
-    Between them stands the bound on every form that tells whether int64 suffices: sums and products of int64
-    are right modulo 2^64, so that a form whose terms' magnitudes sum up to less than 2^62 is right whatever
-    its steps do.
+    In between, a bound of every form decides whether int64 suffices: sums and products in int64 are correct
+    modulo 2^64, so that a form whose terms' magnitudes sum to less than 2^62 is correct whatever its steps
+    do.
     """
 
     def __init__(self, forms: Sequence[Form], scales: Sequence[int], fixed: Mapping[str, int]) -> None:
@@ -255,7 +256,7 @@ class TracedForms:
         return result
 
     def arrays(self, columns: Mapping[str, Array], count: int) -> tuple[Array, ...]:
-        """The forms at many points: int64, or Python integers where that may not do."""
+        """The forms at many points: int64, or Python integers where int64 may overflow."""
         given = [columns[s] for s in self.symbols]
         sizes = [int(np.max(np.abs(c))) for c in given]
         if max([0, self.sizes, *sizes]) >= LARGE:
@@ -274,14 +275,14 @@ def _both_kinds(
 
 
 class _Sums:
-    """Sums of products, factored: the factor of most terms is taken out first, equal sums are made once."""
+    """Sums of products, factored: the most frequent factor is taken out first, and equal sums are shared."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.made: dict[Terms, Operand] = {}
 
     def form(self, form: Form, places: Mapping[Factor, Operand], sign: int) -> Operand:
-        """A form of atoms; `sign` -1: its bound, with every coefficient above 0."""
+        """A form of atoms; `sign` -1: its bound, with the magnitude of every coefficient."""
         terms: Counter[tuple[Operand, ...]] = Counter()
         for product, coefficient in form.terms:
             key = tuple(sorted(places[a] for a in product))

@@ -1,4 +1,4 @@
-"""What a symbol may be swept over: numbers, divisors or all sizes of a rank variable, powers."""
+"""The values that a symbol may be swept over: numbers, divisors or all sizes of a rank variable, powers."""
 
 from __future__ import annotations
 
@@ -61,12 +61,15 @@ def wrong(message: str, remedy: str = "", *, code: str) -> SpecError:
 
 
 def of_symbol(name: str, error: SpecError) -> SpecError:
-    """The same faults, of the values of one symbol."""
+    """The same faults, attributed to the values of one symbol."""
     return SpecError([replace(d, path=d.path or f"symbols.{name}") for d in error.diagnostics])
 
 
 def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
-    """The values of one symbol, in order, each once. SpecError for anything that is not a number."""
+    """The values of one symbol, in order, without repetition.
+
+    Raises SpecError for anything that is not a number.
+    """
     found: Iterable[object]
     if isinstance(choice, Divisors):
         found = factoring.divisors(_extent(choice.of, extents), MAX_CHOICES)
@@ -103,12 +106,12 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
 
 
 def len_of(numbers: range) -> int:
-    """Its length, of any size; `len` ends at 2^63."""
+    """The length of a range of any size; `len` ends at 2^63."""
     return max(0, -((numbers.start - numbers.stop) // numbers.step))
 
 
 def _check_count(name: str, count: int) -> None:
-    """Raises Refused for more values than can be counted together, MemoryUp where a limit has no room."""
+    """Raises Refused for too many values, and MemoryUp if memory is limited and too small."""
     if count > MAX_CHOICES:
         remedy = f"give it at most {MAX_CHOICES:,} values, e.g. its divisors or powers"
         raise Refused(f"symbol {name} has {count:,} values", remedy, code="too-large")

@@ -1,4 +1,4 @@
-"""The units of work of a sweep: who computes which unit, and what has been saved of them.
+"""The units of work of a sweep: which process computes which unit, and the saved states.
 
 Units come in the same order in every process and every run. A share of the units is therefore `number % of`,
 and a run that was interrupted continues with the first unit that its last saved state does not contain.
@@ -27,9 +27,9 @@ Array = Any
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is kept after some units: point numbers with their objectives, counts, and how far it got.
+    """The state after some units: point numbers with their objectives, counts, and the number of units.
 
-    `parts`: names of files with further front points; `thinned`: front points left out for want of memory;
+    `parts`: names of files with further front points; `thinned`: front points dropped for want of memory;
     `full`: the sweep stopped for want of memory, `late` for want of time; `rows`: cells of points that were
     evaluated one by one.
     """
@@ -52,13 +52,13 @@ class Snapshot:
 
 
 class Resumable(Protocol):
-    """What can tell its state at the start of a unit."""
+    """An object that gives its state at the start of a unit."""
 
     def snapshot(self, unit: int) -> Snapshot: ...
 
 
 def _plain(value: Any) -> object:
-    """A numpy number as Python has it."""
+    """A numpy number as a Python number."""
     return value.item()
 
 
@@ -66,8 +66,8 @@ def _plain(value: Any) -> object:
 class Units:
     """The units of one process. `file`: where the state is saved, if anywhere.
 
-    `sizes`: left combinations per unit and points per block, the same in all processes. `end`: when
-    (`time.monotonic`) no further unit is begun.
+    `sizes`: left combinations per unit and points per block, the same in all processes. `end`: time
+    (`time.monotonic`) after which no unit begins.
     """
 
     share: int = 0
@@ -83,9 +83,9 @@ class Units:
     parent: int = field(default_factory=os.getppid)
 
     def mine(self, state: Resumable) -> bool:
-        """True if the next unit is to be done here; saves the state before it now and then.
+        """True if the next unit is to be done here; saves the state before it when due.
 
-        Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
+        Raises TimeUp after `end`, and KeyboardInterrupt in a worker whose parent has ended.
         """
         self.look()
         number = self.seen
@@ -98,24 +98,24 @@ class Units:
         return True
 
     def look(self) -> None:
-        """Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more."""
+        """Raises TimeUp after `end`, and KeyboardInterrupt in a worker whose parent has ended."""
         if self.share and os.getppid() != self.parent:
             raise KeyboardInterrupt
         if time.monotonic() > self.end:
             raise TimeUp("the time of the sweep is over")
 
     def finish(self, state: Resumable) -> None:
-        """All units are done."""
+        """Note that all units are done, and save the state."""
         self.mark = state.snapshot(self.seen)
         self.keep()
 
     def keep(self) -> None:
-        """Save the state at the start of the last unit, which a broken-off one did not finish."""
+        """Save the state at the start of the last unit, if that was interrupted."""
         if self.file is not None and self.mark is not None:
             self.save(self.mark)
 
     def save(self, state: Snapshot) -> None:
-        """Write the state to the file, in one step."""
+        """Write the state to the file, atomically."""
         assert self.file is not None
         ids = np.concatenate([np.empty(0, np.int64), *state.ids])
         every = np.concatenate([state.front_ids, ids])
@@ -136,7 +136,7 @@ class Units:
         self.saved = time.perf_counter()
 
     def _refuse_other_shares(self, file: Path) -> None:
-        """Refused if the sweep was begun by another number of processes, whose shares are other ones."""
+        """Raises Refused if the sweep was begun with another number of processes, whose shares differ."""
         for other in sorted(file.parent.glob("state-*-of-*.parquet")):
             of = other.stem.rpartition("-")[2]
             if of != str(self.of):
@@ -144,7 +144,7 @@ class Units:
                 raise Refused(message, f"go on with as many, or {ANEW}", code="store-mismatch")
 
     def load(self, objectives: int) -> Snapshot | None:
-        """The saved state, None if there is none. Refused if it belongs to another sweep."""
+        """The saved state, None if there is none. Raises Refused if it belongs to another sweep."""
         if self.file is None:
             return None
         if not self.file.is_file():
