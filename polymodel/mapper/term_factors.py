@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
 from polymodel.mapper.templates import Template
@@ -58,7 +59,7 @@ def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
     """Distinct elements of a window's rank in all these ranges of its variables."""
     if not p.steps and not r.steps:
         return window.elements(p.size, r.size)
-    return len(np.unique(window.step_r * p.values[:, None] + window.step_p * r.values))
+    return len(distinct_numbers(window.step_r * p.values[:, None] + window.step_p * r.values))
 
 
 Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
@@ -555,7 +556,7 @@ def _joined_runs(values: Runs) -> Runs:
 def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
     """Distinct elements of a window's rank in all these values of its variables."""
     values = [np.concatenate([at + np.arange(n) for at, n in runs]) for runs in (p, r)]
-    return len(np.unique(window.step_r * values[0][:, None] + window.step_p * values[1]))
+    return len(distinct_numbers(window.step_r * values[0][:, None] + window.step_p * values[1]))
 
 
 @lru_cache(maxsize=65536)
@@ -564,12 +565,12 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
     a variable before (`step` 0: all that they need)."""
     starts = [EqualRanges(1, several).values for _, several in (p, r)]
     tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
-    tile = np.unique(tile)
+    tile = distinct_numbers(tile)
     if step:
         moved = step * (window.step_r if along_p else window.step_p)
         tile = np.setdiff1d(tile, tile - moved, assume_unique=True)
     begin = (window.step_r * starts[0][:, None] + window.step_p * starts[1]).reshape(-1)
-    return len(np.unique(begin[:, None] + tile))
+    return len(distinct_numbers(begin[:, None] + tile))
 
 
 def _whole_chain(extent: int, like: TileChains) -> TileChains:

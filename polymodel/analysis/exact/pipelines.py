@@ -27,7 +27,7 @@ from polymodel.analysis.result import (
     phase_of,
 )
 from polymodel.errors import Refused
-from polymodel.integers import distinct_rows, dtype_of
+from polymodel.integers import distinct_numbers, distinct_rows, dtype_of
 from polymodel.integers import largest as largest_in
 from polymodel.mapping.looptree import PipelineSplit, around
 from polymodel.schedule.touch import partition, touch
@@ -118,7 +118,7 @@ class Tracks:
             mine = [(side, x) for side in (0, 1) for x in rows.get((name, side), ())]
             if not mine:
                 continue
-            places = np.unique(np.concatenate([x[0] for _, x in mine]))
+            places = distinct_numbers(np.concatenate([x[0] for _, x in mine]))
             held = dtype_of(sum(largest_in(values) for _, (_, values) in mine))
             table = np.zeros((2, len(places), columns[0].shape[1]), dtype=held)
             for side, (where, values) in mine:

@@ -29,6 +29,7 @@ from polymodel.analysis.symbolic.needed_sets import (
 from polymodel.analysis.symbolic.pair_atoms import Tabled
 from polymodel.analysis.symbolic.regions import NeededRegion, Region, Tiles, numbered, repeated
 from polymodel.errors import NotSeparable
+from polymodel.integers import distinct_numbers
 from polymodel.reuse import Reuse
 
 Ints = Any
@@ -139,7 +140,7 @@ class ListedLife:
         low = elements.min(axis=0, initial=0)
         item = self._runs(visits, elements - low)
         items = np.split(item, [lengths[0]]) if len(tables) > 1 else [item]
-        if not np.array_equal(np.unique(items[0]), np.unique(items[-1])):
+        if not np.array_equal(distinct_numbers(items[0]), distinct_numbers(items[-1])):
             raise NotSeparable(
                 "not all that is made is read, or the other way round", code="unsupported-memory"
             )

@@ -20,6 +20,7 @@ from polymodel.analysis.symbolic.pair_atoms import LoopTable, Side, Tabled
 from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, Tiles, values_under
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
+from polymodel.integers import distinct_numbers
 
 Ints = Any
 MOST_POINTS = 2**22
@@ -212,11 +213,10 @@ def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
 
 def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
     """The lowest and highest value of a rank, from the smallest values of its variables on, and how many."""
-    import numpy as np
 
     points = _points(region, ((),) * len(region.extents), (), (), (factors,))
     lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
-    result = np.unique(points.element)
+    result = distinct_numbers(points.element)
     return lowest + int(result[0]), lowest + int(result[-1]), len(result)
 
 
@@ -256,7 +256,7 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
     else:
         below = points.elements * points.size(kept)
         _require_numbers(below, points.size([*apart, *most]))
-        codes = np.unique(points.number_of([*apart, *most, *kept]) * points.elements + points.element)
+        codes = distinct_numbers(points.number_of([*apart, *most, *kept]) * points.elements + points.element)
     counts = np.bincount(codes // below, minlength=points.size([*apart, *most]))
     return points.widths, counts.reshape(points.size(apart), -1).max(axis=1)
 
@@ -288,10 +288,12 @@ def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
     for step in steps:
         rows = step >= 0
         code = (places[rows] * count + step[rows]) * points.size(kept) + inside[rows]
-        codes.append(np.unique((code * points.elements + element[rows]) * instances + merged_numbers[rows]))
+        codes.append(
+            distinct_numbers((code * points.elements + element[rows]) * instances + merged_numbers[rows])
+        )
     before, after = codes
     new = after[~np.isin(after, before, assume_unique=True)]
-    each = [np.unique(code // instances) // below for code in (after, new)]
+    each = [distinct_numbers(code // instances) // below for code in (after, new)]
     size = points.size(apart)
     result: Ints = np.bincount(each[0], minlength=size) - np.bincount(each[1], minlength=size)
     return result
@@ -335,9 +337,9 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     _require_numbers(points.size(others), points.elements, points.widths[axis])
     stamp, counter, width = points.number_of(others), points.number_of([axis]), points.widths[axis]
     _, visits = np.unique(np.unique(stamp * width + counter) // width, return_counts=True)
-    touched = np.unique((stamp * points.elements + points.element) * width + counter) // width
+    touched = distinct_numbers((stamp * points.elements + points.element) * width + counter) // width
     element, times = np.unique(touched, return_counts=True)
-    stamps = np.unique(stamp)
+    stamps = distinct_numbers(stamp)
     return bool((times == visits[stamps.searchsorted(element // points.elements)]).all())
 
 
@@ -493,7 +495,7 @@ def _peaks(
             inside[k] += 1
         _require_numbers(points.size(range(len(variables))), points.elements)
         stamp, tile = points.number_of(range(len(variables))), points.number_of(places)
-        pairs = np.unique(tile * points.elements + points.element) // points.elements
+        pairs = distinct_numbers(tile * points.elements + points.element) // points.elements
         which, counts = np.unique(pairs, return_counts=True)
         _, first = np.unique(stamp, return_index=True)
         columns.append(counts[which.searchsorted(tile[first])])

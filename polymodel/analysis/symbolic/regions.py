@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
+from polymodel.integers import distinct_numbers
 from polymodel.reuse import Reuse
 
 Ints = Any
@@ -283,7 +284,7 @@ def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tup
     touch = (first[1:] <= last[:-1] + 1) & (last[1:] >= first[:-1] - 1) | (group[1:] != group[:-1])
     if not touch.all() and int(united(group, first, last, len(cuts[0])).sum()) != int(count.sum()):
         _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not side by side
-        codes = np.unique(code)
+        codes = distinct_numbers(code)
         return codes // len(cuts[1]), codes % len(cuts[1])
     if alike is not None:
         stop, again = _filled(region, alike, cuts[1], cuts[0][tiles])

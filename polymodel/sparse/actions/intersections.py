@@ -17,6 +17,7 @@ import numpy as np
 
 from polymodel.architecture.hierarchy import IntersectionUnit
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
@@ -186,7 +187,7 @@ def _expected(
         tied = t != tensor and any(
             differs(data[o], structure.einsum.access_of(o)) for o in rule.tensors if o != t
         )
-        if placed and (tied or any(np.unique(e).size > 1 for e in extents)):
+        if placed and (tied or any(distinct_numbers(e).size > 1 for e in extents)):
             sure = False
             continue
         total = total * data[t].nonempty(tuple(extents))

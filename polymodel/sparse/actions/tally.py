@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.join import MOST_ROWS, GroupTable, weighted_count
 from polymodel.sparse.actions.join import VariableParts as JoinAxis
@@ -379,6 +380,6 @@ def window(expression: Affine, extents: tuple[NDArray[np.generic], ...]) -> Ints
     for i, kind in enumerate(kinds.T):
         values = np.zeros(1, np.int64)
         for stride, extent in zip(strides, kind, strict=True):
-            values = np.unique(np.add.outer(values, stride * np.arange(extent)))
+            values = distinct_numbers(np.add.outer(values, stride * np.arange(extent)))
         sizes[i] = values.size
     return sizes[back.reshape(-1)].reshape(shape)

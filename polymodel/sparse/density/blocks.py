@@ -237,12 +237,8 @@ class Blocks(Regional):
         if where.shape[1] > 10**6:
             raise Refused(f"{where.shape[1]:,} drawn blocks", "draw a smaller matrix", code="too-large")
         size = np.array(self.size_of_block, dtype=np.int64)[:, None]
-        # Each block gets one of some fillings.
-        seeds = generator.integers(0, 2**31, min(where.shape[1], 64)).tolist()
-        fillings = [self.fill.draw(int(s)).coords for s in seeds]
-        chosen = generator.integers(0, max(len(fillings), 1), size=(where.shape[1],)).tolist()
-        parts = [where[:, [i]] * size + fillings[one] for i, one in enumerate(chosen)]
-        coords = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), dtype=np.int64)
+        block, within = self.fill.drawn_apart(generator, where.shape[1])
+        coords = where[:, block] * size + within
         inside = (coords < np.array(self.shape)[:, None]).all(axis=0)
         return self.ones_at(coords[:, inside], name)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.banded import tiles_by_offset
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
@@ -302,7 +303,7 @@ class OfDiagonals(Regions):
         summed = np.concatenate(([0.0], np.cumsum(on - elsewhere)))
         result = np.zeros(rects.shape[0])
         row, column, height, width = rects.T
-        for one in np.unique(width):
+        for one in distinct_numbers(width):
             here = width == one
             away = column[here] - row[here]
             low, high = int((away - height[here] + 1).min()), int(away.max())

@@ -14,7 +14,7 @@ from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expecte
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label, edge_classes, points_of
 from polymodel.sparse.density.placed import by_law
 from polymodel.sparse.density.placeless import Placeless
-from polymodel.sparse.density.random import random_tensor
+from polymodel.sparse.density.random import kept_coordinates, random_tensor
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
@@ -172,3 +172,8 @@ class Hierarchical(Placeless):
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         return random_tensor(self.ranks, self.shape, self.densities, seed, name=name)
+
+    def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
+        """One tensor more, whose top rank is kept whole."""
+        coords = kept_coordinates(generator, (many, *self.shape), (1.0, *self.densities))
+        return coords[0], coords[1:]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import tick
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.tensor import SparseTensor
 
@@ -226,6 +227,16 @@ class DensityModel(ABC):
         """A matrix as the model says, the same for the same seed."""
         what = f"data of {type(self).__name__} are not drawn"
         raise Refused(what, "ask for qtree, btree or simple", code="unsupported-density")
+
+    def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
+        """So many tensors of the model, each drawn by itself: which of them each nonzero is of, and where
+        (ranks x nonzeros)."""
+        drawn = []
+        for seed in generator.integers(0, 2**31, many).tolist():
+            tick("drawing data")
+            drawn.append(self.draw(int(seed)).coords)
+        numbers = np.repeat(np.arange(many), [d.shape[1] for d in drawn])
+        return numbers, np.concatenate([np.zeros((len(self.ranks), 0), dtype=np.int64), *drawn], axis=1)
 
     def ones_at(self, coords: Ints, name: str) -> SparseTensor:
         """The tensor of this shape with a 1 at each of these places (ranks x places)."""

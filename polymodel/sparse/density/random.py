@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
 from polymodel.sparse.tensor import SparseTensor
@@ -55,7 +56,7 @@ def random_tensor(
     read.raise_if_any()
     generator = np.random.default_rng(start)
     if several:
-        coords = _sampled_coordinates(generator, sizes, tuple(float(d) for d in densities))
+        coords = kept_coordinates(generator, sizes, tuple(float(d) for d in densities))
     else:
         coords = _uniform(generator, sizes, densities[0])
     values = generator.integers(1, 10, coords.shape[1])
@@ -76,7 +77,7 @@ def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: fl
     return coords
 
 
-def _sampled_coordinates(
+def kept_coordinates(
     generator: np.random.Generator, shape: tuple[int, ...], densities: tuple[float, ...]
 ) -> Ints:
     """Coordinates kept rank by rank. Independent choices are their number, then as many at random."""
@@ -125,7 +126,7 @@ def places_in_lines(generator: np.random.Generator, counts: Ints, length: int) -
     while missing.sum():
         line = np.repeat(np.arange(counts.size), missing)
         fresh = line * length + generator.integers(0, length, line.size)
-        taken = np.unique(np.concatenate([taken, fresh]))
+        taken = distinct_numbers(np.concatenate([taken, fresh]))
         missing = wanted - np.bincount(taken // length, minlength=counts.size)
     # Of lines more than half full the places that are left out were chosen.
     which = np.flatnonzero(dense)

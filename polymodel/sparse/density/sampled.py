@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import CountLaws, Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
@@ -232,7 +233,7 @@ def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
         _, compact = np.unique(row, return_inverse=True) if tensor.size > 2**62 else (None, row)
         numbers = numbers * (-(-size // step)) + compact
     own = numbers[chosen]
-    known = np.unique(own)
+    known = distinct_numbers(own)
     place = np.minimum(np.searchsorted(known, numbers), known.size - 1)
     counts = np.bincount(place[known[place] == numbers], minlength=known.size)
     whole = np.ones(chosen.size, dtype=bool)

@@ -134,16 +134,21 @@ class FixedStructured(Placed):
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
         if len(self.shape) != 2:
             return super().draw(seed, name)
-        generator, axis = np.random.default_rng(seed), self._axis
-        length, fibers, m = self.shape[axis], self.shape[1 - axis], self.m
+        return self.ones_at(self.drawn_apart(np.random.default_rng(seed), 1)[1], name)
+
+    def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
+        if len(self.shape) != 2:
+            return super().drawn_apart(generator, many)
+        axis, m = self._axis, self.m
+        length, fibers = self.shape[axis], many * self.shape[1 - axis]
         whole, rest = divmod(length, m)
         group, place = places_in_lines(generator, np.full(fibers * whole, self.n), m)
         fiber, along = group // max(whole, 1), group % max(whole, 1) * m + place
         if rest:
             last, place = places_in_lines(generator, np.full(fibers, min(self.n, rest)), rest)
             fiber, along = np.concatenate([fiber, last]), np.concatenate([along, whole * m + place])
-        coords = np.stack([along, fiber] if axis == 0 else [fiber, along])
-        return self.ones_at(coords, name)
+        number, fiber = np.divmod(fiber, self.shape[1 - axis])
+        return number, np.stack([along, fiber] if axis == 0 else [fiber, along])
 
     def segments(self, step: int) -> tuple[Counter[Segment], Counter[Segment]]:
         """What the tiles take of one fiber: of full tiles, and of the edge tile if there is one."""

@@ -161,6 +161,10 @@ class Uniform(Placeless):
         coords = np.stack(np.unravel_index(numbers, self.shape))
         return self.ones_at(coords, name)
 
+    def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
+        line, numbers = places_in_lines(generator, np.full(many, self.nnz), self.size)
+        return line, np.stack(np.unravel_index(numbers, self.shape))
+
     def _over_tilings(self, tile: ArrayLike, answer: maxima.OfTiling) -> Floats:
         def one(shape: tuple[int, ...]) -> float:
             sizes, counts = edge_classes(np.array(shape, dtype=np.int64), self.shape)

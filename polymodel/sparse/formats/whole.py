@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import Label
 from polymodel.sparse.formats.levels import Count, RankLevels, bits_for
@@ -440,7 +441,7 @@ class CISS(Format):
     def _of_tiles(self, slices: Ints, tile: Ints, shape: tuple[int, ...]) -> Ints:
         """Entries of every tile; of an empty one none."""
         result = np.zeros(shape, dtype=np.int64)
-        filled = np.unique(tile)
+        filled = distinct_numbers(tile)
         longest = fullest_parts(slices + (self.assign == "data"), tile, self.parts, slices + 1)
         result[filled] = longest[1]
         return result

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.readers import default_ranks
 from polymodel.sparse.generate import complexes, drawn
@@ -165,7 +166,7 @@ def _made(
     draw = np.random.Generator(np.random.PCG64(seed))
     coords = known.make(draw, **({"shape": shape, **given} if shape else given))
     sizes = shape or _sizes(kind, given)
-    coords = np.array(np.unravel_index(np.unique(np.ravel_multi_index(tuple(coords), sizes)), sizes))
+    coords = np.array(np.unravel_index(distinct_numbers(np.ravel_multi_index(tuple(coords), sizes)), sizes))
     drawn_values: Ints = draw.integers(1, 10, size=(coords.shape[1],))
     return sizes, coords, drawn_values
 

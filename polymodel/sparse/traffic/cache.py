@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.execute.merged import Merged
 from polymodel.sparse.execute.times import keys_of, numbered
 from polymodel.sparse.fibertree import Ints
@@ -271,7 +272,7 @@ def fullest(lines: Sequence[Ints], visits: FiberAccesses | None, instances: int)
     `Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
     result = np.zeros(instances, dtype=np.int64)
     for one in lines:
-        result += np.bincount(np.unique(one) % instances, minlength=instances)
+        result += np.bincount(distinct_numbers(one) % instances, minlength=instances)
     if visits is not None:
         fibers, one = np.unique(visits.fiber, return_index=True)
         np.add.at(result, fibers % instances, visits.lines[one])

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.cache import Clock, Lanes, ceil_div, pairs
 from polymodel.sparse.traffic.nest import RankBinding, StoredElements, WalkedEinsum
@@ -278,7 +279,7 @@ class InputRank:
                 return int(nodes.size)
             windows = self.nest.up(loop, evict - 1)[nodes]
             span = int(self.line.max(initial=0)) + 1
-            return int(np.unique(pairs(windows, self.line[element], span)).size)
+            return int(distinct_numbers(pairs(windows, self.line[element], span)).size)
         visit, begin, reads = self.visits
         if evict > loop:
             return int(reads.sum())
@@ -334,7 +335,7 @@ def subtree_reads(
     fibers = nest.element(tensor, root.depth - 1, root.loop - 1)
     used = np.flatnonzero(fibers >= 0)
     windows = nest.up(root.loop - 1, min(evict, root.loop) - 1)[used]
-    result = np.unique(pairs(windows, fibers[used], lines.size + 1))
+    result = distinct_numbers(pairs(windows, fibers[used], lines.size + 1))
     return int(lines[result % (lines.size + 1)].sum())
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.governor import look
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.fibertree import Bools, Ints
 from polymodel.sparse.ranges import neighbours, reuse_distances, sums_before
 
@@ -144,7 +145,7 @@ def _kind_moved(accesses: Accesses, comes: Bools, turn: Ints) -> LinesMoved:
     order = np.lexsort((turn, accesses.line))
     # The first access to a line finds it not there, so a number stands for one stay of one line.
     stay = np.cumsum(comes[order])
-    return LinesMoved(int(np.count_nonzero(comes & ~write)), int(np.unique(stay[write[order]]).size))
+    return LinesMoved(int(np.count_nonzero(comes & ~write)), int(distinct_numbers(stay[write[order]]).size))
 
 
 @dataclass(frozen=True, eq=False)

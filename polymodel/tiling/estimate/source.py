@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.maxima import cdf_max
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
@@ -226,7 +227,7 @@ def sampled_fit(
     """P(all tiles fit). `room`: capacity per tile, in row-major order; `by`: rows that B is rolled by."""
     rows, cols = shape
     tops = np.arange(0, rows, size[0])
-    edges = np.unique(np.concatenate([tops, (tops - by) % rows, [0, (rows - by) % rows, rows]]))
+    edges = distinct_numbers(np.concatenate([tops, (tops - by) % rows, [0, (rows - by) % rows, rows]]))
     heights, lefts = np.diff(edges), np.arange(0, cols, size[1])
     widths = np.minimum(size[1], cols - lefts)
     places = (heights[:, None] * widths).ravel()
@@ -364,7 +365,7 @@ class UniformSource(OperandPair):
             if counts.sum() <= _FEW:
                 return sampled_fit(self.first, self.shape, size, by, self._each(size, rects, room), self.op)
             return pairwise_fit(self.first, rects, counts, room, by, self.op, plain)
-        if np.unique(room).size > 1 or room[0] > _WRITTEN:
+        if distinct_numbers(room).size > 1 or room[0] > _WRITTEN:
             return plain
         places, capacity = rects[:, 2] * rects[:, 3], room[:1].astype(np.float64)
         if self.same or (self.rolled is None and self.second is None):

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.tiling.plane.pattern import Index, Ints
 from polymodel.tiling.simulate.blocks import (
     FiberLevel,
@@ -52,7 +53,7 @@ class TileOperand:
     @property
     def nonempty(self) -> Ints:
         """Rows with entries, ascending."""
-        return np.unique(self.rows).astype(np.int64)
+        return distinct_numbers(self.rows).astype(np.int64)
 
     @property
     def outer(self) -> FiberLevel:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.plane.pattern import Flags, Index, Ints
 from polymodel.tiling.simulate.dataflows import Kind, SimulatedTile, TileOperand
@@ -153,7 +154,7 @@ class _Rows:
             np.maximum.at(found, side.rows, side.cols)
             last.append(found)
         each = [side.rows.astype(np.int64) * width + side.cols for side in (a, b)]
-        places = np.unique(np.concatenate(each))
+        places = distinct_numbers(np.concatenate(each))
         row, col = np.divmod(places, max(width, 1))
         behind = col > np.minimum(*last)[row]
         union, tail = (np.bincount(row[which], minlength=height) for which in (slice(None), behind))
@@ -209,7 +210,7 @@ def _results(a: TileOperand, b: TileOperand) -> Ints:
     begins = np.append(0, np.cumsum(held))[a.cols]
     ends = np.cumsum(each)
     at = np.repeat(begins - (ends - each), each) + np.arange(int(each.sum()))
-    places = np.unique(np.repeat(a.rows.astype(np.int64), each) * max(b.shape[1], 1) + b.cols[at])
+    places = distinct_numbers(np.repeat(a.rows.astype(np.int64), each) * max(b.shape[1], 1) + b.cols[at])
     return _counts(places // max(b.shape[1], 1), a.shape[0])
 
 

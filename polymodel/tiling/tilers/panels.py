@@ -19,6 +19,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from polymodel.integers import distinct_numbers
 from polymodel.tiling.cost.model import lower_bound
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words, check_empty
 from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern
@@ -125,7 +126,7 @@ def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:
     upto = np.cumsum(held)
     wanted = upto[-1] * np.arange(1, number) / number
     inner = lines[np.searchsorted(upto, wanted)].astype(np.int64) + 1
-    return np.unique(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
+    return distinct_numbers(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
 
 
 # Sums to look at (runs x lines), and how many at once.
@@ -172,7 +173,7 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
 def _filled(along: Index, size: int) -> int:
     """How many lines hold something."""
     if size > 4 * along.size + _CHUNK:
-        return int(np.unique(along).size)
+        return int(distinct_numbers(along).size)
     return int(np.count_nonzero(np.bincount(along, minlength=size)))
 
 
@@ -215,7 +216,7 @@ def _units(over: Index, weight: Ints, units: int, size: int) -> Ints:
         lines, number = np.arange(size, dtype=np.int64), over
     upto = np.cumsum(np.bincount(number, weights=weight, minlength=lines.size))
     inner = lines[np.searchsorted(upto, upto[-1] * np.arange(1, units) / units)].astype(np.int64) + 1
-    return np.unique(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
+    return distinct_numbers(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
 
 
 def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import distinct_numbers
 from polymodel.sparse.formats.levels import RankLevels
 from polymodel.sparse.formats.whole import CP, UOP, B, Format, NamedFormat, PerRank, U
 from polymodel.tiling.fits.fit import (
@@ -303,7 +304,7 @@ def _parts(panels: StripPanels, op: Op, fit: Fit) -> Ints:
     panel, nth = panel[nth > 0], nth[nth > 0]
     low, high = lines.at[lines.firsts][panel], lines.at[ends][panel]
     line = np.searchsorted(lines.at, low + (high - low) * nth // parts[panel], side="left")
-    return np.unique(np.concatenate([lines.firsts, np.clip(line, 0, lines.number - 1)]))
+    return distinct_numbers(np.concatenate([lines.firsts, np.clip(line, 0, lines.number - 1)]))
 
 
 def _longest(panels: StripPanels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess: Ints) -> Ints:

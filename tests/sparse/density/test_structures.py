@@ -36,6 +36,28 @@ DRAWN = 25
 ANSWERS = ("expected", "p_empty", "expected_tiles", "expected_squares")
 
 
+@pytest.mark.parametrize(
+    "fill",
+    [
+        0.5,
+        pm.Uniform.of(IK, (6, 6), nnz=18),
+        pm.FixedStructured(IK, (6, 6), 1, 3),
+        pm.FixedStructured(IK, (6, 6), 2, 3, "I"),
+        pm.Blocks.of(IK, (6, 6), (2, 2), pm.Uniform.of(IK, (3, 3), nnz=4), 0.7),
+    ],
+    ids=repr,
+)
+def test_blocks_are_filled_each_by_itself(fill: DensityModel | float) -> None:
+    model = pm.Blocks.of(IK, (120, 180), (6, 6), pm.Uniform.of(IK, (20, 30), density=1.0), fill)
+    tensor = model.draw(3)
+    held = tensor.to_dense().reshape(20, 6, 30, 6).swapaxes(1, 2).reshape(600, 36) != 0
+    assert len(np.unique(held, axis=0)) > 550
+    if isinstance(fill, (pm.Uniform, pm.FixedStructured)):
+        assert set(held.sum(axis=1)) == {round(fill.expected_nnz)}
+    near = 6 * (model.fill.variance((1, 1)) / 600) ** 0.5 + 1e-9  # of 36 places the farthest off
+    assert np.abs(held.mean(axis=0) - model.fill.density).max() < near
+
+
 @cache
 def matrices(name: str) -> list[Actual]:
     """Drawn from a model."""
