@@ -1,4 +1,4 @@
-"""The ski slopes of a chain of Einsums: how much buffer fusion needs, and what it saves.
+"""The ski slopes of a chain of Einsums: how much buffer fusion needs, and how much traffic it saves.
 
 Four curves of least backing-store traffic over buffer capacity:
 - `unfused`: every intermediate is written to the backing store and read back;
@@ -6,13 +6,13 @@ Four curves of least backing-store traffic over buffer capacity:
 - `ffmr_drop`, `ffmr_retain`: loops over shared ranks are fused (the fusion-friendly mapping rule); of an
   intermediate one fused tile is held; capacity = sum of the additive terms + the largest maximal one.
   Tensors that fused loops index are dropped after every fused iteration, or (`ffmr_retain`) may be kept.
-`best` lets every link between neighbours be any of these.
+`best` allows any of these at every link between neighbours.
 
 In chains of more than two Einsums fused groups are consecutive Einsums, and links between groups are unfused.
-Fronts of groups are put together along the chain by dynamic programming, each pruned before that
-(docs/develop/rules.md, Fusion).
-Source: Huang et al., "Mind the Gap: Attainable Data Movement and Operational Intensity Bounds for Tensor
-Algorithms" (Orojenesis, ISCA 2024), and the fusion-friendly mapping rule of Orojenesis' second version.
+Fronts of groups are pruned, then combined along the chain by dynamic programming (docs/develop/rules.md,
+Fusion). Source: Huang et al., "Mind the Gap: Attainable Data Movement and Operational Intensity Bounds for
+Tensor Algorithms" (Orojenesis, ISCA 2024), and the fusion-friendly mapping rule of Orojenesis' second
+version.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Link = Literal["unfused", "untiled", "tiled"]
 
 @dataclass(frozen=True)
 class ChainPoint:
-    """One mapping of the chain: its groups in order, and how each intermediate is handed on (`links`).
+    """One mapping of the chain: its groups in order, and how each intermediate is passed on (`links`).
 
     `capacity` and `accesses` are in the slope's unit.
     """
@@ -109,7 +109,7 @@ class ChainSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """Protects the files that the spec was read from against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
@@ -123,8 +123,9 @@ class ChainSlope(Answer):
 
     @declared
     def summary(self) -> Table:
-        """One row per curve: points, the smallest capacity, the least traffic and the capacity it takes (the
-        maximal effectual buffer), the gain over unfused there, and from where on it beats unfused."""
+        """One row per curve: points, the smallest capacity, the least traffic and the capacity that it takes
+        (the maximal effectual buffer), the gain over unfused there, and the capacity from which on it beats
+        unfused."""
         rows: list[dict[str, Cell]] = []
         for name, points in self.curves.items():
             last = points[-1] if points else None
@@ -158,7 +159,10 @@ class ChainSlope(Answer):
         }
 
     def at(self, curve: str, capacity: float) -> ChainPoint:
-        """The point of a curve with the least traffic that fits a capacity; SpecError if nothing fits."""
+        """The point of a curve with the least traffic that fits a capacity.
+
+        Raises SpecError if nothing fits.
+        """
         points = self._points(curve)
         return points[fitting_or_fault(curve, points.figures, capacity, self.unit)]
 
@@ -169,8 +173,10 @@ class ChainSlope(Answer):
         return None if at is None else figures[at][1]
 
     def beats_unfused_from(self, curve: str) -> int | None:
-        """The smallest capacity from which on, at all larger ones, a curve has less traffic than
-        `unfused`; None if it has not at the largest."""
+        """The smallest capacity from which on a curve has less traffic than `unfused` at all larger ones.
+
+        None if it does not at the largest capacity.
+        """
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
         result = None
         for capacity in reversed(steps):
@@ -181,7 +187,7 @@ class ChainSlope(Answer):
         return result
 
     def gain(self, capacity: float) -> float | None:
-        """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
+        """Unfused traffic divided by the least of all curves, at a capacity; None if unfused does not fit."""
         capacity = checked_capacity(f"{'ChainSlope'}.gain", capacity, self.unit)
         plain = self._accesses("unfused", capacity)
         if plain is None:
@@ -197,7 +203,7 @@ class ChainSlope(Answer):
 
     @property
     def least_fused(self) -> int:
-        """Traffic if moreover no intermediate moves, in the slope's unit."""
+        """The same if no intermediate moves, in the slope's unit."""
         return self.least_unfused - 2 * sum(map(self._bench.size, self.chain.links))
 
     @cached_property
@@ -223,13 +229,16 @@ class ChainSlope(Answer):
         return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: ChainPoint) -> Report:
-        """`evaluate` of one point; its accesses agree, its working set is at most the capacity."""
+        """The report of `evaluate` for one point; accesses are equal, and the working set is at most the
+        capacity."""
         tree = self._tree("report", point)
         return evaluate_problem(Problem(self.problem.cascade, self.problem.hierarchy, tree))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The curves on logarithmic axes, with both algorithmic minima, the maximal effectual buffer of each
-        curve and the fusion gain."""
+        """Plot the curves on logarithmic axes.
+
+        With both algorithmic minima, the maximal effectual buffer of each curve, and the gain of fusion.
+        """
         from polymodel.report.plots_slope import chain_axes
 
         curves = {n: [(p.capacity, p.accesses) for p in ps] for n, ps in self.curves.items() if ps}
@@ -244,7 +253,7 @@ class ChainSlope(Answer):
         return f"{self!r}\n{self.curves!r}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The curves in a row each."""
+        """One row per curve."""
         return [Line(self.title), Section("", self.table("summary"))]
 
 
@@ -259,14 +268,14 @@ def chain_slope(
 ) -> ChainSlope:
     """The ski slopes of a chain of Einsums, fused and not; an architecture is not needed.
 
-    `einsums`: names of consecutive ones, by default all. `curves`: those to find besides `unfused`.
-    `whole`: fused curves fuse every link, not some.
-    `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
-    sizes to try per rank variable (of fused loops: that of the group's first Einsum).
-    Counts are those of one instance (`n_instances`).
-    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is
-    not a chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
-    NotSeparable for windows, halos between Einsums, and spaces that are not box.
+    `einsums`: names of consecutive ones, by default all. `curves`: those to compute besides `unfused`.
+    `whole`: fused curves fuse every link, not some. `tiles`: divisors (fused tiles divide the extent, tiles
+    below divide the fused tile), all sizes, or the sizes to try per rank variable (of fused loops: that of
+    the group's first Einsum). Counts are those of one instance (`n_instances`).
+
+    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is not a
+    chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
+    NotSeparable for windows, halos between Einsums, and spaces that are not boxes.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded
@@ -282,7 +291,7 @@ def chain_slope(
     options.tiles(tiles, some, {v for e in every for v in e.rank_variables})
     options.unit(unit)
     options.raise_if_any()
-    names = tuple(dict.fromkeys(("unfused", *asked)))  # every curve is told against the unfused one
+    names = tuple(dict.fromkeys(("unfused", *asked)))  # every curve is compared with the unfused one
     chain = chain_of(every, einsums)
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
@@ -332,7 +341,7 @@ def _curve(bench: Workbench, name: str, whole: bool) -> Curve:
                     already = done.get(state)
                     done[state] = made if already is None else lowest([already, made])
     ends = {s: f for s, f in done.items() if s[0] == len(chain) and f is not None}
-    # Fused curves fuse something.
+    # fused curves fuse at least one link
     return lowest(f for (_, _, fused), f in ends.items() if f and (fused or name in ("unfused", "best")))
 
 
@@ -350,7 +359,7 @@ def _links(chain: Chain, segments: tuple[Segment, ...]) -> list[tuple[str, Link]
 
 
 def chain_tree(chain: Chain, segments: tuple[Segment, ...], levels: tuple[str, str, str]) -> LoopTree:
-    """The mapping: `levels` are the backing store, the buffer and the compute unit."""
+    """The mapping; `levels`: the backing store, the buffer and the compute unit."""
     outer, inner, compute = levels
     resident = dict.fromkeys(t for s in segments for t in s.resident)
     within = {t for s in segments for c in s.choices for t, role in c.roles if role == "free"}
@@ -363,7 +372,7 @@ def chain_tree(chain: Chain, segments: tuple[Segment, ...], levels: tuple[str, s
 
 
 def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Iterator[Node]:
-    """Fused loops with what is kept between them, what is handed on, and a branch per Einsum."""
+    """Fused loops with the tensors kept and passed on between them, and a branch per Einsum."""
     held: list[list[str]] = [[] for _ in range(len(segment.loops) + 1)]
     branches = []
     for k, choice in enumerate(segment.choices):
@@ -390,7 +399,7 @@ def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Itera
 def _branch(
     chain: Chain, segment: Segment, k: int, choice: FusedChoice, buffer: str, compute: str
 ) -> tuple[list[tuple[str, int]], tuple[Node, ...]]:
-    """(tensors above the branch, each below so many fused loops), and the branch."""
+    """(tensors above the branch, each below this many fused loops), and the nodes of the branch."""
     one = next(e for e in chain.einsums if e.name == choice.einsum)
     above: list[tuple[str, int]] = []
     here: list[list[str]] = [[] for _ in range(len(choice.order) + 1)]

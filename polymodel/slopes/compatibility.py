@@ -1,11 +1,11 @@
-"""Whether two neighbours of a cascade, each mapped by itself, may be fused, and what buffer that takes.
+"""Whether two neighbours of a cascade, each with its own mapping, may be fused, and the buffer that takes.
 
 The rules are those of the notes on version 2 of Orojenesis. A mapping of one Einsum is described by its fused
-loops, outermost first, and by how many of them stand above the storage of each tensor. Two neighbours are
-- *untiled fused* (case A) if both hold the whole tensor they share: the footprint is the larger of the two;
-- *tiled fused* (case B) if both hold tiles of it, tile the same ranks in the same order and in sizes of their
-  own: footprints add, transitively;
-- not fused if both find the tensor in the backing store.
+loops, outermost first, and by the number of them above the storage of each tensor. Two neighbours are
+- *untiled fused* (case A) if both hold the whole tensor that they share: the footprint is the larger one;
+- *tiled fused* (case B) if both hold tiles of it, and tile the same ranks in the same order, with sizes of
+  their own: footprints add, transitively;
+- not fused if both read the tensor from the backing store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Case = Literal["", "unfused", "untiled", "tiled"]
 
 @dataclass(frozen=True)
 class FusedLoop:
-    """A loop above the storage of a fused tensor: tiles of `tile` iterations, `bound` of them."""
+    """A loop above the storage of a fused tensor: `bound` tiles of `tile` iterations each."""
 
     variable: str
     tile: int
@@ -32,11 +32,11 @@ class FusedLoop:
 
 @dataclass(frozen=True)
 class OperationMapping:
-    """One Einsum's mapping, as its neighbours see it.
+    """One Einsum's mapping, as far as its neighbours depend on it.
 
-    `loops`: fused loops, outermost first. `held`: per tensor in the buffer, how many of them stand above its
-    storage; 0 means that all of it is held. Tensors that are not in `held` come from the backing store.
-    `footprint`: what the Einsum needs of the buffer, in words or bits; tensors held whole included.
+    `loops`: fused loops, outermost first. `held`: per tensor in the buffer, the number of them above its
+    storage; 0 means that it is held whole. Other tensors come from the backing store. `footprint`: the buffer
+    that the Einsum needs, in words or bits, with tensors held whole.
     """
 
     einsum: Einsum
@@ -45,17 +45,18 @@ class OperationMapping:
     footprint: int = 0
 
     def depth(self, tensor: str) -> int | None:
-        """Fused loops above the storage of a tensor; None if it comes from the backing store."""
+        """The number of fused loops above the storage of a tensor; None if it comes from the backing
+        store."""
         return dict(self.held).get(tensor)
 
     def tiling(self, tensor: str) -> tuple[FusedLoop, ...]:
-        """The fused loops that tile what is held of a tensor, outermost first."""
+        """The fused loops that tile the held part of a tensor, outermost first."""
         return tuple(self.loops[: self.depth(tensor) or 0])
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether two mappings go together. `case`: "" if not; `reason` says why, or why not, in words."""
+    """Whether two mappings are compatible. `case`: "" if not; `reason`: why, or why not."""
 
     case: Case
     reason: str
@@ -65,16 +66,16 @@ class Verdict:
 
     @property
     def footprints(self) -> Literal["", "max", "sum"]:
-        """How the two footprints make one."""
+        """How the two footprints combine."""
         if not self.case:
             return ""
         return "sum" if self.case == "tiled" else "max"
 
 
 def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
-    """Whether two Einsums may hand on (or share) a tensor as they are mapped.
+    """Whether two Einsums may pass on (or share) a tensor under their mappings.
 
-    SpecError if one of them has no such tensor. `first` is the producer where there is one.
+    `first`: the producer, if one of them is. Raises SpecError if one of them does not have the tensor.
     """
     for m in (first, second):
         if tensor not in m.einsum.tensors:
@@ -122,7 +123,7 @@ def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules
 
 
 def _unequal(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
-    """Which fused loops, other than the innermost that both have, differ in their numbers of tiles."""
+    """The fused loops, other than the innermost common one, with different numbers of tiles."""
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
     for a, b in list(zip(mine, theirs, strict=False))[:-1]:
         if a.bound != b.bound:
@@ -177,10 +178,10 @@ class SharedLoops:
 
     @property
     def crossed(self) -> tuple[tuple[str, str], tuple[str, str]] | None:
-        """Two loops of each that stand the other way round, or None.
+        """Two loops of each Einsum that are in opposite order, or None.
 
-        A loop that overlaps several goes with all of them: there may be slip, and two such sets of loops are
-        crossed only if one stands outside all of the other here, and inside all of it there.
+        A loop that overlaps several belongs to all of them: the order may vary within such a set, and two
+        sets of loops are crossed only if one is outside all of the other here, and inside all of it there.
         """
         met = self.overlaps
         for mine, theirs in met:
@@ -192,7 +193,7 @@ class SharedLoops:
 
     @property
     def overlaps(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Loops that overlap, directly or through others: positions in `first` and in `second`."""
+        """Connected components of overlapping loops: positions in `first` and in `second`."""
         result: list[tuple[set[int], set[int]]] = []
         for i, j in sorted(self.pairs):
             touched = [s for s in result if i in s[0] or j in s[1]]
@@ -202,10 +203,11 @@ class SharedLoops:
 
 
 def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
-    """Why a consumer (`second`) may not wait for tiles that its producer cuts further; "" if it may.
+    """Why a consumer (`second`) may not wait for tiles that its producer splits further; "" if it may.
 
-    Every fused loop of the consumer has one of the producer on its rank, outermost as well, of a bound that
-    its own divides; so its tile spans whole tiles of the producer, which iterates on inside.
+    Every fused loop of the consumer must have one of the producer on its rank, also outermost, whose bound is
+    a multiple of its own; then its tile consists of whole tiles of the producer, which iterates further
+    inside.
     """
     link = SharedLoops.of_pair(first, second, tensor)
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
@@ -223,10 +225,11 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
 
 
 def fault(mapping: OperationMapping, rules: FusionRules) -> str:
-    """Why a mapping of one Einsum cannot stand in a fused graph by itself; "" if it can.
+    """Why a mapping of one Einsum cannot be part of a fused graph; "" if it can.
 
-    A tile that is handed on must be complete and is handed on once, so every loop above it indexes the tensor
-    (fusion-friendly mapping rule: fused loops above unfused ones). `head` and `batch` come outermost.
+    A tile that is passed on must be complete and is passed on once, so that every loop above it indexes the
+    tensor (fusion-friendly mapping rule: fused loops above unfused ones). `head` and `batch` must be
+    outermost.
     """
     one, loops = mapping.einsum, mapping.loops
     for loop in loops:
@@ -250,13 +253,13 @@ def fault(mapping: OperationMapping, rules: FusionRules) -> str:
 
 @dataclass(frozen=True)
 class Groups:
-    """Einsums that share the buffer at one time: members of one group are tied by tiled fusion."""
+    """Einsums that share the buffer at one time: members of one group are connected by tiled fusion."""
 
     members: tuple[tuple[int, ...], ...]
 
     @staticmethod
     def of(count: int, tied: Iterable[tuple[int, int]]) -> Groups:
-        """Groups of `count` Einsums where these pairs are tiled fused; fusion is transitive."""
+        """Groups of `count` Einsums of which these pairs are tiled fused; fusion is transitive."""
         import networkx
 
         graph: networkx.Graph = networkx.Graph()
@@ -265,7 +268,7 @@ class Groups:
         return Groups(tuple(sorted(tuple(sorted(g)) for g in networkx.connected_components(graph))))
 
     def capacity(self, footprints: Sequence[int]) -> int:
-        """The buffer for all: sums within groups, the largest of them."""
+        """The buffer for all: the largest sum within a group."""
         return max(sum(footprints[i] for i in g) for g in self.members)
 
 
@@ -274,7 +277,7 @@ def combined_footprint(
 ) -> int:
     """The buffer for several mapped Einsums, given the verdict on each pair that shares a tensor.
 
-    Pairs are positions in `mappings`. SpecError if one is not compatible.
+    Pairs are positions in `mappings`. Raises SpecError if one is not compatible.
     """
     for verdict in verdicts.values():
         if not verdict:

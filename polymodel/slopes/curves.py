@@ -1,4 +1,4 @@
-"""Curves of capacity and accesses that know, point by point, which choices they were put together from."""
+"""Curves of accesses over capacity whose points can be traced to the choices that they combine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polymodel.spec.faults import as_number, not_a, suggestion
 from polymodel.view.table import Column, Table
 
 Ints = NDArray[np.int64]
-CELLS = 2**22  # pairs of points looked at together
+CELLS = 2**22  # pairs of points compared at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +29,18 @@ class Join:
 
 @dataclass(frozen=True, eq=False)
 class CurveLeaf:
-    """Points that one Einsum's mappings make: `describe(i)` is the i-th."""
+    """Points that are mappings of one Einsum: `describe(i)` is the i-th."""
 
     describe: Callable[[int], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Capacity ascending, accesses descending. `source`: which of `sources` a point is of, `left` and `right`
-    its position there (`right` only of a Join)."""
+    """Accesses over capacity, capacity ascending, accesses descending.
+
+    `source`: index into `sources` for each point; `left`, `right`: its position there (`right` only of a
+    Join).
+    """
 
     capacity: Ints
     accesses: Ints
@@ -53,7 +56,7 @@ class Curve:
         return f"Curve({len(self)} points)"
 
     def raised(self, capacity: int, accesses: int = 0) -> Curve:
-        """With so much more of both at every point."""
+        """The curve with constants added to every point."""
         if not capacity and not accesses:
             return self
         return Curve(
@@ -66,7 +69,7 @@ class Curve:
         )
 
     def choices(self, point: int) -> Iterator[Any]:
-        """What a point stands for: one description per Einsum."""
+        """The choices behind a point: one description per Einsum."""
         source = self.sources[int(self.source[point])]
         if isinstance(source, CurveLeaf):
             yield source.describe(int(self.left[point]))
@@ -76,13 +79,13 @@ class Curve:
 
 
 def leaf(capacity: Ints, accesses: Ints, describe: Callable[[int], Any]) -> Curve:
-    """A curve of an Einsum's mappings, already pruned and in order."""
+    """A curve of an Einsum's mappings, already pruned and sorted."""
     zeros = np.zeros(len(capacity), np.int64)
     return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (CurveLeaf(describe),))
 
 
 def _nothing(at: int) -> None:
-    """A name for what has no description: a lambda could not be pickled."""
+    """The description of points without one; a lambda could not be pickled."""
 
 
 NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), _nothing)
@@ -92,9 +95,9 @@ EMPTY = leaf(np.zeros(0, np.int64), np.zeros(0, np.int64), _nothing)
 
 
 class CurveOfBlocks:
-    """The curve of mappings that come in blocks; of equal ones the first that was offered.
+    """The curve of mappings that are offered in blocks; of equal ones the first is kept.
 
-    `sources`: what the blocks are whose mappings were on the curve once.
+    `sources`: the blocks whose mappings have been on the curve.
     """
 
     def __init__(self) -> None:
@@ -111,7 +114,7 @@ class CurveOfBlocks:
 
     @property
     def offered(self) -> int:
-        """How many mappings there were."""
+        """The number of mappings offered."""
         return self.archive.offered
 
     @property
@@ -126,7 +129,7 @@ class CurveOfBlocks:
 
     @property
     def which(self) -> Ints:
-        """Per point the number of its source, and its position in that block."""
+        """Per point the index of its source, and its position in that block."""
         ids = self.archive.ids
         begins = np.asarray(self._begins, np.int64)
         source = np.searchsorted(begins, ids, side="right") - 1
@@ -134,7 +137,7 @@ class CurveOfBlocks:
 
 
 def at_once(first: Curve, second: Curve) -> Curve:
-    """Both in the buffer at one time: capacities add, and so do accesses."""
+    """Both in the buffer at the same time: capacities add, and so do accesses."""
     step = max(1, CELLS // max(len(second), 1))
     parts = [
         _pairs(first, second, slice(begin, begin + step)) for begin in range(0, max(len(first), 1), step)
@@ -166,7 +169,7 @@ def in_turn(first: Curve, second: Curve) -> Curve:
 
 
 def lowest(curves: Iterable[Curve]) -> Curve:
-    """The lower envelope of some curves; where two are equal the first."""
+    """The lower envelope of some curves; where two are equal, the first one."""
     result = [c for c in curves if len(c)]
     if len(result) < 2:
         return result[0] if result else EMPTY
@@ -183,23 +186,23 @@ def lowest(curves: Iterable[Curve]) -> Curve:
     return Curve(capacity[kept], accesses[kept], source.astype(np.int64), left, right, sources)
 
 
-# Slopes for people: points, curves and sets of curves as short tables; faults of calls that want a point.
+# Slopes for readers: points, curves and sets of curves as short tables; faults of calls that take a point.
 
-ENDS = 4  # points shown of a longer curve at either end
-WIDTH = 60  # of what is said of a point's mapping in a table
+ENDS = 4  # points shown at either end of a longer curve
+WIDTH = 60  # characters of a point's mapping in a table
 
 Step = tuple[int, int]  # capacity, accesses
 
 
 class Stepped(Sized, Protocol):
-    """Something with (capacity, accesses) of each of its points, capacity ascending."""
+    """A curve with (capacity, accesses) of each of its points, capacity ascending."""
 
     @property
     def figures(self) -> Sequence[Step]: ...
 
 
 class Described(Protocol):
-    """A point of a slope; `brief` says in a few words how its mapping is. Figures are in `unit`."""
+    """A point of a slope; `brief`: its mapping in a few words. Figures are in `unit`."""
 
     @property
     def capacity(self) -> int: ...
@@ -219,7 +222,7 @@ C = TypeVar("C", bound=Stepped)
 
 
 class CurvePoints(tuple[P, ...], Generic[P]):
-    """The points of one curve: a tuple that prints as a short table."""
+    """The points of one curve, as a tuple that prints as a short table."""
 
     __slots__ = ()
 
@@ -237,7 +240,7 @@ class CurvePoints(tuple[P, ...], Generic[P]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curves(Mapping[str, C]):
-    """Curves by name; prints as a table with a row for each. `titles`: what else rows call them."""
+    """Curves by name; prints as a table with one row each. `titles`: other names for the rows."""
 
     found: Mapping[str, C]
     unit: str
@@ -268,14 +271,14 @@ def counted(points: int) -> str:
 
 
 def shown(points: int) -> list[int]:
-    """Which points a short table has: all of few, else those at both ends."""
+    """The points that a short table shows: all of few, otherwise those at both ends."""
     if points <= 2 * ENDS + 1:
         return list(range(points))
     return [*range(ENDS), *range(points - ENDS, points)]
 
 
 def steps_text(head: str, figures: Sequence[Step], points: Sequence[Described]) -> str:
-    """A curve: the head, the shown points (those of `shown`) as a table, and where the others are."""
+    """A curve as text: the head, the shown points as a table, and where the others are."""
     rows = shown(len(figures))
     unit = points[0].unit
     columns = (Column("point"), Column(f"capacity_{unit}"), Column(f"accesses_{unit}"), Column("mapping"))
@@ -302,7 +305,7 @@ def fitting(figures: Sequence[Step], capacity: float) -> int | None:
 
 
 def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
-    """The capacity as a plain number; SpecError for what is none."""
+    """The capacity as a plain number. Raises SpecError if it is none."""
     result = as_number(capacity)
     if result is None or result != result:
         raise not_a("capacity", call, capacity, f"pass a number of {unit}")
@@ -310,7 +313,7 @@ def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
 
 
 def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: str) -> int:
-    """The same, or SpecError with the least capacity that any mapping takes."""
+    """The same. Raises SpecError, with the least capacity of any mapping, if nothing fits."""
     capacity = checked_capacity(f"{name}.at", capacity, unit)
     if not figures:
         what = f"{name} has no points: none of its mappings goes with this workload"
@@ -325,12 +328,12 @@ def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: 
 
 
 def check_point(point: object, kind: type, call: str, remedy: str) -> None:
-    """SpecError if something else stands where a point of this kind of slope belongs."""
+    """Raises SpecError if the argument is not a point of this kind of slope."""
     if not isinstance(point, kind):
         raise not_a("point of this slope", call, point, remedy)
 
 
 def no_einsum(name: object, known: Sequence[str]) -> SpecError:
-    """The error for the name of an Einsum that a slope has not."""
+    """The error for an Einsum that a slope does not have."""
     message = f"there is no Einsum {name!r}"
     return SpecError([Diagnostic(message, suggestion(str(name), known, "Einsums"), code="unknown-name")])

@@ -1,8 +1,9 @@
-"""How large the space of fused mappings is: what is fused, in which order, which sizes, each Einsum's own.
+"""The size of the space of fused mappings: what is fused, in which order, with which sizes, and each Einsum's
+own.
 
-Orojenesis (Huang et al., ISCA 2024) estimates it for chains of matrix products as choices of what is fused
-x permutations of fused ranks x sizes of fused ranks x mappings within an Einsum; here each factor is counted
-for the workload at hand. Tiles are perfect factors; compatibility of neighbours is not taken off.
+Orojenesis (Huang et al., ISCA 2024) estimates it for chains of matrix products as choices of what is fused x
+permutations of fused ranks x sizes of fused ranks x mappings within an Einsum; here each factor is counted
+for the given workload. Tiles are perfect factors; incompatible neighbours are included.
 """
 
 from __future__ import annotations
@@ -27,30 +28,33 @@ if TYPE_CHECKING:
 
 
 def factor_subsets(size: int) -> int:
-    """Subsets of the prime factors, equal ones told apart: 2^11 for 2048. A search over these, such as
-    Timeloop's, meets the same loop bound again and again."""
+    """The number of subsets of the prime factors, equal factors distinguished: 2^11 for 2048.
+
+    A search over these, such as Timeloop's, encounters the same loop bound repeatedly.
+    """
     return int(2 ** sum(prime_factors(size).values()))
 
 
 def ways_to_reach(size: int, factor: int) -> int:
-    """Subsets of the prime factors of a size whose product is `factor`: 11 for 1024 out of 2048."""
+    """The number of subsets of the prime factors of a size whose product is `factor`: 11 for 1024 out of
+    2048."""
     there, wanted = prime_factors(size), prime_factors(factor)
     return prod(comb(there.get(p, 0), e) for p, e in wanted.items())
 
 
 def factorizations(size: int, parts: int) -> int:
-    """Ways to write a size as a product of so many ordered factors."""
+    """The number of ways to write a size as a product of `parts` ordered factors."""
     return prod(comb(e + parts - 1, parts - 1) for e in prime_factors(size).values())
 
 
 @dataclass(frozen=True)
 class LinkSpace:
-    """Choices at one intermediate between two Einsums.
+    """The choices at one intermediate between two Einsums.
 
     `fuse`: subsets of the shared ranks; with the empty one the tensor is held whole or written back.
-    `permute`: orders of the ranks if all are fused. `sizes`: loop bounds of all ranks; `subsets`: the same
-    by prime factors. `nests`: all together, each nest of fused loops of bound above 1
-    once, and the two choices without one.
+    `permute`: orders of the ranks if all are fused. `sizes`: loop bounds of all ranks; `subsets`: the same by
+    prime factors. `nests`: all distinct choices: each nest of fused loops of bound above 1, and the two
+    choices without one.
     """
 
     tensor: str
@@ -97,30 +101,32 @@ def links_of(cascade: Cascade) -> Iterator[LinkSpace]:
 
 
 def _size(one: Einsum, access: TensorAccess, rank: int) -> int:
-    """Values that a rank takes in a box of rank variables, as far as a loop over it sees them."""
+    """The extent of a rank in a box of rank variables, as seen by a loop over it."""
     expression = access.projection[rank]
     return 1 + sum(extent(one, v) - 1 for v in expression.variables)
 
 
 def intra_layer(one: Einsum, levels: int) -> int:
-    """Mappings of one Einsum on so many memories: perfect factors x loop orders of each level x which tensors
-    each memory but the outermost keeps."""
+    """The number of mappings of one Einsum on `levels` memories.
+
+    Perfect factors x loop orders of each level x subsets of tensors that each memory but the outermost keeps.
+    """
     sizes = [x for v in one.rank_variables if (x := extent(one, v)) > 1]
     tiles = prod(factorizations(x, levels) for x in sizes)
     return int(tiles * factorial(len(sizes)) ** levels * 2 ** (len(one.tensors) * (levels - 1)))
 
 
 def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
-    """The size of the space of fused mappings, factor by factor: one row per intermediate and consumer, one
-    per Einsum, and the total.
+    """The size of the space of fused mappings, factor by factor.
 
-    Columns: `kind` (link, einsum, total), `name`, `ranks` (that may be fused), `fuse` (which of them),
-    `permute` (their orders), `sizes` (their loop bounds), `factor_subsets` (the same as subsets of prime
-    factors), `nests` (distinct choices at a link: written back, held whole, or fused loops in order with
-    sizes), `intra_layer` (mappings within an Einsum), `mappings`. In the total `fuse` and `permute` multiply
-    over links, `sizes` is the largest link's, `intra_layer` adds up, since Einsums are searched apart, and
-    `mappings` is their product, Orojenesis' estimate. Counts are Python integers.
-    `levels`: memories, by default those of the architecture, or 2. SpecError for fewer than 2.
+    One row per intermediate and consumer, one per Einsum, and the total. Columns: `kind` (link, einsum,
+    total), `name`, `ranks` (that may be fused), `fuse` (which of them), `permute` (their orders), `sizes`
+    (their loop bounds), `factor_subsets` (the same as subsets of prime factors), `nests` (distinct choices at
+    a link: written back, held whole, or fused loops in order with sizes), `intra_layer` (mappings within an
+    Einsum), `mappings`. In the total `fuse` and `permute` multiply over links, `sizes` is the largest link's,
+    `intra_layer` is a sum, since Einsums are searched separately, and `mappings` is their product,
+    Orojenesis' estimate. Counts are Python integers. `levels`: memories, by default those of the
+    architecture, or 2. Raises SpecError for fewer than 2.
     """
     import pandas
 

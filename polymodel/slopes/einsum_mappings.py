@@ -1,13 +1,14 @@
 """Mappings of one Einsum inside a fused graph: the least traffic for each footprint in the buffer.
 
-Fused loops stand outermost, in a given order. Below them is a tile of each rank variable with loops in any
-order, and one tile of each tensor in the buffer. A tensor that is tiled fused sits below those fused loops
-that tile it, and moves nothing; the others sit below all loops (or, *uneven*, right below the fused ones),
-stay while the loops inside do not move them (`reuse: slide`), and are paid for at the backing store.
+Fused loops are outermost, in a given order. Below them are a tile of each rank variable with loops in any
+order, and one tile of each tensor in the buffer. A tensor that is tiled fused is stored below the fused loops
+that tile it, and causes no traffic; the others are stored below all loops (or, *uneven*, right below the
+fused ones), stay while the loops inside do not move them (`reuse: slide`), and cause traffic at the backing
+store.
 
-Rank variables that index the same tensors act as one: a loop over one of them further out than a loop over
-the other is never better than both where the inner one is. Their tile sizes are combined, and combined ones
-that another one replaces in all factors that count are left out before anything is multiplied.
+Rank variables that index the same tensors act as one: a loop over one of them outside a loop over the other
+is never better than both at the inner position. Their tile sizes are combined, and combinations that another
+one dominates in all relevant factors are dropped before anything is multiplied.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from polymodel.slopes.curves import Curve, CurveOfBlocks, leaf
 from polymodel.slopes.loop_nests import ChoiceBlock, as_indexed, blocks, order_classes, subsets
 
 Ints = NDArray[np.int64]
-BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
+BACKING, WHOLE = -1, 0  # storage of a tensor; other values: below this many fused loops
 BLOCK = 2**20
 
 
 @dataclass(frozen=True)
 class OperationTensor:
-    """One tensor: rank variables (positions) that index it, what an element counts, and whether an output is
-    added to, so that it is read before it is first written."""
+    """One tensor: rank variables (positions) that index it, the weight of an element, and whether results are
+    added to it, so that it is read before it is first written."""
 
     indexed: frozenset[int]
     output: bool
@@ -43,10 +44,10 @@ class OperationTensor:
 
 @dataclass(frozen=True)
 class EinsumStructure:
-    """One Einsum by shape alone: Einsums of equal shape have equal curves.
+    """One Einsum without names: Einsums of equal structure have equal curves.
 
-    `sizes`: per rank variable the tile sizes to try, ascending, the extent last; a tile divides what encloses
-    it.
+    `sizes`: per rank variable the tile sizes to try, ascending, the extent last; a tile divides the enclosing
+    one.
     """
 
     sizes: tuple[tuple[int, ...], ...]
@@ -58,21 +59,24 @@ class EinsumStructure:
         return tuple(s[-1] for s in self.sizes)
 
     def elements(self, operand: int) -> int:
-        """Size of a tensor, each element counting its weight."""
+        """The size of a tensor, with each element counting its weight."""
         o = self.operands[operand]
         return o.weight * prod(self.extents[v] for v in o.indexed)
 
     def least(self, operand: int) -> int:
-        """What moves of a tensor at least, which is read before where it is added to."""
+        """The least traffic of a tensor, which is read before if results are added to it."""
         return self.elements(operand) * (1 + self.operands[operand].accumulates)
 
 
 @dataclass(frozen=True)
 class GraphSetting:
-    """What the neighbours fix: fused loops (rank variables, outermost first), where each tensor is held
-    (BACKING, WHOLE, or the number of fused loops above its tile), which sets of tensors may be uneven, how
-    many of the fused loops have the buffer for themselves each time, with tiles of 1 (`freed`: heads), and
-    `bounds` on iterations of fused loops: (rank variable, a number, whether it or any multiple of it)."""
+    """The part of a mapping that is fixed by the neighbours.
+
+    Fused loops (rank variables, outermost first), the storage of each tensor (BACKING, WHOLE, or the number
+    of fused loops above its tile), the sets of tensors that may be uneven, the number of fused loops (heads)
+    in whose iterations the buffer is freed, with tiles of 1 (`freed`), and `bounds` on iterations of fused
+    loops: (rank variable, number, whether exactly it or any multiple of it).
+    """
 
     loops: tuple[int, ...]
     held: tuple[int, ...]
@@ -81,7 +85,7 @@ class GraphSetting:
     bounds: tuple[tuple[int, int, bool], ...] = ()
 
     def fits(self, variable: int, bound: int) -> bool:
-        """Whether a fused loop may have so many iterations."""
+        """Whether a fused loop may have this number of iterations."""
         return all(
             bound == n if exactly else bound % n == 0 for v, n, exactly in self.bounds if v == variable
         )
@@ -89,7 +93,8 @@ class GraphSetting:
 
 @dataclass(frozen=True)
 class OperationChoice:
-    """One mapping: tiles of the fused loops; tiles below them, order of the loops there; uneven tensors."""
+    """One mapping: tiles of the fused loops, tiles below them, the order of the loops there, and uneven
+    tensors."""
 
     fused: tuple[tuple[int, int], ...]
     tiles: tuple[int, ...]
@@ -99,7 +104,7 @@ class OperationChoice:
 
 @lru_cache(maxsize=8192)
 def operation_curve(one: EinsumStructure, setting: GraphSetting) -> Curve:
-    """Footprint (without tensors held whole) against accesses of one Einsum."""
+    """Accesses over footprint (without tensors held whole) of one Einsum."""
     table = _Table(one, setting)
     front = CurveOfBlocks()
     for active, uneven in table.patterns():
@@ -129,10 +134,10 @@ class _Describe:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """Tile sizes of rank variables that index the same tensors, combined; one row per combination.
+    """Combined tile sizes of rank variables that index the same tensors; one row per combination.
 
-    `fused`: (rows, fused loops of these) tiles; `trips`: their iterations. `boxes`: what is below so many of
-    all fused loops, in elements (depth, rows). `inner`: tile below all loops; `again`: iterations there.
+    `fused`: tiles (rows, fused loops of these); `trips`: their iterations. `boxes`: elements below each
+    number of fused loops (depth, rows). `inner`: tile below all loops; `again`: iterations there.
     """
 
     members: tuple[int, ...]
@@ -155,7 +160,7 @@ class _Table:
 
     @cached_property
     def moving(self) -> tuple[int, ...]:
-        """Tensors that are paid for at the backing store."""
+        """Tensors that cause traffic at the backing store."""
         return tuple(t for t, h in enumerate(self.setting.held) if h == BACKING)
 
     @cached_property
@@ -164,7 +169,7 @@ class _Table:
 
     @cached_property
     def axes(self) -> tuple[_Axis, ...]:
-        """One per set of tensors that count; rank variables that index none are left out unless fused."""
+        """One axis per set of relevant tensors; rank variables that index none are left out unless fused."""
         counted = self.moving + self.tiled
         met: dict[frozenset[int], list[int]] = {}
         for v in range(len(self.one.sizes)):
@@ -182,7 +187,7 @@ class _Table:
         )
 
     def patterns(self) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
-        """Which axes have a loop below the fused ones, and which tensors stand above those loops."""
+        """The axes that have a loop below the fused ones, and the tensors stored above those loops."""
         able = [i for i, a in enumerate(self.axes) if bool(a.active.any())]
         for active in subsets(able):
             touched = {t for t in self.moving if self.classes[t] & set(active)}
@@ -192,7 +197,7 @@ class _Table:
                     yield active, uneven
 
     def _uneven(self, touched: set[int]) -> set[frozenset[int]]:
-        """Sets of tensors that may be uneven, as far as that makes a difference."""
+        """Sets of tensors that may be uneven, if that makes a difference."""
         return {
             frozenset(some) for allowed in self.setting.uneven for some in subsets(sorted(allowed & touched))
         }
@@ -233,7 +238,7 @@ def _products(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Pattern:
-    """Loops below the fused ones: which axes, in what order, and what each tensor is moved again by."""
+    """Loops below the fused ones: their axes and order, and what causes each tensor to be moved again."""
 
     table: _Table
     active: tuple[int, ...]
@@ -243,8 +248,8 @@ class _Pattern:
 
     @cached_property
     def repeated(self) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
-        """Per tensor that moves, the fused loops (rank variables) and the axes below whose iterations each
-        move all of it again."""
+        """Per moving tensor, the fused loops (rank variables) and the axes below each iteration of which
+        moves all of it again."""
         return {t: self._repeated(t) for t in self.table.moving}
 
     def _repeated(self, tensor: int) -> tuple[frozenset[int], frozenset[int]]:
@@ -260,7 +265,7 @@ class _Pattern:
         return fused, self.outside.get(tensor, frozenset()) if below else frozenset()
 
     def rows(self, at: int) -> Ints:
-        """Combined tile sizes of one axis that no other one replaces."""
+        """Combined tile sizes of one axis that are not dominated."""
         axis, table = self.table.axes[at], self.table
         every = np.flatnonzero(axis.active == (at in self.active))
         counted: list[Ints] = []
@@ -286,7 +291,7 @@ class _Pattern:
             front.offer(capacity, accesses, _Source(self, tuple(rows), block))
 
     def _figures(self, rows: list[Ints], block: ChoiceBlock) -> tuple[Ints, Ints]:
-        """(footprint, accesses) of a block of the combinations of these rows."""
+        """(footprint, accesses) of a block of combinations of these rows."""
         table, one = self.table, self.table.one
 
         def spread(values: Ints, at: int) -> Ints:
@@ -316,7 +321,7 @@ class _Pattern:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """Where the points of a block come from."""
+    """The origin of the points of a block."""
 
     pattern: _Pattern
     rows: tuple[Ints, ...]

@@ -1,4 +1,4 @@
-"""Mappings of one Einsum below fused loops, in the three figures by which FFMR puts Einsums together.
+"""Mappings of one Einsum below fused loops, in the three figures by which FFMR combines Einsums.
 
 FFMR (fusion-friendly mapping rule) places all fused loops above all unfused ones. Below them the Einsum has
 one tile per rank variable and a loop order of its own. A tensor that no fused loop indexes stays through all
@@ -6,9 +6,9 @@ fused iterations: its tile is *additive*. The others are dropped at the end of e
 tiles are *maximal*, one Einsum's at a time. Any of them may instead be kept over the fused nest and is then
 additive too (`ffmr_retain`). Capacity of a fused group = sum of the additive terms + the largest maximal one.
 
-Placement decides what moves (`refill`): a tensor sits below the innermost loop of more than one trip that
-indexes it, so each iteration of all loops above it moves its tile, and of the loops below none does. So its
-accesses are its volume times the trips of the loops above that do not index it.
+The placement determines the traffic (`refill`): a tensor is stored below the innermost loop of more than one
+trip that indexes it, so that each iteration of all loops above it moves its tile, and the loops below move
+nothing. So its accesses are its volume times the trips of the loops above that do not index it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
 BLOCK = 2**19  # mappings compared at once
-MOST = 2**28  # mappings compared at all
+MOST = 2**28  # mappings compared in total
 
 
 @dataclass(frozen=True)
 class FusedSetting:
-    """One Einsum below fused loops, which stand for its rank variables `loops`, in the order of keys.
+    """One Einsum below fused loops over its rank variables `loops`, in the order of keys.
 
     `tilings`: per rank variable, in the Einsum's order. `free`: intermediates of the group, which are held as
-    fused tiles and never move. `resident`: tensors held whole outside the group: no term, no accesses.
-    `order`: None drops all maximal tensors; else the fused loops, outermost first, over which at least
+    fused tiles and cause no traffic. `resident`: tensors held whole outside the group: no term, no accesses.
+    `order`: None drops all maximal tensors; otherwise the fused loops, outermost first, over which at least
     one of them is kept. `weights`: (tensor, width of an element).
     """
 
@@ -67,13 +67,13 @@ class FusedSetting:
 
     @cached_property
     def keys(self) -> tuple[int, ...]:
-        """How many fused tiles each loop has."""
+        """The number of fused tiles of each loop."""
         return tuple(len(self.of[v].fused) for v in self.loops)
 
 
 @dataclass(frozen=True)
 class FusedTemplate:
-    """Mappings that differ in tile sizes alone: loops below (`order`, outermost first) and what is kept."""
+    """Mappings that differ in tile sizes only: loops below (`order`, outermost first) and kept tensors."""
 
     setting: FusedSetting
     order: OrderClass
@@ -81,8 +81,10 @@ class FusedTemplate:
 
     @cached_property
     def parts(self) -> tuple[TileChoices, ...]:
-        """Per rank variable its choices. A loop that moves no tensor but those it indexes costs nothing, so
-        its smallest tile is the best."""
+        """The choices per rank variable.
+
+        A loop that moves only tensors that it indexes has no cost, so that its smallest tile is optimal.
+        """
         outside = frozenset(v for _, loops in self.order.outside for v in loops)
         return tuple(self._part(v, outside) for v in self.setting.einsum.rank_variables)
 
@@ -112,7 +114,7 @@ class FusedChoice:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Mappings that no other one of the same fused tiles (`key`) beats in all three figures, sorted by key.
+    """Mappings not dominated in all three figures by one of the same fused tiles (`key`), sorted by key.
 
     `columns` [6, n]: key, additive, maximal, accesses, number of the template, position in its sizes.
     """
@@ -145,7 +147,7 @@ class Candidates:
         return result
 
     def choice(self, at: int) -> FusedChoice:
-        """One of the mappings, spelled out."""
+        """One of the mappings, in full."""
         _, additive, maximal, accesses, number, flat = map(int, self.columns[:, at])
         template = self.templates[number]
         one, parts = template.setting.einsum, template.parts
@@ -169,15 +171,17 @@ def _pruned(columns: Ints) -> Ints:
 
 
 def undominated_by_key(columns: Ints) -> Ints:
-    """Positions of mappings that no other one of the same key dominates in additive terms, maximal terms and
-    accesses (rows 0 to 3 of the columns), in the order of these four."""
+    """Positions of the mappings that none of the same key dominates.
+
+    In additive terms, maximal terms and accesses (rows 1 to 3 of the columns), sorted by key and these.
+    """
     kept = undominated(list(columns[1:4]), columns[0])
     ordered: Ints = kept[np.lexsort(tuple(columns[row, kept] for row in (3, 2, 1, 0)))]
     return ordered
 
 
 def role(template: FusedTemplate, tensor: str) -> str:
-    """What becomes of a tensor between fused iterations."""
+    """What happens to a tensor between fused iterations."""
     one = template.setting
     if tensor in one.free:
         return "free"
@@ -189,7 +193,7 @@ def role(template: FusedTemplate, tensor: str) -> str:
 
 
 def under_fusion(one: FusedSetting) -> Candidates:
-    """All mappings of a setting, pruned. Refused for more than 2^28 of them."""
+    """All mappings of a setting, pruned. Raises Refused for more than 2^28 of them."""
     templates = tuple(_templates(one))
     compared = sum(prod(len(p) for p in t.parts) for t in templates)
     if compared > MOST:
@@ -207,19 +211,22 @@ def under_fusion(one: FusedSetting) -> Candidates:
 
 
 def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
-    """Loops below that move something, in orders that no other beats, with all that may be kept."""
+    """Loops below that cause traffic, in undominated orders, with every set of tensors that may be kept."""
     used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
     able = [v for v in used if len(one.of[v].split)]
     for active, order in nests(able, one.indexed, {}):
         keepable = [t for t, out in _moving_although_kept(one, active).items() if out is not None]
-        # Without an order of the fused loops nothing is kept over them; with one something is.
+        # without an order of the fused loops nothing is kept over them, with one something is
         for kept in subsets(keepable, 1) if one.order is not None else [()]:
             yield FusedTemplate(one, order, frozenset(kept))
 
 
 def _moving_although_kept(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
-    """Per tensor the fused loops that move it although it is kept; None where keeping it saves nothing:
-    no fused loop indexes it, a loop below does, or it moves in every fused iteration all the same."""
+    """Per tensor the fused loops that move it although it is kept.
+
+    None where keeping it saves nothing: no fused loop indexes it, a loop below does, or it moves in every
+    fused iteration anyway.
+    """
     result: dict[str, frozenset[str] | None] = {}
     for tensor, index in one.indexed.items():
         result[tensor] = None
@@ -233,7 +240,7 @@ def _moving_although_kept(one: FusedSetting, active: tuple[str, ...]) -> dict[st
 
 
 def _blocks(template: FusedTemplate, number: int) -> Iterator[Ints]:
-    """Columns of all tile sizes of a template, a block at a time, each pruned."""
+    """Columns of all tile sizes of a template, block by block, each pruned."""
     one, parts = template.setting, template.parts
     for block in blocks([len(p) for p in parts], BLOCK):
         variables = zip(one.einsum.rank_variables, parts, strict=True)
@@ -259,7 +266,7 @@ def _figures(template: FusedTemplate, here: Mapping[str, TileChoices]) -> tuple[
             continue
         tile: Any = one.width[tensor]
         for v in index:
-            # What is passed on within the group is held as the tile of the fused loops.
+            # a tensor passed on within the group is held as the tile of the fused loops
             tile = tile * (one.of[v].whole.inner[here[v].key] if what == "free" else here[v].inner)
         if what in ("keep", "add"):
             additive = additive + tile
@@ -280,7 +287,7 @@ def _again(template: FusedTemplate, tensor: str, what: str, here: Mapping[str, T
     fused: frozenset[str] = frozenset(one.loops) - index
     if what == "keep":
         outside = _moving_although_kept(one, template.order.order)[tensor]
-        assert outside is not None  # or it would not have been kept
+        assert outside is not None  # otherwise it would not have been kept
         fused = outside
     elif what == "add" and not index & set(template.order.order):
         fused = frozenset()

@@ -1,4 +1,4 @@
-"""A cascade as fusion sees it: tensors that Einsums share, and which of their ranks fused loops may tile."""
+"""A cascade for fusion: tensors that Einsums share, and which of their ranks fused loops may tile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polymodel.slopes.levels import check_counts, check_einsum, read_once, weigh
 from polymodel.slopes.tile_sizes import TileSizes, extent, sizes_of
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# Switches of fusion across a graph, and the ranks that are special: heads and batches.
+# Options of fusion across a graph, and ranks with special roles: heads and batches.
 
 ROLES = ("head", "batch")
 Operands = Literal["as_written", "flipped", "both"]
@@ -23,21 +23,20 @@ Operands = Literal["as_written", "flipped", "both"]
 
 @dataclass(frozen=True)
 class FusionRules:
-    """What fused mappings are looked at.
+    """The options of fused mappings.
 
-    `head`: with any fused loop, a head rank (of size > 1) is outermost. `batch`: then a batch rank is next,
-    if it indexes all tensors and there are three of them. A rank is a head or a batch if its name or its rank
-    variable's contains the word, or if `roles` lists it: `(("head", ("H",)), ("batch", ("B",)))`.
-    `head_is_tiled_fusion`: footprints of Einsums that share a tensor head by head add; if not, buffers are
-    freed between heads and the largest counts.
-    `uneven`: tensors that may be stored right below the fused loops rather than below all: True for any that
-    is not fused, or names of tensors and renames (`weight`). `operands`: whether names in `uneven` mean input
-    and weight as written, swapped, or both in turn; nothing else tells the two apart.
-    `partial_overlap`: a producer may tile more ranks of a tensor than its consumer, which waits and buffers.
-    `equal_outer_sizes`: of the fused loops over a tensor only the innermost may have sizes that differ
-    between its users. The notes allow it of all, and count one tile on each side; but where an outer size
-    differs, what lies between is larger than these tiles.
-    `layout`: penalties for an order of access that differs between Einsums; refused until built.
+    `head`: with any fused loop, a head rank (of size > 1) is outermost. `batch`: a batch rank is next, if it
+    indexes all of exactly three tensors. A rank is a head or a batch if its name or that of its rank variable
+    contains the word, or if `roles` lists it: `(("head", ("H",)), ("batch", ("B",)))`.
+    `head_is_tiled_fusion`: footprints of Einsums that share a tensor head by head add; otherwise buffers are
+    freed between heads and the largest counts. `uneven`: tensors that may be stored right below the fused
+    loops rather than below all: True for any that is not fused, or names of tensors and renames (`weight`).
+    `operands`: whether names in `uneven` mean input and weight as written, swapped, or both in turn; nothing
+    else distinguishes the two. `partial_overlap`: a producer may tile more ranks of a tensor than its
+    consumer, which waits and buffers. `equal_outer_sizes`: of the fused loops over a tensor only the
+    innermost may have sizes that differ between its users. The notes allow it for all, and count one tile on
+    each side; but if an outer size differs, what lies between is larger than these tiles. `layout`: penalties
+    for access orders that differ between Einsums; refused, since not supported.
     """
 
     head: bool = True
@@ -72,7 +71,7 @@ class FusionRules:
         return False
 
     def heads(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables that go over heads, with more than one of them."""
+        """Rank variables over heads, with more than one head."""
         return tuple(
             v
             for v in one.rank_variables
@@ -80,7 +79,7 @@ class FusionRules:
         )
 
     def batches(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables that are a batch of all tensors alike, as heads are: of exactly three tensors."""
+        """Rank variables that are batches of all of exactly three tensors."""
         if len(one.accesses) != 3:
             return ()
         return tuple(
@@ -90,14 +89,14 @@ class FusionRules:
         )
 
     def outermost(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables that its fused loops must start with, if there are any: heads, then batches."""
+        """Rank variables that its fused loops must start with, if any: heads, then batches."""
         heads = self.heads(one) if self.head else ()
         return (
             heads + tuple(v for v in self.batches(one) if v not in heads) if heads and self.batch else heads
         )
 
     def uneven_sets(self, one: Einsum) -> frozenset[frozenset[int]]:
-        """Sets of tensors (positions in the Einsum) of which any may be stored at another depth."""
+        """Sets of tensors (positions in the Einsum), any of which may be stored at another depth."""
         if isinstance(self.uneven, bool):
             return frozenset({frozenset(range(len(one.accesses)) if self.uneven else ())})
         swapped = {"input": "weight", "weight": "input"}
@@ -122,8 +121,8 @@ def _long(one: Einsum, variable: str) -> bool:
     return high > low
 
 
-# How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
-# is held whole, and buffers are freed between heads), or tile by tile.
+# How a shared tensor is passed on: through the backing store, held whole, head by head (each head's slice is
+# held whole, and buffers are freed between heads), or tile by tile.
 Kind = Literal["backing", "whole", "headed", "tiled"]
 Kinds = Mapping[str, Kind]
 
@@ -132,9 +131,9 @@ Kinds = Mapping[str, Kind]
 class TensorTiling:
     """Ranks of a tensor (positions) that fused loops tile, outermost first.
 
-    `waits`: if not 0, only the producer tiles all of them; its consumers tile the first so many and wait for
-    what is inside (`partial_overlap`). `bounds`: iterations of the outermost loops of the consumers; those of
-    the producer are multiples, of the first `equal` ones the same.
+    `waits`: if not 0, only the producer tiles all of them; its consumers tile the first `waits` ranks and
+    wait for what is inside (`partial_overlap`). `bounds`: iterations of the outermost loops of the consumers;
+    those of the producer are multiples, and equal for the first `equal` ones.
     """
 
     ranks: tuple[int, ...]
@@ -143,12 +142,12 @@ class TensorTiling:
     equal: int = 0
 
     def of(self, producer: bool) -> tuple[int, ...]:
-        """The ranks that one user tiles."""
+        """The ranks that the producer or a consumer tiles."""
         return self.ranks if producer or not self.waits else self.ranks[: self.waits]
 
     @property
     def shared(self) -> int:
-        """How many loops its users share."""
+        """The number of loops that its users share."""
         return self.waits or len(self.ranks)
 
 
@@ -172,7 +171,7 @@ class SharedTensor:
     heads: frozenset[int] = frozenset()
 
     def tilings(self, rules: FusionRules) -> tuple[TensorTiling, ...]:
-        """Every way to hand it on tile by tile; not head by head, where that frees the buffer."""
+        """Every way to pass it on tile by tile; not head by head, if that frees the buffer."""
         result = [
             TensorTiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)
         ]
@@ -198,7 +197,7 @@ class SharedTensor:
                 yield TensorTiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
 
     def _bounds(self, ranks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Iterations that loops over these ranks may have."""
+        """The possible iterations of loops over these ranks."""
         sizes = dict(self.ranks)
         return product(*([sizes[r][-1] // s for s in sizes[r][:-1]] for r in ranks))
 
@@ -211,10 +210,10 @@ class SharedTensor:
 
 @dataclass(frozen=True)
 class Member:
-    """One Einsum of the graph with what the search needs of it. `variables`: those of extent above 1.
+    """One Einsum of the graph for the search. `variables`: those of extent above 1.
 
-    `uneven`: sets of tensors (positions) of which any may be uneven. `outermost`: rank variables its fused
-    loops start with, if there are any.
+    `uneven`: sets of tensors (positions), any of which may be uneven. `outermost`: rank variables that its
+    fused loops must start with, if any.
     """
 
     einsum: Einsum
@@ -224,14 +223,14 @@ class Member:
     outermost: tuple[str, ...]
 
     def indexed(self, tensor: str, tiling: TensorTiling) -> tuple[str, ...]:
-        """Rank variables of the fused loops that tile a tensor like this here."""
+        """Rank variables of the fused loops that tile a tensor this way in the Einsum."""
         access = self.einsum.access_of(tensor)
         return tuple(access.projection[r].variables[0] for r in tiling.of(access.output))
 
 
 @dataclass(frozen=True)
 class FusedGraph:
-    """The Einsums in the workload's order, and the tensors they share."""
+    """The Einsums in the workload's order, and the tensors that they share."""
 
     members: tuple[Member, ...]
     shared: Mapping[str, SharedTensor]
@@ -245,7 +244,7 @@ class FusedGraph:
         return tuple(self.shared[t] for t in self.members[at].einsum.tensors if t in self.shared)
 
     def head_tiling(self, tensor: SharedTensor) -> TensorTiling:
-        """How a tensor is tiled that is handed on head by head: by its heads in the order of its users."""
+        """The tiling of a tensor that is passed on head by head: by its heads in the order of its users."""
         user = max((self.members[u] for u in tensor.users), key=lambda m: len(m.outermost))
         access = user.einsum.access_of(tensor.name)
         order = {access.projection[r].variables[0]: r for r in tensor.heads}
@@ -255,8 +254,8 @@ class FusedGraph:
 def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSizes) -> FusedGraph:
     """The graph of a workload.
 
-    A copy of a workload input moves nothing, as both lie in the backing store: its readers read the source.
-    Raises Refused and NotSeparable for what has no curve.
+    A copy of a workload input causes no traffic, since both are in the backing store: its readers read the
+    source. Raises Refused and NotSeparable for what has no curve.
     """
     einsums = without_copies(cascade)
     weights: dict[str, int] = {}
@@ -271,7 +270,7 @@ def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSize
 
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
-    """The Einsums, those that copy a workload input left out; each behind those whose results it needs."""
+    """The Einsums without copies of workload inputs, each after those whose results it needs."""
     einsums = read_once(cascade)
     order = [e.name for e in cascade]
     for one in cascade:
@@ -288,7 +287,8 @@ def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
 
 
 def check_plain(one: Einsum) -> None:
-    """Every rank is one rank variable, none twice in a tensor, besides what every slope needs."""
+    """Raises NotSeparable unless every rank is one rank variable, none twice in a tensor, and what slopes
+    require."""
     check_einsum(one)
     for a in one.accesses:
         plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]

@@ -1,4 +1,4 @@
-"""Fused groups of a chain: Einsums below the same fused loops, put together by FFMR's capacity formula."""
+"""Fused groups of a chain: Einsums below the same fused loops, combined by FFMR's capacity formula."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from polymodel.slopes.loop_nests import as_indexed, order_classes
 from polymodel.slopes.tile_sizes import TileSizeChoices, TileSizes, extent, overlapping, sizes_of, tilings
 from polymodel.workload.einsum import Cascade, Einsum
 
-# Chains of Einsums: each hands one tensor to the next, and loops over its ranks may be fused.
+# Chains of Einsums: each passes one tensor to the next, and loops over its ranks may be fused.
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
 GRAPHS += "for a part that is a chain, name it: einsums=[...]"
@@ -35,7 +35,7 @@ INSTEAD = "evaluate or sweep mappings of it instead: polymodel.sweep"
 
 @dataclass(frozen=True)
 class Chain:
-    """Einsums in order, and the tensor that each but the last hands to the next."""
+    """Einsums in order, and the tensor that each but the last passes to the next."""
 
     einsums: tuple[Einsum, ...]
     links: tuple[str, ...]
@@ -44,15 +44,16 @@ class Chain:
         return len(self.einsums)
 
     def next_variable(self, i: int, variable: str) -> str | None:
-        """The rank variable of Einsum i + 1 that goes over the same rank of the tensor handed on."""
+        """The rank variable of Einsum i + 1 over the same rank of the tensor that is passed on."""
         link = self.links[i]
         here, there = (self.einsums[k].access_of(link).variables for k in (i, i + 1))
         return there[here.index(variable)] if variable in here else None
 
     def co_iterated(self, first: int, last: int) -> tuple[tuple[str, ...], ...]:
-        """What fused loops of the Einsums first to last may go over: one rank variable of each Einsum.
+        """The possible variables of fused loops of the Einsums first to last: one rank variable of each
+        Einsum.
 
-        Every tensor handed on within the group is indexed by it, so no partial sum is handed on (FFMR).
+        Every tensor passed on within the group is indexed by it, so that no partial sum is passed on (FFMR).
         Rank variables of extent 1 have nothing to fuse.
         """
         result = []
@@ -69,8 +70,8 @@ class Chain:
 def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     """The chain of these Einsums, by default all, in order of execution.
 
-    SpecError for fewer than two, Refused where they are not a chain (branches, residuals,
-    copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are not box.
+    Raises SpecError for fewer than two, Refused if they are not a chain (branches, residuals, copies),
+    NotSeparable for windows, including halos between Einsums, and for spaces that are not boxes.
     """
     einsums = read_once(cascade, names)
     if len(einsums) < 2:
@@ -131,12 +132,12 @@ def _check_sharing(einsums: tuple[Einsum, ...], links: tuple[str, ...]) -> None:
 
 
 Ints = NDArray[np.int64]
-PAIRS = 2**19  # combined at once
+PAIRS = 2**19  # mappings combined at once
 
 
 @dataclass(frozen=True)
 class GroupLoop:
-    """A fused loop: the rank variable that it goes over in each Einsum of the group, and its tile."""
+    """A fused loop: its rank variable in each Einsum of the group, and its tile."""
 
     variables: tuple[str, ...]
     tile: int
@@ -146,7 +147,7 @@ class GroupLoop:
 class Segment:
     """Consecutive Einsums below the same fused loops (none for a single Einsum), outermost first.
 
-    `resident`: tensors handed over whole, to or from a neighbour. Figures are in the slope's unit.
+    `resident`: tensors passed whole, to or from a neighbour. Figures are in the slope's unit.
     """
 
     loops: tuple[GroupLoop, ...]
@@ -195,7 +196,7 @@ class _Segments:
 
 
 class Workbench:
-    """Fronts of segments of one chain, each made once. `tiles`, `unit`: as in `chain_slope`."""
+    """Fronts of segments of one chain, each computed once. `tiles`, `unit`: as in `chain_slope`."""
 
     def __init__(self, chain: Chain, tiles: TileSizes, weights: dict[str, int]) -> None:
         self.chain, self.tiles, self.weights = chain, tiles, weights
@@ -204,9 +205,9 @@ class Workbench:
         self._fronts: dict[tuple[int, int, bool, frozenset[str]], Curve] = {}
 
     def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Curve:
-        """Segments of the Einsums first to last, all of them fused by loops; a single one has none.
+        """Segments of the Einsums first to last, all of them fused by loops; a single Einsum has no loops.
 
-        `resident`: tensors handed over whole. Choices are segments.
+        `resident`: tensors passed whole. Choices are segments.
         """
         key = (first, last, retain and first < last, resident)
         if key not in self._fronts:
@@ -215,7 +216,7 @@ class Workbench:
         return self._fronts[key]
 
     def size(self, tensor: str) -> int:
-        """The whole tensor, in the slope's unit."""
+        """The size of the whole tensor, in the slope's unit."""
         one = next(e for e in self.chain.einsums if tensor in e.tensors)
         return self.weights[tensor] * prod(extent(one, v) for v in one.access_of(tensor).variables)
 
@@ -234,7 +235,7 @@ class Workbench:
     def _orders(
         self, first: int, last: int, loops: tuple[tuple[str, ...], ...], resident: frozenset[str]
     ) -> Iterator[tuple[int, ...]]:
-        """Orders of the fused loops that no other beats, if all tensors that they move were kept."""
+        """Undominated orders of the fused loops, if all tensors that they move were kept."""
         names = tuple(map(str, range(len(loops))))
         moved = {}
         for k in range(first, last + 1):
@@ -256,7 +257,10 @@ class Workbench:
         order: tuple[int, ...] | None,
         resident: frozenset[str],
     ) -> _Group:
-        """`order`: None drops what the fused loops move; else the order over which some of it is kept."""
+        """The group of these Einsums under these loops.
+
+        `order`: None drops what the fused loops move; otherwise the order over which some of it is kept.
+        """
         einsums = self.chain.einsums[first : last + 1]
         fused = tuple(self._fused(first, loop) for loop in loops)
         free = frozenset(self.chain.links[first:last])
@@ -289,7 +293,7 @@ class Workbench:
         return sizes_of(extent(self.chain.einsums[first], loop[0]), loop[0], self.tiles)[0]
 
     def _fused(self, first: int, loop: tuple[str, ...]) -> tuple[int, ...]:
-        """Tiles of a fused loop. Where it goes over all tensors, the smallest: a larger one saves nothing."""
+        """Tiles of a fused loop. If it indexes all tensors, only the smallest: a larger one saves nothing."""
         einsums = self.chain.einsums[first : first + len(loop)]
         every = all(v in a.variables for one, v in zip(einsums, loop, strict=True) for a in one.accesses)
         return self._sizes(first, loop)[: 1 if every else None]
@@ -313,8 +317,10 @@ class Workbench:
 
 
 def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[Ints, Ints]:
-    """Every mapping so far with every one of the next Einsum under the same fused tiles, pruned: in three
-    figures, or (`final`) in capacity and accesses."""
+    """Every mapping so far combined with every one of the next Einsum under the same fused tiles, pruned.
+
+    By three figures, or (`final`) by capacity and accesses.
+    """
     begin = np.searchsorted(then.key, columns[0], side="left")
     many = np.searchsorted(then.key, columns[0], side="right") - begin
     ends = np.cumsum(many)

@@ -1,9 +1,10 @@
 """Einsums of a graph joined in the workload's order: the least traffic of all of them for each capacity.
 
-Each shared tensor goes through the backing store, is held whole, or is handed on tile by tile. Einsums that
-hand on tiles form groups; the members of a group share the buffer, one group runs after another, each where
-its last member stands in the workload. Whatever is held whole takes room from the run of its producer's group
-to that of its last user's. An Einsum that needs a result of a group must stand behind all of its members.
+Each shared tensor goes through the backing store, is held whole, or is passed on tile by tile. Einsums that
+pass on tiles form groups; the members of a group share the buffer, and groups run in sequence, each at the
+position of its last member in the workload. A tensor that is held whole takes space from the run of its
+producer's group to that of its last user's. An Einsum that needs a result of a group must come after all of
+its members.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from polymodel.slopes.fused_graph import FusedGraph, Kind, SharedTensor
 from polymodel.slopes.group_curves import GroupCurves
 
 Group = tuple[int, ...]
-TIES: tuple[Kind, ...] = ("tiled", "headed")  # who hands on like this forms a group
+TIES: tuple[Kind, ...] = ("tiled", "headed")  # tensors passed on like this connect their Einsums to a group
 
 
 @dataclass(frozen=True)
 class State:
-    """What the rest of the graph has to know: how tensors are handed on that later Einsums or unfinished
-    groups use, and the members so far of the unfinished groups."""
+    """A partial graph, as far as the rest depends on it.
+
+    How tensors are passed on that later Einsums or unfinished groups use, and the members so far of
+    unfinished groups.
+    """
 
     kinds: tuple[tuple[str, Kind], ...] = ()
     groups: tuple[Group, ...] = ()
@@ -31,7 +35,7 @@ class State:
 
 @dataclass(frozen=True)
 class JoinedCurve:
-    """The curve of the whole graph, how many states there were at most, and how many joins were made."""
+    """The curve of the whole graph, the maximum number of states, and the number of joins."""
 
     curve: Curve
     states: int
@@ -70,7 +74,7 @@ def join(
 
 
 def _choices(graph: FusedGraph, at: int, state: State, kinds: tuple[Kind, ...]) -> Iterator[dict[str, Kind]]:
-    """Kinds of all shared tensors of an Einsum; those that an earlier one uses have theirs."""
+    """Kinds for all shared tensors of an Einsum; those that an earlier one uses are fixed."""
     known = dict(state.kinds)
     touched = graph.touched(at)
     each = [[known[t.name]] if t.name in known else _allowed(t, kinds) for t in touched]
@@ -89,8 +93,11 @@ Step = tuple[State, Group, dict[str, Kind], int, int]
 
 
 def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> Step | None:
-    """The next state; the group that is complete (or ()), the kinds of all tensors in sight, what is held
-    whole while that group runs, and what is fetched once. None if it would need what is not made yet."""
+    """The next state, or None if it needs a tensor that is not produced yet.
+
+    With the completed group (or ()), the kinds of all tensors in use, what is held whole while that group
+    runs, and what is fetched once.
+    """
     touched = graph.touched(at)
     tied = [t for t in touched if chosen[t.name] in TIES]
     mine = {u for t in tied for u in t.users if u < at}
@@ -99,7 +106,7 @@ def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> 
     others = [g for g in state.groups if g not in merged]
     running = {u for g in others for u in g}
     if graph.rules.head_is_tiled_fusion:
-        running |= set(group)  # else it may be made and used within each head
+        running |= set(group)  # otherwise it may be produced and used within each head
     for t in touched:
         if t.producer in running and t.producer != at and chosen[t.name] not in TIES:
             return None
@@ -118,7 +125,8 @@ def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> 
 
 
 def _live(graph: FusedGraph, at: int, every: dict[str, Kind], open_: tuple[Group, ...], group: Group) -> int:
-    """What is held whole while a group runs: its own, and what others made (or fetched) and still need."""
+    """Elements held whole while a group runs: its own tensors, and those that others produced (or fetched)
+    and still need."""
     waiting = {u for g in open_ for u in g}
     total = 0
     for name, kind in every.items():

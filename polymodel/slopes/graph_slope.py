@@ -1,7 +1,7 @@
 """The ski slope of a whole graph: the least backing-store traffic for every buffer capacity, fused or not.
 
-Each Einsum is mapped by itself (`operations`), neighbours have to be compatible (`compatibility`), and whole
-graphs are joined in the workload's order (`graphjoin`). Two levels, counts in words or bits.
+Each Einsum has its own mapping (`einsum_mappings`), neighbours must be compatible (`compatibility`), and
+whole graphs are joined in the workload's order (`graph_join`). Two levels, counts in words or bits.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 
-# What a call of `graph_slope` asks for: its curves, and its switches as rules.
+# The request of a `graph_slope` call: its curves, and its options as rules.
 
 CURVES = ("unfused", "untiled_fused", "tiled_fused")
 
 
 def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
-    """How each curve lets a shared tensor be handed on."""
+    """The kinds of shared tensors that each curve allows."""
     freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
     return {
         "unfused": ("backing",),
@@ -79,7 +79,7 @@ def selected_curves(options: SlopeOptions, curves: object) -> tuple[str, ...]:
 def switches_as_rules(
     options: SlopeOptions, plain: FusionRules, uneven: object, roles: object, cascade: Cascade
 ) -> FusionRules:
-    """The switches of a call as rules, with the names in `uneven` and `roles`."""
+    """The options of a call as rules, with the names in `uneven` and `roles` resolved."""
     options.choice(("operands",), plain.operands, get_args(Operands), "choice")
     return replace(
         plain,
@@ -101,7 +101,7 @@ def _uneven(options: SlopeOptions, uneven: object, cascade: Cascade) -> bool | t
 
 
 def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Per role the ranks and rank variables that have it."""
+    """The ranks and rank variables of each role."""
     ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
     known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
     result = []
@@ -112,21 +112,21 @@ def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tupl
     return tuple(result)
 
 
-# Which points of a graph's curve can be executed, which are lower bounds, and where roles cost traffic.
+# Which points of a graph's curve can be executed, which are lower bounds, and whether roles cost traffic.
 
 LOWER_BOUND, EXECUTABLE = "lower bound", "executable"
-MOST_WAYS = 800  # to tile all shared tensors with equal outer sizes, where the call does not say
+MOST_WAYS = 800  # tilings of all shared tensors with equal outer sizes, up to which these are the default
 
 
 def affordable(graph: FusedGraph) -> FusedGraph:
-    """The graph with equal outer sizes if there are few enough, else without."""
+    """The graph with equal outer sizes if there are few enough, otherwise without."""
     strict = replace(graph.rules, equal_outer_sizes=True)
     ways = sum(len(t.tilings(strict)) for t in graph.shared.values() if t.fusable)
     return replace(graph, rules=replace(strict, equal_outer_sizes=ways <= MOST_WAYS))
 
 
 def sized(one: Einsum, choice: EinsumChoice) -> OperationMapping:
-    """One Einsum of a point as its neighbours see it."""
+    """One Einsum of a point, as far as its neighbours depend on it."""
     extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
     loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
     return OperationMapping(one, loops, choice.held)
@@ -141,7 +141,7 @@ def tied(graph: FusedGraph) -> Iterator[tuple[int, int, str]]:
 
 
 def apart(graph: FusedGraph, einsums: Sequence[EinsumChoice]) -> str:
-    """Why a mapping of the graph does not run as it stands; empty if it does."""
+    """Why a mapping of the graph cannot be executed as it is; empty if it can."""
     strict = replace(graph.rules, equal_outer_sizes=True)
     if graph.rules == strict:
         return ""
@@ -153,7 +153,7 @@ def apart(graph: FusedGraph, einsums: Sequence[EinsumChoice]) -> str:
 def notes_of(
     graph: FusedGraph, curves: Mapping[str, Sequence[tuple[int, int]]], lower: bool, unit: str
 ) -> tuple[str, ...]:
-    """What to know of the curves: which is a lower bound, and whether roles cost traffic."""
+    """Notes on the curves: which of them are lower bounds, and whether roles cost traffic."""
     bounds = [bound_note()] if lower else []
     if "tiled_fused" not in curves:
         return tuple(bounds)
@@ -162,7 +162,7 @@ def notes_of(
 
 
 def bound_note() -> str:
-    """What a lower bound means, and how to have none."""
+    """The meaning of a lower bound, and how to avoid it."""
     return (
         f"tiled_fused is a {LOWER_BOUND}: at some points outer tile sizes differ between Einsums, and no "
         "mapping that runs as it stands is known to move as little; equal_outer_sizes=True, with fewer "
@@ -173,7 +173,8 @@ def bound_note() -> str:
 def worse_with_roles(
     graph: FusedGraph, kinds: tuple[Kind, ...], figures: Sequence[tuple[int, int]], unit: str
 ) -> list[str]:
-    """A note if loops over heads and batches, which stand outermost, make the curve worse than none."""
+    """A note if loops over heads and batches, which must be outermost, make the curve worse than without
+    roles."""
     names = dict.fromkeys(v for m in graph.members for v in m.outermost)
     if not names:
         return []
@@ -199,11 +200,11 @@ def worse_with_roles(
 
 @dataclass(frozen=True)
 class GraphPoint:
-    """One mapping of the whole graph. `einsums`: how each is mapped, in the workload's order.
+    """One mapping of the whole graph. `einsums`: the mapping of each, in the workload's order.
 
-    `handed`: per shared tensor "backing", "whole", or the ranks that are tiled, outermost first ("H M"; with
-    "headed " before them where buffers are freed between heads). `apart`: why the mapping does not run as it
-    stands, so that its figures are a lower bound; empty if it can be executed.
+    `handed`: per shared tensor "backing", "whole", or the tiled ranks, outermost first ("H M"; with "headed "
+    before them where buffers are freed between heads). `apart`: why the mapping cannot be executed as it is,
+    so that its figures are a lower bound; empty if it can.
     """
 
     capacity: int
@@ -238,9 +239,10 @@ class GraphPoint:
 
 @dataclass(frozen=True, eq=False)
 class GraphCurve:
-    """One curve, capacity ascending, accesses descending. `states`: partial graphs kept at once at most.
+    """One curve, capacity ascending, accesses descending. `states`: maximum number of partial graphs kept at
+    once.
 
-    `title`: its name, and whether it is a lower bound (some of its mappings do not run as they stand).
+    `title`: its name, and whether it is a lower bound (some of its mappings cannot be executed as they are).
     """
 
     name: str
@@ -286,7 +288,7 @@ class GraphCurve:
         return tuple(chosen[m.einsum.name] for m in self.graph.members)
 
     def at(self, capacity: float) -> GraphPoint:
-        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        """The point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
         return self.point(fitting_or_fault(self.name, self.figures, capacity, self.unit))
 
     def __repr__(self) -> str:
@@ -315,8 +317,10 @@ class GraphCurve:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphSlope(Answer):
-    """Curves of one graph. `hierarchy`: where single mappings are evaluated. `notes`: what to know of
-    the curves."""
+    """Curves of one graph. `hierarchy`: the architecture for evaluating single mappings.
+
+    `notes`: notes on the curves.
+    """
 
     cascade: Cascade
     graph: FusedGraph
@@ -328,7 +332,7 @@ class GraphSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """Protects the files that the spec was read from against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
@@ -366,7 +370,7 @@ class GraphSlope(Answer):
     @declared(name="curves")
     def steps(self) -> Table:
         """One row per curve and point: capacity, accesses, whether they are those of a mapping that can be
-        executed or a lower bound, how each shared tensor is handed on, the loops."""
+        executed or a lower bound, how each shared tensor is passed on, and the loops."""
         rows: list[dict[str, Cell]] = []
         for name, curve in self.curves.items():
             for p in curve.points:
@@ -382,7 +386,8 @@ class GraphSlope(Answer):
         return table_of("curves", rows, units)
 
     def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
-        """One Einsum of a point as its neighbours see it; `footprint` without tensors held whole."""
+        """One Einsum of a point, as far as its neighbours depend on it; `footprint` without tensors held
+        whole."""
         return self._operation("operation", point, einsum)
 
     def _operation(self, call: str, point: GraphPoint, einsum: str) -> OperationMapping:
@@ -397,7 +402,8 @@ class GraphSlope(Answer):
         check_point(point, GraphPoint, call, f'pass a point of a curve: slope["{curve}"].at(capacity)')
 
     def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
-        """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
+        """Per shared tensor and pair of Einsums (first, second, tensor): why they are compatible, in
+        words."""
         self._check("verdicts", point)
         names = [m.einsum.name for m in self.graph.members]
         result = {}
@@ -407,8 +413,10 @@ class GraphSlope(Answer):
         return result
 
     def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
-        """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
-        not part of the slope."""
+        """One Einsum's mapping alone, on the two outermost memories.
+
+        Traffic of tensors in `held` is not part of the slope.
+        """
         outer, inner, compute = two_levels(self.hierarchy)
         one, choice = self._operation("looptree", point, einsum).einsum, point[einsum]
         held = dict(choice.held)
@@ -424,13 +432,14 @@ class GraphSlope(Answer):
         return LoopTree((*nodes, ComputeNode(einsum, compute)))
 
     def report(self, point: GraphPoint, einsum: str) -> Report:
-        """`evaluate` of one Einsum's mapping alone."""
+        """The report of `evaluate` for one Einsum's mapping alone."""
         one = self._operation("report", point, einsum).einsum
         alone = Cascade((one,), self.cascade.rank_sizes, self.cascade.name)
         return evaluate_problem(Problem(alone, self.hierarchy, self.looptree(point, einsum)))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The curves on logarithmic axes, with minima, maximal effectual buffers and the gain of fusion."""
+        """Plot the curves on logarithmic axes, with minima, maximal effectual buffers and the gain of
+        fusion."""
         from polymodel.report.plots_slope import chain_axes
 
         curves = {curve.title: curve.figures for curve in self.curves.values()}
@@ -473,13 +482,14 @@ def graph_slope(
 ) -> GraphSlope:
     """Least backing-store traffic of a whole workload for every buffer capacity; no architecture is needed.
 
-    `curves`: `unfused`, `untiled_fused` (shared tensors may be held whole), `tiled_fused` (also handed on
+    `curves`: `unfused`, `untiled_fused` (shared tensors may be held whole), `tiled_fused` (also passed on
     tile by tile). `equal_outer_sizes=False` lets sizes of outer fused loops differ between neighbours, which
-    is found faster, but is a lower bound; None: only where there are many sizes (more than 800 ways to tile
-    the shared tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to
-    try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
-    "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
-    are those of `FusionRules`. `progress` is called with (curve, Einsums joined, all of them).
+    is faster, but gives a lower bound; None: only with many sizes (more than 800 ways to tile the shared
+    tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to try per
+    rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"], "batch":
+    ["B"]}`; by default, ranks with such names; a note says if they cost traffic. The other options are those
+    of `FusionRules`. `progress` is called with (curve, Einsums joined, all of them).
+
     Raises NotSeparable for ranks that are not a single rank variable, Refused for `layout`, sizes that are
     not divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """

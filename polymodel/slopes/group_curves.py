@@ -18,18 +18,17 @@ from polymodel.slopes.einsum_mappings import (
 )
 from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor, TensorTiling
 
-# Whether Einsums that share fused loops can run in some order: a legality rule of groups with cycles.
-#
-# Einsums that hand on tiles of a tensor run in the same iterations of the loops above those tiles, so they
-# share these loops, and whoever shares loops with both shares them too. So the group is a tree of loops and
-# branches. A tensor handed on at some depth is complete, or needed, only per iteration of that many loops:
+# Whether Einsums that share fused loops can run in some order: a legality rule for groups with cycles.
+# Einsums that pass on tiles of a tensor run in the same iterations of the loops above those tiles, so that
+# they share these loops, as does any Einsum that shares loops with both. So the group is a tree of loops and
+# branches. A tensor passed on at some depth is complete, or needed, only per iteration of that many loops:
 # its consumer may not share a further loop with its producer, and among the branches below those loops none
 # may wait for another that waits for it.
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A tensor that is handed on below `depth` loops; `producer` is None for a workload input."""
+    """A tensor that is passed on below `depth` loops; `producer` is None for a workload input."""
 
     name: str
     depth: int
@@ -60,7 +59,7 @@ def nesting_fault(tensors: Iterable[Handed]) -> str:
 
 
 def _branches(handed: tuple[Handed, ...], depth: int) -> dict[int, int]:
-    """Per Einsum a number of its branch: those that share so many loops have one in common."""
+    """Per Einsum the number of its branch: Einsums that share this many loops have the same one."""
     import networkx
 
     graph: networkx.Graph = networkx.Graph()
@@ -79,7 +78,7 @@ def _cyclic(after: dict[int, set[int]]) -> bool:
 
 
 def on_cycles(tensors: Iterable[Handed]) -> frozenset[str]:
-    """Tensors on a cycle of Einsums and tensors; all others cannot make a nest illegal."""
+    """Tensors on a cycle of Einsums and tensors; others cannot make a nest illegal."""
     import networkx
 
     graph: networkx.Graph = networkx.Graph()
@@ -97,12 +96,12 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True)
 class EinsumChoice:
-    """How one Einsum is mapped. Loops are (rank variable, tile size), outermost first.
+    """The mapping of one Einsum. Loops are (rank variable, tile size), outermost first.
 
-    `fused`: loops above tiles of tensors that Einsums hand on; `order`: loops below. `held`: per tensor that
-    never moves, how many fused loops stand above its storage (0: all of it is held). `uneven`: tensors that
-    are stored right below the fused loops; those neither here nor in `held` are stored below all loops.
-    `freed`: how many of the fused loops have the buffer for themselves in each iteration (heads).
+    `fused`: loops above tiles of tensors that Einsums pass on; `order`: loops below. `held`: per tensor
+    without traffic, the number of fused loops above its storage (0: it is held whole). `uneven`: tensors
+    stored right below the fused loops; those neither here nor in `held` are stored below all loops. `freed`:
+    the number of fused loops in whose iterations (heads) the buffer is freed.
     """
 
     einsum: str
@@ -138,7 +137,7 @@ class _Named:
 
 @dataclass(frozen=True, eq=False)
 class GroupCurves:
-    """Curves of one graph, remembered: groups have their first Einsums in common."""
+    """Cached curves of one graph: groups share their first Einsums."""
 
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
@@ -147,9 +146,9 @@ class GroupCurves:
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
-        """Footprint against accesses of a group; tensors held whole are left out of both.
+        """Accesses over footprint of a group, both without tensors held whole.
 
-        None if their fused loops do not go together.
+        None if their fused loops are incompatible.
         """
         shared = [t for t in self._touched(group) if kinds[t.name] == "headed"]
         if not shared:
@@ -162,8 +161,10 @@ class GroupCurves:
         return self._head_by_head(group, kinds, lead)
 
     def _head_by_head(self, group: Group, kinds: Kinds, lead: int) -> Curve | None:
-        """One head after the other; within it one part after the other, each of Einsums that hand on tiles.
-        A head's slice of what parts exchange is held from the part that makes it to the last user's."""
+        """One head after another; within it one part after another, each of Einsums that pass on tiles.
+
+        A head's slice of what parts exchange is held from the part that produces it to the last user's.
+        """
         parts = self._parts(group, kinds)
         where = {i: n for n, part in enumerate(parts) for i in part}
         headed = [t for t in self._touched(group) if kinds[t.name] == "headed"]
@@ -187,7 +188,7 @@ class GroupCurves:
         return None if total is None else total.raised(0, fetched)
 
     def _parts(self, group: Group, kinds: Kinds) -> list[Group]:
-        """Einsums of the group that hand on tiles, together; ordered by their last members."""
+        """Einsums of the group connected by tiles, ordered by their last members."""
         import networkx
 
         tied: networkx.Graph = networkx.Graph()
@@ -212,7 +213,7 @@ class GroupCurves:
         return lowest(legal) if legal else None
 
     def _connected(self, group: Group, kinds: Kinds) -> Group:
-        """The group so that each Einsum shares a tile with an earlier one."""
+        """The group in an order in which each Einsum shares a tile with an earlier one."""
         order, left = [group[0]], set(group[1:])
         while left:
             near = {u for t in self._touched(tuple(order)) if kinds[t.name] == "tiled" for u in t.users}
@@ -221,7 +222,7 @@ class GroupCurves:
         return tuple(order)
 
     def _partial(self, order: Group, kinds: Kinds, told: frozenset[str], lead: int) -> dict[Option, Curve]:
-        """Curves of the first Einsums of a group, for each way to tile the tensors that others use too, and
+        """Curves of the first Einsums of a group, for each way to tile the tensors that others also use, and
         those in `told`."""
         if not order:
             return {(): NOTHING}
@@ -269,10 +270,10 @@ class GroupCurves:
         return not others and loops[: len(member.outermost)] == member.outermost
 
     def options(self, at: int, tiled: frozenset[str]) -> tuple[Option, ...]:
-        """How the fused loops of an Einsum may tile these tensors together.
+        """The ways in which the fused loops of an Einsum may tile these tensors together.
 
-        The loops above each tile must index its tensor, so that of any two the loops above one are the
-        outermost loops above the other; heads and batches stand outermost.
+        The loops above each tile must index its tensor, so that for any two tensors the loops above one are
+        the outermost loops above the other; heads and batches are outermost.
         """
         key = at, tiled
         if key not in self._options:
@@ -304,7 +305,8 @@ class GroupCurves:
                     yield from self._nested(at, names[1:], longer, more)
 
     def _tilings(self, at: int, tensor: str) -> list[tuple[TensorTiling, tuple[str, ...]]]:
-        """Ways to hand on a tensor, each with the rank variables of the loops above its tile here."""
+        """Ways to pass on a tensor, each with the rank variables of the loops above its tile in the
+        Einsum."""
         key = at, tensor
         if key not in self._loops:
             every = self.graph.shared[tensor].tilings(self.graph.rules)
@@ -312,7 +314,7 @@ class GroupCurves:
         return self._loops[key]
 
     def operation_curve(self, at: int, kinds: Kinds, option: Option, lead: int) -> Curve:
-        """Footprint and accesses of one Einsum under these fused loops."""
+        """Accesses over footprint of one Einsum under these fused loops."""
         member = self.graph.members[at]
         setting, held = self._setting(at, kinds, option, lead)
         self._made.add((member.operation, setting))
@@ -352,13 +354,13 @@ class GroupCurves:
 
 
 def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:
-    """Whether some number of iterations meets all demands on a variable that has an exact one."""
+    """Whether some number of iterations satisfies all bounds on a variable that has an exact one."""
     exact = {v: n for v, n, exactly in bounds if exactly}
     return all(exact[v] == n if exactly else exact.get(v, n) % n == 0 for v, n, exactly in bounds)
 
 
 def _bounds(member: Member, option: Option) -> tuple[tuple[int, int, bool], ...]:
-    """What tilings demand of the iterations of fused loops: (variable, number, exactly it)."""
+    """The bounds of tilings on the iterations of fused loops: (variable, number, whether exact)."""
     result: set[tuple[int, int, bool]] = set()
     for t, tiling in option:
         producer = member.einsum.access_of(t).output

@@ -1,4 +1,4 @@
-"""What all slopes share: which Einsums have one, the two levels they are over, and the width of elements."""
+"""What all slopes share: which Einsums have one, their two levels, and the width of elements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plain_hierarchy() -> Hierarchy:
 
 
 def two_levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
-    """The two outermost memories and the first compute unit; SpecError where there are none."""
+    """The two outermost memories and the first compute unit. Raises SpecError if there are none."""
     memories = list(hierarchy.memories)
     units = [c.name for c in hierarchy.components if c.computes]
     if len(memories) < 2 or not units:
@@ -36,8 +36,12 @@ BY_HAND = "write a mapping by hand and evaluate or sweep it"
 
 
 def check_einsum(one: Einsum) -> None:
-    """One or two rank variables per rank, a box, one output, and few enough variables. Several elements of
-    a tensor stand evenly apart; of what is carried forward only the generation before is read."""
+    """Raises NotSeparable or Refused for Einsums without a slope.
+
+    They need one or two rank variables per rank, a box, one output, and few enough variables. Several
+    elements of a tensor must be evenly spaced; of a tensor carried forward only the previous generation may
+    be read.
+    """
     from polymodel.analysis.symbolic.layout import check_box
 
     require_plain(Cascade((one,)), "slopes cover", BY_HAND, products=True, carried=True, several=True)
@@ -64,8 +68,11 @@ def check_einsum(one: Einsum) -> None:
 
 
 def carried_along(one: Einsum) -> str:
-    """The rank variable over which an Einsum goes on from the generation before of what it makes; "" where it
-    does not. Refused for what it reads otherwise, and where it sums up as well."""
+    """The rank variable along which an Einsum continues from the previous generation of its output; "" if it
+    does not.
+
+    Raises Refused for other reads, and if it also sums up.
+    """
     cascade = Cascade((one,))
     if not cascade.recurrent:
         return ""
@@ -90,9 +97,12 @@ def carried_along(one: Einsum) -> str:
 
 
 def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Einsum, ...]:
-    """The Einsums (`only` some) with one access of each tensor: what one operation reads several times is
-    filled once. Refused where one reads several elements, where something is carried forward, and where what
-    is added to is handed on."""
+    """The Einsums (`only` some) with one access of each tensor, since what one operation reads several times
+    is filled once.
+
+    Raises Refused if one reads several elements, carries a tensor forward, or passes on a tensor that results
+    are added to.
+    """
     require_plain(cascade, "slopes of chains and graphs cover", BY_HAND, products=True)
     for one in cascade:
         for made in (a.tensor for a in one.outputs if a.accumulates):
@@ -106,13 +116,15 @@ def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Eins
 
 
 def weights_of(one: Einsum, unit: str) -> dict[str, int]:
-    """What one element of each tensor counts: 1 in words, its width in bits."""
+    """The weight of one element of each tensor: 1 in words, its width in bits."""
     return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}
 
 
 def check_counts(einsums: Iterable[Einsum], weights: Mapping[str, int]) -> None:
-    """Refused where traffic, which is at most one transfer per operation and access, twice for outputs, may
-    leave 64 bits."""
+    """Raises Refused if traffic may exceed 64 bits.
+
+    It is at most one transfer per operation and access, twice for outputs.
+    """
     most = 0
     for one in einsums:
         operations = prod(extent(one, v) for v in one.rank_variables)

@@ -1,10 +1,9 @@
 """Mappings of one Einsum on one tile level: which loops run, in which order, over which tile sizes.
 
-The searches over one Einsum's mappings (alone, below fused loops of a chain, inside a graph) choose from the
-same: a set of loops of more than one trip, an order of them, a choice of tile sizes per axis. `nests` gives
-sets and orders, the latter collapsed to what they mean for the traffic of each tensor and without those that
-another one beats; `blocks` gives all combinations of choices, a part that fits at a time, as arrays that
-broadcast against each other.
+The searches over one Einsum's mappings (alone, below fused loops of a chain, inside a graph) have the same
+choices: a set of loops of more than one trip, their order, and tile sizes per axis. `nests` gives sets and
+orders, the latter as classes of equal traffic without dominated ones; `blocks` gives all combinations of
+choices, in parts that fit, as arrays that broadcast against each other.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 Ints = NDArray[np.int64]
 Indexed = tuple[tuple[str, frozenset[str]], ...]
-Moves = tuple[frozenset[str], str]  # loops outside that do not index the tensor, the loop it slides along
+Moves = tuple[frozenset[str], str]  # outer loops that do not index the tensor, the loop it slides along
 
 
 @dataclass(frozen=True)
 class OrderClass:
-    """Orders that refill alike: `order` is one of them (outermost first).
+    """Orders with equal traffic: `order` is one of them (outermost first).
 
-    `outside`: per tensor, the loops that do not index it but stand outside a loop that does; each of
-    their steps moves the whole tensor again (`slide`, and loops of one trip do not count).
-    `slid`: per tensor, the innermost loop that indexes it if its tiles overlap along that one, else "".
+    `outside`: per tensor, the loops that do not index it but are outside a loop that does; each of their
+    steps moves the whole tensor again (with `slide`; loops of one trip do not count). `slid`: per tensor, the
+    innermost loop that indexes it if its tiles overlap along that loop, otherwise "".
     """
 
     order: tuple[str, ...]
@@ -40,14 +39,14 @@ class OrderClass:
 
 
 def subsets(items: Sequence[T], least: int = 0) -> Iterator[tuple[T, ...]]:
-    """All sets of at least so many of them, small ones first."""
+    """All subsets of at least `least` items, small ones first."""
     return chain.from_iterable(combinations(items, n) for n in range(least, len(items) + 1))
 
 
 def nests(
     able: Sequence[str], tensors: Mapping[str, frozenset[str]], windows: Mapping[str, frozenset[str]]
 ) -> Iterator[tuple[tuple[str, ...], OrderClass]]:
-    """Every set of loops of more than one trip with each of its orders that no other order beats.
+    """Every set of loops of more than one trip with each of its undominated orders.
 
     `able`: rank variables that may have such a loop. `tensors`: per tensor those that index it; `windows`:
     those along which its tiles overlap.
@@ -61,20 +60,20 @@ def nests(
 class ChoiceBlock:
     """Combinations of one choice per axis: some choices of the first axis with all of the others.
 
-    `shape`: how many choices of each axis. `begin`: the first choice of the first axis.
+    `shape`: number of choices of each axis. `begin`: the first choice of the first axis.
     """
 
     shape: tuple[int, ...]
     begin: int = 0
 
     def cut(self, axis: int) -> tuple[slice, tuple[int, ...]]:
-        """Which choices of an axis there are, and the shape in which they broadcast against the others."""
+        """The slice of choices of an axis, and the shape in which they broadcast against the others."""
         begin = 0 if axis else self.begin
         broadcast = tuple(-1 if k == axis else 1 for k in range(len(self.shape)))
         return slice(begin, begin + self.shape[axis]), broadcast
 
     def along(self, values: Ints, axis: int) -> Ints:
-        """Values of the choices of one axis, as they broadcast."""
+        """Values of the choices of one axis, shaped to broadcast."""
         choices, shape = self.cut(axis)
         made: Ints = values[choices].reshape(shape)
         return made
@@ -85,7 +84,7 @@ class ChoiceBlock:
         return made
 
     def choices(self, at: int) -> tuple[int, ...]:
-        """The choice of every axis of the combination at this place of what `flat` gives."""
+        """The choice of every axis for the combination at this position of `flat`."""
         if not self.shape:
             return ()
         first, *others = map(int, np.unravel_index(at, self.shape))
@@ -93,7 +92,7 @@ class ChoiceBlock:
 
 
 def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
-    """All combinations of choices of axes of these lengths, about so many at a time."""
+    """All combinations of choices of axes of these lengths, about `most` at a time."""
     if not lengths:
         yield ChoiceBlock(())
         return
@@ -105,9 +104,9 @@ def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
 
 @lru_cache(maxsize=4096)
 def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = ()) -> tuple[OrderClass, ...]:
-    """The orders of these loops that no other order beats for every tensor.
+    """The orders of these loops that no other order dominates over all tensors.
 
-    `windows`: per tensor, the variables along which its tiles overlap (none where it is missing).
+    `windows`: per tensor, the variables along which its tiles overlap (none if it is missing).
     """
     overlapping = dict(windows)
     result: dict[tuple[Moves, ...], tuple[str, ...]] = {}
@@ -138,5 +137,5 @@ def _no_more(one: Moves, other: Moves) -> bool:
 
 
 def as_indexed(tensors: Mapping[str, frozenset[str]]) -> Indexed:
-    """A hashable table of which variables index which tensor."""
+    """A hashable table of the variables that index each tensor."""
     return tuple(tensors.items())

@@ -1,4 +1,4 @@
-"""Keyword options of the slopes, checked: each fault has the option's name, and all are told at once."""
+"""Keyword options of the slopes, checked: each fault has the option's name, and all are reported together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRUTH = (bool, np.bool_)
 
 
 class SlopeOptions:
-    """Reads the options of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
+    """Reads the options of one call. Values of wrong options are meaningless until `raise_if_any`."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -66,7 +66,8 @@ class SlopeOptions:
         self.choice(("unit",), value, ("words", "bits"), "unit")
 
     def tiles(self, value: object, einsums: Iterable[Einsum], variables: Collection[str]) -> None:
-        """`divisors`, `all`, or whole numbers per rank variable, none beyond its extent in these Einsums."""
+        """`divisors`, `all`, or positive integers per rank variable, none beyond its extent in these
+        Einsums."""
         if not isinstance(value, Mapping):
             if not isinstance(value, str) or value not in ("divisors", "all"):
                 what = f"{shown(value)} is neither divisors nor all nor a table of tile sizes"

@@ -1,13 +1,13 @@
 """The ski slope of one Einsum: the least backing-store traffic for every buffer capacity.
 
 Two levels, one tile size per rank variable, every loop order; the buffer holds one tile of each tensor
-(`reuse: slide`: a tile stays while the loops inside do not move it). The curve is Orojenesis' bound on
-data movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `evaluate`, to the last element.
+(`reuse: slide`: a tile stays while the loops inside do not move it). The curve is Orojenesis' bound on data
+movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `evaluate`, to the last element.
 
 Pruning before combining (docs/develop/rules.md, Fusion): traffic depends on a tile size only through its
-number of trips, and capacity grows with it, so of all sizes with equal trips only the smallest can be on the
-curve: about 2 sqrt(X) sizes instead of X; of windows with gaps it depends on more, see `windows`. What is
-left is combined by broadcasting, block by block.
+number of trips, and capacity grows with it, so that of all sizes with equal trips only the smallest can be on
+the curve: about 2 sqrt(X) sizes instead of X; for windows with gaps it depends on more, see `tile_sizes`. The
+remaining sizes are combined by broadcasting, block by block.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 Ints = NDArray[np.int64]
-BLOCK = 2**16  # mappings compared at once: what fits the cache
+BLOCK = 2**16  # mappings compared at once, which fit the cache
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SlopePoint:
 
     @property
     def brief(self) -> str:
-        """The loops and tile sizes; `in buffer` if not every tensor is."""
+        """The loops and tile sizes, and the tensors in the buffer unless all are."""
         tiles = " ".join(f"{v}={t}" for v, t in self.tiles)
         return f"loops {' '.join(self.order) or '(none)'}, tiles {tiles}"
 
@@ -89,7 +89,7 @@ class SlopePoint:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SkiSlope(Answer):
-    """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
+    """The curve, capacity ascending, accesses descending. `combined`: the number of mappings compared."""
 
     problem: Problem
     points: CurvePoints[SlopePoint]
@@ -99,7 +99,7 @@ class SkiSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """Protects the files that the spec was read from against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
@@ -128,7 +128,7 @@ class SkiSlope(Answer):
         return table_of("curve", rows, units)
 
     def at(self, capacity: float) -> SlopePoint:
-        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        """The point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
         return self.points[fitting_or_fault(self.einsum.name, self.points.figures, capacity, self.unit)]
 
     def looptree(self, point: SlopePoint) -> LoopTree:
@@ -150,13 +150,15 @@ class SkiSlope(Answer):
         return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: SlopePoint) -> Report:
-        """`evaluate` of one point."""
+        """The report of `evaluate` for one point."""
         cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
         return evaluate_problem(Problem(cascade, hierarchy, self._tree("report", point)))
 
     def plot(self, ax: Axes | None = None, *, label: str = "") -> Axes:
-        """The curve on logarithmic axes, with the least traffic that any capacity allows. `label` names it in
-        the legend, instead of its Einsum, where several are drawn into one picture (`ax`)."""
+        """Plot the curve on logarithmic axes, with the least traffic at any capacity.
+
+        `label`: its name in the legend, instead of its Einsum, if several are drawn into one picture (`ax`).
+        """
         from polymodel.report.plots_slope import slope_axes
 
         curve = [(p.capacity, p.accesses) for p in self.points]
@@ -164,7 +166,8 @@ class SkiSlope(Answer):
 
     @property
     def least(self) -> int:
-        """Traffic if every element moves once, in the slope's unit; what is added to is read and written."""
+        """Traffic if every element moves once, in the slope's unit; outputs that results are added to are
+        read and written."""
         weights, flat = weights_of(self.einsum, self.unit), with_neighbours(self.einsum)
         each = (flat.access_of(t) for t in flat.tensors)
         return sum(weights[a.tensor] * volume(flat, a) * (1 + a.accumulates) for a in each)
@@ -186,13 +189,14 @@ def ski_slope(
 ) -> SkiSlope:
     """The ski slope of one Einsum of a spec (by default its only one); an architecture is not needed.
 
-    `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
-    subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
-    Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
-    Several elements of a tensor may be read where they stand evenly apart, and of what the Einsum makes the
-    generation before.
+    `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any subset
+    of the tensors may bypass the buffer. `unit`: words count every element once, bits by its width. Ranks may
+    be windows `a*p + b*r` of inputs with any stride and dilation, counted without their holes. Several
+    elements of a tensor may be read if they are evenly spaced, and of the Einsum's output the previous
+    generation.
+
     Raises SpecError with every option that is wrong, NotSeparable for other sums of rank variables and for
-    spaces that are not box, Refused for more than 7 rank variables or counts beyond 2^62.
+    spaces that are not boxes, Refused for more than 7 rank variables or counts beyond 2^62.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded
@@ -238,7 +242,7 @@ def _combine(
     own = frozenset(one.rank_variables)
     tensors = {t: frozenset(flat.access_of(t).variables) & own for t in kept}
     along = {t: overlapping(flat, flat.access_of(t)) & own for t in kept}
-    if forward:  # a tile and the next one share the generation that the latter goes on from
+    if forward:  # consecutive tiles share the generation that the latter continues from
         along |= {a.tensor: along[a.tensor] | {forward} for a in one.outputs if a.tensor in kept}
     check_counts([one], weights)
     fixed = _bypassed(one, kept, weights)
@@ -256,7 +260,8 @@ def _combine(
 
 
 def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
-    """Traffic of tensors that skip the buffer: every operation reads (and for an output writes) one."""
+    """Traffic of tensors that bypass the buffer: every operation reads (and for an output writes) one
+    element."""
     operations = prod(extent(one, v) for v in one.rank_variables)
     total = 0
     for a in one.accesses:
@@ -269,7 +274,7 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
 
 
 def _written_before_read(one: Einsum, output: TensorAccess) -> int:
-    """How many elements of an output are written before they are first read."""
+    """The number of elements of an output that are written before they are first read."""
     return 0 if output.accumulates else volume(one, output)
 
 
@@ -282,7 +287,7 @@ def _figures(
     fixed: int,
     forward: str = "",
 ) -> tuple[Ints, Ints]:
-    """(capacity, accesses) of a block. `forward`: the variable over which the output is carried forward."""
+    """(capacity, accesses) of a block. `forward`: the variable along which the output is carried forward."""
     capacity = np.asarray(0, dtype=np.int64)
     accesses = np.asarray(fixed, dtype=np.int64)
     outside, slid = dict(chosen.outside), dict(chosen.slid)
@@ -291,7 +296,7 @@ def _figures(
         if forward and access.output:
             held, back = _carried(one, access, here, forward)
             capacity = capacity + weights[tensor] * held
-            # What goes on along the innermost loop has the generation before in the buffer.
+            # along the innermost loop, the previous generation is in the buffer
             again = volume(one, access) + (0 if slid[tensor] == forward else back)
             accesses = accesses + weights[tensor] * again
             continue
@@ -299,7 +304,7 @@ def _figures(
         carried = weights[tensor] * moved(one, access, here, slid[tensor])
         for v in outside[tensor]:
             carried = carried * here[v].trips
-        # An output is drained as often as its tile comes up, and read back but for what nobody wrote yet.
+        # An output is drained once per visit of its tile, and read back except for elements not written yet.
         again = (
             2 * carried - weights[tensor] * _written_before_read(one, access) if access.output else carried
         )
@@ -310,8 +315,12 @@ def _figures(
 def _carried(
     one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], forward: str
 ) -> tuple[Ints, Ints]:
-    """Of what is carried forward: elements of the largest tile, which has one generation more than it makes
-    unless it is the first, and what all tiles but the first read of the generation before."""
+    """For a tensor carried forward: elements of the largest tile, and what tiles read of the previous
+    generation.
+
+    The largest tile has one generation more than it produces unless it is the first; the first tile reads
+    none.
+    """
     size, whole = here[forward].tiles, here[forward].extent
     held = tile(one, access, here) // size * (size + (2 * size <= whole))
     return held, volume(one, access) // whole * (here[forward].trips - 1)
@@ -319,7 +328,7 @@ def _carried(
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the points of a block come from."""
+    """The origin of the points of a block."""
 
     kept: tuple[str, ...]
     active: tuple[str, ...]

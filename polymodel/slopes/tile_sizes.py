@@ -1,11 +1,10 @@
-"""Tile sizes of one rank variable, and all that the traffic of a tensor depends on, windows such as `p + r`
-included.
+"""Tile sizes of one rank variable, and everything that the traffic of a tensor depends on, including windows.
 
-A rank `a*p + b*r` (in lowest terms) under tiles of e and f iterations holds `e*f - (e-b)^+ (f-a)^+` elements:
-all pairs, less those that step (b, -a) away from another one. Holes of strided access are not elements.
+A rank `a*p + b*r` (in lowest terms) under tiles of e and f iterations has `e*f - (e-b)^+ (f-a)^+` elements:
+all pairs, less those that are a step (b, -a) away from another one. Holes of strided access are not elements.
 Summed over all pairs of tiles that is `X_p X_r - U_p U_r`, with `U_p` the sum of (e-b)^+ over the tiles of p.
-Where each tile fetches only what its predecessor along p did not hold, the sum is the same with larger U_p:
-what a tile and its predecessor hold together takes the place of the tile, less the predecessor.
+If each tile fetches only what its predecessor along p did not hold, the sum is the same with larger U_p: the
+union of a tile and its predecessor takes the place of the tile, less the predecessor.
 
 In a fused nest a rank variable has two tile sizes: that of its fused loop, and that of the loop below it
 (`TileSizeChoices`).
@@ -29,14 +28,14 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 Ints = NDArray[np.int64]
 MOST = 2**24  # pairs of tile sizes of one rank variable
-# What a call may say of tile sizes: `divisors`, `all`, or the sizes to try per rank variable.
+# The tile sizes of a call: `divisors`, `all`, or the sizes to try per rank variable.
 TileSizes = str | Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class TileChoices:
-    """Choices as arrays: which fused tile (`key`), the tile below it (`inner`), iterations of the fused loop
-    (`trips`) and of both loops together (`total`)."""
+    """Choices as arrays: the fused tile (`key`), the tile below it (`inner`), the iterations of the fused
+    loop (`trips`) and of both loops together (`total`)."""
 
     key: Ints
     inner: Ints
@@ -53,10 +52,11 @@ class TileChoices:
 
 @dataclass(frozen=True, eq=False)
 class TileSizeChoices:
-    """All choices of one rank variable: with no loop below the fused one (`whole`), with one (`split`), and
-    those with the smallest tile below each fused one (`least`).
+    """All choices of one rank variable.
 
-    `fused`: the fused tile of each key; the whole extent alone where no fused loop goes over the variable.
+    Without a loop below the fused one (`whole`), with one (`split`), and those with the smallest tile below
+    each fused one (`least`). `fused`: the fused tile of each key; only the whole extent if no fused loop is
+    over the variable.
     """
 
     extent: int
@@ -67,7 +67,7 @@ class TileSizeChoices:
 
 
 def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, bool]:
-    """Tile sizes below the extent to try, ascending, and whether a tile must divide what encloses it."""
+    """Tile sizes below the extent to try, ascending, and whether a tile must divide the enclosing one."""
     if tiles == "divisors":
         return np.asarray(divisors(extent)[:-1], np.int64), True
     if tiles == "all":
@@ -91,7 +91,7 @@ def sizes_of(extent: int, variable: str, tiles: TileSizes) -> tuple[tuple[int, .
 def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect: bool) -> TileSizeChoices:
     """Choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused tile).
 
-    Of tiles below one fused tile that make equally many iterations only the smallest can be on a front.
+    Of tiles below one fused tile with equal numbers of iterations only the smallest can be on a front. Raises
     Refused for more than 2^24 pairs of sizes that need not divide.
     """
     if not perfect and len(fused) * len(sizes) > MOST:
@@ -113,7 +113,7 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     trips = -(-extent // every)
     of = np.concatenate(keys)
     split = TileChoices(of, np.concatenate(inner), trips[of], np.concatenate(total))
-    # Tiles of one key fall as the iterations rise, so that the smallest stands last.
+    # within one key tiles shrink as iterations grow, so that the smallest is last
     last = np.flatnonzero(np.diff(of, append=-1))
     least = TileChoices(of[last], split.inner[last], split.trips[last], split.total[last])
     return TileSizeChoices(
@@ -122,19 +122,22 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
 
 
 def with_neighbours(one: Einsum) -> Einsum:
-    """The Einsum with one access to all elements of a tensor that an operation reads, where these stand
-    evenly apart: as a window over one of its variables and one more, over which no loop goes."""
+    """The Einsum with one access to all elements of a tensor that an operation reads, if these are evenly
+    spaced.
+
+    They become a window over one of its variables and an additional one that no loop iterates over.
+    """
     joined, unions = neighbours_joined(one, {})
     return replace(joined, accesses=tuple(dict.fromkeys(unions.get(a.tensor, a) for a in joined.accesses)))
 
 
 def steps_of(one: Einsum, variable: str) -> frozenset[int]:
-    """The steps with which a rank variable stands in windows of any tensor."""
+    """The steps of a rank variable in windows of any tensor."""
     return frozenset(step for a in one.accesses for v, step in _steps(one, a) if v == variable)
 
 
 def overlapping(one: Einsum, access: TensorAccess) -> frozenset[str]:
-    """Rank variables along which tiles of the tensor overlap. NotSeparable for an output with such."""
+    """Rank variables along which tiles of the tensor overlap. Raises NotSeparable if an output has any."""
     result = frozenset(v for v, _ in _steps(one, access))
     if result and access.output:
         message = f"{access.tensor}, an output of {one.name}, has a rank of two rank variables"
@@ -151,7 +154,7 @@ def _steps(one: Einsum, access: TensorAccess) -> tuple[tuple[str, int], ...]:
 class TileTable:
     """Tile sizes of one rank variable of extent `extent`, the whole extent last.
 
-    `trips`: how many tiles each makes. `over`, `slid`: per step b the sum U of (e-b)^+ over the tiles, each
+    `trips`: number of tiles for each. `over`, `slid`: per step b the sum U of (e-b)^+ over the tiles, each
     fetched whole, or without what its predecessor held.
     """
 
@@ -178,7 +181,7 @@ def extent(one: Einsum, variable: str) -> int:
 
 
 def candidates(one: Einsum, variable: str, tiles: TileSizes) -> TileTable:
-    """The sizes to combine: divisors, given ones, or of all those that no smaller one replaces."""
+    """The sizes to combine: divisors, given ones, or all those that no smaller one replaces."""
     x = extent(one, variable)
     below, _ = sizes_below(x, variable, tiles)
     result = sizes(x, np.append(below, x), steps_of(one, variable))
@@ -202,7 +205,7 @@ def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> TileTable:
 
 
 def without_replaceable(found: TileTable) -> TileTable:
-    """Without sizes beside which a smaller one makes as many trips and shares as much.
+    """Without sizes for which a smaller one has as many trips and shares as much.
 
     Without windows, and with windows of step 1, that leaves the smallest size of each number of trips.
     """
@@ -211,7 +214,7 @@ def without_replaceable(found: TileTable) -> TileTable:
 
 
 def volume(one: Einsum, access: TensorAccess) -> int:
-    """How many elements of a tensor there are in use."""
+    """The number of elements of a tensor in use."""
     whole = {v: sizes(x, np.array(x), steps_of(one, v)) for v in access.variables for x in [extent(one, v)]}
     return int(moved(one, access, whole, ""))
 
@@ -241,6 +244,6 @@ def moved(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], slid
 
 
 def _alone(one: Einsum, access: TensorAccess) -> tuple[str, ...]:
-    """Rank variables that stand in no window."""
+    """Rank variables that are in no window."""
     paired = {v for v, _ in _steps(one, access)}
     return tuple(v for v in access.variables if v not in paired)
