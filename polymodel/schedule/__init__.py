@@ -1,1 +1,1 @@
-"""LoopTree -> space-time relations; (time, space) -> data; legality of the dependences."""
+"""LoopTrees as space-time relations, the data touched per (time, space), and the legality of dependences."""

@@ -1,10 +1,10 @@
-"""Which iterations execute at which stamps, for Einsums below loops that bind none of their variables.
+"""The iterations that execute at each stamp, for Einsums below loops that bind none of their variables.
 
 Such an Einsum executes at each stamp what its consumers below the loop need and the outermost storage of its
-output does not hold any more (`inferred`), or everything again (`repeated`): docs/develop/rules.md, Loops and
-executions.
-The stamps are those of the path down to the innermost such loop: what executes is decided there. As
-everything else it is kept as a product over independent classes of ranks, variables and loops.
+output no longer holds (`inferred`), or everything again (`repeated`): docs/develop/rules.md, Loops and
+executions. The stamps are those of the path down to the innermost such loop, where it is decided what
+executes. Like everything else, the result is a product over independent classes of ranks, variables and
+loops.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
     import islpy
 
 
-# Does a storage node still hold, when an element is read, all that was made of it? Decided exactly.
-#
-# An instance holds an element in one run as long as it touches it at every visit and the policy carries it
-# over every step between visits. So the element is lost if, for one stamp that makes it and one that reads
-# it, the two are in different instances, or differ in a counter over whose steps nothing stays, or some visit
-# between them does not touch it. Each is a union of products over the factors of the node, and a product has
-# a point if each factor has one: no joint relation is ever built. docs/semantics.md, Carry and Legality.
+# Whether a storage node still holds, when an element is read, everything that was produced of it. The
+# decision is exact. An instance holds an element without interruption as long as it touches it at every visit
+# and the policy keeps it over every step between visits. So the element is lost if, for one stamp that
+# produces it and one that reads it, the two are in different instances, or differ in a counter over whose
+# steps nothing stays, or some visit between them does not touch it. Each is a union of products over the
+# factors of the node, and a product has a point if each factor has one: no joint relation is ever built. See
+# docs/semantics.md, Carry and Legality.
 
-Query = Callable[[int], "islpy.Set"]  # of the factor at a position, the elements that are lost
+Query = Callable[[int], "islpy.Set"]  # elements that are lost, for the factor at a position
 
 
 @dataclass(frozen=True)
 class HeldTouches:
-    """What one Einsum makes, another reads and all users together hold, factor by factor."""
+    """What one Einsum produces, another reads, and all users together hold, factor by factor."""
 
     made: Touch
     read: Touch
@@ -76,27 +76,29 @@ class HeldTouches:
         return tuple(Trace(m.text, r.text, h.text, len(m.spatial), len(m.temporal)) for m, r, h in triples)
 
     def order(self, position: int, axis: int) -> Order:
-        """How many temporal axes of a factor come before `axis`, and whether that one is its own."""
+        """The number of temporal axes of a factor before `axis`, and whether `axis` belongs to the factor."""
         mine = self.all.factors[position].temporal
         return sum(1 for a in mine if a < axis), axis in mine
 
     def elsewhere(self, axis: int, position: int) -> islpy.Set:
-        """Lost because made in another instance along `axis`."""
+        """Elements lost because they were produced in another instance along `axis`."""
         mine = self.all.factors[position].spatial
         return steps.elsewhere(self.traces[position], mine.index(axis) if axis in mine else None)
 
     def revisited(self, axis: int, position: int) -> islpy.Set:
-        """Lost because `axis` is the first counter that differs, and nothing stays over its steps."""
+        """Elements lost because `axis` is the first counter that differs, and nothing stays over its
+        steps."""
         return steps.revisited(self.traces[position], *self.order(position, axis))
 
     def dropped(self, after: int, before: int, idle: int, position: int) -> islpy.Set:
-        """Lost because a visit between, that differs from both at these axes, has not got it in `idle`."""
+        """Elements lost because a visit in between, which differs from both at these axes, lacks them in
+        factor `idle`."""
         orders = self.order(position, after), self.order(position, before)
         return steps.dropped(self.traces[position], *orders, position == idle)
 
 
 def node_touches(producer: View, consumer: View, users: tuple[View, ...]) -> HeldTouches:
-    """The touches of a node; every view has the loops above it, `users` are all of them."""
+    """The touches of a node; every view has the loops above it, `users` are all views."""
     blocks = joint_blocks(users, partition(users))
     return HeldTouches(touch((producer,), blocks), touch((consumer,), blocks), touch(users, blocks))
 
@@ -112,14 +114,12 @@ def innermost_dependent(node: Touch) -> int:
 
 
 def lost(node: HeldTouches, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | None:
-    """An element that is read but not held, as rank -> index; None if there is none.
-
-    Raises Refused, with `what` and `remedy`, when isl needs too long.
-    """
+    """An element that is read but not held, as rank -> index; None if there is none. Raises Refused, with
+    `what` and `remedy`, if isl takes too long."""
     if all(
         steps.missing(t.read, t.made, 0) is None and steps.made_once(t.made, t.np, t.nt) for t in node.traces
     ):
-        return None  # all of it is made at the stamp that reads it
+        return None  # everything is produced at the stamp that reads it
     with bounded(what, remedy):
         for query in _losses(node, reuse):
             element = _common(node, query)
@@ -129,7 +129,7 @@ def lost(node: HeldTouches, reuse: Reuse, what: str, remedy: str) -> dict[int, i
 
 
 def scattered(node: HeldTouches) -> dict[int, int] | None:
-    """An element that is made in one instance and read in another; None if there is none."""
+    """An element that is produced in one instance and read in another; None if there is none."""
     for axis in node.all.spatial:
         element = _common(node, partial(node.elsewhere, axis))
         if element is not None:
@@ -138,7 +138,7 @@ def scattered(node: HeldTouches) -> dict[int, int] | None:
 
 
 def retained_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
-    """The temporal axes over whose steps the policy lets elements stay."""
+    """The temporal axes over whose steps the policy keeps elements."""
     if not reuse.carries:
         return ()
     innermost = innermost_dependent(node) if reuse.by_tile else -1
@@ -148,10 +148,9 @@ def retained_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
 def unfinished(
     users: tuple[View, ...], pair: tuple[View, View], kept: tuple[int, ...], what: str, remedy: str
 ) -> dict[int, int] | None:
-    """An element that the second of `pair` reads in one instance while parts of it are still in another.
-
-    Partial sums get together at the parent only when their runs end. Raises Refused as `lost` does.
-    """
+    """An element that the second of `pair` reads in one instance while parts of it are still in another one;
+    None if there is none. Partial sums are combined at the parent only when their runs end. Raises Refused as
+    `lost` does."""
     blocks = partition(users)
     first, second, every = (touch(views, blocks) for views in (pair[:1], pair[1:], users))
     if scattered(HeldTouches(first, second, every)) is None:
@@ -166,7 +165,7 @@ def unfinished(
 
 
 def _losses(node: HeldTouches, reuse: Reuse) -> Iterator[Query]:
-    """All ways to lose an element; each asks every factor one question."""
+    """All ways to lose an element, each as a query that is applied to every factor."""
     for axis in node.all.spatial:
         yield partial(node.elsewhere, axis)
     kept = retained_axes(node.all, reuse)
@@ -180,7 +179,7 @@ def _losses(node: HeldTouches, reuse: Reuse) -> Iterator[Query]:
 
 
 def _common(node: HeldTouches, query: Query) -> dict[int, int] | None:
-    """One element for which every factor answers with something, None if a factor has nothing."""
+    """An element for which every factor has an answer to the query; None if some factor has none."""
     factors = node.all.factors
     answers = []
     for position in range(len(factors)):
@@ -192,17 +191,17 @@ def _common(node: HeldTouches, query: Query) -> dict[int, int] | None:
     return {rank: value for f, point in pairs for rank, value in zip(f.ranks, point, strict=True)}
 
 
-# What executes.
+# The iterations that execute.
 
 
 class Unexecutable(Refused):
-    """No order of execution obeys the mapping: a fault of the mapping to the verdict, not a limit of ours."""
+    """No order of execution obeys the mapping: the mapping is illegal, rather than unsupported."""
 
     code = "illegal-dependence"
 
 
 class Mixed(Exception):
-    """Blocks at these positions do not separate."""
+    """The blocks at these positions are not independent."""
 
     def __init__(self, which: set[int]) -> None:
         super().__init__(sorted(which))
@@ -212,11 +211,9 @@ class Mixed(Exception):
 def executed(
     cascade: Cascade, tree: LoopTree, reuse: Reuse | None = None
 ) -> dict[str, tuple[ExecutedPart, ...]]:
-    """The parts of every Einsum of the tree; empty for one that each loop above it binds.
-
-    `reuse` overrides the policies that say what is still held. Raises Unexecutable for what
-    has no order of execution, Refused for what is not covered.
-    """
+    """The parts of every Einsum of the tree; empty for an Einsum that each loop above it binds. `reuse`
+    overrides the policies that decide what is still held. Raises Unexecutable if there is no order of
+    execution, Refused for what is not supported."""
     result = _Inference(cascade, tree, reuse)
     for name in reversed(tree.einsums):
         result.of(name)
@@ -224,14 +221,14 @@ def executed(
 
 
 def parting(tree: LoopTree, one: str, other: str) -> int:
-    """The id of the split where the paths of two Einsums part."""
+    """The id of the split at which the paths of two Einsums diverge."""
     both = zip(tree.path(one), tree.path(other), strict=False)
     return next(a.id for a, b in both if isinstance(a.node, Split) and a.branch != b.branch)
 
 
 def made_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bool:
-    """Whether what a consumer needs of a tensor is made right before it, in storage of both, whatever the
-    tile sizes: the producer is inferred, and none of its own loops stands above the split."""
+    """Whether what a consumer needs of a tensor is produced right before it, in storage shared by both,
+    whatever the tile sizes: the producer is inferred, and none of its own loops is above the split."""
     producer = cascade.producer(tensor)
     if producer is None or not {producer.name, consumer} <= tree.paths.keys():
         return False
@@ -246,7 +243,8 @@ def made_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bo
 
 @dataclass(frozen=True)
 class Decision:
-    """Where it is decided what an Einsum executes: the loops above (bound or not), and the storage."""
+    """The place where it is decided what an Einsum executes: the loops above (bound or not), and the
+    storage."""
 
     name: str
     ties: dict[int, Tie]
@@ -291,7 +289,7 @@ class _Inference:
         return View(self.cascade[name], access, origins[:loops], parts=self.of(name))
 
     def repeated(self, d: Decision) -> tuple[ExecutedPart, ...]:
-        """All iterations at every stamp that Einsums bound by the innermost such loop run through."""
+        """All iterations, at every stamp of the Einsums that the innermost such loop binds."""
         for i, loop, _ in d.loops:
             if loop.spatial and d.ties[i] == "repeated":
                 raise Unexecutable(
@@ -321,7 +319,7 @@ class _Inference:
         return parts
 
     def refuse_early_readers(self, d: Decision) -> None:
-        """What repeats below a loop reads all its inputs each time: they must be whole by then."""
+        """Refuses unfinished inputs: an Einsum that repeats below a loop reads all its inputs each time."""
         for node, loop, _ in d.loops:
             if d.ties[node] == "bound":
                 continue
@@ -342,7 +340,8 @@ class _Inference:
                     )
 
     def made_at_first(self, maker: str, reader: str, tensor: str, node: int) -> bool:
-        """True if the first iteration of a loop makes all that the reader ever reads of the tensor."""
+        """True if the first iteration of a loop produces everything that the reader ever reads of the
+        tensor."""
         if set(ties(self.cascade, self.tree, maker).values()) != {"bound"}:
             return False
         origins = loop_origins(self.cascade, self.tree, maker)
@@ -419,17 +418,15 @@ def _steps(cascade: Cascade, tree: LoopTree, einsum: str, node: int) -> bool:
 
 
 def _own(inference: _Inference, d: Decision, access: TensorAccess) -> View:
-    """The Einsum with the loops above the decision that bind its variables."""
+    """The Einsum with those loops above the decision that bind its variables."""
     bound = tuple(loop for loop in d.loops if loop[0] <= d.node and d.ties[loop[0]] == "bound")
     return View(inference.cascade[d.name], access, bound)
 
 
 def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str) -> dict[int, str]:
-    """Per block, the stamps and elements that are needed and not held: products at every step.
-
-    Within a visit of the storage the first need of an element counts; at its first stamp, only what
-    did not stay from the visit before.
-    """
+    """Per block, the stamps and elements that are needed and not held: products at every step. Within a visit
+    of the storage the first need of an element counts; at its first stamp, only what did not stay from the
+    previous visit."""
     result: dict[int, str] = {}
     for f in needed.factors:
         outer = sum(1 for a in f.spatial if a < above), sum(1 for a in f.temporal if a < above)
@@ -440,7 +437,7 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
                 f"store {tensor} below the spatial loop, or make that loop temporal",
             )
         result[f.block] = text
-    remaining: set[int] = set()  # blocks of axes further in over whose steps not all stays
+    remaining: set[int] = set()  # blocks of axes further in over whose steps not everything stays
     for axis in sorted(retained_axes(held, policy), reverse=True):
         _subtract_stayed(result, needed, held, axis, remaining)
     return result
@@ -449,7 +446,7 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
 def _subtract_stayed(
     found: dict[int, str], needed: Touch, held: Touch, axis: int, remaining: set[int]
 ) -> None:
-    """Take away what stays over the steps at one axis; all axes further in are dealt with."""
+    """Subtract what stays over the steps at one axis; all axes further in are already handled."""
     staying: dict[int, tuple[str, str, bool]] = {}
     for f in held.factors:
         mode = transition_mode(f, axis)
@@ -479,7 +476,7 @@ def _subtract_stayed(
 
 
 def transition_mode(factor: Factor, axis: int) -> steps.Mode | None:
-    """How the transition at stamp position `axis` looks to a factor; None if it cannot happen."""
+    """The transition at stamp position `axis` as seen by a factor; None if it cannot happen."""
     spatial, temporal = len(factor.spatial), len(factor.temporal)
     if axis in factor.temporal:
         q = factor.temporal.index(axis)
@@ -491,7 +488,7 @@ def transition_mode(factor: Factor, axis: int) -> steps.Mode | None:
 def _parts(
     d: Decision, own: View, blocks: tuple[RankBlock, ...], stamps: Touch, texts: dict[int, str]
 ) -> tuple[ExecutedPart, ...]:
-    """What of each block executes: the iterations that make what is missing, with their own loops."""
+    """The executed part of each block: the iterations that produce what is missing, with their own loops."""
     factors = {f.block: f for f in stamps.factors}
     result = []
     for number, block in enumerate(blocks):
@@ -559,7 +556,7 @@ def _set(dims: str, options: Iterable[list[str]]) -> str:
 
 
 def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> Unexecutable:
-    """Some iteration of the loops would make results in part."""
+    """The error if some iteration of the loops would produce partial results."""
     named = ", ".join(f"{loop.variable_in(d.name)} (node {i})" for i, loop, _ in loops)
     return Unexecutable(
         f"{d.name} would make its results in part: the loops over {named} stand above a loop "

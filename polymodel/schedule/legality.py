@@ -1,6 +1,6 @@
-"""What a mapping must keep, decided before anything is counted: every engine takes it as given.
+"""The legality of a mapping, decided before anything is counted; every engine relies on it.
 
-Every element is complete, and still there, when it is read; what instances sum up can be added.
+Every element is complete, and still held, when it is read; instances may add up what they sum.
 """
 
 from __future__ import annotations
@@ -42,16 +42,14 @@ from polymodel.schedule.touch import ExecutedPart, Factor, View, inner_offsets, 
 from polymodel.spec.faults import Faults
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# May instances add up what they sum: outputs spread over fanout dimensions that do not index them.
+# Reductions across instances: outputs spread over fanout dimensions that do not index them.
 
 
 def unreduced(
     cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[ExecutedPart, ...]]
 ) -> Iterator[Diagnostic]:
-    """Each spatial loop over what an output is summed over whose dimension may not reduce that output.
-
-    Of loops above the output's outermost storage `legality` tells: nothing at all adds up what they spread.
-    """
+    """Each spatial loop over a summed variable whose dimension may not reduce that output. Loops above the
+    output's outermost storage are checked by `_apart`: nothing at all adds up what they spread."""
     for name in tree.einsums:
         einsum = cascade[name]
         for output in () if einsum.is_copy else einsum.outputs:
@@ -93,13 +91,13 @@ def _runs_apart(
     return False
 
 
-# How many Einsums may read one tensor: legality compares every two of them.
+# The number of Einsums that may read one tensor, since legality compares every pair of them.
 
-MAX_READERS = 100  # some 0.5 ms of work for each pair
+MAX_READERS = 100  # each pair takes about 0.5 ms
 
 
 def check_readers(cascade: Cascade, tree: LoopTree, tensor: str) -> None:
-    """Refused if more Einsums of the mapping read a tensor than can be compared in a few seconds."""
+    """Raises Refused if more Einsums of the mapping read a tensor than can be compared in a few seconds."""
     readers = sum(e.name in tree.paths for e in cascade.consumers(tensor))
     if readers > MAX_READERS:
         what = f"{tensor} is read by {readers} Einsums of one mapping; of more than {MAX_READERS} it is not "
@@ -123,11 +121,9 @@ class Mapped(Protocol):
 
 def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> tuple[Diagnostic, ...]:
     """One diagnostic per broken dependence (docs/semantics.md, Legality), with Einsums, loop and an element,
-    and one per loop that spreads an output over a fanout that may not reduce it.
-
-    `reuse`: the policy of every storage node, instead of its own. `every`: also of dependences that are kept
-    at all tile sizes, if they are at any. Raises Refused if it takes too long.
-    """
+    and one per loop that spreads an output over a fanout that may not reduce it. `reuse`: the policy of every
+    storage node, instead of its own. `every`: also check dependences that hold at all tile sizes or at none.
+    Raises Refused if it takes too long."""
     policy = override(reuse)
     result: list[Diagnostic] = []
     cascade, tree = problem.cascade, problem.tree
@@ -159,7 +155,7 @@ def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> t
 
 
 def unmade(cascade: Cascade) -> str:
-    """What an Einsum reads that the producer never makes, whatever the mapping; empty if there is none."""
+    """What an Einsum reads that the producer never produces, whatever the mapping; empty if nothing."""
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         for consumer in cascade.consumers(tensor) if producer is not None else ():
@@ -173,7 +169,7 @@ def unmade(cascade: Cascade) -> str:
 
 
 def _unmade(cascade: Cascade, pair: Dependence) -> Diagnostic | None:
-    """An element that is read and that no iteration of the producer makes."""
+    """An element that is read and that no iteration of the producer produces."""
     producer, consumer = cascade[pair.producer], cascade[pair.consumer]
     views = [View(producer, producer.access_of(pair.tensor), ()), View(consumer, pair.read, ())]
     blocks = partition(views)
@@ -186,7 +182,7 @@ def _unmade(cascade: Cascade, pair: Dependence) -> Diagnostic | None:
 
 @dataclass(frozen=True)
 class Dependence:
-    """One access that reads what an Einsum, perhaps its own, writes of a tensor."""
+    """An access that reads what an Einsum, possibly the same one, writes of a tensor."""
 
     tensor: str
     producer: str
@@ -196,7 +192,7 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem and what executes of Einsums that some loop above does not bind."""
+    """A problem, and the executed parts of Einsums that some loop above does not bind."""
 
     problem: Mapped
     parts: dict[str, tuple[ExecutedPart, ...]]
@@ -211,7 +207,7 @@ class Case:
 
 
 def _added_again(problem: Case) -> Iterator[Diagnostic]:
-    """Einsums that add to what is there execute once: a second time would add again."""
+    """Faults of Einsums that add to existing values and execute more than once: they would add again."""
     for name in problem.tree.einsums:
         for access in problem.cascade[name].outputs:
             if access.accumulates and problem.parts[name]:
@@ -222,7 +218,8 @@ def _added_again(problem: Case) -> Iterator[Diagnostic]:
 
 
 def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
-    """Sums of one element in several instances of its outermost storage: nothing above adds them up."""
+    """Fault of one element summed in several instances of its outermost storage: nothing above adds these
+    up."""
     chain = storage_chain(problem.tree, producer, tensor)
     above = [loop for i, loop in problem.tree.loops(producer) if chain and i < chain[0].id]
     if not any(loop.spatial for loop in above):
@@ -249,7 +246,8 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
-        # What is inferred is what is needed: whether the producer can make it at all is asked apart.
+        # What is inferred is what is needed; whether the producer can produce it at all is checked
+        # separately.
         at_once = made_for(problem.cascade, tree, tensor, consumer)
         again = None if at_once else _made_again(problem, pair, views[0], (made, read))
         return _unmade(problem.cascade, pair) or again
@@ -263,10 +261,9 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
 
 
 def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
-    """What the producer, or an Einsum before it, reads of an earlier iteration: it is made by then.
-
-    Every operation that makes an element comes strictly before each one that reads it, in stamp order.
-    """
+    """Fault of a read, by the producer or an Einsum before it, of an earlier iteration: it must be produced
+    by then. Every operation that produces an element must come strictly before each one that reads it, in
+    stamp order."""
     tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     again = next((e for e in (producer, consumer) if problem.parts[e]), None)
     if again is not None:
@@ -313,7 +310,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
 
 
 def _in_time(problem: Case, pair: Dependence) -> tuple[View, View]:
-    """Both ends with all coordinates that order them: shared loops, of one Einsum also offsets in tiles."""
+    """Both ends with all coordinates that order them: shared loops, for one Einsum also offsets in tiles."""
     if pair.producer != pair.consumer:
         return _ends(problem, pair, _shared_loops(problem.tree, pair))
     made, read = _ends(problem, pair)
@@ -332,13 +329,13 @@ def _carrying(problem: Case, pair: Dependence) -> str:
 
 
 def _shared_loops(tree: LoopTree, pair: Dependence) -> int:
-    """How many loops stand above the split where two Einsums part."""
+    """The number of loops above the split at which two Einsums diverge."""
     split = parting(tree, pair.producer, pair.consumer)
     return sum(1 for i, _ in tree.loops(pair.producer) if i < split)
 
 
 def _view(problem: Case, einsum: str, access: TensorAccess, loops: int | None = None) -> View:
-    """One access of an Einsum with its loops, or the outermost `loops` of them."""
+    """One access of an Einsum with its loops, or with the outermost `loops` of them."""
     origins = loop_origins(problem.cascade, problem.tree, einsum)[:loops]
     return View(problem.cascade[einsum], access, origins, parts=problem.parts[einsum])
 
@@ -354,7 +351,7 @@ def _ends(problem: Case, pair: Dependence, loops: int | None = None) -> tuple[Vi
 
 
 def _below(problem: Case, tensor: str, names: Iterable[str], loops: int) -> tuple[View, ...]:
-    """All accesses of a tensor by some Einsums, as a node below so many loops sees them."""
+    """All accesses of a tensor by some Einsums, as seen by a node below `loops` loops."""
     return tuple(
         _view(problem, e, access, loops) for e in names for access in problem.cascade[e].accesses_of(tensor)
     )
@@ -367,7 +364,7 @@ def _unfinished(
     factors: tuple[tuple[Factor, ...], tuple[Factor, ...]],
     positions: Iterable[int],
 ) -> Diagnostic | None:
-    """An element that is read before it is whole, because of a loop at one of the positions."""
+    """An element that is read before it is complete, because of a loop at one of the positions."""
     tensor, producer, consumer = pair.tensor, pair.producer, pair.consumer
     for position in positions:
         late = None if view.loops[position][1].spatial else relations.late(*factors, position)
@@ -386,10 +383,8 @@ def _unfinished(
 
 
 def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
-    """How a consumer with a halo gets it: its own variable alone, so that the loop infers the producer.
-
-    Empty if the loop binds the two by something else than a rank that the consumer reads windows of.
-    """
+    """Remedy for a consumer with a halo: its own variable alone, so that the loop infers the producer. Empty
+    if the loop binds the two by anything other than a rank that the consumer reads windows of."""
     producer, consumer = pair.producer, pair.consumer
     makes = problem.cascade[producer]
     theirs, own = loop.variable_in(producer), loop.variable_in(consumer)
@@ -405,10 +400,9 @@ def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
 def _made_again(
     problem: Case, pair: Dependence, view: View, factors: tuple[tuple[Factor, ...], tuple[Factor, ...]]
 ) -> Diagnostic | None:
-    """The producer executes what consumers below its loops need, or repeats itself; others must find it.
-
-    What it executes is whole (`executed`) and comes before the consumers of that iteration.
-    """
+    """Fault of a producer that infers or repeats its operations below its loops, if another consumer does not
+    find its results. What it executes is complete (`executed`) and precedes the consumers of that
+    iteration."""
     tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     tied = ties(problem.cascade, tree, producer)
     node = decided_above(tied)
@@ -437,7 +431,8 @@ def _made_again(
 
 
 def _by_instance(factor: Factor, loops: int) -> Factor:
-    """The factor with the instances of the outermost `loops` loops as data: each makes its own elements."""
+    """The factor with the instances of the outermost `loops` loops as data: each produces its own
+    elements."""
     moved = [k for k, a in enumerate(factor.spatial) if a < loops]
     if not moved:
         return factor
@@ -449,10 +444,9 @@ def _by_instance(factor: Factor, loops: int) -> Factor:
 
 
 def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Diagnostic | None:
-    """Below loops of the producer's own, its outermost storage holds only what their iteration makes.
-
-    `node`: the loop at which it is decided what the producer executes.
-    """
+    """Fault of a read of what the producer's outermost storage has dropped: below loops of the producer's own
+    it holds only what their iteration produces. `node`: the loop at which it is decided what the producer
+    executes."""
     if not loops:
         return None
     tensor, producer, consumer = pair.tensor, pair.producer, pair.consumer
@@ -482,7 +476,7 @@ def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Dia
 
 
 def _home(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
-    """At the outermost storage node, what is read is there, and all of it."""
+    """Fault of a read at the outermost storage node of an element that is not there, or not complete."""
     tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     home = storage_chain(tree, producer, tensor)[0]
     if storage_chain(tree, consumer, tensor)[0].id != home.id:
@@ -518,10 +512,10 @@ def _homeless(producer: str, consumer: str, tensor: str) -> Diagnostic:
 
 
 def _inner(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
-    """At storage nodes further in that both share, parts of what is read are not in other instances."""
+    """Fault of a read at an inner shared storage node while parts of the element are in other instances."""
     tree, tensor, producer, consumer = problem.tree, pair.tensor, pair.producer, pair.consumer
     if any(problem.cascade[e].is_copy for e in (producer, consumer)):
-        return None  # copies touch outermost nodes alone
+        return None  # copies touch only outermost nodes
     theirs = {s.id for s in storage_chain(tree, consumer, tensor)}
     above = -1
     stays: tuple[int, ...] | None = None  # axes over which the parent keeps elements; None: all
@@ -569,24 +563,21 @@ def _fault(tensor: str, view: View, element: relations.Element, message: str, re
     return Diagnostic(message, remedy, path="mapping", code="illegal-dependence")
 
 
-# The one gate of mappings: what every engine is given has passed it.
-#
-# Structure first (`mapping.checks`), for what is at fault there has no dependences to speak of; then
-# dependences and reductions. Engines refuse only what they cannot count.
+# The single check of mappings: every engine receives only mappings that passed it. Structure comes first
+# (`mapping.checks`), since a mapping with structural faults has no meaningful dependences; then dependences
+# and reductions. Engines refuse only what they cannot count.
 
 
 def faults_of(problem: Mapped) -> tuple[Diagnostic, ...]:
-    """Every fault of a mapping whose tile shapes are numbers; none if it may be counted.
-
-    Raises Refused where that takes too long to decide, or is not covered.
-    """
+    """Every fault of a mapping whose tile shapes are numbers; empty if it may be counted. Raises Refused if
+    that takes too long to decide, or is not supported."""
     faults = Faults()
     check_mapping(ResolvedMapping(problem.tree), problem.cascade, problem.hierarchy, faults)
     return tuple(faults.found) or check(problem)
 
 
 def require_legal(problem: Mapped) -> None:
-    """Raise SpecError with every fault of the mapping."""
+    """Raises SpecError with every fault of the mapping."""
     faults = faults_of(problem)
     if faults:
         raise SpecError(faults)

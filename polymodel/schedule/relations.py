@@ -1,4 +1,4 @@
-"""Schedules and windows as relations that a reader can print, and elements that break a dependence."""
+"""Schedules and retained windows as printable relations, and elements that break a dependence."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     import islpy
 
 
-# Schedules as ISL relations that a reader can print: `theta_e: I_e -> stamp` (docs/semantics.md, Stamps).
+# Schedules as printable ISL relations: `theta_e: I_e -> stamp` (docs/semantics.md, Stamps).
 
 
 def schedule_relation(cascade: Cascade, tree: LoopTree, einsum: str) -> islpy.Map:
     """`{ Einsum[rank variables] -> [one coordinate per loop and split on its path] }`, in path order.
 
-    Counters are named after their variable, outermost `m_0`; a split's coordinate is its branch number.
-    Where a loop binds no variable of the Einsum the relation has what executes: some iterations at several
-    stamps, some at none. Raises Refused for what `executed` does not cover.
+    Counters are named after their variable, outermost `m_0`; a split's coordinate is its branch number. If a
+    loop binds no variable of the Einsum, the relation has the executed iterations: some at several stamps,
+    some at none. Raises Refused for what `executed` does not support.
     """
     e = cascade[einsum]
     parts = executed(cascade, tree)[einsum]
@@ -96,7 +96,7 @@ def _executed_schedule(
 
 
 def executed_tiles(cascade: Cascade, tree: LoopTree, einsum: str, node: int, tensor: str) -> islpy.Map | None:
-    """`{ [counters above the node] -> tensor[element] }` of what executes; None where every loop binds."""
+    """`{ [counters above the node] -> tensor[element] }` of executed iterations; None if every loop binds."""
     parts = executed(cascade, tree)[einsum]
     if not parts:
         return None
@@ -113,7 +113,7 @@ def executed_tiles(cascade: Cascade, tree: LoopTree, einsum: str, node: int, ten
 
 
 def _dimensions(parts: tuple[ExecutedPart, ...]) -> tuple[list[str], dict[str, str]]:
-    """Names of the dimensions of all parts in a row, and those of the rank variables."""
+    """Names of the dimensions of all parts in sequence, and those of the rank variables."""
     dims: list[str] = []
     variables: dict[str, str] = {}
     for k, part in enumerate(parts):
@@ -123,7 +123,7 @@ def _dimensions(parts: tuple[ExecutedPart, ...]) -> tuple[list[str], dict[str, s
     return dims, variables
 
 
-# The retained window: what a storage node keeps from the visit before, as a relation.
+# The retained window: what a storage node keeps from the previous visit, as a relation.
 
 
 def retained_window(
@@ -134,10 +134,10 @@ def retained_window(
     policy: Reuse,
     counters: Sequence[str],
 ) -> tuple[islpy.Map, int] | None:
-    """`{ [stamp] -> tensor[element] }` that stays from the visit before, and its largest size in elements.
+    """`{ [stamp] -> tensor[element] }` kept from the previous visit, and its largest size in elements.
 
-    `place`: storage node and tensor; `counters` name the stamp's coordinates. None where nothing stays.
-    Right for nodes that nothing fills and for tensors that no Einsum below writes. Raises Refused.
+    `place`: storage node and tensor; `counters`: names of the stamp's coordinates. None if nothing stays.
+    Correct for nodes that nothing fills and for tensors that no Einsum below writes. Raises Refused.
     """
     node, tensor = place
     parts = executed(cascade, tree)
@@ -169,7 +169,7 @@ Element = dict[int, int]  # rank -> index
 
 
 def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
-    """An element that is read and made nowhere: a product lacks a point if one factor does."""
+    """An element that is read and never produced: a product lacks a point if one factor does."""
     pairs = list(zip(made, read, strict=True))
     for k, (a, b) in enumerate(pairs):
         dims = len(a.spatial) + len(a.temporal)
@@ -181,7 +181,7 @@ def never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
 
 
 def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> Element | None:
-    """An element produced later than it is read, the loops above `position` being equal."""
+    """An element that is produced later than it is read, with equal loops above `position`."""
     result = []
     for a, b in zip(made, read, strict=True):
         equal = sum(1 for t in a.temporal if t < position)
@@ -194,7 +194,7 @@ def late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> E
 
 
 def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
-    """An element that is made at a time and read at the same."""
+    """An element that is produced and read at the same time."""
     result = []
     for a, b in zip(made, read, strict=True):
         nt = len(a.temporal)
@@ -206,7 +206,7 @@ def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | No
 
 
 def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
-    """An element that is made at several stamps: its first `ranks` coordinates, without versions."""
+    """An element that is produced at several stamps: its first `ranks` coordinates, without versions."""
     if any(not steps.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
         result = [steps.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
         return {rank: i for rank, i in _element(made, result).items() if rank < ranks}

@@ -1,10 +1,9 @@
-"""(time, space) -> data, kept as a product of independent factors.
+"""The relation (time, space) -> data, kept as a product of independent factors.
 
-`Touch` is the relation "at this stamp, Einsums below this node touch this element". Rank
-variables that share no rank, no constraint and no loop are independent, so the relation is the
-product of small ones. Each factor is ISL text over `[p..., t..., x...]` (spatial counters,
-temporal counters, ranks), with canonical names: equal shapes anywhere in a spec give equal text,
-so they are parsed and counted once.
+`Touch` is the relation "at this stamp, Einsums below this node touch this element". Rank variables that share
+no rank, no constraint and no loop are independent, so that the relation is a product of small ones. Each
+factor is ISL text over `[p..., t..., x...]` (spatial counters, temporal counters, ranks), with canonical
+names: equal shapes anywhere in a spec give equal text, so that they are parsed and counted once.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ def essential_constraints(einsum: Einsum) -> tuple[Constraint, ...]:
 def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
     text = "".join(f"{c:+d}*{n}" if n else f"{c:+d}" for c, n in parts if c)
     text = f"{text}{constant:+d}" if constant or not text else text
-    return text.removeprefix("+")  # isl knows no unary plus
+    return text.removeprefix("+")  # isl has no unary plus
 
 
 def tile_sizes(loop: Loop) -> tuple[int, int | None]:
-    """A loop's tile size, and that of its first tile if it has one; Refused where it is a symbol."""
+    """A loop's tile size, and that of its first tile if it has one. Raises Refused if it is a symbol."""
     if isinstance(loop.tile_shape, str) or isinstance(loop.initial_tile_shape, str):
         message = f"tile size {loop.tile_shape} is a symbol"
         raise Refused(message, "give it a value with bind() or --set", code="unbound-symbol")
@@ -81,7 +80,7 @@ def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -
 
 
 def constraint_facts(einsum: Einsum, names: dict[str, str]) -> list[str]:
-    """The constraints on some variables, which no constraint ties to others, as ISL text."""
+    """The constraints on these variables, which no constraint ties to others, as ISL text."""
     result = []
     for constraint in essential_constraints(einsum):
         if constraint.expr.variables and constraint.expr.variables[0] in names:
@@ -96,17 +95,17 @@ def affine_in(expr: Affine, names: dict[str, str]) -> str:
     return _sum_text([(c, names[v]) for v, c in expr.terms], expr.constant)
 
 
-# Factors as nests of tiles, with the stamps and elements of their ISL text, to be counted by classes.
+# Factors as nests of tiles, equivalent to their ISL text, which are counted by classes.
 
 Named = tuple[Nest | None, tuple[str, ...]]
 
 
 def nest_of(views: Sequence[View], block: RankBlock, order: Sequence[int]) -> Named:
-    """The nest of one block and its variables, if it is the same for all views; else (None, ())."""
+    """The nest of one block and its variables, if it is the same for all views; otherwise (None, ())."""
     nest, variables = _nest(views[0], block, order)
     if nest is None or any(_nest(view, block, order)[0] != nest for view in views[1:]):
         return None, ()
-    # A nest does not know where its elements lie: those of several views have to be the same.
+    # A nest does not record where its elements are: those of several views have to be the same.
     if len(views) > 1 and len({_first(view, block) for view in views}) > 1:
         return None, ()
     return nest, variables
@@ -156,7 +155,7 @@ def _row(expr: Affine, variables: tuple[str, ...]) -> tuple[int, ...]:
 def _bounds(
     einsum: Einsum, variables: tuple[str, ...], origins: tuple[int, ...], extents: tuple[int, ...]
 ) -> tuple[LinearInequality, ...] | None:
-    """The bounds that the box does not imply, from the origins on; None if one is not an inequality."""
+    """The bounds that the box does not imply, relative to the origins; None if one is not an inequality."""
     result: dict[LinearInequality, None] = {}
     for constraint in essential_constraints(einsum):
         if not set(constraint.expr.variables) & set(variables):
@@ -180,7 +179,7 @@ def _bound(
     return LinearInequality(row, constraint.expr.constant + moved)
 
 
-# Which elements each stamp touches.
+# The elements that each stamp touches.
 
 Vertex = tuple[str, str]
 
@@ -198,7 +197,7 @@ class StampAxis:
 
 @dataclass(frozen=True)
 class ExecutedPart:
-    """What executes of an Einsum, for some of its loops (node ids) and variables that belong together.
+    """The executed part of an Einsum, for a class of its loops (node ids) and variables.
 
     `text`: set over [loops..., variables..., offset of each variable in its innermost tile...].
     """
@@ -212,9 +211,9 @@ class ExecutedPart:
 class View:
     """One Einsum's share of a node: its loops above the node with their origins, and its access.
 
-    `parts`: what executes, where some loop binds no variable of the Einsum (all its loops and
-    variables; empty where the iteration space and the loops say it). `versions`: node ids of loops
-    whose counters are ranks as well, since elements are made anew in each of their iterations.
+    `parts`: what executes, if some loop binds no variable of the Einsum (all its loops and variables; empty
+    if the iteration space and the loops determine it). `versions`: node ids of loops whose counters are also
+    ranks, since elements are produced anew in each of their iterations.
     """
 
     einsum: Einsum
@@ -225,7 +224,7 @@ class View:
     versions: tuple[int, ...] = ()
 
     def above(self, loops: int) -> View:
-        """The same access as a node below the outermost `loops` loops sees it."""
+        """The same access, as seen by a node below the outermost `loops` loops."""
         return replace(self, loops=self.loops[:loops], offsets=())
 
     def bare(self, loops: int | None = None) -> View:
@@ -256,7 +255,7 @@ class RankBlock:
 class Factor:
     """One factor: its block, positions of its spatial and temporal axes in `axes`, and its text.
 
-    `nest`: the same as tiles in tiles of `variables`, where it is that for every Einsum below.
+    `nest`: the same as nested tiles of `variables`, if it is that for every Einsum below.
     """
 
     block: int
@@ -274,7 +273,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Touch:
-    """Product of factors over the stamp `axes` (path order) and the ranks of one tensor."""
+    """The product of factors over the stamp `axes` (path order) and the ranks of one tensor."""
 
     axes: tuple[StampAxis, ...]
     factors: tuple[Factor, ...]
@@ -289,11 +288,11 @@ class Touch:
 
 
 def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[int, Loop, int], ...]:
-    """The loops of an Einsum with the start of the range that each one's variable is tiled from.
+    """The loops of an Einsum with the start of the range that each one tiles.
 
-    The outermost loop over a variable starts at the smallest value that any Einsum below it takes;
-    inner loops inherit that origin. (0 for loops that bind none of its variables.) With tiles per Einsum it
-    starts at the smallest value of the Einsum's own variable.
+    The outermost loop over a variable starts at the smallest value that any Einsum below it takes; inner
+    loops inherit that origin (0 for loops that bind none of its variables). With tiles per Einsum it starts
+    at the smallest value of the Einsum's own variable.
     """
     origins: dict[str, int] = {}
     result = []
@@ -425,7 +424,7 @@ def executed_text(view: View, block: RankBlock, order: Sequence[int]) -> str:
 
 
 def _bodies(view: View, block: RankBlock, counters: dict[int, str], ranks: dict[int, str]) -> list[str]:
-    """Disjuncts of the factor of `block` for one Einsum; `counters` by axis position of the view."""
+    """Disjuncts of the factor of `block` for one Einsum; `counters`: by axis position of the view."""
     name = view.einsum.name
     mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
     names = {v: f"v{i}" for i, v in enumerate(mine)}
@@ -461,9 +460,9 @@ def _versions(view: View, block: RankBlock) -> list[int]:
 
 @lru_cache(maxsize=8192)
 def touch(views: tuple[View, ...], blocks: tuple[RankBlock, ...]) -> Touch:
-    """The union of the views' touches as one product; the caller makes sure that it is one.
+    """The union of the views' touches as one product; the caller ensures that it is one.
 
-    Views must stand below the same node: their loops agree in number, order and ids.
+    Views must be below the same node: their loops agree in number, order and ids.
     """
     axes = axes_of(views[0])
     factors = []
@@ -499,7 +498,7 @@ def _text(views: tuple[View, ...], block: RankBlock, order: list[int], ranks: in
 
 
 def merge_blocks(blocks: tuple[RankBlock, ...], which: Iterable[int]) -> tuple[RankBlock, ...]:
-    """The partition with the blocks at positions `which` made one."""
+    """The partition with the blocks at positions `which` merged."""
     chosen = sorted(set(which))
     ranks = tuple(sorted(r for i in chosen for r in blocks[i].ranks))
     variables = frozenset(v for i in chosen for v in blocks[i].variables)

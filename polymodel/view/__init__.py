@@ -1,1 +1,1 @@
-"""Answers for readers: tables, text, HTML pages, files and pictures. Knows nothing of what is counted."""
+"""Answers for readers: tables, text, HTML pages, files and plots. It knows nothing of what is counted."""

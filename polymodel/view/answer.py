@@ -1,8 +1,8 @@
-"""The protocol of answers: every call that returns figures returns one, and all of them look alike.
+"""The protocol of answers: every call that returns figures returns an `Answer`, and all of them look alike.
 
-An answer declares its tables once, each by a method that makes it; text, HTML, CSV, parquet, JSON and
-folders of them follow from that. A class says more where it has more to say: `content` (what is printed),
-`parts` (further sections of a page), `plot`.
+An answer declares its tables once, each by a method that makes it; text, HTML, CSV, parquet, JSON and folders
+of them follow from that. A class may override more: `content` (what is printed), `parts` (further sections of
+a page), `plot`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     import pandas
 
 
-# What an answer shows, as plain records that the writers of text and of HTML both read.
+# The content of an answer, as plain records for the writers of text and of HTML.
 
 
 @dataclass(frozen=True)
 class Line:
-    """One paragraph. An empty one is a blank line of a text, and nothing on a page.
+    """One paragraph. An empty one is a blank line in text, and is omitted on a page.
 
-    `kind`: a heading (`title`, `subtitle`), a `note`, `small` print on pages only, or what is `bad`.
+    `kind`: a heading (`title`, `subtitle`), a `note`, `small` print on pages only, or a `bad` one.
     """
 
     text: str = ""
@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what they are. `bad`: the names whose values are marked as bad."""
+    """Names and their values. `bad`: the names whose values are marked as bad."""
 
     pairs: Sequence[tuple[str, str]]
     bad: frozenset[str] = frozenset()
@@ -65,13 +65,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Section:
-    """A table under its title.
+    """A table with its title.
 
-    `total`: columns that are added up in a text; `opened`: unfolded at first in a notebook; `about`: a line
-    above it on pages; `more`: what is left out, below it. `exact(row, column)`: the title of a cell whose
-    figure is text already, empty for other cells. `link(row)`: the place on the page that a row's first
-    cell leads to, empty for none. `rows`: the beginning of the name that links to a row end with, `rows-0`
-    and so on; empty for none.
+    `total`: columns that are summed in text; `opened`: initially unfolded in a notebook; `about`: a line
+    above it on pages; `more`: what is omitted, below it. `exact(row, column)`: the tooltip of a cell whose
+    figure is already text, empty for other cells. `link(row)`: the target on the page of a row's first cell,
+    empty for none. `rows`: prefix of the names that link to rows, such as `rows-0`; empty for none.
     """
 
     title: str
@@ -89,7 +88,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG element. `plot`: as wide as the page; else as large as it is, in a frame that scrolls."""
+    """An SVG element. `plot`: as wide as the page; otherwise in its own size, in a frame that scrolls."""
 
     name: str
     svg: str
@@ -100,7 +99,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it stands. `file`: the name under which a reader may save it from a page."""
+    """Preformatted text. `file`: the file name under which a reader may save it from a page."""
 
     text: str
     file: str = ""
@@ -109,7 +108,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Fold:
-    """A part of a page that folds under its title; `anchor`: what links lead to."""
+    """A part of a page that folds under its title; `anchor`: its link target."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -120,7 +119,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Html:
-    """What the HTML writer has made already, or another writer of safe markup."""
+    """Markup from the HTML writer, or from another writer of safe markup."""
 
     markup: str
     tag: ClassVar[str] = "html"
@@ -131,7 +130,7 @@ Block = Line | Facts | Section | Picture | Code | Fold | Html
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a page: its heading, what stands below it, and whether that is unfolded at first."""
+    """A section of a page: its heading, its content, and whether it is initially unfolded."""
 
     title: str
     blocks: Sequence[Block]
@@ -139,19 +138,19 @@ class Part:
 
     @property
     def half(self) -> bool:
-        """Whether it is a plot, two of which stand side by side on a wide page."""
+        """Whether it is a plot, two of which are placed side by side on a wide page."""
         plots = [isinstance(b, Picture) and b.plot for b in self.blocks]
         return any(plots) and not any(isinstance(b, Section) for b in self.blocks)
 
     @property
     def table(self) -> bool:
-        """Whether it is one table, beside which there may be room for another or a plot."""
+        """Whether it is one table, which may be placed beside another table or a plot."""
         kinds = [type(b) for b in self.blocks]
         return kinds.count(Section) == 1 and not {Picture, Code, Fold, Html} & set(kinds)
 
     @property
     def anchor(self) -> str:
-        """What links lead to: the heading in small letters."""
+        """Its link target: the heading in lower case."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "part"
 
 
@@ -161,12 +160,12 @@ def notes(texts: Iterable[str]) -> list[Block]:
 
 
 def printed(blocks: Iterable[Block]) -> str:
-    """The blocks as text for a terminal, which ends with a newline."""
+    """The blocks as text for a terminal, ending with a newline."""
     return "".join(f"{line}\n" for block in blocks for line in _lines(block))
 
 
 def aligned(pairs: Sequence[tuple[str, str]], indent: str = "") -> list[str]:
-    """A line per name and value, values below each other."""
+    """A line per name and value, with aligned values."""
     wide = max((len(name) for name, _ in pairs), default=0)
     return [f"{indent}{name.ljust(wide)}  {value}".rstrip() for name, value in pairs]
 
@@ -206,9 +205,9 @@ FORMAT = "polymodel-answer/1"
 class Declared(Generic[A]):
     """A table of an answer: `answer.NAME` is a DataFrame, `answer.table("NAME")` the same as plain data.
 
-    `make`: the table of one answer. `title`: what readers see instead of the name. `name`: of the table,
-    where the attribute cannot have it because the answer has records of that name. `words`: what a row is, as
-    the docstring says it; it stands above the table on pages.
+    `make`: makes the table of one answer. `title`: shown to readers instead of the name. `name`: the name of
+    the table, if the attribute has another one because the answer has records of that name. `words`: what a
+    row is, from the docstring; shown above the table on pages.
     """
 
     def __init__(self, make: Callable[[A], Framed], title: str, name: str) -> None:
@@ -245,21 +244,24 @@ def declared(*, title: str = "", name: str = "") -> Callable[[Callable[[A], Fram
 def declared(
     make: Callable[[A], Framed] | None = None, *, title: str = "", name: str = ""
 ) -> Declared[A] | Callable[[Callable[[A], Framed]], Declared[A]]:
-    """Declare a table: a method that makes it becomes an attribute that is its DataFrame. See `Declared`."""
+    """Decorator that declares a table: the method becomes an attribute that is the DataFrame.
+
+    See `Declared`.
+    """
     if make is not None:
         return Declared(make, title, name)
     return lambda made: Declared(made, title, name)
 
 
 def bars(answer: Answer, what: str = "", ax: Any = None) -> Any:
-    """A picture of the first table: bars of one of its figures (the first, unless `what` names another)."""
+    """A bar chart of the first table, of one of its figures (the first, unless `what` names another)."""
     from polymodel.view.figures import bar_axes
 
     return bar_axes(answer.table(), what, ax)
 
 
 class Answer:
-    """What a call returns: figures in tables, to be printed, drawn and saved."""
+    """The result of a call: figures in tables, to be printed, plotted and saved."""
 
     declared: ClassVar[dict[str, Declared[Any]]] = {}
     plot: Callable[..., Any] = bars
@@ -272,13 +274,13 @@ class Answer:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of its tables, the one to read first at the beginning."""
+        """The names of its tables, the main one first."""
         return tuple(self.declared)
 
     def table(self, name: str = "", *, live: bool = True) -> Table:
-        """One table as plain data, the first unless another is named. SpecError for an unknown name.
+        """One table as plain data, by default the first. Raises SpecError for an unknown name.
 
-        `live=False` leaves out figures that would be counted only now, such as lifetimes of elements.
+        `live=False` omits figures that would have to be computed now, such as lifetimes of elements.
         """
         found = self._known(name)
         made: dict[str, Any] = self.__dict__.setdefault("_tables", {})
@@ -288,11 +290,11 @@ class Answer:
         return table
 
     def plain(self, name: str = "", *, live: bool = True) -> Table:
-        """The table as it is printed and written: numbers and words alone."""
+        """The table as it is printed and written: numbers and words only."""
         return self.table(name, live=live)
 
     def exported(self, name: str = "", *, live: bool = True) -> Table:
-        """The table as CSV and JSON have it."""
+        """The table as written to CSV and JSON."""
         return self.plain(name, live=live)
 
     def _known(self, name: str) -> Declared[Any]:
@@ -309,7 +311,7 @@ class Answer:
 
     @property
     def summary(self) -> pandas.DataFrame:
-        """The table to read first, as a DataFrame."""
+        """The main table, as a DataFrame."""
         return self.frame
 
     @property
@@ -319,34 +321,34 @@ class Answer:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What to know beside the figures, as text."""
+        """Remarks on the figures, as text."""
         return tuple(self.notes)
 
     def content(self, live: bool = True) -> list[Block]:
-        """What is printed and what a notebook shows: the main figures, then the tables that have rows."""
+        """The printed content, also shown in a notebook: the main figures, then the tables that have rows."""
         shown = [(d, self.plain(n, live=live)) for n, d in self.declared.items()]
         sections = [Section(d.title, t.bare(), opened=not i) for i, (d, t) in enumerate(shown) if t.rows]
         spaced = [b for s in sections for b in (Line(), s)]
         return [Line(self.title), *spaced, *notes(self.remarks)]
 
     def head(self, live: bool = True) -> list[Block]:
-        """What stands at the top of its page, below the title."""
+        """The content at the top of its page, below the title."""
         result = self.content(live)
         return result[1:] if result[:1] == [Line(self.title)] else result
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """The sections of its page: every table in full, and what the page was made from."""
+        """The sections of its page: every table in full, and the inputs."""
 
         result = []
         for name, table in self.listed(live):
             one, known = self.declared[name], set(self.remarks)
-            own = [n for n in table.notes if n not in known]  # what is said at the top is not said again
+            own = [n for n in table.notes if n not in known]  # what is at the top is not repeated
             blocks = [Section("", table.bare(), about=one.words), *notes(own)]
             result.append(Part(f"Table: {one.title}", blocks))
         return [*result, made_part(command)]
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
-        """The tables that can be listed, by name; one that is too large is left out."""
+        """The tables that can be listed, by name; one that is too large is omitted."""
         for name in self.tables:
             try:
                 yield name, self.plain(name, live=live)
@@ -354,7 +356,7 @@ class Answer:
                 continue
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the answer was made from is written over."""
+        """While files are written, protects the files that the answer was made from against overwriting."""
         return keeping(self.sources)
 
     @overload
@@ -366,9 +368,9 @@ class Answer:
     def to_csv(
         self, place: str | PathLike[str] | None = None, *, live: bool = True
     ) -> str | tuple[Path, ...]:
-        """The first table as CSV text; or its files, if a place is named, by their paths.
+        """The first table as CSV text; or, if a place is given, the paths of the files written.
 
-        A name that ends in `.csv` gets the first table, any other is a folder that gets every table.
+        A name that ends in `.csv` receives the first table; any other is a folder that receives every table.
         """
         if place is None:
             return self.exported(live=live).to_csv()
@@ -377,7 +379,7 @@ class Answer:
         )
 
     def to_parquet(self, place: str | PathLike[str], *, live: bool = True) -> tuple[Path, ...]:
-        """Parquet files, as `to_csv` writes them; units are in the schema's pandas attributes."""
+        """Write parquet files, as `to_csv` does; units are in the schema's pandas attributes."""
 
         def write(name: str, path: Path) -> None:
             write_parquet(self.plain(name, live=live).frame(), path)
@@ -403,7 +405,7 @@ class Answer:
         return {**head, "tables": self.tables_data(live)}
 
     def tables_data(self, live: bool = True) -> dict[str, Json]:
-        """Its tables by name; one that is too large has the reason in its place."""
+        """Its tables by name; for one that is too large, the reason."""
         tables: dict[str, Json] = {}
         for name in self.tables:
             try:
@@ -427,8 +429,8 @@ class Answer:
     ) -> str:
         """The answer as one self-contained HTML page, also written to `file` if given.
 
-        `plots=False` leaves out what takes matplotlib, and so does an installation without it, which the page
-        says; `command`: the command line that asked, to be told.
+        `plots=False` omits what needs matplotlib, as does an installation without it, which the page states;
+        `command`: the command line, to be shown.
         """
         from polymodel.view.html import page
 
@@ -442,7 +444,8 @@ class Answer:
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = False, command: str = ""
     ) -> tuple[Path, ...]:
-        """Everything in one folder: the tables as CSV (and parquet), the data, the page and the text."""
+        """Write everything to one folder: the tables as CSV (and parquet), the data, the page and the
+        text."""
         name = type(self).__name__.lower()
         with self.keeping():
             target = made_folder(folder)
@@ -455,7 +458,7 @@ class Answer:
         return (*result, *files)
 
     def whole_text(self, *, live: bool = True) -> str:
-        """All of it as text, as a command prints it."""
+        """The whole answer as text, as a command prints it."""
         return printed(self.content(live))
 
     def __str__(self) -> str:
@@ -468,15 +471,15 @@ class Answer:
 
 
 def plots_left_out() -> str:
-    """Why pages have no plots here, and what brings them; "" where they can be drawn."""
+    """Why pages have no plots, and the remedy; "" if they can be drawn."""
     return "" if installed("matplotlib") else f"plots are left out: {command_for('matplotlib')} brings them"
 
 
-# Writes several tables as one text, one JSON object or one page, as commands print them.
+# Several tables as one text, one JSON object or one page, as commands print them.
 
 
 def sections_of(answer: Answer, name: str | None = None) -> list[Section]:
-    """The tables of an answer under their titles, or the one that is named."""
+    """The tables of an answer with their titles, or the named one."""
     names = answer.tables if name is None else (name,)
     return [Section(answer.declared[n].title, answer.plain(n), opened=True) for n in names]
 
@@ -486,7 +489,7 @@ def formatted_tables(
 ) -> str:
     """The tables as `csv`, `json`, `html` (a page) or `table` (text).
 
-    A page has the `heading` and, below the tables that have rows, `more`; text and data have tables alone.
+    A page has the `heading` and, below the tables that have rows, `more`; text and data have tables only.
     """
     tables = [s.table for s in sections]
     if style == "csv":
@@ -503,7 +506,7 @@ def formatted_tables(
     return "\n\n".join(t.text(indent="") for t in tables) + "\n"
 
 
-# When, by which command and by which versions something was made, so that it can be made again.
+# The time, command and versions of a result, so that it can be reproduced.
 
 Pairs = Sequence[tuple[str, str]]
 PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
@@ -511,13 +514,13 @@ TITLE = "How it was made"
 
 
 def now() -> str:
-    """The time in UTC, or `SOURCE_DATE_EPOCH` if that is set, so that a page comes out the same twice."""
+    """The time in UTC, or `SOURCE_DATE_EPOCH` if set, so that a page is reproducible."""
     when = pinned() or datetime.now(UTC)
     return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def versions() -> list[tuple[str, str]]:
-    """polymodel, Python and the packages that numbers and pictures come from."""
+    """The versions of polymodel, Python and the packages that compute numbers and draw plots."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
@@ -533,11 +536,11 @@ def versions() -> list[tuple[str, str]]:
 
 
 def made(command: str, asked: Pairs = ()) -> list[Block]:
-    """Date, command and versions; `asked`: what else is to be told, by name."""
+    """Date, command and versions; `asked`: further facts, by name."""
     pairs = [("date", now()), *([("command", command)] if command else []), *asked]
     return [Facts(pairs), Line("Versions", "subtitle"), Facts(versions())]
 
 
 def made_part(command: str, asked: Pairs = ()) -> Part:
-    """The section of a page that says so."""
+    """The section of a page with date, command and versions."""
     return Part(TITLE, made(command, asked))

@@ -1,4 +1,4 @@
-"""The one writer of SVG drawings: shapes and texts, every text escaped, sizes in pixels, known widths."""
+"""The writer of SVG drawings: shapes and texts, every text escaped, sizes in pixels, known widths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAD = 10
 CAP = 7
 INK = "#1f2933"
 MUTED = "#616e7c"
-# Fill and edge per component, in order of appearance; distinguishable in grey and for colour-blind eyes.
+# Fill and edge per component, in order of appearance; distinguishable in grey and for colour-blind readers.
 PALETTE = (
     ("#dbeafe", "#2563a8"), ("#fde9d0", "#b45309"), ("#dcf3e3", "#1d7a46"), ("#efe3fa", "#7440a8"),
     ("#fbe0e6", "#b02a50"), ("#e2eef0", "#2b6b78"), ("#f3efcf", "#7d6b10"), ("#e6e6e6", "#4a4a4a"),
@@ -25,7 +25,7 @@ _CLASSES = (
 )  # fmt: skip
 _ADVANCES = {c: advance for advance, letters in _CLASSES for c in letters}
 SIZE = 11
-NAME = 26  # characters that are shown of a name
+NAME = 26  # characters of a name that are shown
 STYLE = (
     "text{font-family:ui-sans-serif,'DejaVu Sans',Verdana,Arial,sans-serif;font-size:11px;fill:" + INK + "}"
     ".b{font-weight:bold}.m{fill:" + MUTED + "}"
@@ -33,18 +33,19 @@ STYLE = (
 
 
 def escaped(words: str) -> str:
-    """The words as text of a drawing: markup in names is not markup, and what would steer a reader is `?`."""
+    """The words as text of a drawing: markup is escaped, and control characters become `?`."""
     return escape(masked(words))
 
 
 def width_of(content: str, *, bold: bool = False) -> float:
-    """Pixels that a line of text takes at most; letters of scripts that no table has count as wide ones."""
+    """Upper bound of the width of a line of text, in pixels; letters missing from the table count as wide
+    ones."""
     units = sum(_ADVANCES.get(c, 640 if c.isascii() else 1000) for c in content)
     return units * SIZE / 1000 * (1.13 if bold else 1)
 
 
 def short(name: str, most: int = NAME) -> str:
-    """The name; of one longer than `most` characters the middle is left out, to be told elsewhere."""
+    """The name; if longer than `most` characters, without its middle, which is given elsewhere."""
     if len(name) <= most:
         return name
     tail = most // 3
@@ -68,7 +69,7 @@ class Label:
         return LINE * len(self.lines)
 
     def draw(self, x: float, middle: float) -> str:
-        """Centred at x, around the height `middle`."""
+        """The label as SVG, centred at x, around the height `middle`."""
         top = middle - self.height / 2 + LINE * 0.72
         parts = []
         for i, line in enumerate(self.lines):
@@ -144,22 +145,22 @@ def line(x1: float, y1: float, x2: float, y2: float, width: float = 1.3) -> str:
 
 
 def described(words: str) -> str:
-    """What a reader who does not see the picture is told."""
+    """The description for readers who do not see the drawing."""
     return f"<desc>{escaped(words)}</desc>"
 
 
 def titled(words: str) -> str:
-    """What a shape tells under the mouse."""
+    """The tooltip of a shape."""
     return f"<title>{escaped(words)}</title>"
 
 
 def node(drawn: str, told: str, kind: str = "node") -> str:
-    """A shape with its text, or an edge, as one thing that tells `told` under the mouse."""
+    """A shape with its text, or an edge, as one group with the tooltip `told`."""
     return f'<g class="{kind}">{titled(told)}{drawn}</g>'
 
 
 def picture(width: float, height: float, title: str, body: list[str], told: str = "") -> str:
-    """A whole SVG document on white; `told` is all of it in words."""
+    """A complete SVG document on white; `told` describes it in words."""
     words = described(told) if told else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '

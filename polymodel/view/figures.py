@@ -1,6 +1,6 @@
-"""Figures of matplotlib: new ones, saved ones, and matplotlib itself without a trace in the user's home.
+"""Figures of matplotlib: new ones, saved ones, and matplotlib itself without writing to the user's home.
 
-New figures are pyplot's, since a notebook shows those, but no more than may be open without a warning.
+New figures are pyplot's, since notebooks show those, but no more than may be open without a warning.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from matplotlib.ticker import Formatter, Locator
 
 
-# The time that pages and pictures carry where a build is to come out the same twice.
+# The time in pages and plots, if a build has to be reproducible.
 
 NAME = "SOURCE_DATE_EPOCH"
 
 
 def pinned() -> datetime | None:
-    """What SOURCE_DATE_EPOCH says, in UTC; None where it is not set.
+    """The time of SOURCE_DATE_EPOCH, in UTC; None if it is not set.
 
-    SpecError for what is not a number of seconds since 1970, or beyond the calendar: matplotlib reads it too.
+    Raises SpecError if it is not a number of seconds since 1970, or beyond the calendar: matplotlib reads it
+    too.
     """
     given = os.environ.get(NAME, "")
     if not given:
@@ -57,7 +58,7 @@ _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made her
 
 
 def ticks(unit: str) -> Formatter:
-    """Ticks with engineering prefixes (20 kb, 3 µJ); amounts of data in the units that people are shown."""
+    """Ticks with engineering prefixes (20 kb, 3 µJ); amounts of data in the displayed unit."""
     from matplotlib.ticker import EngFormatter, FuncFormatter
 
     short, factor = in_units(unit)
@@ -66,13 +67,13 @@ def ticks(unit: str) -> Formatter:
 
 
 def tick(axis: Axis, unit: str) -> None:
-    """Give an axis ticks in a unit: where it has round numbers they are round in what people are shown."""
+    """Set an axis's ticks in a unit; if it has round numbers, they are round in the displayed unit."""
     axis.set_major_locator(round_in(axis.get_major_locator(), unit))
     axis.set_major_formatter(ticks(unit))
 
 
 def round_in(places: Locator, unit: str) -> Locator:
-    """Places of ticks that are found in the unit that people are shown, bytes instead of bits."""
+    """A locator of ticks that are round in the displayed unit, bytes instead of bits."""
     from matplotlib.ticker import Locator
 
     factor = in_units(unit)[1]
@@ -91,7 +92,7 @@ def round_in(places: Locator, unit: str) -> Locator:
 
 
 def axes(given: Axes | None, width: float, height: float) -> Axes:
-    """Those given, else `new_axes`. SpecError for what is not an axes."""
+    """The given axes, otherwise `new_axes`. Raises SpecError if it is not an axes."""
     without_trace()
     from matplotlib.axes import Axes as Drawn
 
@@ -103,12 +104,12 @@ def axes(given: Axes | None, width: float, height: float) -> Axes:
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """The axes of a new pyplot figure, inches wide and high.
+    """The axes of a new pyplot figure, in inches.
 
-    When half as many figures are open as `figure.max_open_warning` allows (20), the oldest made here is
-    closed first: the other half is for figures of the caller's own. The axes that were returned with it still
-    draw and save. A notebook, which shows figures at the end of a cell, shows those of the cell so far before
-    it closes them. Windows stay open.
+    If half as many figures are open as `figure.max_open_warning` allows (20), the oldest one made here is
+    closed first: the other half is for the caller's own figures. Axes returned with it can still be drawn and
+    saved. A notebook, which shows figures at the end of a cell, first shows those of the cell so far. Windows
+    stay open.
     """
     without_trace()
     import matplotlib.pyplot as plt
@@ -121,7 +122,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def new_panels(width: float, height: float) -> Figure:
-    """The same without axes, for several. A notebook shows it once, also where a cell ends with it."""
+    """A new figure without axes, for several. A notebook shows it once, also if a cell ends with it."""
     without_trace()
     import matplotlib.pyplot as plt
 
@@ -133,15 +134,15 @@ def new_panels(width: float, height: float) -> Figure:
 
 @cache
 def _panels() -> type[Figure]:
-    """The class of figures of several panels. It is made when it is first needed, since matplotlib is."""
+    """The class of figures with several panels, made on first use, since it needs matplotlib."""
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure as Whole
 
     class Panels(Whole):
-        """A pyplot figure that is not shown a second time where a cell of a notebook ends with it.
+        """A pyplot figure that is not shown twice if a cell of a notebook ends with it.
 
-        A notebook shows the last value of a cell, and then every figure that is open. Both ask the figure
-        itself: whoever asks first is shown it, and it is closed.
+        A notebook shows the last value of a cell, and then every open figure. Both ask the figure itself: the
+        first one gets it, and it is closed.
         """
 
         def _ipython_display_(self) -> None:
@@ -158,17 +159,19 @@ def _panels() -> type[Figure]:
 
 
 def whole_figure(ax: Axes) -> Figure | None:
-    """The figure that axes stand in, also where they are in a part of it; None of removed axes."""
+    """The figure that contains the axes, also if they are in a subfigure; None for removed axes."""
     from matplotlib.figure import Figure as Whole
 
-    # Of a part, `figure` is the whole one in every version; before 3.10 nothing else tells it.
+    # For a subfigure, `figure` is the whole one in every version; before 3.10 nothing else gives it.
     result = ax.figure
     return result if result is None or isinstance(result, Whole) else result.figure
 
 
 def legible(figure: Figure) -> Figure:
-    """The figure with texts that can be drawn: names may have signs that steer a reader, which become `?`,
-    and dollars that are not a formula."""
+    """The figure with drawable texts.
+
+    Names may have control characters, which become `?`, and dollar signs that do not start a formula.
+    """
     from matplotlib.cbook import is_math_text
     from matplotlib.mathtext import MathTextParser
     from matplotlib.text import Text
@@ -191,7 +194,7 @@ _TITLED = (".svg", ".svgz", ".pdf", ".png")
 
 
 def write_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:
-    """Save a figure in the format that the ending tells, with its title for those who do not see it."""
+    """Save a figure in the format of the file name's ending, with its title for readers who do not see it."""
     shown = figure.get_suptitle() or next((t for ax in figure.axes if (t := ax.get_title())), "")
     title = " ".join(masked(shown).split())
     metadata = {"Title": title} if title and path.suffix.lower() in _TITLED else None
@@ -219,12 +222,12 @@ def _make_room() -> None:
 
 
 def without_trace() -> None:
-    """Import matplotlib so that it writes to no folder of the user's.
+    """Import matplotlib such that it writes to no folder of the user's.
 
     On its first import it lists all fonts of the system and keeps the list in the home directory. Unless
     MPLCONFIGDIR names a folder for that, or the caller has imported it already, it gets a folder of its own
-    that is removed at exit; a list, settings and styles that are in the home directory are used there.
-    SpecError for a SOURCE_DATE_EPOCH that it could not read.
+    that is removed at exit; a font list, settings and styles in the home directory are used there. Raises
+    SpecError for an invalid SOURCE_DATE_EPOCH.
     """
     pinned()
     if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
@@ -236,7 +239,7 @@ def without_trace() -> None:
     try:
         import matplotlib.font_manager
 
-        # Asked once, they are remembered: programs that this one starts need not know of the folder.
+        # They are cached once read, so that subprocesses need not know of the folder.
         matplotlib.get_configdir()
         matplotlib.get_cachedir()
     finally:
@@ -244,7 +247,7 @@ def without_trace() -> None:
 
 
 def _take(own: Path) -> None:
-    """Copies of what matplotlib has kept before."""
+    """Copy what matplotlib has cached before."""
     for place in _homes():
         try:
             for file in [place / "matplotlibrc", *place.glob("fontlist-*.json")]:
@@ -257,7 +260,7 @@ def _take(own: Path) -> None:
 
 
 def _homes() -> list[Path]:
-    """Where matplotlib keeps settings, and where caches, as its documentation says."""
+    """The folders of matplotlib's settings and caches, by its documentation."""
     try:
         home = Path.home()
     except RuntimeError:  # there is none
@@ -270,15 +273,18 @@ def _homes() -> list[Path]:
     return [home / ".matplotlib"]
 
 
-# Bars of one figure of a table, for answers without a picture of their own; tables of words as they are.
+# Bars of one figure of a table, for answers without a plot of their own; tables of words as they are.
 
-MOST = 40  # bars that can be told apart
+MOST = 40  # bars that can be distinguished
 WORDS = 40  # characters of a row's name
 COLOUR = "#2563a8"
 
 
 def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
-    """A bar per row, at most 40, named by the texts of the row. SpecError for what is not a figure."""
+    """A bar per row, at most 40, named by the texts of the row.
+
+    Raises SpecError if `what` is not a figure.
+    """
     figures = [c.name for i, c in enumerate(table.columns) if table.numeric(i)]
     if not figures and not what:
         return text_axes(table, ax)
@@ -299,7 +305,7 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     drawn.set_yticks(list(places), names, fontsize=8)
     drawn.invert_yaxis()
     drawn.margins(x=0.18)
-    if table.columns[at].unit in ("J", "s"):  # what has prefixes beside the bars has them below
+    if table.columns[at].unit in ("J", "s"):  # figures with prefixes beside the bars have them below
         tick(drawn.xaxis, table.columns[at].unit)
     unit = f" ({axis_unit(table.columns[at].unit)})" if table.columns[at].unit else ""
     drawn.set_xlabel(f"{table.columns[at].heading}{unit}")
@@ -308,7 +314,7 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
 
 
 def text_axes(table: Table, ax: Axes | None = None) -> Axes:
-    """The table as it is printed, at most 40 rows: for one that has words alone."""
+    """The table as it is printed, at most 40 rows, for one that has words only."""
     lines = table.first(MOST).text(indent="").splitlines()
     drawn = axes(ax, max(4, 0.075 * max(map(len, lines))), 0.6 + 0.17 * len(lines))
     drawn.text(0, 1, "\n".join(lines), family="monospace", fontsize=8, va="top", parse_math=False)

@@ -1,4 +1,4 @@
-"""Tables and texts as files: CSV, parquet, JSON, written whole or not at all."""
+"""Tables and texts as files: CSV, parquet, JSON, written atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def saved_text(text: str, file: str | PathLike[str] | None) -> str:
-    """The text, also written to `file` if one is named. SpecError where it cannot be."""
+    """The text, also written to `file` if given. Raises SpecError if it cannot be written."""
     if file is not None:
         with writing(file):
             write_text(file, text)
@@ -30,7 +30,7 @@ def saved_text(text: str, file: str | PathLike[str] | None) -> str:
 
 
 def made_folder(folder: str | PathLike[str]) -> Path:
-    """The folder, made if it is missing. SpecError where it cannot be."""
+    """The folder, created if missing. Raises SpecError if it cannot be created."""
     with writing(folder):
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -44,9 +44,9 @@ def write_csv(table: Table, path: Path) -> None:
 
 
 def write_parquet(frame: pandas.DataFrame, path: Path) -> None:
-    """A DataFrame as a parquet file that loses no digit of a whole number.
+    """A DataFrame as a parquet file that loses no digit of an integer.
 
-    Integers beyond int64 are decimals of 38 digits and no fraction; beyond these the column is text, marked
+    Integers beyond int64 are decimals of 38 digits without fraction; beyond these the column is text, marked
     `polymodel`: `integer` in its field's metadata. A column of numbers and words is text.
     """
     import pyarrow
@@ -65,7 +65,7 @@ def write_parquet(frame: pandas.DataFrame, path: Path) -> None:
 
 
 def _is_mixed(values: Sequence[object]) -> bool:
-    """True of a column whose cells are of several kinds, or of one that parquet has no type for."""
+    """True for a column with cells of several kinds, or of a kind that parquet has no type for."""
     kinds = {type(v) for v in values if v is not None}
     return len(kinds) > 1 or not kinds <= {str, bool, int, float}
 
@@ -80,7 +80,7 @@ def json_text(data: Json) -> str:
 
 
 def json_rows(table: Table) -> list[Json]:
-    """The rows of a table as JSON has them: an infinite figure is the string "inf", no number is null."""
+    """The rows of a table for JSON: an infinite figure is the string "inf", a missing number is null."""
     return [{k: plain(v) for k, v in r.items()} for r in table.records()]
 
 
@@ -95,7 +95,7 @@ def table_json(table: Table) -> str:
 
 
 def plain(value: Cell) -> Json:
-    """A cell as JSON can say it."""
+    """A cell as a JSON value."""
     if isinstance(value, float):
         if math.isinf(value):
             return "-inf" if value < 0 else "inf"

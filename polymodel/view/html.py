@@ -1,6 +1,6 @@
-"""The one writer of HTML: templates that escape whatever they are given, and what whole pages bring along.
+"""The writer of HTML: templates that escape all values, and the assets of complete pages.
 
-Imported when a page or a notebook's fragment is made, since the template engine takes time to load.
+Imported only when a page or a notebook's fragment is made, since the template engine takes time to load.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from polymodel.view.answer import Block, Part, Section
     from polymodel.view.table import Cell, Column, Table
 
-# What fragments in notebooks bring; whole pages add assets/report.css.
+# The styles of fragments in notebooks; complete pages use assets/report.css.
 CSS = f"""
 .pm{{font:14px/1.45 system-ui,'DejaVu Sans',Arial,sans-serif;color:{INK}}}
 .pm table{{border-collapse:collapse;margin:.4em 0 1.2em;font-size:13px}}
@@ -42,7 +42,7 @@ _LINE = 60  # characters of a formula that stay on one line
 
 @dataclass(frozen=True)
 class Head:
-    """The heading of a column, as the template writes it."""
+    """The heading of a column, for the template."""
 
     text: str
     title: str
@@ -51,7 +51,7 @@ class Head:
 
 @dataclass(frozen=True)
 class TemplateCell:
-    """One cell as the template writes it. `spans`: pieces of a formula, and whether each is raised."""
+    """One cell, for the template. `spans`: pieces of a formula, and whether each is raised."""
 
     text: str
     title: str = ""
@@ -67,20 +67,20 @@ class TemplateCell:
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """A table as the template writes it; exact values are in the titles of cells, and pages sort by them."""
+    """A table, for the template; exact values are in the tooltips of cells, and pages sort by them."""
 
     heads: tuple[Head, ...]
     rows: tuple[tuple[TemplateCell, ...], ...]
 
 
 def _masked(value: object) -> object:
-    """Texts without what turns them around or steers a reader; markup has been looked at before."""
+    """Texts with control characters masked; `Markup` was checked before."""
     return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @dataclass(frozen=True)
 class UntitledTable:
-    """A table without a title, as the template takes a section."""
+    """A table without a title, for templates that take a section."""
 
     table: Table
     tag: str = "section"
@@ -96,7 +96,7 @@ class UntitledTable:
 def _engine() -> Environment:
     engine = Environment(
         loader=PackageLoader("polymodel.view"),
-        autoescape=True,  # every text, whatever the template is called
+        autoescape=True,  # every text, whatever the template's name
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -124,12 +124,12 @@ def table_html(table: Table) -> str:
 
 
 def written(blocks: Iterable[Block], *, folded: bool = False) -> str:
-    """Blocks one below the other. `folded`: tables fold under their titles, as in notebooks."""
+    """The blocks in sequence. `folded`: tables fold under their titles, as in notebooks."""
     return filled("blocks.html", blocks=tuple(blocks), folded=folded)
 
 
 def fragment(blocks: Iterable[Block]) -> str:
-    """What a notebook shows: the blocks with the looks that they need."""
+    """The blocks with their styles, as a notebook shows them."""
     return filled("fragment.html", css=Markup(CSS), body=Markup(written(blocks, folded=True)))
 
 
@@ -141,10 +141,10 @@ def page(
     looks: str = "report.css",
     scripts: Sequence[str] = ("report.js", "chart.js"),
 ) -> str:
-    """A whole HTML document: nothing in it is fetched, and no script but its own may run.
+    """A complete HTML document: it loads nothing, and no script but its own may run.
 
-    Tables with a head sort, and filter where they have more than a few rows. `parts` fold, below a table of
-    contents. `looks` and `scripts` are names of assets.
+    Tables with a head can be sorted, and filtered if they have more than a few rows. `parts` fold, below a
+    table of contents. `looks` and `scripts`: names of assets.
     """
     code = "\n".join(asset(s) for s in scripts)
     allowed = b64encode(sha256(code.encode()).digest()).decode()
@@ -164,7 +164,7 @@ def page(
 
 
 def _anchored(parts: Sequence[Part]) -> dict[str, Part]:
-    """The parts by the places that links lead to: titles that differ in signs alone are numbered."""
+    """The parts by their link targets: titles that differ only in punctuation are numbered."""
     places: dict[str, Part] = {}
     for part in parts:
         again = sum(p.anchor == part.anchor for p in places.values())
@@ -173,7 +173,7 @@ def _anchored(parts: Sequence[Part]) -> dict[str, Part]:
 
 
 def grid(section: Section | UntitledTable) -> HtmlTable:
-    """The cells of a section's table, with what a reader sees and what hovering tells."""
+    """The cells of a section's table, with their tooltips."""
     table, exact = section.table, section.exact
     many = range(len(table.columns))
     titled = [exact is not None and any(exact(r, i) for r in range(len(table.rows))) for i in many]

@@ -1,4 +1,4 @@
-"""Pictures: figures as SVG elements of a page, and finished ones that a notebook shows and that are saved."""
+"""Plots and drawings: figures as SVG elements of a page, and finished ones for notebooks and files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Figures of matplotlib as SVG elements of a page: outlined letters, names that do not clash, few bytes.
+# Figures of matplotlib as SVG elements of a page: outlined letters, unique names, few bytes.
 
-PLACES = 10  # parts of a point to which lines are drawn
+PLACES = 10  # line coordinates are rounded to this part of a point
 _PATH = re.compile(r'(?<=\sd=")[^"]*(?=")')
 _WORDS = re.compile(r"[A-Za-z]|-?[\d.]+(?:e-?\d+)?")
 
 
 def blank(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure that pyplot does not know, inches wide and high."""
+    """A figure unknown to pyplot, in inches."""
     without_trace()
     from matplotlib.figure import Figure
 
@@ -36,7 +36,7 @@ def blank(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def inline(figure: Figure, title: str, prefix: str) -> str:
-    """A figure as an SVG element; `prefix` starts the names in it, so that two pictures share a page."""
+    """A figure as an SVG element; `prefix`: start of its names, so that two plots can share a page."""
     from matplotlib import rc_context
 
     out = io.StringIO()
@@ -46,7 +46,7 @@ def inline(figure: Figure, title: str, prefix: str) -> str:
 
 
 def _tidy(svg: str, title: str, prefix: str) -> str:
-    """What a page needs of matplotlib's file: short paths, own names, and no style that all would get."""
+    """The part of matplotlib's file that a page needs: short paths, unique names, and no global style."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     svg = svg.replace("xlink:href=", "href=")
@@ -66,7 +66,7 @@ def _tidy(svg: str, title: str, prefix: str) -> str:
 
 
 def _shorter(path: str) -> str:
-    """The same lines to a tenth of a point, in relative steps, without points that lie on a line."""
+    """The same lines to a tenth of a point, in relative steps, without collinear points."""
     words = _WORDS.findall(path)
     if {w for w in words if w.isalpha()} - {"M", "L", "z"} or len(words) < 30:
         return path.replace("\n", "").strip()
@@ -115,7 +115,7 @@ def _number(tenths: int) -> str:
     return f"{tenths / PLACES:g}" if abs(tenths) < 10**6 else f"{tenths / PLACES:.1f}"
 
 
-# A finished picture or page: shown by a notebook, saved as a file.
+# A finished drawing or page: shown by a notebook, saved as a file.
 
 
 def _saved(text: str, path: str | Path, ending: str) -> Path:
@@ -140,13 +140,16 @@ class Drawing:
         return self.svg
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file that ends in .svg; SpecError for another ending or a bad place."""
+        """Write the drawing to a file that ends in .svg.
+
+        Raises SpecError for another ending or an invalid place.
+        """
         return _saved(self.svg, path, ".svg")
 
 
 @dataclass(frozen=True)
 class Page:
-    """A self-contained HTML document: nothing in it is fetched from elsewhere.
+    """A self-contained HTML document that loads nothing from elsewhere.
 
     `height`: of its frame in a notebook, in pixels.
     """
@@ -156,11 +159,14 @@ class Page:
     height: int = 640
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, in which its script runs and from which it reaches nothing."""
+        """The page in a frame of its own, in which its script runs without access to anything else."""
         from polymodel.view.html import filled
 
         return filled("frame.html", title=self.title, document=self.html, height=self.height)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page to a file that ends in .html; SpecError for another ending or a bad place."""
+        """Write the page to a file that ends in .html.
+
+        Raises SpecError for another ending or an invalid place.
+        """
         return _saved(self.html, path, ".html")

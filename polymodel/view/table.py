@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-# The meaning of every column of the tables, one line each; pages show it at their headings.
+# The meaning of every column of the tables, one line each; pages show it at the column headings.
 
 TERMS = {
     "einsum": "the tensor operation that a row is booked to",
@@ -255,7 +255,7 @@ TERMS = {
 
 # Tables and their columns.
 
-# Units that the heading already says.
+# units that the heading already says
 PLAIN = frozenset({"element", "operation", "stamp", "cycle", "element/element"})
 
 RATIO = "b/a"
@@ -263,16 +263,16 @@ RATIO = "b/a"
 Cell = int | float | str | bool | None
 
 
-_NAMED = re.compile(r"\w+=\d+( \w+=\d+)*")  # a cell of several figures, each behind what it is of
+_NAMED = re.compile(r"\w+=\d+( \w+=\d+)*")  # a cell with several figures, each after its name
 _PRINTED = 60  # rows of a table in a terminal
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column; the unit is also the end of the name where the name would not say it otherwise.
+    """A column; the unit is also a suffix of the name where the name would not show it.
 
-    `given`: the name is one of the spec's, such as a rank variable, and printed letter by letter. `words`:
-    what the column means, unless the glossary says it. `formula`: its cells are closed forms.
+    `given`: the name is one of the spec's, such as a rank variable, and printed verbatim. `words`: the
+    column's meaning, unless the glossary has it. `formula`: its cells are closed forms.
     """
 
     name: str
@@ -283,17 +283,17 @@ class Column:
 
     @property
     def meaning(self) -> str:
-        """What the column means, in a line; empty where nobody says it."""
+        """The meaning of the column, in one line; empty if unknown."""
         objective = BY_WORD.get(self.name)
         return self.words or TERMS.get(self.name) or (objective.meaning if objective is not None else "")
 
     def shown(self, value: Cell) -> str:
-        """One cell of the column for people."""
+        """One cell of the column for readers."""
         return shown(value, self)
 
     @property
     def heading(self) -> str:
-        """The name without its unit: cells of a printed table carry theirs."""
+        """The name without its unit, which the cells of a printed table have."""
         if self.name == "bits":
             return data_unit()
         ends = {
@@ -307,7 +307,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One tidy table. Exact integers are ints, None is a figure that was not asked for or does not exist."""
+    """One table. Exact integers are ints; None is a figure that was not requested or does not exist."""
 
     name: str
     columns: tuple[Column, ...]
@@ -320,13 +320,13 @@ class Table:
 
     @property
     def headings(self) -> list[str]:
-        """The columns' headings; those that would be the same have their units behind them."""
+        """The columns' headings; equal ones have their units appended."""
         plain = [c.heading for c in self.columns]
         units = [data_unit() if c.unit == "bit" else c.unit * (c.unit not in PLAIN) for c in self.columns]
         return [f"{h} {u}".rstrip() if plain.count(h) > 1 else h for h, u in zip(plain, units, strict=True)]
 
     def column(self, name: str) -> tuple[Cell, ...]:
-        """All cells of one column; KeyError if there is none of that name."""
+        """All cells of one column. Raises KeyError for an unknown name."""
         for i, c in enumerate(self.columns):
             if c.name == name:
                 return tuple(row[i] for row in self.rows)
@@ -344,7 +344,7 @@ class Table:
         return Table(self.name, tuple(self.columns[i] for i in at), rows, self.notes)
 
     def first(self, many: int) -> Table:
-        """At most so many rows, without the notes."""
+        """At most `many` rows, without the notes."""
         return Table(self.name, self.columns, self.rows[:many])
 
     def bare(self) -> Table:
@@ -352,12 +352,12 @@ class Table:
         return Table(self.name, self.columns, self.rows)
 
     def of(self, name: str) -> Table:
-        """The rows whose first cell is this one, without that column and the notes."""
+        """The rows whose first cell is `name`, without that column and the notes."""
         rows = tuple(row[1:] for row in self.rows if row[0] == name)
         return Table(self.name, self.columns[1:], rows)
 
     def without_empty(self, empty: tuple[Cell, ...] = (None, "")) -> Table:
-        """Without the columns in which no row says anything."""
+        """Without the columns that are empty in all rows."""
         said = [any(row[i] not in empty for row in self.rows) for i in range(len(self.columns))]
         return self.only(*(c.name for c, s in zip(self.columns, said, strict=True) if s))
 
@@ -378,7 +378,7 @@ class Table:
         return frame
 
     def __repr__(self) -> str:
-        """The table as it reads, at most 60 rows of it."""
+        """The table as text, at most 60 rows of it."""
         head = f"{self.name}: {len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         more = len(self.rows) - _PRINTED
         rest = [f"... {more} more rows in .frame()"] if more > 0 else []
@@ -399,7 +399,7 @@ class Table:
         return out.getvalue()
 
     def text(self, *, total: tuple[str, ...] = (), indent: str = "  ") -> str:
-        """Aligned columns under a rule; `total` names columns to be summed in a last row."""
+        """Aligned columns under a rule; `total`: columns that are summed in a last row."""
         cells = [[shown(v, c) for v, c in zip(row, self.columns, strict=True)] for row in self.rows]
         if total and len(self.rows) > 1:
             cells.append(self._sums(total))
@@ -418,7 +418,7 @@ class Table:
         return masked("\n".join([line(heads), rule, *body]))
 
     def numeric(self, at: int) -> bool:
-        """Whether a column has numbers, which stand to the right."""
+        """Whether a column has numbers, which are right-aligned."""
         return any(isinstance(row[at], (int, float)) and not isinstance(row[at], bool) for row in self.rows)
 
     def _sums(self, names: tuple[str, ...]) -> list[str]:
@@ -438,14 +438,14 @@ def table_of(
     columns: Sequence[str] = (),
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """A table of one record per row; `columns`: those of a table without rows."""
+    """A table with one record per row; `columns`: those of a table without rows."""
     names = list(columns or (records[0] if records else ()))
     rows = tuple(tuple(r[n] for n in names) for r in records)
     return Table(name, tuple(Column(n, units.get(n, "")) for n in names), rows, notes)
 
 
 def shown(value: Cell, column: Column) -> str:
-    """One cell for people."""
+    """One cell for readers."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -455,7 +455,7 @@ def shown(value: Cell, column: Column) -> str:
     if column.unit == RATIO:
         return f"{value:.4g}"
     if column.unit == "1":
-        # Adding 0.0 turns the -0.0 that a tiny negative share is rounded to into 0.0.
+        # adding 0.0 turns -0.0, to which a tiny negative share is rounded, into 0.0
         return "inf" if math.isinf(value) else f"{round(100 * value, 1) + 0.0:.1f} %"
     if not column.unit and isinstance(value, int):
         return str(value)

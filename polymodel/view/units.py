@@ -1,4 +1,4 @@
-"""Whether people are shown amounts of data in bits or in bytes."""
+"""The displayed unit of amounts of data: bits or bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polymodel.quantities import UNITS, data_unit, show_in
 
 
 class UnitsContext:
-    """What `units` gives: in a `with` block it is undone at the end."""
+    """The result of `units`: in a `with` block the previous unit is restored at the end."""
 
     def __init__(self, before: str) -> None:
         self._before = before
@@ -27,11 +27,11 @@ class UnitsContext:
 
 
 def units(name: str) -> UnitsContext:
-    """Show amounts of data in `"bits"`, as it is at first, or in `"bytes"`: in text, on pages and plots.
+    """Show amounts of data in `"bits"` (the default) or in `"bytes"`: in text, on pages and plots.
 
     It holds for the whole process from now on, in `with units("bytes"):` until the end of the block. Tables
-    as data (DataFrames, CSV, JSON, parquet) stay in bits, as their columns are called. SpecError for another
-    word.
+    as data (DataFrames, CSV, JSON, parquet) stay in bits, as their column names say. Raises SpecError for
+    another word.
     """
     if name not in UNITS:
         message = f"there are no units {name!r}"
