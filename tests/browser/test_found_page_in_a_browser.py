@@ -111,6 +111,7 @@ def test_a_row_leads_to_its_mapping_and_that_can_be_taken_along(sweep: Visit, tm
     assert page.evaluate("getSelection().toString()").strip() == (text.text_content() or "").strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seeds(1, ["report", "front", "sweep", "show", "tile"]))
 def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: str) -> None:
     """What assistive software needs, in light and dark, and at twice the size."""
@@ -144,6 +145,7 @@ def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: 
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", seeds(1, ["%74able-points", "%", "nowhere", ""]))
 def test_a_link_to_anywhere_leaves_the_page_whole(browser: Any, pages: dict[str, Path], place: str) -> None:
     visit = Visit(browser, 1280)
@@ -166,6 +168,7 @@ def dragged(visit: Visit, target: Any) -> None:
     mouse.up()
 
 
+@pytest.mark.slow
 def test_columns_are_plotted_and_looked_at_more_closely(browser: Any, pages: dict[str, Path]) -> None:
     visit = Visit(browser, 1280)
     page = visit.page
@@ -234,6 +237,7 @@ def test_a_point_of_a_front_leads_to_its_loop_tree(browser: Any, pages: dict[str
     page.close()
 
 
+@pytest.mark.slow
 def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
     visit = Visit(browser, 1280)
     page = visit.page

@@ -170,6 +170,7 @@ def test_pictures_tell_and_fit(visit: Visit) -> None:
     assert picture.evaluate(scale) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_letters_of_plots_stay_readable(visit: Visit) -> None:
     """Letters of eight points are nearly eleven pixels; plots fit half a page of 1280 pixels, and scroll
     before their letters are six."""
@@ -188,6 +189,7 @@ def test_letters_of_plots_stay_readable(visit: Visit) -> None:
     assert all(at == 0 and name.startswith("Plot: ") for at, name in places), "keys scroll them"
 
 
+@pytest.mark.slow
 def test_paper_shows_what_is_folded(visit: Visit) -> None:
     page = visit.page
     page.click("text=fold all")

@@ -15,7 +15,7 @@ LONG = (
     "howto/fuse.md", "howto/explore.md", "howto/codesign.md", "howto/chips.md", "reference/api/explore.md",
     "gallery.md", "sparse/gcn.md", "sparse/capacity.md", "howto/sweep.md", "reference/api/slopes.md",
     "reference/cli.md", "howto/import.md", "howto/forms.md",
-    "explore.md",
+    "explore.md", "howto/sparse.md",
 )  # fmt: skip
 # Tests of their own run these pages in every run.
 ELSEWHERE = (

@@ -15,6 +15,7 @@ from polymodel.tiling.tilers.named import cut
 from tests.tiling.test_tilers_doc import PAGE, ROOT, drawn, table
 
 
+@pytest.mark.slow
 def test_the_example_is_cut_as_the_page_says() -> None:
     pattern = drawn()
     rows = table("cut by")[1:]
