@@ -1,1 +1,1 @@
-"""Co-design: machines and mappings in one search, one front of both."""
+"""Co-design: architectures and mappings in one search, with one joint front."""

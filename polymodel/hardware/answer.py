@@ -1,4 +1,4 @@
-"""What a co-design returns: machines with their best mappings, and how good the answer is."""
+"""The result of a co-design: machines with their best mappings, and the quality of the result."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ _LIMITED = (Column("nearest limit"), Column("of it", "1"))
 
 @dataclass(frozen=True, eq=False)
 class CodesignPoint:
-    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2), of
-    each network its own (`latency of NAME`); `costs`: energy and latency of one execution of each layer."""
+    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2),
+    with those of single networks as `latency of NAME`; `costs`: energy and latency of one execution of each
+    layer."""
 
     machine: DesignPoint
     figures: Mapping[str, float]
@@ -68,15 +69,15 @@ class CodesignPoint:
 
     @cached_property
     def reports(self) -> tuple[Report, ...]:
-        """What `evaluate` says of each layer; of one execution, as a layer's own spec has it. Raises
-        InternalError where that is not what the search says."""
+        """The report of `evaluate` for one execution of each layer. Raises InternalError if it differs from
+        the search."""
         result = tuple(evaluate(s) for s in self.specs)
         for layer, report in enumerate(result):
             self._compare(layer, report)
         return result
 
     def einsum_costs(self, layer: int) -> tuple[tuple[str, float, float], ...]:
-        """Of each Einsum of a layer its energy (J) and latency (s) in one execution of the layer."""
+        """Energy (J) and latency (s) of each Einsum of a layer, in one execution of the layer."""
         found = self.reports[layer].costs
         return tuple(
             (t.einsum, fsum(i.energy for i in found.energy if i.einsum == t.einsum), t.seconds)
@@ -84,8 +85,8 @@ class CodesignPoint:
         )
 
     def evaluated(self, layer: int, counted: Report | None = None) -> Report | None:
-        """The report of a layer, compared with the search; None where `evaluate` refuses to count. `counted`:
-        a report of the same mapping on a machine with other sizes and prices: its counts are taken."""
+        """The report of a layer, compared with the search; None if `evaluate` refuses to count. `counted`: a
+        report of the same mapping on a machine with other sizes and prices, whose counts are reused."""
         spec = self.machine.layers[layer]
         problem = Problem(spec.workload, spec.arch, self.trees[layer])
         if counted is not None:
@@ -105,18 +106,18 @@ class CodesignPoint:
 
     @cached_property
     def roofline(self) -> tuple[tuple[int, RooflinePoint], ...]:
-        """Where groups of fused Einsums stand under the roofs of the machine: (layer, its point)."""
+        """Roofline points of groups of fused Einsums on the machine: (layer, point)."""
         return tuple((i, p) for i, report in enumerate(self.reports) for p in report.grouped)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """A picture of `roofline`."""
+        """Plot `roofline`."""
         from polymodel.report.plots import GROUPS, roofline_axes
         from polymodel.view.figures import axes
 
         return roofline_axes((p for _, p in self.roofline), GROUPS, axes(ax, 8.0, 4.5))
 
     def value(self, objective: str) -> float:
-        """One of its figures. KeyError for what was not asked for."""
+        """One of its figures. Raises KeyError for a figure that was not requested."""
         return self.figures[canonical(objective)]
 
     def yaml(self, layer: int = 0) -> str:
@@ -129,7 +130,7 @@ class CodesignPoint:
 
 
 def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell, ...]:
-    """Of some limits the one of which a point takes most, and how much of it; nothing without limits."""
+    """The limit that a point takes most of, and its share; empty without limits."""
     if not limits:
         return ()
     shares = {limit.name: limit.share(point.figures[limit.name]) for limit in reversed(limits)}
@@ -139,9 +140,9 @@ def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell
 
 @dataclass(frozen=True, eq=False)
 class MachineRow:
-    """One machine: the least of each figure over its own front, how many points that has, whether its
-    searches were complete, why it has none, and what all its mappings have at least of each figure, where
-    its searches were not complete."""
+    """One machine: the least of each figure over its own front, the number of points there, whether its
+    searches were complete, why it has none, and lower bounds of each figure if its searches were not
+    complete."""
 
     machine: DesignPoint
     least: Mapping[str, float | None]
@@ -152,7 +153,7 @@ class MachineRow:
 
 
 def _gap(row: MachineRow) -> float | None:
-    """By how much the least figures of a machine may be above the least there are; None if not known."""
+    """The largest relative gap between a machine's least figures and its optimum; None if unknown."""
     if row.complete:
         return 0.0
     known = ((row.least[n], bound) for n, bound in row.bounds.items())
@@ -162,11 +163,9 @@ def _gap(row: MachineRow) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Codesign(Answer):
-    """Machines and mappings that none beats in every objective, best in the first objective first.
-
-    `found[i]` is a `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`; layers are
-    those of all networks. `refused`: reason -> machines that are none; `searches`: how many were made.
-    """
+    """The joint front of machines and mappings, sorted by the first objective. `found[i]` is a
+    `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`; layers are those of all
+    networks. `refused`: reason -> number of invalid machines; `searches`: number of searches."""
 
     work: NetworkLayers
     grid: Grid
@@ -180,12 +179,12 @@ class Codesign(Answer):
 
     @property
     def layers(self) -> tuple[Spec, ...]:
-        """The layers of all networks, one after the other."""
+        """The layers of all networks, in sequence."""
         return self.work.specs
 
     @property
     def times(self) -> tuple[int, ...]:
-        """How often each layer is executed in one run of its network."""
+        """The number of executions of each layer in one run of its network."""
         return self.work.times
 
     @property
@@ -194,13 +193,13 @@ class Codesign(Answer):
 
     @property
     def complete(self) -> bool:
-        """False if a search ended before it had looked at every mapping."""
+        """False if a search ended before it had covered every mapping."""
         return all(r.complete for r in self.rows)
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """What every machine and mapping has at least, per objective: exact of machines that were searched to
-        the end. Infinite if none of them has a mapping."""
+        """Per objective a lower bound over every machine and mapping: exact for machines that were searched
+        completely. Infinite if none of them has a mapping."""
         return {o: min(self._bounds(o), default=inf) for o in self.objectives}
 
     def _bounds(self, objective: str) -> Iterator[float]:
@@ -211,8 +210,8 @@ class Codesign(Answer):
 
     @cached_property
     def gaps(self) -> dict[str, float]:
-        """Per objective by how much the least here may be above the least there is, as a share of that; 0 is
-        exact, infinite not known. What `eps` allows comes on top of it."""
+        """Per objective the largest possible relative gap between the least here and the optimum; 0 is exact,
+        infinite is unknown. The margin `eps` comes on top of it."""
         if not self.points:
             return dict.fromkeys(self.objectives, 0.0 if self.complete else inf)
         return {o: gap_of(self.best(o).figures[o], bound) for o, bound in self.bounds.items()}
@@ -229,8 +228,8 @@ class Codesign(Answer):
         return self.points[number]
 
     def best(self, objective: str = "") -> CodesignPoint:
-        """The point with the least of an objective (the first, if none is named). SpecError if there is
-        none."""
+        """The point with the least value of an objective (default: the first one). Raises SpecError if there
+        is none."""
         name = canonical(objective) if objective else self.objectives[0]
         if name not in self.objectives:
             near = suggestion(name, self.objectives, "objectives")
@@ -244,8 +243,8 @@ class Codesign(Answer):
 
     @declared(title="Machines and mappings that none beats")
     def front(self) -> Table:
-        """One row per point of the joint front: symbols of the machine, objectives, energy, latency and
-        area. With limits the one of which it takes most, and how much of it."""
+        """One row per point of the joint front: symbols of the machine, objectives, energy, latency and area.
+        With limits, the limit that it takes most of, and the share."""
         symbols = list(self._symbols)
         names = list(dict.fromkeys([*self.objectives, *COSTS, "area"]))
         columns = [Column("point"), *(Column(n, given=True) for n in symbols)]
@@ -262,8 +261,8 @@ class Codesign(Answer):
 
     @declared(title="Networks")
     def networks(self) -> Table:
-        """One row per point of the joint front and network: its weight, what one run of it costs, and of its
-        own limits the one of which it takes most, and how much of it. None where layers have no network."""
+        """One row per point of the joint front and network: its weight, the costs of one run, and of its own
+        limits the one that it takes most of, with the share. Empty if layers have no network."""
         known = self.work.networks if self.work.names else ()
         asked = (n for network in known for n in self.request.figures_of(network.name))
         names = list(dict.fromkeys([*COSTS, *asked]))
@@ -282,16 +281,16 @@ class Codesign(Answer):
         return Table("networks", tuple(columns), tuple(rows))
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
-        """The tables that have something to say: that of networks where they have names, that of blocks where
-        layers are of some."""
+        """The tables with content: that of networks if they have names, that of blocks if layers belong to
+        some."""
         silent = {"networks": not self.work.names, "blocks": not self._blocked}
         return ((name, t) for name, t in super().listed(live) if not silent.get(name))
 
     @declared(title="Every machine")
     def machines(self) -> Table:
-        """One row per machine: symbols, area where components have one, the least of each figure on it,
-        whether it is on the front, and why it has no mapping. Where a search was cut short, by how much the
-        figures may be above the least on the machine (a share, the largest; none where that is not known)."""
+        """One row per machine: symbols, area if components have one, the least of each figure on it, whether
+        it is on the front, and why it has no mapping. If a search was cut short, the largest relative gap
+        between the figures and the machine's optimum (empty if unknown)."""
         large = any(r.machine.area for r in self.rows)
         symbols = list(self._symbols)
         names = [n for n in self.request.figures if n != "area"]
@@ -313,7 +312,7 @@ class Codesign(Answer):
     @declared(title="What each symbol is worth")
     def symbols(self) -> Table:
         """One row per symbol and value: the least of each figure over all machines with that value, each with
-        mappings of its own, and by how much that is above the least there is (a share)."""
+        its own mappings, and its relative distance to the overall least."""
         names = list(self.request.figures)
         columns = [Column("symbol"), Column("value")]
         for n in names:
@@ -332,13 +331,13 @@ class Codesign(Answer):
         return Table("symbols", tuple(columns), tuple(rows))
 
     def _least(self, name: str, rows: Sequence[MachineRow]) -> float | None:
-        """The least of a figure over machines; None where none has a mapping."""
+        """The least of a figure over machines; None if none has a mapping."""
         return min((x for r in rows if (x := r.least[name]) is not None), default=None)
 
     @declared(title="Layers")
     def layer_costs(self) -> Table:
-        """One row per point of the joint front and layer: its network and its blocks, where it has some, its
-        Einsums, how often it is executed, and energy and latency of one execution."""
+        """One row per point of the joint front and layer: its network and its blocks, if any, its Einsums,
+        the number of its executions, and energy and latency of one execution."""
         named = [Column("network")] if self.work.names else []
         named += [Column("block")] if self._blocked else []
         columns = [Column("point"), *named, Column("layer"), Column("times"), Column("energy", "J")]
@@ -358,9 +357,9 @@ class Codesign(Answer):
 
     @declared(title="Blocks")
     def blocks(self) -> Table:
-        """One row per point of the joint front and block of a network: how many Einsums one run of the
-        network executes in it, what they cost together, and their part of the network. Costs of a layer with
-        Einsums of several blocks are those that `evaluate` books to each Einsum."""
+        """One row per point of the joint front and block of a network: the number of Einsums that one run of
+        the network executes in it, their costs together, and their share of the network. Costs of a layer
+        with Einsums of several blocks are split as `evaluate` books them to Einsums."""
         named = [Column("network")] if self.work.names else []
         columns = [Column("point"), *named, Column("block"), Column("Einsums")]
         for n in COSTS:
@@ -380,7 +379,7 @@ class Codesign(Answer):
     def _blocks_of(
         self, point: CodesignPoint, layers: Sequence[int]
     ) -> Mapping[str, tuple[int, float, float]]:
-        """Of each block of some layers: executed Einsums, energy and latency."""
+        """Executed Einsums, energy and latency of each block of some layers."""
         result: dict[str, tuple[int, float, float]] = {}
         for layer in layers:
             for block, count, energy, latency in self._in_blocks(point, layer):
@@ -389,7 +388,7 @@ class Codesign(Answer):
         return result
 
     def _in_blocks(self, point: CodesignPoint, layer: int) -> Iterator[tuple[str, int, float, float]]:
-        """What all executions of a layer cost in each of its blocks."""
+        """The costs of all executions of a layer in each of its blocks."""
         energy, latency = point.costs[layer]
         if at := self.work.blocks[layer]:
             count = len(self._einsums[layer])
@@ -412,8 +411,8 @@ class Codesign(Answer):
 
     @declared(title="Roofline of the first point")
     def roofline(self) -> Table:
-        """One row per layer and group of fused Einsums, under the roofs of the machine of the first point of
-        the joint front (`found[i].roofline` has those of another one)."""
+        """One row per layer and group of fused Einsums, with its roofline point on the machine of the first
+        point of the joint front (`found[i].roofline`: on that of another point)."""
         points = self.points[0].roofline if self.points else ()
         result = tables.roofline(p for _, p in points)
         rows = tuple((layer, *row) for (layer, _), row in zip(points, result.rows, strict=True))
@@ -425,7 +424,7 @@ class Codesign(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """How good the answer is, and what was left out."""
+        """Notes on the quality of the answer, and on what was left out."""
         result = [f"{n} machines are none: {reason}" for reason, n in self.refused.items()]
         cut = [r.machine.name for r in self.rows if not r.complete]
         if cut:
@@ -449,14 +448,14 @@ class Codesign(Answer):
         return f"Co-design of {len(self.rows)} machines and {many} {what}{'s' * (many > 1)}"
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the specs were read from is written over."""
+        """Protects the files that the specs were read from against overwriting."""
         return protected_files(*self.layers)
 
     def save(
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
     ) -> tuple[Path, ...]:
-        """Tables as CSV and parquet, what is printed (but for how long it took), and every mapping of the
-        front: `point-I-layer-J.yaml`. Runs with the same answer save the same bytes."""
+        """Write tables as CSV and parquet, the printed text (without times), and every mapping of the front:
+        `point-I-layer-J.yaml`. Runs with the same answer write the same bytes."""
         with self.keeping():
             result = [*self.to_csv(folder)]
             target = Path(folder)
@@ -471,11 +470,11 @@ class Codesign(Answer):
         return tuple(result)
 
     def plot(self, x: str = "", y: str = "", ax: Axes | None = None) -> Axes:
-        """The joint front over two figures (area, where components have one, and the first other objective),
-        machines named. With a symbol of the hardware as `x`: what it is worth, the least figure at each of
-        its values, where each machine has mappings of its own. With `layers` or `blocks` as `x`: the energy
-        (or latency) of each layer or block at the first point. SpecError for an unknown figure, where there
-        is no point, and where no layer is of a block."""
+        """Plot the joint front over two figures (area, if components have one, and the first other
+        objective), with machines named. With a symbol of the hardware as `x`: the least figure at each of its
+        values, where each machine has its own mappings. With `layers` or `blocks` as `x`: the energy (or
+        latency) of each layer or block at the first point. Raises SpecError for an unknown figure, if there
+        is no point, and if no layer belongs to a block."""
         from polymodel.report.plots_machines import symbol_axes
 
         first = self.best()
@@ -501,19 +500,19 @@ class Codesign(Answer):
 
     @property
     def _across(self) -> str:
-        """What the front is drawn against: area, where components have one, else the second objective."""
+        """The default x axis of the front: area, if components have one, otherwise the second objective."""
         others = [o for o in dict.fromkeys([*self.objectives, *COSTS]) if o != "area"]
         return "area" if any(r.machine.area for r in self.rows) else others[1]
 
     def front_axes(self, across: str, up: str, ax: Axes | None, links: Sequence[str] = ()) -> Axes:
-        """The joint front over two figures. `links`: what each point leads to on a page."""
+        """The joint front over two figures. `links`: the link target of each point on a page."""
         from polymodel.report.plots_machines import machine_axes
 
         points = [(p.machine.name, p.figures) for p in self.points]
         return machine_axes(points, across, up, f"Machines over {', '.join(self.objectives)}", ax, links)
 
     def _layers_of_first(self) -> Table:
-        """What all executions of each layer cost at the first point."""
+        """The costs of all executions of each layer at the first point."""
         found = self.table("layer_costs")
         at = {c.name: i for i, c in enumerate(found.columns)}
         words = [c for c in found.columns if c.name in ("network", "block", "layer")]
@@ -525,7 +524,7 @@ class Codesign(Answer):
         return Table("layers_of_the_first_point", columns, tuple(rows))
 
     def _blocks_of_first(self) -> Table:
-        """What each block costs at the first point. SpecError where there is none."""
+        """The costs of each block at the first point. Raises SpecError if there is none."""
         if not self._blocked:
             remedy = "write `block: NAME` at Einsums, or give layers as (spec, times, 'NAME')"
             raise SpecError([Diagnostic("no layer is of a block", remedy, code="nothing-to-show")])
@@ -535,8 +534,8 @@ class Codesign(Answer):
         return Table("blocks_of_the_first_point", tuple(found.columns[i] for i in words), rows)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """Pictures of the front, whose points lead to their machine and its mappings, and of what each symbol
-        is worth; every table, and what it was made from."""
+        """Plots of the front, whose points link to their machine and its mappings, and of each symbol's
+        effect; every table, and the inputs."""
         from polymodel.hardware.page import codesign_parts
 
         pictures = self._pictures() if plots and self.points else []
@@ -568,7 +567,7 @@ class Codesign(Answer):
         self.plot(x, y, ax=ax)
 
     def content(self, live: bool = True) -> list[Block]:
-        """The first rows of the front, and how good it is."""
+        """The first rows of the front, and its quality."""
         rows = [Section("", self.table("front").first(SHOWN))] if self.points else []
         return [Line(self._headline()), *rows, *(Line(n) for n in self._footer())]
 

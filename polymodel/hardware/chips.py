@@ -1,4 +1,4 @@
-"""What a cascade over several chips costs: pieces and exchanges, and their tables."""
+"""The costs of a cascade over several chips: pieces and exchanges, and their tables."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ChipPiece:
-    """Einsums between two exchanges on all chips. `latency`: of the slowest chip, `energy`: of all;
-    infinite with a `reason` where no mapping fits. `trees`: the mapping of each chip that has work;
-    `working`: seconds that all chips work, added up. In a pipeline: of all batches; `trees` by batch and chip
-    of the stage."""
+    """Einsums between two exchanges on all chips.
+
+    `latency`: of the slowest chip; `energy`: of all; infinite with a `reason` if no mapping fits. `trees`:
+    the mapping of each chip that has work; `working`: busy seconds summed over chips. In a pipeline, over all
+    batches; `trees` by batch and chip of the stage.
+    """
 
     einsums: tuple[str, ...]
     latency: float
@@ -38,8 +40,8 @@ class ChipPiece:
 
 @dataclass(frozen=True, eq=False)
 class ChipExchange:
-    """What one tensor is exchanged for, with its time on the busiest link (slot by slot, as if it were alone)
-    and its energy on all."""
+    """The exchange of one tensor, with its time on the busiest link (slot by slot, without contention) and
+    its energy on all links."""
 
     exchange: Exchange
     moved: CollectiveWords
@@ -49,10 +51,13 @@ class ChipExchange:
 
 @dataclass(frozen=True, eq=False)
 class ChipCount:
-    """One number of chips: pieces and exchanges in turn. Of a pipeline (`slots` is not empty) one number of
-    batches: the pieces of each stage, and of each slot the seconds of its slowest stage, with what its
-    chips exchange, and of what is sent behind it; `split` has the batches, `within` along which rank
-    variable the chips of its stage share an Einsum (`-`: each of them computes it)."""
+    """The costs for one number of chips: alternating pieces and exchanges.
+
+    For a pipeline (`slots` is not empty), for one number of batches: the pieces of each stage, the seconds of
+    the slowest stage in each slot including the exchanges of its chips, and the transfers after the slot;
+    `split` has the batches, `within` the rank variables along which the chips of a stage share an Einsum
+    (`-`: each computes all of it).
+    """
 
     chips: int
     split: ChipSplit
@@ -65,13 +70,15 @@ class ChipCount:
 
     @property
     def batches(self) -> int:
-        """Into how many batches the work is cut: 1 without stages."""
+        """The number of batches that the work is split into: 1 without stages."""
         return self.split.chips if self.slots else 1
 
     @property
     def waiting(self) -> float:
-        """Joules that leak in chips which wait for others or exchange; `leak`: watts of one chip. They are no
-        part of the energy."""
+        """Joules that leak in chips that wait for others or exchange; `leak`: watts of one chip.
+
+        Not part of the energy.
+        """
         if not self.leak:
             return 0.0
         every = self.chips * (self.computing + self.exchanging)
@@ -79,20 +86,20 @@ class ChipCount:
 
     @property
     def name(self) -> str:
-        """What tells it from others, in words: `4 chips`, or with stages `8 batches`."""
+        """Its name among the alternatives: `4 chips`, or with stages `8 batches`."""
         number, what = (self.batches, "batch") if self.slots else (self.chips, "chip")
         return f"{number} {what}" + ("" if number == 1 else "es" if self.slots else "s")
 
     @property
     def computing(self) -> float:
-        """Seconds of all pieces, one after the other; of a pipeline, of all slots."""
+        """Seconds of all pieces in sequence; of a pipeline, of all slots."""
         if self.slots:
             return sum(seconds for seconds, _ in self.slots)
         return sum(p.latency for p in self.pieces)
 
     @property
     def exchanging(self) -> float:
-        """Seconds of all exchanges, one after the other; of a pipeline, of what is sent behind each slot."""
+        """Seconds of all exchanges in sequence; of a pipeline, of the transfers after each slot."""
         if self.slots:
             return sum(seconds for _, seconds in self.slots)
         return sum(e.latency for e in self.exchanges)
@@ -106,20 +113,22 @@ class ChipCount:
 
     @property
     def complete(self) -> bool:
-        """False if a search of a piece ended before it had looked at every mapping."""
+        """False if a search of a piece ended before it had covered every mapping."""
         return all(p.complete for p in self.pieces)
 
     @property
     def received(self) -> int:
-        """Words that the chip receives that receives most."""
+        """Words that the chip with most receives."""
         each = zip(*(e.moved.received for e in self.exchanges), strict=True)
         return max(map(sum, each), default=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution(Answer):
-    """A cascade over several numbers of chips, or with stages of several numbers of batches; `found[i]` is a
-    `ChipCount`. Pieces and exchanges run one after the other: nothing overlaps but stages of a pipeline."""
+    """A cascade over several numbers of chips, or with stages of several numbers of batches.
+
+    `found[i]` is a `ChipCount`. Pieces and exchanges run in sequence: only stages of a pipeline overlap.
+    """
 
     spec: Spec
     link: Interconnect
@@ -135,7 +144,7 @@ class Distribution(Answer):
 
     @property
     def _numbered(self) -> list[Column]:
-        """The columns that tell rows apart."""
+        """The columns that identify rows."""
         batches = [Column("batches", given=True)] if any(c.slots for c in self.counts) else []
         return [Column("chips", given=True), *batches]
 
@@ -144,10 +153,12 @@ class Distribution(Answer):
 
     @declared(title="Chips")
     def chips(self) -> Table:
-        """One row per number of chips, or of batches where there are stages. Efficiency: the time on one chip
-        over n times that on n, where both were searched to the end; received: words of the chip that
-        receives most. Where chips leak: what leaks in those that wait or exchange, which is not part of the
-        energy. Where components have areas: that of all chips."""
+        """One row per number of chips, or of batches with stages.
+
+        Efficiency: the time on one chip divided by n times that on n, if both were searched completely;
+        received: words of the chip that receives most. With leakage: that of chips that wait or exchange,
+        which is not part of the energy. With areas: that of all chips.
+        """
         leaks, large = any(c.leak for c in self.counts), any(c.area for c in self.counts)
         columns = (
             *self._numbered, Column("latency", "s"), Column("computing", "s"),
@@ -156,7 +167,7 @@ class Distribution(Answer):
             Column("received", "words"), *([Column("area", "m^2")] if large else []),
             Column("efficiency", "1"),
         )  # fmt: skip
-        # Times of searches that were cut short say more of the searches than of the chips.
+        # times of incomplete searches reflect the searches more than the chips
         alone = next((c.figures["latency"] for c in self.counts if c.chips == 1 and c.complete), None)
         rows: list[tuple[Cell, ...]] = []
         for c in self.counts:
@@ -193,9 +204,9 @@ class Distribution(Answer):
 
     @declared(title="Between exchanges")
     def pieces(self) -> Table:
-        """One row per number of chips and piece: its Einsums, along which rank variables they are split (in a
-        pipeline over batches, then over the chips of the stage), the time of the slowest chip (of a stage,
-        that of all batches), the energy of all."""
+        """One row per number of chips and piece: its Einsums, the rank variables along which they are split
+        (in a pipeline over batches, then over the chips of the stage), the time of the slowest chip (of a
+        stage, that of all batches), the energy of all."""
         columns = (
             *self._numbered, Column("Einsums"), Column("split"), Column("latency", "s"),
             Column("energy", "J"), Column("complete"), Column("reason"),
@@ -212,7 +223,7 @@ class Distribution(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What does not fit, and what was not searched to the end."""
+        """Notes on what does not fit, and on incomplete searches."""
         result = []
         for c in self.counts:
             bad = [p for p in c.pieces if p.reason]
@@ -231,9 +242,11 @@ class Distribution(Answer):
         return f"Distribution over {_in_words(self.counts)}"
 
     def plot(self, x: str = "latency", y: str = "", ax: Axes | None = None) -> Axes:
-        """Numbers of chips, or of batches, over two figures of `chips`, `latency`, `energy` and `area`: the
-        cost (area where the architecture has one, else chips) against the time. SpecError for an unknown
-        figure."""
+        """Plot numbers of chips, or of batches, over two figures of `chips`, `latency`, `energy` and `area`.
+
+        By default the cost (area if the architecture has one, otherwise chips) over the time. Raises
+        SpecError for an unknown figure.
+        """
         from polymodel.report.plots_machines import machine_axes
 
         fitting = [c for c in self.counts if c.figures["latency"] < inf]
@@ -252,7 +265,7 @@ class Distribution(Answer):
         return machine_axes(points, across, up, "Cost against time", ax)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """The cost against the time as a picture, every table, and what it was made from."""
+        """A plot of the cost over the time, every table, and the inputs."""
         from polymodel.report.search_page import Plot, plotted
 
         pictures = []
@@ -284,8 +297,10 @@ class Distribution(Answer):
 
 
 def _splits(count: ChipCount, einsums: Sequence[str]) -> str:
-    """Along which rank variables some Einsums are split: over chips or batches, and then, where chips of a
-    stage share a batch, over these (`m then h`; `-`: each computes it)."""
+    """The rank variables along which some Einsums are split, over chips or batches.
+
+    Followed by those over chips of a stage that share a batch (`m then h`; `-`: each computes all of it).
+    """
     each = (
         count.split.along.get(name, "-") + (f" then {count.within[name]}" if name in count.within else "")
         for name in einsums

@@ -1,8 +1,8 @@
-"""What chips that share a cascade exchange: sets of elements from the relations, and the links they cross.
+"""The exchanges of chips that share a cascade: sets of elements from the relations, and the links they cross.
 
 Each Einsum is split over the chips along one rank variable, in blocks of equal size, or computed by all of
-them. A chip makes what its iterations write and needs what they read. An element is reduced where several
-chips make parts of it, and sent to the chips that need it and do not hold it.
+them. A chip produces what its iterations write and needs what they read. An element is reduced if several
+chips produce parts of it, and sent to the chips that need it and do not hold it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ Topology = Literal["ring", "mesh", "switch", "all-to-all"]
 TOPOLOGIES = ("ring", "mesh", "switch", "all-to-all")
 Chips = frozenset[int]
 NONE = (0, -1)  # the block of a chip without iterations
-Link = tuple[object, object]  # from where, to where
-Bounds = tuple[tuple[str, int, int], ...]  # rank variables with inclusive ends; others are whole
+Link = tuple[object, object]  # source, destination
+Bounds = tuple[tuple[str, int, int], ...]  # rank variables with inclusive bounds; others are whole
 
 
 @dataclass(frozen=True)
 class Interconnect:
-    """Links between chips. `throughput`: bits per second of one link in one direction; `energy_per_bit_hop`:
-    joules per bit and link crossed; both may have a unit, `50 GB/s` and `5 pJ`.
+    """Links between chips.
 
-    `ring`: chip i is linked to i - 1 and i + 1; `mesh`: a grid of `shape` (rows, columns), numbered row by
-    row; `switch`: each chip has one link to a switch and one from it; `all-to-all`: each pair has a link
-    each way. Raises SpecError for a topology or a figure that is none.
+    `throughput`: bits per second of one link in one direction; `energy_per_bit_hop`: joules per bit and link
+    crossed; both may have a unit, `50 GB/s` and `5 pJ`. `ring`: chip i is linked to i - 1 and i + 1; `mesh`:
+    a grid of `shape` (rows, columns), numbered row by row; `switch`: each chip has one link to a switch and
+    one from it; `all-to-all`: each pair has a link in each direction. Raises SpecError for an invalid
+    topology or figure.
     """
 
     topology: Topology = "ring"
@@ -54,7 +55,7 @@ class Interconnect:
             faults.note(Diagnostic(message, remedy, "link.topology", code="wrong-type"))
         for name, dimension in (("throughput", RATE), ("energy_per_bit_hop", ENERGY)):
             value = _number(getattr(self, name), dimension)
-            limitless = name == "throughput"  # one that takes no time, but no energy is infinite
+            limitless = name == "throughput"  # a throughput may be infinite, an energy may not
             if value is None or not (value > 0 if limitless else 0 <= value < inf):
                 what = f"{getattr(self, name)!r} is not a {dimension.name}"
                 faults.note(
@@ -79,7 +80,10 @@ class Interconnect:
 
     def route(self, owner: int, others: Iterable[int], chips: int) -> tuple[tuple[Link, ...], ...]:
         """The links that an element crosses from its owner to other chips, each once where it is copied on
-        the way; several equally short ways are used in turn."""
+        the way.
+
+        Several equally short routes are used in turn.
+        """
         targets = sorted(set(others) - {owner})
         if self.topology == "ring":
             return _ring(owner, targets, chips)
@@ -92,7 +96,7 @@ class Interconnect:
 
 
 def _number(value: object, dimension: Dimension) -> float | None:
-    """A figure in the units of an architecture; None for what is none."""
+    """A figure in the units of an architecture; None if it is invalid."""
     try:
         result = plainly(in_base_units(value, dimension))
     except TextFault:
@@ -107,8 +111,10 @@ def _is_shape(shape: object) -> bool:
 
 
 def _ring(owner: int, targets: Sequence[int], chips: int) -> tuple[tuple[Link, ...], ...]:
-    """The shortest arcs to both sides that reach all targets; of equally short ones those whose longer arc is
-    shorter."""
+    """The shortest arcs in both directions that reach all targets.
+
+    Of equally short ones, those whose longer arc is shorter.
+    """
     ahead = sorted((t - owner) % chips for t in targets)
     ways = []
     for k in range(len(ahead) + 1):  # the first k are reached forwards, the others backwards
@@ -126,7 +132,7 @@ def _ring(owner: int, targets: Sequence[int], chips: int) -> tuple[tuple[Link, .
 
 
 def _mesh(owner: int, targets: Sequence[int], columns: int) -> tuple[Link, ...]:
-    """Along the row of the owner first, then along the columns."""
+    """The route along the row of the owner first, then along the columns."""
     row, column = divmod(owner, columns)
     places = [divmod(t, columns) for t in targets]
     links: list[Link] = []
@@ -142,14 +148,14 @@ def _mesh(owner: int, targets: Sequence[int], columns: int) -> tuple[Link, ...]:
 
 
 def _spans(start: int, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """To either side: the step, and how far the farthest end is."""
+    """In each direction: the step, and the distance of the farthest end."""
     for step in (1, -1):
         yield step, max([(e - start) * step for e in ends] + [0])
 
 
 @dataclass(frozen=True)
 class ElementClass:
-    """`elements` of a tensor that the same chips make and the same chips need."""
+    """`elements` of a tensor that the same chips produce and the same chips need."""
 
     made: Chips
     needed: Chips
@@ -158,7 +164,7 @@ class ElementClass:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one tensor has to be exchanged for: its classes, and how the pattern is called."""
+    """The exchange of one tensor: its classes of elements, and the name of the pattern."""
 
     tensor: str
     kind: str
@@ -167,7 +173,7 @@ class Exchange:
     times: int = 1
 
     def moved(self, chips: int, link: Interconnect) -> CollectiveWords:
-        """Words received and sent by chip, and bits on each link, of all executions."""
+        """Words received and sent by chip, and bits on each link, over all executions."""
         received, sent, bits = Counter[int](), Counter[int](), Counter[Link]()
         for c in self.classes:
             for owner, elements in owners(c):
@@ -186,8 +192,10 @@ class Exchange:
 
 @dataclass(frozen=True)
 class CollectiveWords:
-    """Words that each chip receives and sends (a word that is copied on the way is sent once for each chip
-    that takes it), and bits by directed link."""
+    """Words that each chip receives and sends, and bits by directed link.
+
+    A word that is copied on the way counts as sent once for each chip that receives it.
+    """
 
     received: tuple[int, ...]
     sent: tuple[int, ...]
@@ -204,7 +212,7 @@ class CollectiveWords:
 
 
 def owners(c: ElementClass) -> Iterator[tuple[int, int]]:
-    """Where elements are reduced, or are: as evenly as they can be over chips that make and need them."""
+    """The chips that reduce or hold elements, distributed evenly over chips that produce and need them."""
     able = sorted(c.made & c.needed) or sorted(c.made)
     if len(c.made) == 1:
         yield able[0], c.elements
@@ -224,8 +232,10 @@ def _cross(bits: Counter[Link], ways: tuple[tuple[Link, ...], ...], amount: int,
 
 @dataclass(frozen=True)
 class ChipSplit:
-    """A cascade over chips: along which rank variable each Einsum is split (none: all chips compute it), and
-    whether its results are wanted `whole` on every chip."""
+    """A cascade over chips: the rank variable along which each Einsum is split (none: all chips compute it).
+
+    `whole`: its results are required on every chip.
+    """
 
     cascade: Cascade
     chips: int
@@ -233,16 +243,20 @@ class ChipSplit:
     whole: bool = True
 
     def block(self, einsum: Einsum, chip: int) -> tuple[int, int] | None:
-        """Inclusive ends of the split variable on a chip; NONE if it has no iterations. None if the
-        Einsum is not split."""
+        """Inclusive bounds of the split variable on a chip; NONE if it has no iterations.
+
+        None if the Einsum is not split.
+        """
         name = self.along.get(einsum.name)
         if name is None:
             return None
         return nth_block(einsum.bound(name), self.chips, chip)
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """What has to be exchanged of each tensor that the cascade makes, in order of Einsums. Refused
-        where sets of elements are too many."""
+        """The exchange of each tensor that the cascade produces, in order of Einsums.
+
+        Raises Refused if there are too many sets of elements.
+        """
         result = []
         for einsum in self.cascade:
             for tensor in dict.fromkeys(a.tensor for a in einsum.outputs):
@@ -258,7 +272,7 @@ class ChipSplit:
         else:
             every = united([s for some in made for s in some])
             needed = [[every]] * self.chips if self.whole else [[] for _ in range(self.chips)]
-        if einsum.name not in self.along:  # each chip has made all of it
+        if einsum.name not in self.along:  # each chip has produced all of it
             return None
         moving = tuple(
             c
@@ -272,7 +286,7 @@ class ChipSplit:
         return Exchange(tensor, kind, moving, bits, einsum.n_instances)
 
     def bounds(self, einsum: Einsum, chip: int) -> Bounds | None:
-        """The rank variables of an Einsum that are bound on a chip; None if it has no iterations there."""
+        """The rank variables of an Einsum that are bounded on a chip; None if it has no iterations there."""
         block = self.block(einsum, chip)
         if block is None:
             return ()
@@ -283,7 +297,7 @@ class ChipSplit:
 
 
 def touched(einsums: Iterable[tuple[Einsum, Bounds | None]], tensor: str, *, output: bool) -> list[islpy.Set]:
-    """The elements of a tensor that Einsums write, or read, in the parts of their iterations given here."""
+    """The elements of a tensor that Einsums write, or read, in the given parts of their iterations."""
     result = []
     for einsum, bounds in einsums:
         for access in einsum.accesses_of(tensor) if bounds is not None else ():
@@ -299,7 +313,7 @@ def touched(einsums: Iterable[tuple[Einsum, Bounds | None]], tensor: str, *, out
 
 
 def nth_block(ends: tuple[int, int], parts: int, which: int) -> tuple[int, int]:
-    """Of a range cut in so many blocks of equal size one, the last ones shorter; NONE if it has nothing."""
+    """One of `parts` blocks of equal size of a range, the last ones shorter; NONE if it is empty."""
     low, high = ends
     width = -(-(high - low + 1) // parts)
     begin = low + which * width
@@ -309,7 +323,7 @@ def nth_block(ends: tuple[int, int], parts: int, which: int) -> tuple[int, int]:
 def _classes(
     made: Sequence[Sequence[islpy.Set]], needed: Sequence[Sequence[islpy.Set]]
 ) -> tuple[ElementClass, ...]:
-    """Elements that are made, by which chips make and which need them."""
+    """Classes of the produced elements, by the chips that produce and need them."""
     chips = len(made)
     classes = []
     for members, elements in points_by_members([*made, *needed]).items():
@@ -321,7 +335,7 @@ def _classes(
 
 
 def kind_of(classes: Sequence[ElementClass], every: Chips) -> str:
-    """What the literature calls the pattern among these chips, `exchange` where it has no name."""
+    """The name of the pattern among these chips in the literature; `exchange` if it has none."""
     chips = len(every)
     reduced = [len(c.made) > 1 for c in classes]
     if all(reduced):
@@ -341,10 +355,10 @@ def kind_of(classes: Sequence[ElementClass], every: Chips) -> str:
 def split_of(
     cascade: Cascade, chips: int, variables: Sequence[str], *, whole: bool, of: str = "split"
 ) -> ChipSplit:
-    """Each Einsum split along the first of the variables (the argument `of`) that it has.
+    """Each Einsum split along the first of the variables (argument `of`) that it has.
 
-    Raises SpecError for a variable that no Einsum has; Refused for cascades that iterate, and for results
-    that are added to.
+    Raises SpecError for a variable that no Einsum has; Refused for cascades that iterate, and for outputs
+    that results are added to.
     """
     known = dict.fromkeys(v for e in cascade for v in e.rank_variables)
     unknown = [v for v in variables if v not in known]

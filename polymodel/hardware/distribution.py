@@ -1,4 +1,4 @@
-"""`distribute`: a cascade split over chips, with what they exchange, in time and energy."""
+"""`distribute`: a cascade split over chips, with the time and energy of their exchanges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Progress = Callable[[int, int, float], None]
 Numbers = Sequence[int] | int
 FIGURES = ("energy", "latency")
 CHIPS = (1, 2, 4, 8)
-MOST_CHIPS = 4096  # each is looked at by itself
+MOST_CHIPS = 4096  # each is computed separately
 
 
 def distribute(
@@ -59,25 +59,25 @@ def distribute(
     store: str | Path | None = None,
     resume: bool = True,
 ) -> Distribution:
-    """What a cascade costs on several chips of the spec's architecture.
+    """The costs of a cascade on several chips of the spec's architecture.
 
-    `chips`: one number or several (1, 2, 4 and 8, if None). `split`: rank variables; each Einsum is split in
+    `chips`: one number or several (default: 1, 2, 4 and 8). `split`: rank variables; each Einsum is split in
     blocks of equal size along the first of them that it has, and computed by every chip if it has none.
-    `link`: what connects the chips (a ring without cost, if None). `whole`: the results of the cascade are
-    wanted on every chip, as the next layer reads them; if False they stay where they are made, and parts of
-    sums are reduced there. Inputs lie where they are needed.
+    `link`: the interconnect (default: a ring without cost). `whole`: the results of the cascade are required
+    on every chip, as the next layer reads them; if False they stay where they are produced, and partial sums
+    are reduced there. Inputs are where they are needed.
 
     `stages`: a pipeline: each stage has Einsums of its own, and the blocks of `split` are `batches` (one
-    number or several; 1, if None) that pass from stage to stage. In a slot each stage computes one batch;
-    then what later stages read is sent. Results stay where they are made. `chips` then says how many chips a
-    stage has (one number for all, or one for each; 1, if None), which share each batch along the first
+    number or several; default: 1) that pass from stage to stage. In a slot each stage computes one batch;
+    then what later stages read is sent. Results stay where they are produced. `chips` then is the number of
+    chips per stage (one number for all, or one for each; default: 1), which share each batch along the first
     rank variable of `within` that an Einsum has, as chips without stages do along `split`.
 
     Einsums between two exchanges are searched together with `explore` for the least `objective` (energy,
-    latency or edp) within `constraints`; an exchange begins when all chips have made the tensor, and
-    nothing overlaps. `time_limit`: seconds, shared out over the searches. `workers`, `progress(done,
-    searches, seconds)`, `store`, `resume`: as for `codesign`. Raises SpecError for wrong input; Refused for
-    cascades that iterate, batches that depend on later ones, and for what `explore` does not cover.
+    latency or edp) within `constraints`; an exchange begins when all chips have produced the tensor, and
+    nothing overlaps. `time_limit`: seconds, divided among the searches. `workers`, `progress(done, searches,
+    seconds)`, `store`, `resume`: as for `codesign`. Raises SpecError for wrong input; Refused for cascades
+    that iterate, batches that depend on later ones, and for what `explore` does not cover.
     """
     begun = perf_counter()
     if not isinstance(spec, Spec):
@@ -100,8 +100,10 @@ def distribute(
 
 @dataclass(frozen=True)
 class DistributionRequest:
-    """The arguments, checked. `counts`: numbers of chips, or with stages of batches; `widths`: chips of each
-    stage, which share its work along `within`."""
+    """The checked arguments. `counts`: numbers of chips, or with stages of batches.
+
+    `widths`: chips of each stage, which share its work along `within`.
+    """
 
     counts: tuple[int, ...]
     stages: tuple[tuple[str, ...], ...]
@@ -122,7 +124,7 @@ def _checked(
     time_limit: object,
     store: object,
 ) -> DistributionRequest:
-    """What is asked. SpecError with every fault."""
+    """The checked request. Raises SpecError with every fault."""
     faults = Faults()
     rows: tuple[tuple[str, ...], ...] = ()
     widths: tuple[int, ...] = ()
@@ -163,7 +165,7 @@ def _checked(
 
 
 def _widths(chips: object, stages: int, within: object, faults: Faults) -> tuple[int, ...]:
-    """How many chips each stage has; what is wrong is noted."""
+    """The number of chips of each stage. Reports faults."""
     plain = plainly(chips if chips is not None else 1)
     several = plain if isinstance(plain, Sequence) and not isinstance(plain, str) else [plain]
     several = [*several] * stages if len(several) == 1 else several
@@ -185,7 +187,7 @@ def _widths(chips: object, stages: int, within: object, faults: Faults) -> tuple
 
 
 def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -> tuple[int, ...]:
-    """One number of chips or batches, or several; what is wrong is noted."""
+    """One number of chips or batches, or several. Reports faults."""
     if given is None:
         return default
     plain = plainly(given)
@@ -203,8 +205,11 @@ def _numbers(of: str, given: object, default: tuple[int, ...], faults: Faults) -
 
 @dataclass(frozen=True)
 class ChipPart:
-    """One number of chips, or of batches: what is exchanged, and what is searched. Of a pipeline, by tensor
-    and slot: what is exchanged within stages (`inside`), and sent behind the slot (`sends`)."""
+    """One number of chips, or of batches: its exchanges and searches.
+
+    For a pipeline, by tensor and slot: what is exchanged within stages (`inside`), and sent after the slot
+    (`sends`).
+    """
 
     split: ChipSplit
     work: Pieces
@@ -237,7 +242,7 @@ def _part(spec: Spec, count: int, names: Sequence[str], asked: DistributionReque
 def _count(
     spec: Spec, part: ChipPart, answers: Mapping[str, Answered], objective: str, link: Interconnect
 ) -> ChipCount:
-    """What one number of chips, or of batches, costs."""
+    """The costs for one number of chips, or of batches."""
     area = total_area(spec.arch)
     leak = sum(spec.arch.instances(c.name) * c.leak_power for c in spec.arch.components)
     pieces = tuple(_piece(einsums, here, answers, objective) for einsums, here in part.work)
@@ -276,8 +281,8 @@ def _count(
 def _stage_seconds(
     part: ChipPart, staged: StageSplit, answers: Mapping[str, Answered], objective: str, link: Interconnect
 ) -> list[dict[int, float]]:
-    """Of each stage the seconds that it takes in each slot: its pieces, each as long as its slowest chip, and
-    the exchanges of its chips."""
+    """The seconds of each stage in each slot: its pieces, each as long as its slowest chip, and its chips'
+    exchanges."""
     result: list[dict[int, float]] = [defaultdict(float) for _ in staged.stages]
     for einsums, here in part.work:
         stage = staged.stage(staged.batches.cascade[einsums[0]])
@@ -289,7 +294,7 @@ def _stage_seconds(
 
 
 def _slowest(times: Mapping[Place, float]) -> dict[int, float]:
-    """The slowest chip of each batch; without batches the slowest of all (as batch 0)."""
+    """The time of the slowest chip for each batch; without batches, of all chips (as batch 0)."""
     result: dict[int, float] = {}
     for place, seconds in times.items():
         batch = place[0] if len(place) > 1 else 0
@@ -299,14 +304,17 @@ def _slowest(times: Mapping[Place, float]) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class ChipWork:
-    """What a chip computes of a piece. `later`: intermediates of the piece that later pieces read as well, so
-    that they have to be in the backing storage."""
+    """The work of a chip in a piece.
+
+    `later`: intermediates of the piece that later pieces also read, so that they must be in the backing
+    storage.
+    """
 
     spec: Spec
     later: tuple[str, ...]
 
     def mark(self, objective: str) -> str:
-        """A mark of all that its search depends on."""
+        """A fingerprint of everything that its search depends on."""
         return mark_of(self.spec, (objective, *self.later))
 
 
@@ -318,7 +326,7 @@ def _orders(
     store: str | Path | None,
     resume: bool,
 ) -> dict[str, SearchTask]:
-    """The searches of all pieces, by their marks."""
+    """The searches of all pieces, by their fingerprints."""
     place = None if store is None else folder_of(store)
     orders: dict[str, SearchTask] = {}
     for one in (one for parts in work for _, here in parts for one in here.values()):
@@ -332,12 +340,12 @@ def _orders(
 Place = tuple[int, ...]  # a chip; in a pipeline a batch, and a chip of its stage
 Pieces = Sequence[
     tuple[tuple[str, ...], Mapping[Place, ChipWork]]
-]  # Einsums, and what each chip does of them
+]  # Einsums, and the work of each chip in them
 
 
 @dataclass(frozen=True)
 class PieceTask:
-    """Einsums that are searched together, where they are computed, and which iterations of them there."""
+    """Einsums that are searched together, the places that compute them, and their iterations there."""
 
     einsums: tuple[Einsum, ...]
     places: Sequence[Place]
@@ -345,7 +353,8 @@ class PieceTask:
 
 
 def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
-    """SpecError where tensors are to be fused that another piece reads than makes them."""
+    """Raises SpecError for tensors that must be fused but are read by another piece than the one that
+    produces them."""
     for one in (one for pieces in work for _, here in pieces for one in here.values()):
         made = {a.tensor for e in one.spec.workload for a in e.outputs}
         if apart := sorted(fused & made - ({*_handed_on(one.spec)} - {*one.later})):
@@ -355,7 +364,7 @@ def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
 
 
 def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraints | None:
-    """The constraints of a search, by which what later pieces read is not fused."""
+    """The constraints of a search such that tensors read by later pieces are not fused."""
     if not work.later:
         return constraints
     if isinstance(constraints, Limits):
@@ -364,14 +373,14 @@ def _written_back(constraints: Constraints | None, work: ChipWork) -> Constraint
         return replace(constraints, unfused=frozenset({*before, *work.later}))
     section, faults = section_of_arguments(constraints)
     if faults:
-        return constraints  # the search tells them
+        return constraints  # the search reports faults
     given = section if "unfused" in section.model_fields_set else work.spec.raw_explore
     before = [f"({given.unfused})"] if given is not None and given.unfused else []
     return section.model_copy(update={"unfused": " | ".join([*before, *work.later])})
 
 
 def _groups(einsums: Sequence[Einsum], exchanged: set[str]) -> list[list[Einsum]]:
-    """Some Einsums, cut where tensors are exchanged."""
+    """The Einsums, cut where tensors are exchanged."""
     groups: list[list[Einsum]] = []
     made: set[str] = set()
     for einsum in einsums:
@@ -384,7 +393,7 @@ def _groups(einsums: Sequence[Einsum], exchanged: set[str]) -> list[list[Einsum]
 
 
 def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
-    """Groups of Einsums, with what each chip that has work computes of them, in a pipeline of each batch."""
+    """Groups of Einsums, with the work of each chip that has any; in a pipeline, for each batch."""
     result: list[tuple[tuple[str, ...], Mapping[Place, ChipWork]]] = []
     for i, task in enumerate(tasks):
         later = {a.tensor for others in tasks[i + 1 :] for e in others.einsums for a in e.inputs}
@@ -403,14 +412,16 @@ def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
 
 
 def _handed_on(spec: Spec) -> list[str]:
-    """Tensors that one Einsum of a spec makes and another reads."""
+    """Tensors that one Einsum of a spec produces and another reads."""
     made = dict.fromkeys(a.tensor for e in spec.workload for a in e.outputs)
     return [t for t in made if spec.workload.consumers(t)]
 
 
 def _shifted(einsum: Einsum, bounds: Bounds | None) -> Bounds | None:
-    """The bounds of a chip. Where nothing depends on its place, in a box of iterations, they are shifted to
-    the first: blocks of one size cost the same."""
+    """The bounds of a chip, shifted to the first chip if nothing depends on the position.
+
+    In a box of iterations, blocks of one size then have equal costs.
+    """
     box = all(len(c.expr.variables) == 1 and not c.modulus for c in einsum.constraints)
     if not bounds or not box or any(a.guard for a in einsum.accesses):
         return bounds
@@ -433,7 +444,7 @@ def _on_chip(spec: Spec, working: Mapping[str, Bounds]) -> Spec:
 def _timed_work(
     here: Mapping[Place, ChipWork], answers: Mapping[str, Answered], objective: str
 ) -> dict[Place, float]:
-    """Seconds of each chip (or batch) that has work; infinite where nothing fits."""
+    """Seconds of each chip (or batch) that has work; infinite if nothing fits."""
     result = {i: answers[work.mark(objective)] for i, work in here.items()}
     return {i: float(a.figures["latency"][0]) if a.mappings else inf for i, a in result.items()}
 
@@ -441,7 +452,7 @@ def _timed_work(
 def _piece(
     einsums: tuple[str, ...], here: Mapping[Place, ChipWork], answers: Mapping[str, Answered], objective: str
 ) -> ChipPiece:
-    """What all chips do of some Einsums; in a pipeline batch after batch."""
+    """The costs of some Einsums on all chips; in a pipeline, batch after batch."""
     found = {place: answers[work.mark(objective)] for place, work in here.items()}
     lacking = next((a for a in found.values() if not a.mappings), None)
     if lacking is not None:

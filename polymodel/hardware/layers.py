@@ -1,4 +1,4 @@
-"""Mappings of several layers together: what all of them cost, and which combinations none beats."""
+"""Mappings of several layers together: their total costs, and the undominated combinations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from polymodel.workload.einsum import Einsum
 
 Array = Any
 Figures = Mapping[str, Array]
-LARGEST = ("working_set",)  # of which several layers, one after the other, need the most of any
+LARGEST = ("working_set",)  # figures of which layers in sequence need the largest
 
 
 @dataclass(frozen=True)
 class Combined:
-    """Combinations of one mapping per layer. `figures`: name -> values; `picks` [combination, layer]: which
-    mapping."""
+    """Combinations of one mapping per layer.
+
+    `figures`: name -> values; `picks` [combination, layer]: the index of the mapping.
+    """
 
     figures: Figures
     picks: Array
@@ -39,17 +41,16 @@ class Combined:
         return len(self.picks)
 
     def only(self, places: Array) -> Combined:
-        """Some of them, in this order."""
+        """The combinations at these positions, in this order."""
         return Combined({n: v[places] for n, v in self.figures.items()}, self.picks[places])
 
 
 def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec, Mapping[str, int]], ...]:
-    """Each Einsum of a spec as a layer of its own, with how often it is there in each block: Einsums that are
-    equal but for names and blocks on every machine of a grid are one layer, the first of them. `given`:
-    constraints of the call.
+    """Each Einsum of a spec as a layer of its own, with the number of its occurrences in each block.
 
-    Einsums are told apart where the workload, or what its search is asked, has symbols of the grid, and where
-    the search is asked something of rank variables, tensors or Einsums by their names.
+    Einsums that are equal except for names and blocks on every machine of a grid are one layer, the first of
+    them. Einsums are distinguished if the workload, or the search, depends on symbols of the grid, or if the
+    search has rules on rank variables, tensors or Einsums by name. `given`: constraints of the call.
     """
     bound = None if _by_name(spec, given) or relevant_symbols((spec,), grid, given) else _bound(spec, grid)
     result: dict[object, list[str]] = {}
@@ -62,7 +63,7 @@ def separate(spec: Spec, grid: Grid, given: ExploreSection) -> tuple[tuple[Spec,
 
 
 def _by_name(spec: Spec, given: ExploreSection) -> bool:
-    """Whether a search is asked something of what has a name in the workload."""
+    """Whether a search has rules on names of the workload."""
     for s in (spec.raw_explore or ExploreSection(), given):
         rules = s.memories.values()
         if s.loop_order or s.compute or s.fuse or s.unfused or s.fanouts:
@@ -73,7 +74,7 @@ def _by_name(spec: Spec, given: ExploreSection) -> bool:
 
 
 def _bound(spec: Spec, grid: Grid) -> Spec | None:
-    """The spec on the first machine that is right, if any is."""
+    """The spec on the first valid machine, if any."""
     for number in range(grid.size):
         values = {n: v for n, v in grid.point(number).items() if n in spec.symbols}
         with suppress(SpecError):
@@ -84,7 +85,7 @@ def _bound(spec: Spec, grid: Grid) -> Spec | None:
 
 
 def _structure(spec: Spec, einsum: Einsum) -> object:
-    """All of an Einsum that costs depend on, without names: variables and tensors are numbered."""
+    """Everything of an Einsum that costs depend on, without names: variables and tensors are numbered."""
     numbers = {v: f"v{i}" for i, v in enumerate(einsum.rank_variables)}
     tensors = {t: i for i, t in enumerate(einsum.tensors)}
     accesses = tuple(
@@ -110,7 +111,7 @@ def _renamed(expr: Affine, numbers: Mapping[str, str]) -> object:
 
 
 def _rules(c: Component, einsum: Einsum, tensors: Mapping[str, int]) -> object:
-    """Which tensors a component keeps, may keep, and shares along each of its fanouts."""
+    """The tensors that a component keeps, may keep, and shares along each of its fanouts."""
     kept = tuple(
         None if rule is None else frozenset(tensors[t] for t in rule.tensors(einsum.name) if t in tensors)
         for rule in (c.keep, c.may_keep)
@@ -120,12 +121,12 @@ def _rules(c: Component, einsum: Einsum, tensors: Mapping[str, int]) -> object:
 
 
 def combined(layers: Sequence[tuple[Figures, int | float]], over: Sequence[str]) -> Combined:
-    """The combinations that no other one beats in every figure that is named in `over`.
+    """The undominated combinations in the figures `over`.
 
-    `layers`: the figures of each layer's mappings, and how often the layer is executed; or of each network's
-    combinations, and its weight. Energies, times and bits that move add up over layers and executions; of
-    working sets the largest counts. Figures of one network have no weight. A combination of which one
-    part is beaten is beaten itself, so that layers are joined one by one.
+    `layers`: the figures of each layer's mappings, and the number of its executions; or of each network's
+    combinations, and its weight. Energies, times and moved bits add over layers and executions; of working
+    sets the largest counts. Figures of one network have no weight. A combination with a dominated part is
+    dominated, so that layers are joined one by one.
     """
     result = Combined({}, np.zeros((1, 0), np.int64))
     for figures, times in layers:

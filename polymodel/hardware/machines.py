@@ -1,4 +1,5 @@
-"""The machines of a co-design: values of symbols of the architecture, and which of them one search serves."""
+"""The machines of a co-design: values of symbols of the architecture, and the machines that share a
+search."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ Array = Any
 WAYS = ("read", "write")
 DEEP = 2  # memories
 MANY = 2  # stands for any number of instances
-MOST = 2**39  # sums of counts of instances that are told apart, rounding aside
-SHARED = 3  # so many prices are dearer to search one by one than at once, over more figures
+MOST = 2**39  # distinct sums of numbers of instances, ignoring rounding
+SHARED = 3  # above this many prices, single searches are faster than a joint one over more figures
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ class DesignPoint:
 
     @property
     def name(self) -> str:
-        """Its values in words: `KIB=8, F=4`."""
+        """Its values as text: `KIB=8, F=4`."""
         return ", ".join(f"{n}={v:g}" for n, v in self.symbols.items())
 
 
 def machines(layers: Sequence[Spec], grid: Grid) -> tuple[tuple[DesignPoint, ...], dict[str, int]]:
-    """Every machine of a grid that satisfies its constraints, and how many are none, by reason.
+    """Every machine of a grid that satisfies its constraints, and the number of invalid ones by reason.
 
-    Raises SpecError where no machine is right.
+    Raises SpecError if no machine is valid.
     """
     result: list[DesignPoint] = []
     refused: dict[str, int] = {}
@@ -97,16 +98,18 @@ def _fixed(layers: Sequence[Spec]) -> dict[str, Number]:
 
 @dataclass(frozen=True)
 class Prices:
-    """What may differ within a family of one component: joules per bit read and written, watts that leak,
-    seconds per bit read and written or per operation (empty: those of all machines are the same, or it is
-    told apart by them)."""
+    """The costs of one component that may differ within a family.
+
+    Joules per bit read and written, watts of leakage, and seconds per bit read and written or per operation
+    (empty if they are equal on all machines, or if machines with other ones are in other families).
+    """
 
     energies: tuple[float, ...]
     leak: float
     seconds: tuple[float, ...]
 
     def least(self, other: Prices) -> Prices:
-        """The lower of each."""
+        """The elementwise minimum."""
         energies = tuple(map(min, self.energies, other.energies))
         seconds = tuple(map(min, self.seconds, other.seconds))
         return Prices(energies, min(self.leak, other.leak), seconds)
@@ -114,8 +117,11 @@ class Prices:
 
 @dataclass(frozen=True)
 class Busy:
-    """How long a component is busy: seconds per unit of a mapping's figures (what its busiest instance reads,
-    writes, or both, or operations that it executes). Of separate ports the slower one counts (`apart`)."""
+    """The busy time of a component: seconds per unit of a mapping's figures.
+
+    The figures are what its busiest instance reads, writes, or both, or the operations that it executes. With
+    separate ports the slower one counts (`apart`).
+    """
 
     rates: Mapping[str, float]
     apart: bool
@@ -127,15 +133,14 @@ class Busy:
 
 @dataclass(frozen=True)
 class Family:
-    """Machines on which mappings differ in nothing but prices, areas, what fits, and how long memories and
-    compute units take: one search serves all.
+    """Machines on which mappings differ only in prices, areas, what fits, and busy times: one search serves
+    all.
 
-    `layers`: what is searched: each layer on a machine that has the largest memories and fanouts and the
-    lowest prices of all members (it need not be one of them). `sized`: the memories whose sizes differ.
-    `fanned`: the fanout dimensions of which they have different numbers of instances. `surcharges`: of
-    each member, figures of a mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above
-    the price on the machine that is searched, none below 0. `busy`: of each member, the components that may
-    take longer there.
+    `layers`: the specs that are searched: each layer on a machine with the largest memories and fanouts and
+    the lowest prices of all members (it need not be a member). `sized`: memories whose sizes differ.
+    `fanned`: fanout dimensions whose numbers of instances differ. `surcharges`: for each member, figures of a
+    mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above the price on the searched
+    machine, nonnegative. `busy`: for each member, the components that may take longer there.
     """
 
     layers: tuple[Spec, ...]
@@ -147,24 +152,25 @@ class Family:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The figures that a mapping's energies and places on the members follow from, with its energy."""
+        """The figures from which, with its energy, a mapping's costs and space on the members follow."""
         priced = [name for each in self.surcharges for name in each]
         timed = [name for each in self.busy for one in each for name in one.rates]
         return tuple(dict.fromkeys([*self._places, *priced, *timed, *(["latency"] if timed else [])]))
 
     @property
     def _places(self) -> list[str]:
-        """What a mapping takes of what differs: bits of memories, instances of fanouts."""
+        """The figures of a mapping that decide where it fits: bits of memories, instances of fanouts."""
         used = (self._used(name).written for name in self.fanned)
         return [*(f"working_set:{name}" for name in self.sized), *used]
 
     def _used(self, name: str) -> InstancesUsed:
-        """Of instances in use it matters only on which members there are as many."""
+        """The instances in use along a dimension; only the members that have as many matter."""
         einsums = max(len(layer.workload.einsums) for layer in self.layers)
         return InstancesUsed(name, einsums, tuple(sorted({_width(m, name) for m in self.members})))
 
     def fits(self, machine: DesignPoint, figures: Mapping[str, Array], count: int) -> Array:
-        """True where so many mappings are within a member's memories (bits of one instance) and fanouts."""
+        """Mask of the `count` mappings that are within a member's memories (bits of one instance) and
+        fanouts."""
         result = np.ones(count, bool)
         there = {f"working_set:{name}": bits for name, bits in _sizes(machine).items()}
         for used in map(self._used, self.fanned):
@@ -174,7 +180,7 @@ class Family:
         return result
 
     def on(self, machine: DesignPoint, figures: Mapping[str, Array]) -> dict[str, Array]:
-        """The figures of mappings on a member: their latency and energy there."""
+        """The figures of mappings on a member, with its latency and energy."""
         result = dict(figures)
         at = self.members.index(machine)
         for one in self.busy[at] if self.busy else ():
@@ -186,19 +192,19 @@ class Family:
 
 
 def alone(machine: DesignPoint) -> Family:
-    """One machine, which is searched as it is."""
+    """A family of one machine, which is searched as it is."""
     return Family(machine.layers, (machine,))
 
 
 def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) -> tuple[Family, ...]:
-    """Machines by what mappings cost on them, sizes of memories, areas and prices apart.
+    """Machines grouped by the costs of mappings on them, apart from sizes of memories, areas and prices.
 
     A mapping fits a machine if its working sets do, its energy is linear in what it moves and in its time,
-    and its time is that of its slowest component. So each mapping on a member has one that is no worse there
-    among those that none beats in energy, time and `figures` on the machine that is searched. Symbols that
-    stand in a workload, in an `explore` section or in the constraints (`given`) change what is searched:
-    machines with different values of them are never in one family. Limits that stand there hold for the
-    figures of each machine, which then is a family of its own.
+    and its time is that of its slowest component. So for each mapping on a member, one that is no worse there
+    is among those undominated in energy, time and `figures` on the searched machine. Symbols in a workload,
+    in an `explore` section or in the constraints (`given`) change what is searched: machines with different
+    values of them are never in one family. Limits in these apply to the figures of each machine, which then
+    is a family of its own.
     """
     layers = every[0].layers if every else ()
     if any(section.limits for section in _sections(layers, given)):
@@ -225,12 +231,12 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
 
 
 def _sections(layers: Sequence[Spec], given: ExploreSection) -> tuple[ExploreSection, ...]:
-    """What searches are asked: by the specs, and by the constraints of the call."""
+    """The constraints of searches: those of the specs, and those of the call."""
     return (*(s.raw_explore for s in layers if s.raw_explore is not None), given)
 
 
 def relevant_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) -> tuple[str, ...]:
-    """The symbols of the grid on which workloads, or what their searches are asked, depend."""
+    """The symbols of the grid on which workloads, or the constraints of their searches, depend."""
     result: set[str] = set()
     for spec in layers:
         texts = {n: t for n, t in spec.declared.items() if isinstance(t, str)}
@@ -241,8 +247,8 @@ def relevant_symbols(layers: Sequence[Spec], grid: Grid, given: ExploreSection) 
 
 
 def _family(members: Sequence[DesignPoint]) -> Family:
-    """The machines under one search: on the member that has the largest memories and the lowest prices, else
-    on one that is put together."""
+    """The machines with one search: on the member with the largest memories and the lowest prices, or on one
+    that combines these."""
     first = members[0]
     if len(members) == 1:
         return alone(first)
@@ -255,7 +261,7 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     )
     wide = {n: max(_width(m, n) for m in members) for n in _dimensions(first)}
     fanned = tuple(n for n in wide if len({_width(m, n) for m in members}) > 1)
-    if timed or fanned:  # what leaks in another time or in more instances is charged on each member
+    if timed or fanned:  # leakage for another time or in more instances is charged on each member
         prices = tuple(replace(row, leak=0.0) for row in prices)
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
     same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices and _is_as_wide(m, wide))
@@ -270,12 +276,12 @@ def _family(members: Sequence[DesignPoint]) -> Family:
 
 
 def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection]) -> tuple[str, ...]:
-    """The fanout dimensions of which machines of one family may have different numbers of instances, that of
-    most numbers first.
+    """The fanout dimensions whose instances may differ among machines of one family, that with most values
+    first.
 
-    Mappings cost the same however many instances there are, so long as there are those that they use. Not so
-    where a share of them must be in use, and over a tree with costs, whose depth follows from all that there
-    are. In deep hierarchies it costs more to compare mappings by it than it spares.
+    Mappings cost the same for any number of instances, as long as the ones in use exist. That does not hold
+    if a share of them must be in use, and for a tree with costs, whose depth depends on the total. In deep
+    hierarchies the comparison of mappings by it costs more than it saves.
     """
     if not every or sum(c.stores for c in every[0].arch.components) > DEEP:
         return ()
@@ -293,9 +299,11 @@ def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection])
 
 
 def _by_widths(members: Sequence[DesignPoint], free: Sequence[str]) -> Iterator[list[DesignPoint]]:
-    """Machines that are searched together, of such as differ in `free` dimensions: all of them if one has the
-    most instances of each dimension; else those that differ in the first alone, since no machine has room for
-    what is best where there are the most of all."""
+    """Machines that differ in `free` dimensions, grouped by search.
+
+    All of them if one has the most instances of each dimension; otherwise those that differ only in the first
+    one, since no machine fits what is best where there are the most of all.
+    """
     every = [tuple(_width(m, name) for name in free) for m in members]
     together = tuple(map(max, zip(*every, strict=True))) in every
     groups: dict[tuple[int, ...], list[DesignPoint]] = {}
@@ -305,21 +313,24 @@ def _by_widths(members: Sequence[DesignPoint], free: Sequence[str]) -> Iterator[
 
 
 def _alike_if_one(machine: DesignPoint, c: Component, ordered: bool) -> bool:
-    """Whether one instance of a fanout at a component is like several of which one is in use. Not so where
-    that takes space (a memory that allocates what is live holds the whole tile above a fanout), where it says
-    which storage may stand above which (`ordered`: nowhere), or above which fused loops."""
+    """Whether one instance of a fanout at a component is equivalent to several of which one is in use.
+
+    That does not hold if it takes space (a memory with `allocation: live` holds the whole tile above a
+    fanout), or constrains which storage may be above which (`ordered`: it does not), or above which fused
+    loops.
+    """
     memories = [m for m in machine.arch.components if m.stores]
     inside = any(machine.arch.index(m.name) >= machine.arch.index(c.name) for m in memories)
     return all(m.allocation != "live" for m in memories) and (not inside or (ordered and machine.single))
 
 
 def _dimensions(machine: DesignPoint) -> dict[str, FanoutDim]:
-    """The fanout dimensions of a machine by their names."""
+    """The fanout dimensions of a machine, by name."""
     return {link_name(c, d.name): d for c, d in machine.arch.dimensions}
 
 
 def _width(machine: DesignPoint, dimension: str) -> int:
-    """How many instances there are along a fanout dimension."""
+    """The number of instances along a fanout dimension."""
     return _dimensions(machine)[dimension].fanout
 
 
@@ -328,7 +339,7 @@ def _is_as_wide(machine: DesignPoint, wide: Mapping[str, int]) -> bool:
 
 
 def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
-    """What may differ within a family, by component."""
+    """The costs that may differ within a family, by component."""
     return tuple(
         Prices(
             tuple(c.action(way).energy for way in WAYS) if _linear(c) else (),
@@ -340,14 +351,16 @@ def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
 
 
 def _linear(c: Component) -> bool:
-    """True if the energy of accesses is so many joules per bit."""
+    """True if the energy of accesses is proportional to bits."""
     return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
 
 
 def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
-    """The actions whose throughputs say how long a component takes: so many seconds per bit that mappings
-    read and write there, or per operation. None where layers may take longer than their slowest component,
-    or costs of operators differ."""
+    """The actions whose throughputs determine a component's time: seconds per bit read and written, or per
+    operation.
+
+    Empty if layers may take longer than their slowest component, or costs of operators differ.
+    """
     if c.fill_drain_latency or not machine.arch.assume_overlap or not machine.single:
         return ()
     if c.computes:
@@ -356,11 +369,11 @@ def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
 
 
 def _busy(arch: Hierarchy, name: str, one: bool) -> Busy:
-    """How long a component takes on its machine. `one`: it is the only instance, on all members."""
+    """The busy time of a component on its machine. `one`: it is the only instance, on all members."""
     c = arch[name]
     if c.computes:
         return Busy({f"busiest_operations:{name}": 1 / c.action("compute").throughput}, apart=False)
-    of = "" if one else "busiest_"  # one instance reads all that is read
+    of = "" if one else "busiest_"  # a single instance reads everything that is read
     reads, writes = (1 / c.action(way).throughput for way in WAYS)
     if c.ports != "shared":
         return Busy({f"{of}reads:{name}": reads, f"{of}writes:{name}": writes}, apart=True)
@@ -375,7 +388,7 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
         result["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
         more = [here - there for here, there in zip(mine.energies, least.energies, strict=True)]
-        both = min(more, default=0.0)  # of reads and writes alike: one figure where neither costs more
+        both = min(more, default=0.0)  # of reads and writes together: one figure if neither costs more
         result[f"accesses:{c.name}"] = both
         result |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
     return result
@@ -384,7 +397,7 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
 def _at_best(
     spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...], wide: Mapping[str, int]
 ) -> Spec:
-    """The spec with these sizes of memories, these prices, and so many instances along each fanout."""
+    """The spec with these sizes of memories, prices, and numbers of instances along each fanout."""
     assert spec.raw_arch is not None
     of = {c.name: row for c, row in zip(spec.arch.components, prices, strict=True)}
     nodes = []
@@ -408,14 +421,17 @@ def _at_best(
 
 
 def _sizes(machine: DesignPoint) -> dict[str, float]:
-    """What may differ within a family: of all memories but the backing storage, which holds every tensor."""
+    """The sizes that may differ within a family: of all memories but the backing storage, which holds every
+    tensor."""
     memories = [c for c in machine.arch.components if c.stores]
     return {c.name: c.size_bits for c in memories[1:]}
 
 
 def _plain(machine: DesignPoint, free: Sequence[str], ordered: bool) -> Hierarchy:
-    """The architecture without what may differ within a family, fanouts that are `free` among it. `ordered`:
-    storage of outer memories stands above that of inner ones."""
+    """The architecture without what may differ within a family, including `free` fanouts.
+
+    `ordered`: storage of outer memories is above that of inner ones.
+    """
     arch = machine.arch
 
     def many(c: Component, d: FanoutDim) -> bool:

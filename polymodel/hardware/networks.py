@@ -1,4 +1,4 @@
-"""Networks that one machine serves: their layers and weights, and which mappings of all go together."""
+"""Networks that one machine serves: their layers and weights, and the combinations of their mappings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ _NAME = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class Network:
-    """Layers that run one after the other, by their `places` among those of all networks. Its name is empty
-    where layers are given without one. `weight`: how much its figures count in those of all networks."""
+    """Layers that run in sequence, by their `places` among those of all networks.
+
+    The name is empty if layers are given without one. `weight`: that of its figures in those of all networks.
+    """
 
     name: str
     places: tuple[int, ...]
@@ -39,8 +41,11 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkLayers:
-    """The layers of all networks, and how often each is executed in one run of its network. `blocks`: in
-    which of its blocks it is executed how often (`""`: in none); empty where its Einsums are of several."""
+    """The layers of all networks, and the number of executions of each in one run of its network.
+
+    `blocks`: the number of its executions in each of its blocks (`""`: in none); empty if its Einsums belong
+    to several.
+    """
 
     specs: tuple[Spec, ...]
     times: tuple[int, ...]
@@ -49,17 +54,17 @@ class NetworkLayers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of networks, none where layers are given without one."""
+        """The names of networks; empty if layers are given without one."""
         return tuple(n.name for n in self.networks if n.name)
 
     def blocks_of(self, layer: int) -> tuple[str, ...]:
-        """The names of the blocks that a layer is executed in, or that its Einsums are of."""
+        """The names of the blocks in which a layer is executed, or to which its Einsums belong."""
         workload = self.specs[layer].raw_workload
         found = self.blocks[layer] or (workload.blocks.values() if workload else ())
         return tuple(dict.fromkeys(b for b in found if b))
 
     def weighted(self, weights: object, faults: Faults) -> NetworkLayers:
-        """The same with weights: network -> number. What is wrong with them is noted."""
+        """The networks with weights: network -> number. Reports faults."""
         given = weights if isinstance(weights, Mapping) else {}
         if weights is not None and not isinstance(weights, Mapping):
             message = f"{weights!r} are not weights"
@@ -76,8 +81,11 @@ class NetworkLayers:
         return replace(self, networks=every)
 
     def one_by_one(self, grid: Grid, given: ExploreSection) -> tuple[NetworkLayers, tuple[Spec, ...]]:
-        """Every Einsum as a layer of its own, of equal ones of a network one; and which spec each is of.
-        SpecError where tensors are to be fused."""
+        """Every Einsum as a layer of its own, equal ones of a network once, and the spec that each comes
+        from.
+
+        Raises SpecError if tensors must be fused.
+        """
         if any(section.fuse for s in self.specs for section in (s.raw_explore or ExploreSection(), given)):
             what = "nothing is fused where each Einsum is a layer of its own"
             remedy = "leave out `fuse`, or layer_by_layer"
@@ -94,7 +102,7 @@ class NetworkLayers:
                 for one, at in separate(self.specs[place], grid, given):
                     specs.append(one)
                     times.append(sum(at.values()) * n)
-                    # A block that the whole spec was given goes before those of its Einsums.
+                    # a block given for the whole spec overrides those of its Einsums
                     own = dict.fromkeys(named, times[-1]) if any(named) else {b: k * n for b, k in at.items()}
                     blocks.append(own)
                     wholes.append(self.specs[place])
@@ -104,7 +112,7 @@ class NetworkLayers:
 
 
 def read_networks(given: object, faults: Faults) -> NetworkLayers:
-    """Layers with or without the names of their networks; what is wrong is noted."""
+    """Layers with or without the names of their networks. Reports faults."""
     if isinstance(given, Spec) and given.raw_codesign is not None and given.raw_codesign.networks:
         given = _of_section(given, given.raw_codesign)
     by_name = dict(given) if isinstance(given, Mapping) else {"": given}
@@ -135,8 +143,8 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
 
 
 def _in_blocks(spec: Spec, times: int, block: str) -> Mapping[str, int]:
-    """The block that a layer is executed in: the one that is given, else that of its Einsums; nothing where
-    they are of several."""
+    """The block in which a layer is executed: the given one, otherwise that of its Einsums; empty if these
+    are several."""
     own = {*spec.raw_workload.blocks.values()} if spec.raw_workload else {""}
     if block or len(own) == 1:
         return {block or own.pop(): times}
@@ -148,7 +156,8 @@ def _is_name(name: object) -> bool:
 
 
 def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int, str]]:
-    """The specs of some layers, how often each is executed, and in which block (empty: none is given)."""
+    """The specs of some layers, with the number of executions and the block of each (empty: none is
+    given)."""
     several = layers
     if isinstance(layers, Spec) or (isinstance(layers, tuple) and _is_row(layers)):
         several = (layers,)
@@ -174,14 +183,16 @@ def _rows(layers: object, whose: str, faults: Faults) -> list[tuple[Spec, int, s
 
 
 def _is_row(layers: tuple[object, ...]) -> bool:
-    """Whether this is one layer, how often it is executed and its block, and no list of layers."""
+    """Whether this is one layer with its number of executions and its block, rather than a list of layers."""
     few = len(layers) in (2, 3)
     return few and isinstance(layers[0], Spec) and not isinstance(layers[1], (Spec, tuple))
 
 
 def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
-    """The networks that a `codesign:` section names, on the machine of the spec. SpecError with all
-    faults."""
+    """The networks that a `codesign:` section names, on the machine of the spec.
+
+    Raises SpecError with all faults.
+    """
     faults = Faults(spec.locator)
     if spec.raw_workload is not None:
         what = "the spec has a workload beside its networks"
@@ -197,12 +208,12 @@ def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
 def together(
     networks: Sequence[Network], parts: Sequence[tuple[Figures, int]], asked: CodesignRequest
 ) -> Combined | str:
-    """The combinations of one mapping per layer that keep the limits of each network and that none beats in
-    all that the joint front depends on; or which limits no mappings keep.
+    """The undominated combinations of one mapping per layer that obey the limits of each network; or the
+    limits that no mappings obey.
 
-    `parts`: of each layer the figures of its mappings, and how often it is executed. Figures of all
-    networks together are the weighted sums of theirs (of working sets the largest), those of one are
-    named `latency of NETWORK`.
+    They are compared by everything that the joint front depends on. `parts`: for each layer the figures of
+    its mappings, and the number of its executions. Figures of all networks together are weighted sums (of
+    working sets the largest); those of one are named `latency of NETWORK`.
     """
     each: list[tuple[Figures, int | float]] = []
     picks: list[Array] = []
@@ -229,7 +240,7 @@ def together(
 
 
 class PlainFigures:
-    """`objectives.Figures` by their names; the area is that of a machine."""
+    """`objectives.Figures` by name; the area is that of a machine."""
 
     def __init__(self, figures: Figures, area: float = 0.0) -> None:
         self.figures, self.area = figures, area

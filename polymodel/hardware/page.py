@@ -1,4 +1,4 @@
-"""The page of a co-design: the front's points lead to their machine and to the mappings on it."""
+"""The page of a co-design: points of the front link to their machine and its mappings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from polymodel.view.answer import Block, Fold, Part, Picture, Section, notes
 if TYPE_CHECKING:
     from polymodel.hardware.answer import Codesign
 
-MOST_LAYERS = 8 * MOST_TREES  # LoopTrees on a page, of all points together
+MOST_LAYERS = 8 * MOST_TREES  # LoopTrees on a page, over all points
 
 
 def links(count: int) -> list[str]:
-    """What the points of a front lead to: the rows of its table."""
+    """The link targets of the points of a front: the rows of its table."""
     return [f"#{ROWS}-{row}" for row in range(count)]
 
 
@@ -31,14 +31,14 @@ def codesign_parts(found: Codesign, pictures: Sequence[Plot], tables: Sequence[P
 
 
 def _shown(found: Codesign) -> tuple[int, ...]:
-    """The points with their mappings: the best in each objective, and some of the others."""
+    """The points shown with their mappings: the best of each objective, and some others."""
     points = list(found.points)
     first = [points.index(found.best(o)) for o in found.objectives] if points else []
     return picked(len(points), first, max(1, min(MOST_TREES, MOST_LAYERS // len(found.layers))))
 
 
 def _linked(front: Part, shown: Sequence[int]) -> Part:
-    """The table of the front, whose rows plots lead to, and which lead to what is shown of them."""
+    """The table of the front, whose rows are link targets of plots, and link to what is shown of them."""
     links = {row: f"point-{row}" for row in shown}
     blocks = [
         replace(b, link=lambda row: links.get(row, ""), rows=ROWS) if isinstance(b, Section) else b

@@ -1,4 +1,4 @@
-"""What a co-design is asked: objectives, limits on figures, and the objectives that its searches need."""
+"""The request of a co-design: objectives, limits on figures, and the objectives that its searches need."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class NetworkLimit:
         return of_network(self.limit.name, self.network)
 
     def share(self, number: float) -> float:
-        """How much of the limit a figure takes."""
+        """The share of the limit that a figure takes."""
         most = self.limit.number
         return number / most if most else (inf if number else 1.0)
 
     @property
     def for_readers(self) -> str:
-        """In the unit of tables, rounded as they are."""
+        """The limit in the unit of tables, rounded like these."""
         return self.limit.for_readers(self.name)
 
     def __str__(self) -> str:
@@ -59,8 +59,11 @@ class NetworkLimit:
 
 @dataclass(frozen=True)
 class CodesignRequest:
-    """`objectives`: of the joint front, `latency of NETWORK` among them; `networks`: their names, none where
-    layers are given without."""
+    """The checked request.
+
+    `objectives`: of the joint front, including `latency of NETWORK`; `networks`: their names, empty if layers
+    are given without.
+    """
 
     objectives: tuple[str, ...]
     limits: tuple[NetworkLimit, ...]
@@ -68,31 +71,31 @@ class CodesignRequest:
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Every figure that is asked for, each once."""
+        """Every requested figure, without repetition."""
         return tuple(dict.fromkeys([*self.objectives, *(limit.name for limit in self.limits)]))
 
     @cached_property
     def searched(self) -> tuple[str, ...]:
-        """The objectives of searches on single machines: all that is asked for follows from them."""
+        """The objectives of searches on single machines, from which all requested figures follow."""
         return _made_of(whose(n)[0] for n in self.figures) or ("energy",)
 
     @cached_property
     def totals(self) -> tuple[str, ...]:
-        """The same for what is asked of all networks together."""
+        """The objectives of searches for figures of all networks together."""
         return _made_of(n for n in self.figures if not whose(n)[1])
 
     @cached_property
     def joined(self) -> tuple[str, ...]:
-        """What combinations of mappings of all networks are compared by."""
+        """The figures by which combinations of mappings of all networks are compared."""
         return (*self.totals, *(n for n in self.objectives if whose(n)[1])) or ("energy",)
 
     def figures_of(self, network: str) -> tuple[str, ...]:
-        """The figures of one network by their own names: its costs, and what is asked for."""
+        """The figures of one network by their own names: its costs, and the requested ones."""
         asked = (whose(n) for n in self.figures)
         return tuple(dict.fromkeys([*COSTS, *(n for n, of in asked if of == network)])) if network else ()
 
     def limits_of(self, network: str) -> tuple[NetworkLimit, ...]:
-        """The limits of one network; of all together if it has no name."""
+        """The limits of one network; of all together for an empty name."""
         return tuple(limit for limit in self.limits if limit.network == network)
 
 
@@ -104,7 +107,7 @@ def _made_of(names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class CodesignArguments:
-    """The arguments of a call; what is None comes from the `codesign:` section."""
+    """The arguments of a call; those that are None come from the `codesign:` section."""
 
     hardware: object
     objectives: object
@@ -120,7 +123,7 @@ class CodesignArguments:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
 
     def over(self, section: CodesignSection | None) -> CodesignSection:
-        """The section with the arguments in place of its own values, not yet checked."""
+        """The section with its values overridden by the arguments, unchecked."""
         given = {name: plainly(value) for name, value in self.provided.items()}
         if "limits" in given:
             given["limits"] = limit_texts(given["limits"])
@@ -128,7 +131,7 @@ class CodesignArguments:
 
     @contextmanager
     def in_section(self, spec: Spec) -> Iterator[None]:
-        """Faults of values that the section gives are raised with their place in it."""
+        """Adds the position in the section to faults of values from there."""
         try:
             yield
         except SpecError as error:
@@ -157,7 +160,7 @@ def read_request(
     networks: tuple[str, ...],
     faults: Faults,
 ) -> CodesignRequest:
-    """The request; what is wrong is noted."""
+    """The request. Reports faults."""
     vocabulary = _Vocabulary(memories, tolls, networks, faults)
     names: list[str] = []
     for i, name in enumerate(listed("objectives", wanted.objectives, "['energy', 'area']")):
@@ -172,7 +175,7 @@ def read_request(
 
 
 def _limits(text: object, where: str, vocabulary: _Vocabulary, faults: Faults) -> Iterator[NetworkLimit]:
-    """The limit that a text is, one for each network if it is one of each."""
+    """The limit that a text states, one per network if it is one of each."""
     parts = read_limit(text)
     if parts is None:
         faults.note(Diagnostic(f"{shown(text)} is not a limit", LIMIT_REMEDY, where, code="wrong-type"))
@@ -187,7 +190,7 @@ def _limits(text: object, where: str, vocabulary: _Vocabulary, faults: Faults) -
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """What objectives and limits may name."""
+    """The names that objectives and limits may use."""
 
     memories: Sequence[str]
     tolls: Sequence[str]
@@ -195,8 +198,10 @@ class _Vocabulary:
     faults: Faults
 
     def read(self, text: object, where: str) -> list[tuple[str, str]]:
-        """The objective that a text names, and the network that it is of: empty for all together, several for
-        `of each`. What is wrong is noted."""
+        """The objective that a text names, and its network: empty for all together, several for `of each`.
+
+        Reports faults.
+        """
         name, network = whose(text) if isinstance(text, str) else (text, "")
         result, unknown = read_objectives((name,), self.memories, self.tolls)
         for u in unknown:

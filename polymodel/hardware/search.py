@@ -1,4 +1,4 @@
-"""`codesign`: machines and mappings in one search."""
+"""`codesign`: architectures and mappings in one search."""
 
 from __future__ import annotations
 
@@ -65,25 +65,25 @@ def codesign(
 ) -> Codesign:
     """The Pareto front of machines with their best mappings.
 
-    `layers`: a spec, or several that run one after the other on the same machine; `(spec, n)` is executed n
-    times, each time under one mapping. Several networks on one machine have names, `{"resnet": [...], "bert":
-    spec}`, and count by their `weights` (1 each) in figures of all together. `hardware`: symbols of the
+    `layers`: a spec, or several that run in sequence on the same machine; `(spec, n)` is executed n times,
+    each time with the same mapping. Several networks on one machine have names, `{"resnet": [...], "bert":
+    spec}`, and count with their `weights` (1 each) in figures of all together. `hardware`: symbols of the
     architecture -> values, as for `sweep`. `objectives`: energy (J), latency (s), edp (J s), area (m^2),
-    working_set:MEMORY (bit) and whatever else `explore` minimises; energy and latency add up over layers,
-    `latency of resnet` is that of one network, `latency of each` that of every one by itself.
-    `layer_by_layer`: each Einsum of a spec is a layer of its own (nothing is fused), of equal ones one is
-    searched. `limits`: figures that may be at most so much, such as `latency <= 2e-3` or `latency of each <=
-    1 ms`. `where`: comparisons of symbols that machines must satisfy. `constraints`, `eps`: as for `explore`.
-    `time_limit`: seconds, shared out over the searches that are left. `workers`: processes, or a cluster
-    within `joblib.parallel_config("dask")`; the answer is the same. `progress(done, searches, seconds)`.
-    `store`: a folder, in which each search goes on where it was ended unless `resume` is False.
+    working_set:MEMORY (bit) and other objectives of `explore`; energy and latency add over layers, `latency
+    of resnet` is that of one network, `latency of each` that of every one separately. `layer_by_layer`: each
+    Einsum of a spec is a layer of its own (nothing is fused), equal ones are searched once. `limits`: upper
+    bounds of figures, such as `latency <= 2e-3` or `latency of each <= 1 ms`. `where`: comparisons of symbols
+    that machines must satisfy. `constraints`, `eps`: as for `explore`. `time_limit`: seconds, divided among
+    the remaining searches. `workers`: processes, or a cluster within `joblib.parallel_config("dask")`; the
+    answer is the same. `progress(done, searches, seconds)`. `store`: a folder, in which each search resumes
+    where it ended unless `resume` is False.
 
-    What is None of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and
-    `time_limit` comes from the `codesign:` section of the first layer, which may name networks as well.
+    Those of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and `time_limit`
+    that are None come from the `codesign:` section of the first layer, which may also name networks.
 
-    Machines that differ only in sizes of memories, area, prices per bit, leakage, fanouts and, where each
-    layer is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md).
-    Raises SpecError for wrong input, Refused for what `explore` does not cover.
+    Machines that differ only in sizes of memories, area, prices per bit, leakage, fanouts and, if each layer
+    is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md). Raises SpecError for
+    wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
     arguments = CodesignArguments(
@@ -91,13 +91,13 @@ def codesign(
     )
     work, wanted, asked, grid = _checked(layers, arguments, store)
     eps, time_limit = wanted.eps, wanted.time_limit
-    given, _ = section_of_arguments(constraints)  # what is wrong with them is told by the searches
+    given, _ = section_of_arguments(constraints)  # the searches report faults in them
     wholes = work.specs
     if wanted.layer_by_layer:
         work, wholes = work.one_by_one(grid, given)
     told = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
     every, refused = machines(work.specs, grid)
-    # With eps a kept mapping may need more room than one left out, which fits a smaller machine.
+    # With eps a kept mapping may need more space than a dropped one, which fits a smaller machine.
     groups = families(every, grid, given) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
@@ -110,7 +110,7 @@ def codesign(
 def _checked(
     layers: Networks, arguments: CodesignArguments, store: object
 ) -> tuple[NetworkLayers, CodesignSection, CodesignRequest, Grid]:
-    """The layers, and what is asked of them. SpecError with all faults."""
+    """The layers and the request. Raises SpecError with all faults."""
     faults = Faults()
     work = read_networks(layers, faults)
     faults.raise_if_any()
@@ -124,8 +124,10 @@ def _checked(
 def _read(
     work: NetworkLayers, wanted: CodesignSection, store: object
 ) -> tuple[CodesignRequest, Grid, NetworkLayers]:
-    """What is asked, checked: objectives, limits, machines, and weights of networks. SpecError with all
-    faults."""
+    """The checked request: objectives, limits, machines, and weights of networks.
+
+    Raises SpecError with all faults.
+    """
     faults = Faults()
     specs = work.specs
     arch = specs[0].raw_arch
@@ -168,8 +170,8 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class Answered:
-    """The front of one search: figures, mappings, whether all was searched, why there is none, and what each
-    mapping has at least of what was minimised."""
+    """The front of one search: figures, mappings, whether it was complete, why it is empty, and lower bounds
+    of what was minimised."""
 
     figures: Mapping[str, Array]
     mappings: tuple[Candidate, ...]
@@ -186,9 +188,11 @@ def _orders(
     store: str | Path | None,
     resume: bool,
 ) -> dict[str, SearchTask]:
-    """Searches by a mark of all that they depend on: equal layers are searched once. What they find is
-    evaluated at once where peaks of memories are asked for, since those may be lower than the search counts
-    them; else the mappings of the joint front are, in the end."""
+    """Searches by a fingerprint of everything that they depend on: equal layers are searched once.
+
+    Mappings are evaluated at once if peaks of memories are requested, since those may be lower than the
+    search counts them; otherwise those of the joint front are evaluated at the end.
+    """
     at_once = any(map(grows_with_peaks, asked.searched))
     place = None if store is None else folder_of(store)
     result: dict[str, SearchTask] = {}
@@ -242,7 +246,7 @@ def _searched(order: SearchTask, seconds: float) -> Answered:
     request = replace(checked.request, objectives=(*checked.request.objectives, *more))
     checked = replace(checked, request=request)
     front = explored(order.spec, checked, order.store, order.resume, order.evaluated)
-    if front.interrupted:  # it ends in good order, and so do the searches that are not begun
+    if front.interrupted:  # it ends in an orderly way, and so do the searches that have not begun
         raise KeyboardInterrupt
     names = dict.fromkeys([*order.figures, *COSTS])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
@@ -279,8 +283,8 @@ def _on(
     asked: CodesignRequest,
     work: NetworkLayers,
 ) -> tuple[list[CodesignPoint], str]:
-    """The combinations of mappings on one machine that satisfy the limits and that none beats there; or why
-    there is none."""
+    """The undominated combinations of mappings on one machine that satisfy the limits; or why there are
+    none."""
     parts: list[tuple[Figures, int]] = []
     places: list[Array] = []
     for answer, n in zip(found, work.times, strict=True):
@@ -318,7 +322,7 @@ def _on(
 
 
 def _values(machine: DesignPoint, joined: Combined, asked: CodesignRequest) -> dict[str, Array]:
-    """What combinations of mappings cost on a machine, in all and each network by itself."""
+    """The costs of combinations of mappings on a machine, in total and per network."""
     figures = PlainFigures(joined.figures, machine.area)
     own = [of_network(n, network) for network in asked.networks for n in asked.figures_of(network)]
     return {
@@ -334,10 +338,11 @@ def _bounds(
     asked: CodesignRequest,
     work: NetworkLayers,
 ) -> dict[str, float]:
-    """What all mappings have at least on a machine whose searches did not end, also those that keep no limit.
+    """Lower bounds of all mappings on a machine whose searches did not end, including those that violate
+    limits.
 
     No figure of a machine falls where one of those that its family was searched for rises, and none of a
-    network where one of a layer does: bounds of searches are combined as their mappings are.
+    network where one of a layer does: bounds of searches are combined in the same way as their mappings.
     """
     parts: list[tuple[Figures, int]] = []
     for answer, n in zip(found, work.times, strict=True):
@@ -351,9 +356,12 @@ def _bounds(
 
 
 def evaluate_front(points: Sequence[CodesignPoint], end: float) -> None:
-    """Evaluates the mappings of a front on their machines, as long as `explore` would: the others are when
-    their reports are looked at. Machines differ in sizes and prices under the same mapping, which is counted
-    once. Raises InternalError where a figure is another one."""
+    """Evaluate the mappings of a front on their machines, up to the time limit of `explore`; others on
+    access.
+
+    Machines with different sizes and prices under the same mapping are counted once. Raises InternalError if
+    a figure differs.
+    """
     counted: dict[tuple[int, int], Report] = {}
     with suppress(*CUT), until(min(end, monotonic() + LONGEST)):
         for point in points:

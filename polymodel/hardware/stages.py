@@ -1,10 +1,11 @@
-"""Pipelines over chips: each stage has Einsums of its own, on one chip or several, and batches of work pass
-along them.
+"""Pipelines over chips: each stage has its own Einsums, on one chip or several, and batches pass along the
+stages.
 
 Iteration spaces are cut in blocks along rank variables, the batches. In slot k stage s computes batch k - s:
 its chips share the batch along further rank variables and exchange what they must, as chips without stages
-do. Then all that was made in the slot and is read in other stages is sent. What is exchanged and sent follows
-from the relations: an element is made by one batch of one stage, and needed by batches of later ones.
+do. Then everything that was produced in the slot and is read in other stages is sent. Exchanges and transfers
+follow from the relations: an element is produced by one batch of one stage, and needed by batches of later
+ones.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ BySlot = Mapping[int, Exchange]
 
 @dataclass(frozen=True)
 class StageSplit:
-    """A cascade over stages, and over batches: `batches.chips` blocks of each Einsum. `widths`: how many
-    chips each stage has (none given: one). `within`: along which rank variable the chips of a stage share an
-    Einsum (none: each of them computes it)."""
+    """A cascade over stages, and over batches: `batches.chips` blocks of each Einsum.
+
+    `widths`: the number of chips of each stage (empty: one). `within`: the rank variable along which the
+    chips of a stage share an Einsum (none: each computes all of it).
+    """
 
     batches: ChipSplit
     stages: tuple[tuple[str, ...], ...]
@@ -60,7 +63,7 @@ class StageSplit:
         return len(self.stages) + self.batches.chips - 1
 
     def width(self, stage: int) -> int:
-        """How many chips a stage has."""
+        """The number of chips of a stage."""
         return self.widths[stage] if self.widths else 1
 
     def chip(self, stage: int, place: int) -> int:
@@ -72,7 +75,7 @@ class StageSplit:
         return [(b, place) for b in range(self.batches.chips) for place in range(self.width(stage))]
 
     def bounds(self, einsum: Einsum, cell: Cell) -> Bounds | None:
-        """The rank variables of an Einsum that are bound in a cell; None if it has no iterations there."""
+        """The rank variables of an Einsum that are bounded in a cell; None if it has no iterations there."""
         batch, place = cell
         block, along = self.batches.block(einsum, batch), self.batches.along[einsum.name]
         assert block is not None
@@ -86,12 +89,15 @@ class StageSplit:
         return ((along, *mine),) if name == along else ((along, *block), (name, *mine))
 
     def stage(self, einsum: Einsum) -> int:
-        """The stage that an Einsum is of."""
+        """The stage that an Einsum belongs to."""
         return next(s for s, names in enumerate(self.stages) if einsum.name in names)
 
     def moves(self) -> tuple[tuple[BySlot, ...], tuple[BySlot, ...]]:
-        """Of each tensor, in order of Einsums: what the chips of its stage exchange in each slot, and what is
-        sent to other stages behind it. Refused where batches cannot be computed one after the other."""
+        """For each tensor, in order of Einsums: exchanges within its stage in each slot, and transfers to
+        other stages after it.
+
+        Raises Refused if batches cannot be computed in sequence.
+        """
         inside, sends = [], []
         for einsum in self.batches.cascade:
             for tensor in dict.fromkeys(a.tensor for a in einsum.outputs):
@@ -132,7 +138,10 @@ class StageSplit:
     def _elements(
         self, einsum: Einsum, tensor: str, readers: Mapping[int, Sequence[Einsum]]
     ) -> list[StagedElements]:
-        """Elements by where they are made and needed; each is made by one batch, which comes first."""
+        """Elements by where they are produced and needed.
+
+        Raises Refused unless one batch produces each element, before those that read it.
+        """
         here = self.stage(einsum)
         roles = [(here, True, cell) for cell in self.cells(here)]
         roles += [(stage, False, cell) for stage in readers for cell in self.cells(stage)]
@@ -167,8 +176,11 @@ class StageSplit:
 
 @dataclass(frozen=True)
 class StagedElements:
-    """Elements that one batch makes: the chips of the stage that make parts of them (or all of them make them
-    whole), that need them there, and the chips of later stages that do."""
+    """Elements that one batch produces, with the chips concerned.
+
+    The chips of the stage that produce parts of them (or that all produce them whole), those that need them
+    there, and the chips of later stages that do.
+    """
 
     batch: int
     made: Chips
@@ -178,7 +190,7 @@ class StagedElements:
 
 
 def _in_turn(one: StagedElements) -> Iterable[tuple[int, int]]:
-    """The chips that have made elements whole send them in equal shares."""
+    """The chips that have produced elements whole send them in equal shares."""
     share, rest = divmod(one.elements, len(one.made))
     for i, chip in enumerate(sorted(one.made)):
         if share + (i < rest):
@@ -186,7 +198,8 @@ def _in_turn(one: StagedElements) -> Iterable[tuple[int, int]]:
 
 
 def _check_order(tensor: str, made: int, needed: Sequence[int], within: bool) -> None:
-    """Refused where a batch reads what a later one makes, or, within a stage, any other one."""
+    """Raises Refused if a batch reads what a later one produces, or, within a stage, what any other one
+    does."""
     early = [b for b in needed if b < made]
     if early or (within and any(b != made for b in needed)):
         first = early[0] if early else next(b for b in needed if b != made)
@@ -197,7 +210,7 @@ def _check_order(tensor: str, made: int, needed: Sequence[int], within: bool) ->
 
 
 def _merged(classes: Iterable[ElementClass]) -> tuple[ElementClass, ...]:
-    """Classes of the same chips as one."""
+    """Classes of the same chips merged."""
     elements: dict[tuple[Chips, Chips], int] = defaultdict(int)
     for c in classes:
         elements[c.made, c.needed] += c.elements
@@ -211,8 +224,11 @@ def _key(c: ElementClass) -> tuple[list[int], list[int], int]:
 def times_inside(
     inside: Sequence[BySlot], split: StageSplit, link: Interconnect
 ) -> dict[tuple[int, int], float]:
-    """Seconds that the exchanges within a stage take in a slot, by (stage, slot): one after the other, each
-    as long as its busiest link, over which all that other stages exchange in the slot passes as well."""
+    """Seconds of the exchanges within a stage in a slot, by (stage, slot).
+
+    Exchanges are in sequence, each as long as its busiest link, which also carries what all other stages
+    exchange in the slot.
+    """
     rate = float(link.throughput)
     moved: dict[int, list[tuple[int, CollectiveWords]]] = defaultdict(list)
     at = {a.tensor: split.stage(e) for e in split.batches.cascade for a in e.outputs}
@@ -229,7 +245,7 @@ def times_inside(
 
 
 def together(several: Sequence[CollectiveWords], chips: int) -> CollectiveWords:
-    """All of them together, by chip and by link."""
+    """The sum over several transfers, by chip and by link."""
     bits: dict[Link, int] = defaultdict(int)
     for one in several:
         for link, amount in one.bits.items():
@@ -242,7 +258,7 @@ def together(several: Sequence[CollectiveWords], chips: int) -> CollectiveWords:
 
 
 def joined(by_slot: BySlot) -> Exchange:
-    """All that is exchanged of a tensor, whatever the slot."""
+    """Everything that is exchanged of a tensor, over all slots."""
     first = next(iter(by_slot.values()))
     kinds = {one.kind for one in by_slot.values()}
     kind = kinds.pop() if len(kinds) == 1 else "exchange"
@@ -253,14 +269,14 @@ def joined(by_slot: BySlot) -> Exchange:
 def moved_by_slot(
     sends: Sequence[BySlot], chips: int, link: Interconnect
 ) -> tuple[tuple[dict[int, CollectiveWords], ...], dict[int, CollectiveWords]]:
-    """What moves behind each slot: of each tensor, and of all of them together."""
+    """The transfers after each slot: of each tensor, and of all of them together."""
     each = tuple({slot: e.moved(chips, link) for slot, e in one.items()} for one in sends)
     slots = sorted({slot for one in each for slot in one})
     return each, {slot: together([one[slot] for one in each if slot in one], chips) for slot in slots}
 
 
 def stages_of(cascade: Cascade, stages: object, faults: Faults) -> tuple[tuple[str, ...], ...]:
-    """The stages, each with its Einsums in the order of the cascade; what is wrong is noted."""
+    """The stages, each with its Einsums in the order of the cascade. Reports faults."""
     known = [e.name for e in cascade]
     given = plainly(stages)
     several = given if isinstance(given, Sequence) and not isinstance(given, str) else ()
@@ -298,9 +314,11 @@ def stage_split(
     widths: tuple[int, ...] = (),
     within: Sequence[str] = (),
 ) -> StageSplit:
-    """The cascade over these stages and so many batches along the variables; the chips of a stage share its
-    Einsums along those of `within`. Raises SpecError for a stage that reads what a later one makes;
-    Refused where an Einsum has none of the variables."""
+    """The cascade over these stages, with `batches` batches along the variables.
+
+    The chips of a stage share its Einsums along those of `within`. Raises SpecError for a stage that reads
+    what a later one produces; Refused if an Einsum has none of the variables.
+    """
     split = split_of(cascade, batches, variables, whole=False)
     if whole := [e.name for e in cascade if e.name not in split.along]:
         what = f"{', '.join(whole)} {'has' if len(whole) == 1 else 'have'} no rank variable of the batches"
