@@ -66,8 +66,8 @@ def scan(tokens: int = 2048) -> str:
 
 
 def biases(layers: int, width: int) -> int:
-    """Of every product of a layer (nine vectors of the model's width) and of its two normalisations."""
-    return layers * (9 + 2) * width
+    """Of every product of a layer: nine vectors of the model's width."""
+    return layers * 9 * width
 
 
 SZE = "Sze et al., Efficient Processing of Deep Neural Networks, Proc. IEEE 2017, table 2"
@@ -116,7 +116,7 @@ PUBLISHED: dict[str, Published] = {
     "gpt3_175b": Published(
         "174,600 M",
         GPT3,
-        {"positions": 2048 * 12288, "biases": biases(96, 12288) + 12288},
+        {"positions": 2048 * 12288, "biases": biases(96, 12288)},
         "174,600 M",
         f"{GPT3}: two operations for each parameter and token",
         {"PHASE": "decode", "CONTEXT": 1},
@@ -124,14 +124,14 @@ PUBLISHED: dict[str, Published] = {
     "gpt3_6_7b": Published(
         "6,660 M",
         GPT3,
-        {"positions": 2048 * 4096, "biases": biases(32, 4096) + 4096},
+        {"positions": 2048 * 4096, "biases": biases(32, 4096)},
         decoder(12 * 32 * 4096**2 + 50257 * 4096, 32, 32, 128),
         f"{PALM}, N = 12 x 32 x 4096 x 4096 and the vocabulary",
     ),
     "vit_b_16": Published(
         "86,567,656",
         "torchvision, vit_b_16: num_params",
-        {"class token and positions": (1 + 197) * 768, "biases": biases(12, 768) + 768 + 768 + 1000},
+        {"class token and positions": (1 + 197) * 768, "biases": biases(12, 768) + 768 + 1000},
         "17.56 G",
         "torchvision, vit_b_16: GFLOPS",
     ),

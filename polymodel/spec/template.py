@@ -6,6 +6,7 @@ of the output remembers which line of the file it came from.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -67,6 +68,34 @@ def shares(total: int, parts: int, skew: float, most: int) -> list[int]:
     for i in order[: max(left - sum(result), 0)]:
         result[i] = min(result[i] + 1, most)
     return [most] * full + result
+
+
+def routing(
+    tokens: int, active: int, experts: int, loads: Sequence[int], skew: float, capacity: float
+) -> dict[str, object]:
+    """How `tokens` that have `active` experts each fill the experts of a layer.
+
+    Pairs of a token and one of its experts go to experts as `loads` has them or, without, in proportion to
+    1 / i ** skew; an expert takes `capacity` times its equal share at most (0: all), and drops what is above
+    (Fedus et al., Switch Transformers, JMLR 2022, section 2.2). Gives the `loads` that are taken, their sum
+    `taken`, the number of `experts` that are used and the `places` that each has: as its capacity says, or
+    as the fullest one needs. Where nothing says how pairs are spread they are spread evenly, over as many
+    experts as there can be, and `loads` is empty.
+    """
+    pairs = tokens * active
+    if not loads and not skew and not capacity:
+        used = next((n for n in range(experts, 0, -1) if pairs % n == 0), 1)
+        return {"loads": [], "taken": pairs, "experts": used, "places": pairs // used}
+    loads = loads or (shares(pairs, experts, skew, tokens) if experts else [])
+    whole = all(type(n) is int and 0 <= n <= tokens for n in loads)
+    if not experts or len(loads) != experts or not whole or sum(loads) != pairs:
+        what = f"LOADS are {experts} whole numbers of at most {tokens} tokens, {pairs} in all"
+        if not experts:
+            what = "LOADS, SKEW and CAPACITY are of models with experts"
+        raise TemplateStopped(what, "give the template other variables")
+    most = math.ceil(capacity * pairs / experts) if capacity else tokens
+    held = [min(n, most) for n in loads]
+    return {"loads": held, "taken": sum(held), "experts": experts, "places": most if capacity else max(held)}
 
 
 Functions = Mapping[str, Callable[..., object]]
@@ -171,7 +200,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.declared: dict[str, tuple[Variable, int]] = {}  # and their lines
         self.budget = budget
         self.call_weight = 1
-        own = {"range": self._range, "namespace": jinja2.utils.Namespace, "shares": self._shares}
+        own = {"range": self._range, "namespace": jinja2.utils.Namespace, "routing": self._routing}
         self.globals = {**own, **functions}
         self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
         self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
@@ -215,9 +244,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise _TooMuch(f"range of {len(result)} values in the template is too long")
         return result
 
-    def _shares(self, total: int, parts: int, skew: float = 0.0, most: int | None = None) -> list[int]:
-        self.spend(4 * parts)
-        return shares(total, parts, skew, total if most is None else most)
+    def _routing(
+        self, tokens: int, active: int, experts: int, loads: Sequence[int], skew: float, capacity: float
+    ) -> dict[str, object]:
+        self.spend(8 * experts)
+        return routing(tokens, active, experts, loads, skew, capacity)
 
     def _loop(self, values: Iterable[object], weight: int) -> Iterator[object]:
         for value in values:

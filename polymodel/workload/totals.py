@@ -14,9 +14,9 @@ from polymodel.workload.einsum import Cascade, Einsum, touched
 @dataclass(frozen=True)
 class Totals:
     """Of all executions. `operations`: iterations of all Einsums but copies; `products`: those of Einsums
-    that multiply and add up (no `map` of their own); tensor -> elements and bits, each element once:
-    `weights` (those that an Einsum calls its weight, and nothing makes), `inputs`, `intermediates`,
-    `results`."""
+    that multiply and add up (two operands or more, and no `map` of their own); tensor -> elements and bits,
+    each element once: `weights` (those that an Einsum calls its weight, and nothing makes), `inputs`,
+    `intermediates`, `results`."""
 
     operations: int
     products: int
@@ -66,7 +66,7 @@ def operations(einsum: Einsum) -> int:
 
 def products(cascade: Cascade) -> int:
     """Operations of Einsums that multiply and add up."""
-    return sum(operations(e) for e in cascade if dict(e.operations).get("map") is None)
+    return sum(operations(e) for e in cascade if len(e.inputs) > 1 and dict(e.operations).get("map") is None)
 
 
 def weights(cascade: Cascade) -> dict[str, tuple[int, int]]:

@@ -85,6 +85,16 @@ def test_encoders_by_hand() -> None:
     assert sum(parameters(pm.load("bert_base").workload).values()) + sum(beside) == 109_482_240
 
 
+def test_of_causal_scores_half_are_computed() -> None:
+    """Of T tokens T (T + 1) / 2 pairs, in both products and in each part of the softmax."""
+    sizes = {"TOKENS": 7, "LAYERS": 1, "KV_HEADS": 2, "HEADS": 4}
+    whole, half = (pm.load("llama3_8b", CAUSAL=c, **sizes).workload for c in (0, 1))
+    assert macs(whole) - macs(half) == 2 * (49 - 28) * 4 * 128
+    for name in ("MX", "EX", "SU", "SM"):
+        assert operations(half[name]) == 28 * 4
+        assert operations(whole[name]) == 49 * 4
+
+
 @pytest.mark.slow
 def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
     sizes = {1: 8, 3: 24, 16: 128, 32: 128}
@@ -98,10 +108,11 @@ def test_a_batch_that_decodes_uses_as_many_experts_as_it_can() -> None:
 
 SMALL = {"LAYERS": 2, "WIDTH": 8, "HEADS": 4, "KV_HEADS": 2, "HEAD_WIDTH": 4, "HIDDEN": 6, "VOCABULARY": 10}
 EXPERTS = {"EXPERTS": 4, "ACTIVE": 2, "QK_NORM": 1}
-PLAIN = {"ROTARY": 0, "GATED": 0, "KV_HEADS": 4}
+PLAIN = {"ROTARY": 0, "GATED": 0, "KV_HEADS": 4, "CENTRED": 1}
 RUNS: dict[str, dict[str, int | str]] = {
     "dense": {"TOKENS": 3, "QUERIES": 2, "ROWS": 2},
     "dense_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3},
+    "causal": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "CAUSAL": 1, **PLAIN},
     "experts": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "BATCH": 2, **EXPERTS},
     "experts_decode": {"PHASE": "decode", "CONTEXT": 5, "BATCH": 3, **EXPERTS},
     "image": {"TOKENS": 5, "QUERIES": 4, "ROWS": 4, "ENCODER": 1, "PATCHES": 4, "PATCH": 6, **PLAIN},
