@@ -151,6 +151,42 @@ def test_experts_are_routed_by_densities_and_by_data(
     assert data["busiest"].tolist() == [most * 6, most, most * 6, most * 4]
 
 
+@pytest.mark.parametrize(("experts", "active"), [(8, 2), (128, 8)], ids=["Mixtral", "Qwen3"])
+def test_a_table_of_shares_decides_values_and_counts(experts: int, active: int) -> None:
+    """Shares of experts, drawn with a favourite, which the last tokens do not find free."""
+    tokens, width, hidden, random = 12, 5, 4, np.random.default_rng(experts)
+    liked = random.permutation([5.0, *[1.0] * (experts - 1)])
+    table = np.zeros((tokens, experts))
+    for row in table:
+        row[random.choice(experts, active, replace=False, p=liked / liked.sum())] = random.dirichlet(
+            [1] * active
+        )
+    table[8:, table.any(0).argmax()] = 0
+    sizes = {"TOKENS": tokens, "EXPERTS": experts, "ACTIVE": active, "WIDTH": width, "HIDDEN": hidden}
+    spec = pm.load("routed_experts", "edge_npu", SKIP=1, **sizes)
+    x, gate, up, down = (
+        random.normal(size=s)
+        for s in ((tokens, width), *[(experts, width, hidden)] * 2, (experts, hidden, width))
+    )
+    want = np.zeros((tokens, width))
+    for t, y in np.argwhere(table):
+        a = x[t] @ gate[y]
+        want[t] += table[t, y] * ((a / (1 + np.exp(-a)) * (x[t] @ up[y])) @ down[y])
+    values = pm.values(spec, {"C": np.sign(table), "S": table, "X": x, "WG": gate, "WU": up, "WD": down})
+    np.testing.assert_allclose(values["Z"], want, rtol=1e-12, atol=1e-14)
+    sparse = {"C": pm.SparseTensor.from_dense("C", ["T", "Y"], np.sign(table))}
+    done = pm.sparsify(pm.evaluate(spec), sparse).compute.set_index("einsum")
+    pairs, rows = np.count_nonzero(table), -(-experts // 16)
+    assert done["effectual"].tolist() == [
+        pairs * width * hidden,
+        pairs * hidden,
+        *[pairs * width * hidden] * 2,
+    ]
+    fullest = np.count_nonzero(table, 0).reshape(-1, rows).sum(1).max()  # experts of one row of the array
+    assert done["busiest"]["Gate"] == fullest * width
+    assert done["busiest"]["Down"] == fullest * hidden
+
+
 SMALL: dict[str, dict[str, int | float]] = {
     "gcn": {"NODES": 7, "WORDS": 5, "HIDDEN": 3, "CLASSES": 2, "LINKS": 19, "ENTRIES": 11},
     "gat": {"NODES": 6, "WORDS": 4, "HEADS": 2, "FEATURES": 3, "CLASSES": 2, "LINKS": 9, "ENTRIES": 7},
