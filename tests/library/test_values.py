@@ -294,7 +294,7 @@ def small(name: str) -> dict[str, Any]:
         return SMALL.get(name, {})
     model = models()[name]
     if model.workload == "convnet":
-        return {"LAYERS": narrow(model.variables["LAYERS"])}  # type: ignore[arg-type]
+        return {"LAYERS": narrow(model.variables["LAYERS"])}
     return SMALL.get(model.workload, {})
 
 
