@@ -1,1 +1,1 @@
-"""Reports: tables, text, HTML, pictures. Heavy libraries are imported where they are first needed."""
+"""Reports: tables, text, HTML and pictures. Large libraries are imported at their first use."""

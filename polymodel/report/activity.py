@@ -1,7 +1,7 @@
-"""What happens where and when: computes of one Einsum on space points and time steps.
+"""Activity of one Einsum in space and time: its computes on space points and time steps.
 
-Two clocks, as in TeAAL (Nayak et al., MICRO 2023): in *lock-step* all space points go to the next time stamp
-together; with *slip* each space point starts its next compute as soon as it is free.
+Two clocks, as in TeAAL (Nayak et al., MICRO 2023): in *lock-step* all space points advance to the next time
+stamp together; with *slip* each space point starts its next compute as soon as it is free.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from polymodel.sparse.execute.records import EinsumCounts, Execution, LoopLevel
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.spec.teaal.records import Expression, IndexedTensor, SpaceTime, Stamp
 
-# More computes than this nobody follows one by one.
+# Most computes that are drawn; more cannot be followed one by one.
 LIMIT = 60
 
 
 @dataclass(frozen=True)
 class Activity:
-    """One compute: its stamps, and the coordinates of every tensor it touches, inputs first, the output last.
+    """One compute: its stamps, and the coordinates of every tensor it touches; inputs first, the output last.
 
     `points`: (tensor, one coordinate per rank of the tensor as it is iterated, partitioned or not).
     """
@@ -48,7 +48,7 @@ def point_text(tensor: str, path: Path) -> str:
 
 @dataclass(frozen=True)
 class Activities:
-    """The computes of one Einsum in the order in which they run."""
+    """The computes of one Einsum in execution order."""
 
     einsum: str
     computes: tuple[Activity, ...]
@@ -58,7 +58,7 @@ class Activities:
 
     @cached_property
     def spaces(self) -> tuple[tuple[int, ...], ...]:
-        """The space points at which anything is computed, in order."""
+        """The space points that compute anything, in order."""
         return tuple(sorted({a.space for a in self.computes}))
 
     @cached_property
@@ -85,12 +85,12 @@ class Activities:
 
     @property
     def ideal_steps(self) -> float:
-        """Computes over space points: the work spread evenly."""
+        """Computes over space points: the number of steps if the work were spread evenly."""
         return len(self.computes) / len(self.spaces) if self.spaces else 0.0
 
     @property
     def count(self) -> int:
-        """The steps under the clock that is drawn."""
+        """The number of steps under the displayed clock."""
         return self.slip_steps if self.slip else self.lock_steps
 
     @cached_property
@@ -103,7 +103,7 @@ class Activities:
 
     @property
     def utilisation(self) -> float:
-        """Share of the places (space point, step) at which something is computed, from 0 to 1."""
+        """Share of the (space point, step) pairs that compute something, from 0 to 1."""
         busy = {(a.space, step) for a, step in zip(self.computes, self.steps, strict=True)}
         places = len(self.spaces) * self.count
         return len(busy) / places if places else 0.0
@@ -115,7 +115,7 @@ class Activities:
 
     @property
     def caption(self) -> tuple[str, ...]:
-        """What there is to see, in words, one line per thought."""
+        """A description of the picture, one line per statement."""
         clock = "slip" if self.slip else "lock-step"
         many, points = len(self.computes), len(self.spaces)
         return (
@@ -135,7 +135,8 @@ def _s(count: int) -> str:
 
 
 def allowed(found: Activities, limit: int = LIMIT) -> Activities:
-    """The same, if it can be drawn. Refused above `limit` computes; SpecError where stamps do not fit."""
+    """The same, if it can be drawn. Raises Refused above `limit` computes; SpecError if stamps are
+    inconsistent."""
     if limit < 1:
         message = f"at most {limit} computes show nothing"
         raise SpecError([Diagnostic(message, "allow at least 1", code="out-of-range")])
@@ -149,7 +150,7 @@ def allowed(found: Activities, limit: int = LIMIT) -> Activities:
 
 
 def too_many(einsum: str, computes: int, limit: int) -> Refused:
-    """The refusal of an Einsum with more computes than are drawn."""
+    """The refusal of an Einsum with too many computes to draw."""
     return Refused(
         f"{einsum} has {computes:,} computes, and more than {limit:,} nobody can follow",
         "leave `spacetime` out of its mapping and read the tables, take smaller tensors, or give a larger "
@@ -159,7 +160,7 @@ def too_many(einsum: str, computes: int, limit: int) -> Refused:
 
 
 def _lengths(what: str, names: Sequence[str], stamps: Iterable[tuple[int, ...]]) -> list[Diagnostic]:
-    """A fault where not every stamp has as many numbers as there are names, or as the others."""
+    """A fault if stamps have different lengths, or other lengths than their names."""
     result = {len(s) for s in stamps} | ({len(names)} if names else set())
     if len(result) < 2:
         return []
@@ -177,7 +178,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class EinsumActivity:
-    """One Einsum as it ran, with what its spec says of it."""
+    """One Einsum as executed, with the relevant parts of its spec."""
 
     execution: Execution
     counts: EinsumCounts
@@ -210,7 +211,7 @@ class EinsumActivity:
 
     @cached_property
     def computing(self) -> Ints:
-        """The innermost iterations at which a term has all its tensors."""
+        """The innermost iterations at which all tensors of a term are present."""
         result = np.zeros(self.levels[-1].nodes, dtype=bool)
         for names in self.slots:
             here = np.ones(result.size, dtype=bool)
@@ -258,10 +259,10 @@ def _numbered(tensor: str, seen: dict[str, int]) -> str:
 
 
 def activities(execution: Execution, einsum: str = "", *, limit: int = LIMIT) -> Activities:
-    """The computes of one Einsum (the first, if none is named) with their stamps, to be drawn.
+    """The computes of one Einsum (by default the first) with their stamps, for drawing.
 
-    Points are named in the ranks of the loops, as the partitioned tensors are iterated. Refused above `limit`
-    computes, for an Einsum without `spacetime`, and for one whose loops were not walked.
+    Points are named in the ranks of the loops, as the partitioned tensors are iterated. Raises Refused above
+    `limit` computes, for an Einsum without `spacetime`, and for one whose loops were not recorded.
     """
     ran, stamps = _ran(execution, einsum, limit)
     found = _paths(ran)

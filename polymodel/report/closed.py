@@ -1,4 +1,4 @@
-"""The report in closed form: the tables of a report with SymPy expressions in their cells."""
+"""The report in closed form: the tables of a report with SymPy expressions as cells."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ KEY = ("einsum", "component", "tensor")
 class SymbolicReport(Answer):
     """Closed forms of a mapping whose tile sizes are symbols. Tables are DataFrames of SymPy expressions.
 
-    `domain`: where they hold, e.g. `print(forms.domain)`: tiles of 1 to the enclosing one, fanouts that have
-    the instances, dependences that are kept. `assume="divides"` (see `assuming`) writes the textbook forms,
-    right where moreover each tile divides its enclosing one.
-    Units are in the column names: bits, elements, joules, seconds.
+    `domain`: the conditions under which they hold, e.g. `print(forms.domain)`: tile sizes from 1 to the
+    enclosing tile, fanouts with enough instances, satisfied dependences. `assume="divides"` (see `assuming`)
+    gives the textbook forms, which hold if also each tile size divides its enclosing one. Units are in the
+    column names: bits, elements, joules, seconds.
     """
 
     problem: Problem
@@ -57,18 +57,18 @@ class SymbolicReport(Answer):
 
     @property
     def symbols(self) -> dict[str, sympy.Symbol]:
-        """The tile sizes (and extents) that are symbols, as SymPy has them in the tables.
+        """The tile sizes (and extents) that are symbols, by name, as SymPy symbols of the tables.
 
-        They are positive integers, which simplifies the forms; so `cell.subs(forms.symbols["TM"], 10)`, not
-        `cell.subs("TM", 10)`, which means another symbol to SymPy and changes nothing. Or see `at`.
+        They are positive integers, which simplifies the forms; so write `cell.subs(forms.symbols["TM"], 10)`:
+        in `cell.subs("TM", 10)` SymPy creates another symbol, and nothing changes. Or see `at`.
         """
         return self.renderer.symbols
 
     def at(self, **values: int) -> SymbolicReport:
         """The same tables with numbers for some or all symbols: `forms.at(TM=10).accesses`.
 
-        With all of them the cells are the numbers of `evaluate`. SpecError for an unknown symbol, and for
-        values outside the `domain`.
+        With all of them the cells are the numbers of `evaluate`. Raises SpecError for an unknown symbol, and
+        for values outside the `domain`.
         """
         faults = []
         for name, size in values.items():
@@ -86,7 +86,7 @@ class SymbolicReport(Answer):
         return replace(self, values=chosen)
 
     def _require_legal(self, chosen: Mapping[str, int]) -> None:
-        """SpecError once every symbol of the mapping has a value and they break a rule of the mapping."""
+        """Raise SpecError once every symbol of the mapping has a value and the mapping is illegal."""
         sizes = unbound_symbols(self.problem.tree)
         extents = set(self.analysis.symbols) - set(sizes)
         if sizes and not extents and all(s in chosen for s in sizes):
@@ -116,7 +116,7 @@ class SymbolicReport(Answer):
     def table(  # type: ignore[override]  # its tables have formulas in their cells; `plain` has text
         self, name: str = "", *, live: bool = True
     ) -> SymbolicTable:
-        """One table whose cells are rendered on demand, the summary unless another is named. SpecError for an
+        """One table whose cells are rendered on demand; by default the summary. Raises SpecError for an
         unknown name."""
         result: object = super().table(name)
         assert isinstance(result, SymbolicTable)
@@ -145,7 +145,7 @@ class SymbolicReport(Answer):
 
     @declared
     def summary(self) -> SymbolicTable:
-        """Operations, seconds and joules per Einsum and in all."""
+        """Operations, seconds and joules per Einsum and in total."""
         columns = ("einsum", "n_instances", "operations", "latency_s", "energy_J")
         rows: list[tuple[Cell, ...]] = []
         for t in self.costs.latency:
@@ -157,7 +157,7 @@ class SymbolicReport(Answer):
 
     @declared
     def tiles(self) -> SymbolicTable:
-        """Tile sizes, their sums over all stamps, and how many stamps there are."""
+        """Tile sizes, their sums over all stamps, and the number of stamps."""
         columns = (
             *KEY, "node", "reuse", "tile_elements", "tile_bits", "total_elements", "visits", "instances",
         )  # fmt: skip
@@ -226,7 +226,7 @@ class SymbolicReport(Answer):
 
     @declared
     def working_sets(self) -> SymbolicTable:
-        """Peaks over the phases of what a memory holds, by each `measure`."""
+        """Peak occupancy of each memory over the phases, by each `measure`."""
         columns = ("component", "einsum", "measure", "bits", "capacity_bits")
         order = row_order(self.problem)
         held = sorted(
@@ -245,13 +245,13 @@ class SymbolicReport(Answer):
 
     @cached_property
     def figures(self) -> CostFigures:
-        """What objectives are made of, as formulas."""
+        """The quantities of which objectives are composed, as formulas."""
         return CostFigures(Counts(self.problem, in_formulas(self.analysis)), self.costs, FORMULAS)
 
     def value(self, objective: str) -> object:
-        """One objective by the name that searches give it (`edp`, `area`, `accesses:DRAM` ...): a SymPy
-        expression with common factors taken out, or its number if every symbol has a value. SpecError for
-        an unknown name."""
+        """The value of an objective named as in searches (`edp`, `area`, `accesses:DRAM` ...): a SymPy
+        expression with common factors extracted, or a number if every symbol has a value. Raises SpecError
+        for an unknown name."""
         result: Cell = objective_value(objective, self.problem.hierarchy, self.figures)
         if self.values.keys() >= self.symbols.keys():
             return number_of(result, self.values)
@@ -264,8 +264,8 @@ class SymbolicReport(Answer):
 
         `objective`, `held`: names as for `value`, such as `accesses:DRAM` and `working_set:GLB` (bits), or
         SymPy expressions of `symbols`; `capacity`: a number, a name for a symbol, or an expression; `over`:
-        the tile sizes to choose, all that are symbols unless given. Forms are taken under `assume="divides"`,
-        tile sizes as real numbers. Refused where there is no formula, SpecError for unknown names.
+        the tile sizes to choose, by default all that are symbols. Forms are taken under `assume="divides"`,
+        with real tile sizes. Raises Refused where there is no formula, SpecError for unknown names.
         """
         import sympy
 
@@ -282,7 +282,7 @@ class SymbolicReport(Answer):
         return minimum(least, most, size, {symbols[n]: ends[n] for n in asked})
 
     def _ends(self) -> dict[str, tuple[sympy.Expr, sympy.Expr]]:
-        """Tile sizes without a value: the tile inside each (or 1), and the one around it."""
+        """Range of each tile size without a value: the tile inside it (or 1), and the one around it."""
         import sympy
 
         def shown_size(size: ChainSize) -> sympy.Expr:
@@ -301,9 +301,9 @@ class SymbolicReport(Answer):
         return result
 
     def difference(self, other: SymbolicReport, objective: str) -> sympy.Expr:
-        """One objective of this mapping minus that of another: below 0 where this one is better.
+        """An objective of this mapping minus that of another; negative where this mapping is better.
 
-        Symbols of the same name are the same number in both. SpecError for an unknown objective.
+        A symbol of the same name has the same value in both. Raises SpecError for an unknown objective.
         """
         import sympy
 
@@ -327,7 +327,7 @@ class SymbolicReport(Answer):
 
     @declared
     def energy(self) -> SymbolicTable:
-        """Joules of every action, and where each number comes from."""
+        """Joules of every action, and the provenance of each number."""
         columns = (*KEY, "action", "count", "unit", "energy_per_unit_J", "energy_J", "provenance")
         rows: list[tuple[Cell, ...]] = [
             (
@@ -352,11 +352,11 @@ class SymbolicReport(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where the forms hold."""
+        """The conditions under which the forms hold."""
         return (f"they hold for {self.domain}",) if self.analysis.symbols else ()
 
     def content(self, live: bool = True) -> list[Block]:
-        """The summary, and where the forms hold."""
+        """The summary, and the conditions under which the forms hold."""
         other = ", ".join(f'.table("{name}")' for name in self.tables[1:])
         summary = Section("", self.table().shown(MOST), indent="")
         rest = Line(f"Other tables: {other}", "small")
@@ -379,11 +379,11 @@ class SymbolicReport(Answer):
 def symbolic_report(
     problem: Problem, *, tiles: bool = False, ranks: bool = False, assume: Assume = None
 ) -> SymbolicReport:
-    """The report in closed form of a problem whose tile shapes may be names.
+    """The report in closed form of a problem whose tile sizes may be symbols.
 
-    `tiles`: each tile size above 1 becomes a symbol of its own (T, rank variable, number from outside
-    in; F: of a first tile), also where it is a number. `ranks`: so does each extent (the rank variable in
-    capitals). Raises NotSeparable.
+    `tiles`: each tile size above 1 becomes a symbol of its own (T, rank variable, number from outside in; F:
+    of a first tile), even if it is a number. `ranks`: so does each extent (the rank variable in upper case).
+    Raises NotSeparable.
     """
     _check_assume(assume)
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
@@ -394,7 +394,7 @@ def symbolic_report(
     except NotSeparable as refusal:
         raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem), code=refusal.code) from refusal
     if mixed:
-        # What has no closed form at all is told before, with another remedy.
+        # A case without any closed form is refused before, with another remedy.
         raise NotSeparable(
             f"{', '.join(mixed)}: extents differ between Einsums, so that one symbol does not stand for them",
             "leave extents numbers (ranks=False)",
@@ -411,7 +411,7 @@ def _check_assume(assume: object) -> None:
 
 
 def _remedy(advised: str, problem: Problem) -> str:
-    """What an engine advises, for those who asked for closed forms and chose no engine."""
+    """The remedy of an engine's refusal, for a caller who asked for closed forms and chose no engine."""
     names = sorted({*_symbols_in(problem.tree)})
     values = ", ".join(f'"{n}": ...' for n in names)
     given = f", symbols={{{values}}}" if names else ""
@@ -421,7 +421,7 @@ def _remedy(advised: str, problem: Problem) -> str:
 
 
 def _mixed(problem: Problem) -> list[str]:
-    """Rank variables whose range is not the same in all Einsums that have them."""
+    """Rank variables whose range differs between the Einsums that have them."""
     ranges: dict[str, set[tuple[int, int]]] = {}
     for e in problem.cascade.einsums:
         for v, bounds in zip(e.rank_variables, e.bounds, strict=True):
@@ -430,7 +430,7 @@ def _mixed(problem: Problem) -> list[str]:
 
 
 def _extents(problem: Problem, tree: LoopTree) -> dict[str, str]:
-    """A symbol for each extent: the rank variable in capitals, unless another symbol has that name."""
+    """A symbol for each extent: the rank variable in upper case, unless another symbol has that name."""
     taken, result = {*_symbols_in(tree)}, {}
     for v in dict.fromkeys(v for e in problem.cascade.einsums for v in e.rank_variables):
         name = v.upper()

@@ -1,4 +1,4 @@
-"""One table of closed forms: a cell may be a formula, which is turned into SymPy when it is looked at."""
+"""One table of closed forms: a cell may be a formula, which is converted to SymPy at its first use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Cell = Formula | int | float | str | bool | None
 
 
 def filled(cell: Cell, renderer: Renderer, values: Mapping[str, int]) -> object:
-    """A formula in SymPy, or its number if `values` has every symbol; other cells as they are."""
+    """A formula in SymPy, or its number if `values` has every symbol; other cells unchanged."""
     if not isinstance(cell, Formula):
         return cell
     if values and values.keys() >= renderer.symbols.keys():
@@ -83,7 +83,7 @@ def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
 def _share(
     formula: cost.StageShare, stages: list[sympy.Expr], written: Callable[[cost.Part], sympy.Expr], sp: Any
 ) -> sympy.Expr:
-    """What is booked where the stage is the slowest of all."""
+    """The cost that is attributed to a stage where it is the slowest one."""
     mine, own, joint = stages[formula.stage], written(formula.own), written(formula.joint)
     before, after = stages[: formula.stage], stages[formula.stage + 1 :]
     slowest = sp.And(*(mine > s for s in before), *(mine >= s for s in after))
@@ -102,9 +102,9 @@ def _weighted(part: sympy.Expr, weight: float, sp: Any) -> sympy.Expr:
 
 @dataclass(frozen=True, eq=False)
 class SymbolicTable:
-    """Rows of words, numbers and formulas; formulas are rendered when they are looked at.
+    """Rows of texts, numbers and formulas; formulas are rendered on demand.
 
-    `domain`: where they hold. `values`: numbers in the place of some symbols.
+    `domain`: the conditions under which they hold. `values`: numbers for some symbols.
     """
 
     name: str
@@ -138,7 +138,7 @@ class SymbolicTable:
         return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
 
     def frame(self) -> pandas.DataFrame:
-        """Everything rendered; columns without a formula have the dtype of their numbers."""
+        """The whole table, rendered; columns without a formula have the dtype of their numbers."""
         import pandas
 
         rows = self._filled()
@@ -146,8 +146,8 @@ class SymbolicTable:
         return pandas.DataFrame(cells, columns=list(self.columns))
 
     def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
-        """The rows with numbers for given symbols (name -> int). SpecError unless all have one, in the
-        domain."""
+        """The rows with numbers for given symbols (name -> int). Raises SpecError unless all symbols have a
+        value within the domain."""
         known = self.renderer.symbols
         chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
         faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
@@ -184,7 +184,7 @@ class SymbolicTable:
         return [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
 
     def shown(self, most: int | None = None) -> Table:
-        """The table as it is printed and written, at most so many rows: formulas as text, ⌈M/TM⌉."""
+        """The table as printed and written, with at most so many rows; formulas as text, ⌈M/TM⌉."""
         from polymodel.report.formula import text
 
         rows = SymbolicTable(

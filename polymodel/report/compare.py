@@ -29,7 +29,7 @@ Sums = dict[str, int | float]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Answer):
-    """What two reports say about the same quantities, one row each.
+    """The same quantities of two reports, one row each.
 
     Columns: `quantity`, `where` (an Einsum, a component, or `component: tensor`; empty for the whole),
     `unit`, `a`, `b`, `ratio` b/a.
@@ -39,7 +39,7 @@ class Comparison(Answer):
     specs: tuple[Spec | None, ...] = ()
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the specs were read from is written over."""
+        """While files are written, none of the files that the specs were read from can be overwritten."""
         return protected_files(*self.specs)
 
     @declared
@@ -49,7 +49,7 @@ class Comparison(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures."""
+        """Remarks on the figures."""
         return self.rows.notes
 
     @property
@@ -58,7 +58,7 @@ class Comparison(Answer):
         return self.rows.frame().astype({"a": float, "b": float})
 
     def readable(self, title: str = "") -> Section:
-        """Figures with prefixes and units, each row in its own; exact ones where a reader hovers."""
+        """Figures with prefixes and units, each row in its own; exact values as tooltips."""
         columns = (*(Column(n) for n in ("quantity", "where", "a", "b")), Column("ratio", RATIO))
         rows = tuple(
             (str(q), str(w), shown(a, Column("a", str(u))), shown(b, Column("b", str(u))), ratio)
@@ -79,14 +79,14 @@ class Comparison(Answer):
         return "Two reports compared"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The rows, and what to know beside them."""
+        """The rows, and the remarks on them."""
         return [self.readable(), *notes(self.notes)]
 
     def __repr__(self) -> str:
         return str(self).rstrip()
 
     def written(self, a: str, b: str, remarks: Sequence[str], style: str) -> str:
-        """As `csv`, `json`, a page (`html`) or a text (`table`); the last two say what a and b are."""
+        """The comparison as `csv`, `json`, a page (`html`) or a text (`table`); the last two name a and b."""
         if style == "csv":
             return self.to_csv()
         if style == "json":
@@ -126,7 +126,7 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
         left, right = figures(a), figures(b)
         for where in dict.fromkeys([*left, *right]):
             pair = left.get(where), right.get(where)
-            # Tensors that neither moves, and Einsums that neither recomputes, would only fill the page.
+            # Tensors that neither mapping moves, and Einsums that neither recomputes, are left out.
             dull = 1 if figures is _factors else 0 if ": " in where else None
             if dull is None or any(v not in (None, dull) for v in pair):
                 add(quantity, where, unit, *pair)
@@ -141,14 +141,15 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
 
 
 def fits(report: Evaluated) -> bool:
-    """Whether a mapping fits; of sparse data what is kept of it, or all of it where that is not counted."""
+    """True if a mapping fits; on sparse data by the compressed sizes, or by the full sizes where these are
+    not counted."""
     kept = _on_sparse_data(report)
     return report.feasible if isinstance(kept, Refused) else kept.feasible
 
 
 def _on_sparse_data(report: Evaluated) -> Evaluated | SparseReport | Refused:
-    """What the data that a spec describes leaves of a report, or why that is not counted; the report itself
-    where the spec describes no data."""
+    """The report on the data that a spec describes, or the reason why it is not counted; the report itself if
+    the spec describes no data."""
     if not isinstance(report, Report) or not says_sparse(report.problem):
         return report
     try:
@@ -170,7 +171,7 @@ def _operations(report: Evaluated) -> Sums:
 
 
 def _factors(report: Evaluated) -> Sums:
-    """Operations over different iterations, per Einsum."""
+    """Operations over distinct iterations, per Einsum."""
     again = recompute_factors(report.counts)
     return {t.einsum: again.get(t.einsum, (0, 1.0))[1] for t in report.costs.latency}
 
@@ -188,7 +189,7 @@ def _energy(report: Evaluated) -> Sums:
 
 
 def _moved(report: Evaluated, kind: str) -> Sums:
-    """Bits read or written at each component, in all and of each tensor."""
+    """Bits read or written at each component, in total and per tensor."""
     each: dict[str, Sums] = {}
     for row in report.table("accesses").records():
         component, bits = str(row["component"]), row[f"{kind}_bits"]
@@ -200,7 +201,7 @@ def _moved(report: Evaluated, kind: str) -> Sums:
 
 
 def _peaks(report: Evaluated) -> Sums:
-    """Largest need of each component, by the measure that its capacity is checked with."""
+    """Largest need of each component, by the measure that its capacity is checked against."""
     result: Sums = {}
     for n in report.costs.needs:
         if n.counts:

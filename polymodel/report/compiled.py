@@ -1,7 +1,7 @@
 """`compile_cell`: a SymPy expression of a closed form as exact integer code on numpy arrays.
 
-`sympy.lambdify` writes ceiling(M/T) as `numpy.ceil(M/T)`, a float64 quotient: wrong from 2^53 on, and
-int64 products wrap around unseen. Here quotients stay pairs of integers until they are rounded.
+`sympy.lambdify` writes ceiling(M/T) as `numpy.ceil(M/T)`, a float64 quotient, which is wrong from 2^53 on,
+and int64 products wrap around silently. Here quotients stay pairs of integers until they are rounded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WHOLE_ONLY = ("floor", "ceiling", "Mod")
 @dataclass(frozen=True)
 class Instruction:
     """One operation on earlier results: `kind` is its class in SymPy; `payload` a number or a symbol's
-    place; `last`: results that no later step needs."""
+    position; `last`: results that no later step needs."""
 
     kind: str
     parts: tuple[int, ...]
@@ -61,7 +61,8 @@ class Instruction:
 class CompiledCell:
     """A closed form as a function of arrays: call it with one value per name of `names`.
 
-    `limits`: what must be 0 (True) or at most 0 (False) for the form to hold, and the condition in words.
+    `limits`: expressions that must be 0 (True) or at most 0 (False) for the form to hold, and the condition
+    as text.
     """
 
     names: tuple[str, ...]
@@ -154,7 +155,7 @@ def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell,
 
 
 class _Walk:
-    """Steps of an expression, each different part once, in an order that can be run."""
+    """Steps of an expression in execution order, each common subexpression once."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = {n: i for i, n in enumerate(names)}
@@ -224,7 +225,7 @@ def _kind(node: sympy.Basic) -> str:
 
 
 def _with_last(steps: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """The steps, each with the results that it is the last to need."""
+    """The steps, each with the results for which it is the last use."""
     needed: set[int] = set()
     result: list[Instruction] = []
     for step in reversed(steps):
@@ -235,7 +236,7 @@ def _with_last(steps: Sequence[Instruction]) -> tuple[Instruction, ...]:
 
 
 def _done(step: Instruction, results: Sequence[Any], inputs: Sequence[Any], do: ExactArithmetic) -> Any:
-    """The result of one step: a Value, or for conditions their truth."""
+    """The result of one step: a Value, or for conditions a truth value."""
     parts = [results[i] for i in step.parts]
     kind = step.kind
     if kind == "Symbol":

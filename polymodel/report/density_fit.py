@@ -1,4 +1,4 @@
-"""Which density model describes a matrix: the one chosen, the others, and how far each is off."""
+"""The density model that describes a matrix: the chosen one, the others, and the error of each."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class DensityFit(Answer):
     of all that were tried.
 
     Each kind of model is fitted to three fifths of the matrix and judged by the likelihood of the tiles of
-    the rest; then it is fitted to all of it and compared with exact counts. Of the models whose counts are
-    near (10 %, 20 % for the fullest tile and unit; of all, where none is) the one is chosen that tells the
-    tiles best; simpler ones that are behind by no more than the standard error come first.
+    the rest; then it is fitted to the whole matrix and compared with exact counts. Among the models whose
+    counts are close (10 %, 20 % for the fullest tile and unit; among all, if none is) the one with the
+    highest likelihood is chosen; a simpler one within the standard error is preferred.
     """
 
     tensor: str
@@ -78,7 +78,7 @@ class DensityFit(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the columns are, and what misleads."""
+        """The meaning of the columns, and warnings about large errors."""
         return (_NOTE,) if self.choice.chosen.near else (_NOTE, _NONE)
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class DensityFit(Answer):
         return f"Density model of {self.tensor}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The models, then what the chosen one expects."""
+        """The models, then the expectations of the chosen one."""
         mine = self.table("errors").only("model", "quantity", "unit", "actual", "expected", "error")
         tried = self.table("models")
         return [
@@ -111,10 +111,10 @@ def fit_density(
 ) -> DensityFit:
     """The density model that describes a matrix best, and the errors of those that were tried.
 
-    Tried are `Uniform`, `FixedStructured`, `Diagonals`, `Blocks` (at random places, n of every m, and on
+    Tried are `Uniform`, `FixedStructured`, `Diagonals`, `Blocks` (at random positions, n of every m, and on
     diagonals), `RowColumn` and `Sampled`. `tiles`: sizes of tiles whose counts are compared, the same for
-    rows and columns; `units`: parts of as many consecutive rows each, whose loads are compared; `ranks`:
-    names of those of a file, see `read_tensor`. Raises SpecError for an empty matrix, sizes and numbers below
+    rows and columns; `units`: numbers of parts of consecutive rows whose loads are compared; `ranks`: names
+    of the ranks of a file, see `read_tensor`. Raises SpecError for an empty matrix, sizes and numbers below
     1; Refused for tensors of other than two ranks.
     """
     from polymodel.sparse.files import read_file

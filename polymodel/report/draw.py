@@ -14,8 +14,8 @@ from polymodel.workload.einsum import Cascade
 def draw_looptree(spec: Spec | LoopTree) -> Drawing:
     """The LoopTree of a spec: storage nodes are cylinders, loops rectangles, computes ovals, splits forks.
 
-    Of a LoopTree alone loops do not say what they infer or repeat, as that takes the Einsums.
-    A notebook shows the picture; `save("tree.svg")` writes it. SpecError where there is no mapping.
+    For a LoopTree alone, loops do not show what they infer or repeat, since that depends on the Einsums. A
+    notebook shows the picture; `save("tree.svg")` writes it. Raises SpecError if there is no mapping.
     """
     if isinstance(spec, LoopTree):
         return Drawing("LoopTree", looptree_svg(spec))
@@ -30,7 +30,8 @@ def draw_looptree(spec: Spec | LoopTree) -> Drawing:
 def draw_architecture(spec: Spec) -> Drawing:
     """The memories, fanouts and compute units of a spec, outermost first.
 
-    A notebook shows the picture; `save("machine.svg")` writes it. SpecError where there is no architecture.
+    A notebook shows the picture; `save("machine.svg")` writes it. Raises SpecError if there is no
+    architecture.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("draw_architecture", spec)
@@ -40,7 +41,7 @@ def draw_architecture(spec: Spec) -> Drawing:
 def draw_cascade(spec: Spec | Cascade) -> Drawing:
     """The Einsums and tensors of a spec as a graph along the data, ranks with their sizes.
 
-    A notebook shows the picture; `save("cascade.svg")` writes it. SpecError where there is no workload.
+    A notebook shows the picture; `save("cascade.svg")` writes it. Raises SpecError if there is no workload.
     """
     if isinstance(spec, Cascade):
         return Drawing("Cascade", cascade_svg(spec))

@@ -1,6 +1,6 @@
-"""The figures of one evaluation: frozen records, with tables made when they are looked at.
+"""The figures of one evaluation: frozen records, with tables that are built on demand.
 
-`report.report` adds what is made from them: closed forms, sparse data, tiles, timelines, pages.
+`report.report` adds what is derived from them: closed forms, sparse data, tiles, timelines, pages.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ REMEDY = "the formula speaks of Einsums in a chain under one !Sequential, with t
 
 @dataclass(frozen=True)
 class FootprintShare:
-    """What one tensor adds to the formula: bits of its tile at one storage node; `einsums` use it."""
+    """The contribution of one tensor to the formula: bits of its tile at one storage node; `einsums` use
+    it.
+    """
 
     tensor: str
     node: int
@@ -64,7 +66,7 @@ class FootprintShare:
 class CapacityFormula:
     """The formula for one memory, and the tree's peak of whole tiles (`tree_bits`).
 
-    `equal`: the two are sure to be the same number; otherwise the tree's is at most the formula's.
+    `equal`: the two are provably equal; otherwise the tree's peak is at most the formula's.
     """
 
     component: str
@@ -94,7 +96,7 @@ class FusedChain:
 
 
 def chain_of(problem: Problem) -> FusedChain:
-    """The parts of a tree of FFMR's form; Refused, saying what is not, for others."""
+    """The parts of a tree of FFMR's form. Raises Refused with the difference for other trees."""
     tree, cascade = problem.tree, problem.cascade
     splits = [(i, node) for i, node, _ in tree.walk() if isinstance(node, Split)]
     if len(splits) != 1:
@@ -172,7 +174,7 @@ def _co_iterated(problem: Problem, chain: FusedChain, share: FootprintShare) -> 
 
 
 def _settled(problem: Problem, chain: FusedChain) -> bool:
-    """True if the first tiles of all loops are the largest, for all tensors at once."""
+    """True if the first tiles of all loops are the largest, for all tensors simultaneously."""
     for einsum in chain.einsums:
         e = problem.cascade[einsum]
         if len(essential_constraints(e)) > 2 * len(e.rank_variables):
@@ -250,12 +252,12 @@ def ffmr(counts: Counts) -> Table:
     return Table("ffmr", columns, tuple(rows))
 
 
-# What is known of an evaluated mapping.
+# The results of an evaluation.
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluated(Answer):
-    """What one mapping costs: the counts, everything derived from them, and their tables."""
+    """The costs of one mapping: the counts, everything derived from them, and their tables."""
 
     CALLED: ClassVar[str] = "Report"
 
@@ -269,16 +271,16 @@ class Evaluated(Answer):
     folder: str = ""
     spec: Spec | None = None
 
-    # summary comes first: it is the table that stands for the whole.
+    # the summary comes first: it is the default table
     @declared
     def summary(self) -> Table:
-        """Operations, seconds and joules per Einsum and in all."""
+        """Operations, seconds and joules per Einsum and in total."""
         return tables.summary(self.costs)
 
     @declared
     def tiles(self) -> Table:
-        """Tile sizes, their sums over all stamps, and how many stamps there are: what a storage node holds at
-        a time."""
+        """Tile sizes (what a storage node holds at a time), their sums over all stamps, and the number of
+        stamps."""
         return self.lived("tiles", True)
 
     @declared
@@ -288,46 +290,46 @@ class Evaluated(Answer):
 
     @declared
     def reuse(self) -> Table:
-        """Different elements held, accesses, bits exchanged with the parent, and what each policy would move:
-        the gap is what a better placement could win."""
+        """Distinct elements held, accesses, bits exchanged with the parent, and the traffic under each reuse
+        policy: the difference is what a better placement could save."""
         return tables.reuse(self.counts, *self.policies)
 
     @declared
     def lifetimes(self) -> Table:
-        """In which Einsums, and branches of a split, each tile is alive."""
+        """The Einsums, and branches of a split, during which each tile is live."""
         return self.lived("lifetimes", True)
 
     @declared
     def working_sets(self) -> Table:
-        """Peaks over the phases of what a memory holds while an Einsum runs, against its size, by each
-        `measure`. `checked` marks the one that the capacity is held against: `query("checked")` before you
-        look for the largest, since `reserved` ignores lifetimes."""
+        """Peak occupancy of a memory over the phases of each Einsum, against its size, by each `measure`.
+        `checked` marks the measure that the capacity is checked against: use `query("checked")` before taking
+        the largest, since `reserved` ignores lifetimes."""
         return self.lived("working_sets", True)
 
     @declared
     def latency(self) -> Table:
-        """Seconds that each component works for each Einsum."""
+        """Busy seconds of each component for each Einsum."""
         return tables.latency(self.costs)
 
     @declared
     def energy(self) -> Table:
-        """Joules of every action, and where each number comes from."""
+        """Joules of every action, and the provenance of each number."""
         return tables.energy(self.costs)
 
     @declared
     def bottleneck(self) -> Table:
-        """What limits each Einsum, and what would next."""
+        """The component that limits each Einsum, and the next one."""
         return tables.bottleneck(self.costs)
 
     @declared
     def roofline(self) -> Table:
-        """Where each Einsum stands under its roof."""
+        """The position of each Einsum under its roofline."""
         return tables.roofline(self.costs.roofline)
 
     @declared
     def group_roofline(self) -> Table:
-        """Where each group of fused Einsums stands under its roof: Einsums that share a loop, or of which one
-        hands the other a tensor that is not stored in the outermost memory."""
+        """The position of each group of fused Einsums under its roofline: Einsums that share a loop, or of
+        which one passes the other a tensor that is not stored in the outermost memory."""
         return tables.roofline(self.grouped, "group_roofline")
 
     @declared
@@ -337,18 +339,18 @@ class Evaluated(Answer):
 
     @declared
     def fusion(self) -> Table:
-        """What loops infer or repeat: what is executed again, and what is read because of it."""
+        """The Einsums that loops infer or repeat: recomputed operations, and the reads that they cause."""
         return fusion(self.counts, *self.retained)
 
     @declared
     def pipelines(self) -> Table:
-        """Stages that overlap: slots and phases of every pipeline."""
+        """Overlapping stages: slots and phases of every pipeline."""
         return tables.pipelines(self.costs)
 
     @declared
     def passes(self) -> Table:
-        """How often the workload has to walk each rank of each input, whatever the mapping: another pass
-        begins where an Einsum needs what was summed up over the rank, and walks it as well."""
+        """The least number of passes over each rank of each input, whatever the mapping: another pass begins
+        where an Einsum reads the result of a reduction over the rank and itself iterates over that rank."""
         return tables.passes(passes(self.problem.cascade))
 
     def __post_init__(self) -> None:
@@ -357,12 +359,12 @@ class Evaluated(Answer):
 
     @property
     def feasible(self) -> bool:
-        """True if everything fits where the mapping puts it."""
+        """True if all tensors fit into the memories where the mapping stores them."""
         return not self.costs.violations
 
     @property
     def violations(self) -> tuple[CapacityViolation, ...]:
-        """Memories that are too small: which, during which Einsum, for which tensors, need and have."""
+        """Memories that are too small: the Einsum, the tensors, required and available bits."""
         return self.costs.violations
 
     @property
@@ -382,8 +384,8 @@ class Evaluated(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures: the engine's notes, outputs that are written in part, names
-        that look misspelt, and what of a TeAAL mapping is not as written."""
+        """Remarks on the figures: the engine's notes, outputs that are written only in part, names that look
+        misspelt, and where a TeAAL mapping differs from its spec."""
         from polymodel.loading.typos import likely_typos
         from polymodel.workload.spaces import unwritten
 
@@ -401,23 +403,22 @@ class Evaluated(Answer):
 
     @cached_property
     def grouped(self) -> tuple[RooflinePoint, ...]:
-        """Where each group of fused Einsums stands under its roof."""
+        """The position of each group of fused Einsums under its roofline."""
         return group_roofline(self.counts, self.costs.times, self.costs.latency)
 
     @cached_property
     def figures(self) -> CostFigures:
-        """What objectives are made of."""
+        """The quantities of which objectives are composed."""
         return CostFigures(self.counts, self.costs)
 
     def value(self, objective: str) -> float:
-        """One objective by the name that searches give it: `edp`, `utilisation`, `accesses:DRAM`,
-        `working_set:GLB` and so on (`polymodel.objectives`). SpecError for an unknown name.
-        """
+        """The value of an objective named as in searches: `edp`, `utilisation`, `accesses:DRAM`,
+        `working_set:GLB` and so on (`polymodel.objectives`). Raises SpecError for an unknown name."""
         return objective_value(objective, self.problem.hierarchy, self.figures)
 
     @cached_property
     def _live(self) -> tuple[Analysis | None, tuple[str, ...]]:
-        """The analysis with lifetimes of elements, or the reason why there is none."""
+        """The analysis with lifetimes of elements, or the reason why it is missing."""
         if any(b.live is not None for b in self.analysis.buffets):
             return self.analysis, ()
         try:
@@ -427,7 +428,7 @@ class Evaluated(Answer):
 
     @cached_property
     def policies(self) -> tuple[dict[str, tuple[Traffic, ...]], tuple[str, ...]]:
-        """The traffic under each reuse policy, and why any is missing."""
+        """The traffic under each reuse policy, and the reason for each that is missing."""
         given = {b.reuse for b in self.analysis.buffets if b.parent is not None}
         result: dict[str, tuple[Traffic, ...]] = {}
         notes: list[str] = []
@@ -446,15 +447,15 @@ class Evaluated(Answer):
         return result, tuple(notes)
 
     def _stays_legal(self, policy: Reuse) -> bool:
-        """Whether a policy is known to leave the mapping legal: where each Einsum executes once, all
-        that is found under its own policies is found under one that keeps at least as much."""
+        """True if the mapping is known to be legal under a policy: where each Einsum executes once, every
+        element found under the mapping's own policies is found under one that keeps at least as much."""
         if loop_notes(self.problem.cascade, self.problem.tree):
             return False
         return all(policy.keeps(Reuse(b.reuse)) for b in self.analysis.buffets)
 
     @cached_property
     def retained(self) -> tuple[Analysis | None, tuple[str, ...]]:
-        """The analysis if nothing inferred were executed twice, or the reason why there is none."""
+        """The analysis if no inferred iteration were executed twice, or the reason why it is missing."""
         try:
             other = retained(self.problem)
             if other is self.problem:
@@ -467,14 +468,14 @@ class Evaluated(Answer):
             return None, (f"extra traffic is left out: {refusal.message}",)
 
     def table(self, name: str = "", *, live: bool = True) -> Table:
-        """One table as plain data, the summary unless another is named. SpecError for an unknown name.
+        """One table as plain data, by default the summary. Raises SpecError for an unknown name.
 
         `live=False` leaves out lifetimes of elements that are not counted yet.
         """
         return super().table(name) if live or name not in LIVED else self.lived(name, False)
 
     def lived(self, name: str, live: bool) -> Table:
-        """A table with lifetimes of elements, which are counted for it if `live`."""
+        """A table with lifetimes of elements, which are counted on demand if `live`."""
         analysis, notes = self._live if live else (self.analysis, ())
         if name == "working_sets":
             held = self.costs.needs if analysis is None else needs(Counts(self.problem, analysis))
@@ -485,22 +486,23 @@ class Evaluated(Answer):
         return make(self.counts, peaks, notes)
 
     def ffmr(self) -> pandas.DataFrame:
-        """Capacity of a fused chain by the additive and maximal formula, beside the tree's working set.
+        """Capacity of a fused chain by the additive and maximal formula, next to the tree's working set.
 
-        See `report.ffmr.ffmr`. Raises Refused, saying why, for mappings of another form.
+        See `report.evaluated.ffmr`. Raises Refused with the reason for mappings of another form.
         """
         return ffmr(self.counts).frame()
 
     def sensitivity(self, of: Cost = "energy") -> pandas.DataFrame:
-        """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,
-        leakage, latencies, sizes. See `report.costed.sensitivity`; SpecError for another cost."""
+        """Elasticities of `energy` or `latency` with respect to every number of the architecture: energies,
+        throughputs, leakage, latencies, sizes. See `report.tables.sensitivity`; raises SpecError for another
+        cost."""
         if of not in ("energy", "latency"):
             message = f"there is no sensitivity of {of!r}"
             raise SpecError([Diagnostic(message, "energy or latency", code="unknown-choice")])
         return tables.sensitivity(self.counts, self.costs, of).frame()
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """While files are written, none of the files that the spec was read from can be overwritten."""
         return protected_files(self.spec)
 
 
