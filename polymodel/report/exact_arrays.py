@@ -1,4 +1,5 @@
-"""Whole numbers and fractions in numpy arrays, exact: int64 where a bound proves it, else Python integers."""
+"""Exact integers and fractions in numpy arrays: int64 where a bound proves that it suffices, else Python
+integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cascade as it ran on data, with its pictures: activity in space and time, load per space point."""
+"""A cascade as executed on data, with its pictures: activity in space and time, load per space point."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 # Space-time activity as a page that steps through it: fibertrees beside each other, active coordinates lit.
 #
-# Self-contained: no address in it is fetched, its policy allows no script but its own, and without scripts it
+# Self-contained: it fetches no address, its policy allows only its own script, and without scripts it
 # shows all steps as the grid and in words. Only numbers reach the script, as attributes.
 
-# Of a larger tensor only what is touched is drawn.
+# Of a larger tensor only the touched points are drawn.
 WHOLE = 150
 
 
@@ -43,10 +43,10 @@ def activity_page(
 ) -> Page:
     """A page with a section per Einsum: controls, the fibertrees of its tensors, and all steps as a grid.
 
-    `tensors`: by name, in the ranks in which the computes name their points, for all Einsums or one such
-    mapping per Einsum; of a tensor that is not given the points touched are drawn, each with the number of
-    computes that touch it. Refused above `limit` computes in an Einsum; SpecError where a tensor and the
-    points disagree.
+    `tensors`: by name, in the ranks in which the computes name their points, one mapping for all Einsums or
+    one per Einsum; for a tensor that is not given, the touched points are drawn, each with the number of
+    computes that touch it. Raises Refused above `limit` computes in an Einsum; SpecError if a tensor and the
+    points are inconsistent.
     """
     listed = (runs,) if isinstance(runs, Activities) else tuple(runs)
     if not listed:
@@ -121,7 +121,7 @@ def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> E
 
 
 def _words(run: Activities) -> Iterator[tuple[str, str]]:
-    """What is computed at each step, under a heading that the controls show too."""
+    """The computes of each step in words, under a heading that the controls show too."""
     lines: list[list[str]] = [[] for _ in range(run.count)]
     for compute, step in zip(run.computes, run.steps, strict=True):
         where = ",".join(str(s) for s in compute.space)
@@ -164,7 +164,7 @@ def _standing(tree: DrawnTree) -> str:
 def _shown(
     name: str, points: Mapping[Path, Sequence[int]], tensors: Mapping[str, Drawable]
 ) -> DrawnFibertree:
-    """The tensor that is drawn: the whole, what is touched of a large one, or the points alone."""
+    """The tensor that is drawn: all of it, the touched points of a large one, or the points alone."""
     if name not in tensors:
         some = next(iter(points))
         counts = np.array([len(at) for at in points.values()])
@@ -194,9 +194,9 @@ _BARS = 64
 
 @dataclass(frozen=True, repr=False)
 class ExecutionReport(Answer):
-    """What an execution counted: DataFrames `einsums`, `ranks`, `slices` and `space`.
+    """The counts of an execution: DataFrames `einsums`, `ranks`, `slices` and `space`.
 
-    Units stand in `attrs["units"]`. Printed, it is text; in a notebook, HTML.
+    Units are in `attrs["units"]`. It prints as text and displays as HTML in notebooks.
     """
 
     execution: Execution
@@ -224,12 +224,12 @@ class ExecutionReport(Answer):
 
     @declared(title="Load per space point")
     def space(self) -> Table:
-        """Every Einsum and space point that computes anything."""
+        """Every Einsum and space point that computes something."""
         return self.execution.table("space")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the numbers are."""
+        """The meaning of the numbers."""
         return self.execution.notes
 
     @property
@@ -243,7 +243,7 @@ class ExecutionReport(Answer):
         return self.execution.title
 
     def content(self, live: bool = True) -> list[Block]:
-        """What the execution shows."""
+        """The tables of the execution."""
         return self.execution.content(live)
 
     def plot(self, einsum: str = "", ax: Axes | None = None) -> Axes:
@@ -255,7 +255,8 @@ class ExecutionReport(Answer):
         return f"ExecutionReport({names})"
 
     def draw_activity(self, einsum: str = "", *, slip: bool | None = None, limit: int = LIMIT) -> Drawing:
-        """One Einsum (the first, if none is named) in space and time; it must have kept its loops."""
+        """The activity of one Einsum (by default the first) in space and time; its loops must have been
+        recorded."""
         return draw_activity(activities(self.execution, einsum, limit=limit), slip=slip, limit=limit)
 
     def activity_page(self, *einsums: str, limit: int = LIMIT) -> Page:
@@ -300,7 +301,7 @@ def bars(times: ExecutionTimes) -> tuple[list[str], list[int], str]:
     return names, [times.by_first[k][0] for k in sorted(times.by_first)], times.space_ranks[0]
 
 
-# A fibertree is made whole before it is cut to what is drawn.
+# A fibertree is built completely before it is cut to the part that is drawn.
 MOST_DRAWN = 10_000
 
 
@@ -316,12 +317,12 @@ class Pictures:
 
 
 def is_small(execution: Execution) -> bool:
-    """Whether steps can be drawn one by one: such a run is made again with `keep_loops`, to be drawn."""
+    """True if steps can be drawn one by one: such a run is repeated with `keep_loops`, to be drawn."""
     return all(e.activities <= LIMIT for e in execution.einsums)
 
 
 def pictures(execution: Execution) -> Pictures:
-    """What can be drawn of a run; its activity if it kept its loops."""
+    """The pictures of a run; its activity too if its loops were recorded."""
     tensors = [*execution.tensors.values(), *execution.results.values()]
     left_out = []
     trees = None
@@ -344,7 +345,7 @@ def pictures(execution: Execution) -> Pictures:
 
 
 def drawn_blocks(drawn: Pictures | None) -> list[Block]:
-    """The pictures as a page shows them, each under its heading, and what is not drawn."""
+    """The pictures of a page, each under its heading, and the reasons for missing ones."""
     if drawn is None:
         return []
     found = [] if drawn.trees is None else [("Fibertrees", drawn.trees.svg)]

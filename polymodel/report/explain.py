@@ -1,4 +1,4 @@
-"""How the numbers of one Einsum, component and tensor come about, in words and in ISL's notation."""
+"""Derivation of the numbers of one Einsum, component and tensor, in words and in ISL's notation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 
-# Relations in ISL's notation, with names a reader knows: counters `m_0`, `m_1`, ranks, rank variables.
+# Relations in ISL's notation, with readable names: counters `m_0`, `m_1`, ranks, rank variables.
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ def counters(problem: Problem, einsum: str, node: int) -> tuple[Counter, ...]:
 
 
 def tile_relation(problem: Problem, einsum: str, node: int, tensor: str) -> str:
-    """`{ [stamp] -> tensor[element] : ... }`: what one Einsum touches below a node at each stamp.
+    """`{ [stamp] -> tensor[element] : ... }`: the elements that one Einsum touches below a node at each
+    stamp.
 
-    Raises Refused where what the Einsum executes is not covered.
+    Raises Refused where the executed iterations of the Einsum are not covered.
     """
     e = problem.cascade[einsum]
     executes = executed_tiles(problem.cascade, problem.tree, einsum, node, tensor)
@@ -88,7 +89,7 @@ def _text(x: Affine) -> str:
 
 
 def _alternatives(stamp: tuple[Counter, ...]) -> list[list[str]]:
-    """Constraints that tie counters to rank variables; a first tile of its own size is a case of its own."""
+    """Constraints that relate counters to rank variables; a first tile of its own size is a separate case."""
     options: list[tuple[list[str], dict[str, str]]] = [([], {})]
     for c in stamp:
         grown = []
@@ -164,7 +165,7 @@ def _known(name: str, names: Sequence[str], kind: str) -> None:
 
 
 def explain(report: Report, einsum: str, component: str, tensor: str) -> Explanation:
-    """The buffets of one tensor at one component that one Einsum uses. SpecError if there are none."""
+    """The buffets of one tensor at one component that one Einsum uses. Raises SpecError if there are none."""
     counts = report.counts
     cascade, hierarchy = report.problem.cascade, report.problem.hierarchy
     _known(einsum, [e.name for e in cascade], "Einsum")
@@ -238,7 +239,7 @@ def _tile(counts: Counts, b: Buffet) -> tuple[str, ...]:
 
 
 def _retained(counts: Counts, b: Buffet) -> list[tuple[str, tuple[str, ...]]]:
-    """What stays from the visit before: told where no fill or drain of partial sums decides it."""
+    """The data kept from the previous visit; given unless fills or drains of partial sums decide it."""
     cascade, tree = counts.problem.cascade, counts.problem.tree
     producer = cascade.producer(b.tensor)
     written = producer is not None and producer.name in b.einsums
@@ -287,7 +288,7 @@ def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[s
 
 
 def _overlapped(report: Report, einsum: str, mine: list[Buffet]) -> tuple[str, ...]:
-    """When the Einsum runs in the pipelines around it, and how many tiles of its buffets they hold."""
+    """When the Einsum runs in the pipelines around it, and how many tiles its buffets hold."""
     tree, lines = report.problem.tree, []
     said = pipeline_notes(tree)
     for p in around(tree, einsum):

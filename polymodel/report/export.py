@@ -1,4 +1,6 @@
-"""What a report writes beside its tables: plain data with stable keys, sparse data, tiles, pictures."""
+"""What a report writes in addition to its tables: plain data with stable keys, sparse data, tiles,
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ FORMAT = "polymodel-report/1"
 
 
 def check_table(name: str) -> None:
-    """SpecError unless a report has a table of this name; before anything is counted."""
+    """Raise SpecError unless a report has a table of this name; called before anything is counted."""
     from polymodel.report.sparse import TABLES as SPARSE
     from polymodel.report.tiling.level import TABLES as TILING
 

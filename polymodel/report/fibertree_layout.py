@@ -1,4 +1,4 @@
-"""Which fibers of a tensor are drawn, and how wide each is: subtrees stand side by side."""
+"""The fibers of a tensor that are drawn, and the width of each: subtrees are placed side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Path = tuple[Coordinate, ...]
 NARROWEST = 22.0
 BESIDE = 10.0
 WITHIN = 4.0
-# What stands for coordinates that are left out takes the place of so many values.
+# The text for omitted coordinates takes the space of so many values.
 REST = 2
 
 
@@ -105,7 +105,7 @@ class Fiber:
 
     @property
     def rest(self) -> str:
-        """What stands for the coordinates that are left out."""
+        """The text in place of the omitted coordinates."""
         return f"… {self.more:,} more" if self.more else ""
 
     def walk(self) -> Iterator[Fiber]:
@@ -154,7 +154,7 @@ def text_width(text: str) -> float:
 
 
 def choose(tensor: DrawnFibertree, limit: int) -> Chosen:
-    """The part of a tensor with at most about `limit` values: all of it, or some of every kind of fiber."""
+    """The part of a tensor with about `limit` values at most: all of it, or some of every kind of fiber."""
     ends = np.cumsum(tensor.widths, dtype=np.int64)
     count = tensor.values.size
     changed = np.zeros(count, dtype=bool)
@@ -167,7 +167,7 @@ def choose(tensor: DrawnFibertree, limit: int) -> Chosen:
     if not tensor.ranks or not count:
         return Chosen(tensor, None, (0,) * len(tensor.ranks))
     fibers = (1, *(int(s.size) for s in starts[:-1]))
-    budget = limit if count <= limit else max(1, limit * 2 // 3)  # words of what is left out take place too
+    budget = limit if count <= limit else max(1, limit * 2 // 3)  # room for the text of omitted coordinates
     root = _Chooser(tensor, starts, ends).fiber(0, 0, count, (), budget)[0]
     return Chosen(tensor, root, fibers)
 

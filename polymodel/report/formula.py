@@ -1,4 +1,4 @@
-"""Closed forms as plain text, which needs nothing to set it: ⌈M/TM⌉, not LaTeX."""
+"""Closed forms as plain text that needs no typesetting: ⌈M/TM⌉, not LaTeX."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
     def _print_Piecewise(self, expr: sympy.Expr) -> str:  # sympy looks for this name
         parts = []
         for value, condition in expr.args:
-            otherwise = str(condition) == "True"  # SymPy has a truth of its own
+            otherwise = str(condition) == "True"  # SymPy has truth values of its own
             said = self._print(value)
             parts.append(f"else {said}" if otherwise else f"{said} if {self._print(condition)}")
         return f"({', '.join(parts)})"
@@ -44,7 +44,7 @@ MOST_TERMS = 64  # of a sum that is factored: sums of many cases are none the sh
 
 
 def factored(found: object) -> object:
-    """A sum with its common factors taken out, quotients left as they are: M*N*(K/TN + K/TM + 1)."""
+    """A sum with its common factors extracted, quotients unchanged: M*N*(K/TN + K/TM + 1)."""
     import sympy
 
     if not isinstance(found, sympy.Add) or len(found.args) > MOST_TERMS:
@@ -57,7 +57,7 @@ def factored(found: object) -> object:
 
 
 def _turned(product: Any) -> Any:
-    """A product without a minus before a sum: M*(a + b) for -M*(-a - b)."""
+    """A product without a minus sign before a sum: M*(a + b) for -M*(-a - b)."""
     import sympy
 
     sums = [a for a in product.args if isinstance(a, sympy.Add)] if isinstance(product, sympy.Mul) else []

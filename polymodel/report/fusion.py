@@ -1,4 +1,5 @@
-"""What fusion does to each Einsum: loops that infer or repeat it, what executes again, what that reads."""
+"""Effects of fusion on each Einsum: loops that infer or repeat it, recomputed iterations, and the reads that
+they cause."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from polymodel.view.table import Cell, Column, Table
 
 
 def unbound(problem: Problem) -> dict[str, dict[int, Tie]]:
-    """Per Einsum the loops above it that bind none of its variables; Einsums without any are left out."""
+    """Per Einsum the loops above it that bind none of its rank variables; Einsums without such loops are left
+    out."""
     result: dict[str, dict[int, Tie]] = {}
     for einsum in problem.tree.einsums:
         mine: dict[int, Tie] = {
@@ -29,10 +31,10 @@ def unbound(problem: Problem) -> dict[str, dict[int, Tie]]:
 
 
 def retained(problem: Problem) -> Problem:
-    """The same mapping with the output of every inferred Einsum held above all loops that do not bind it.
+    """The same mapping with the output of every inferred Einsum stored above all loops that do not bind it.
 
-    So nothing of it is executed twice. The problem itself if that is so already; Refused where the storage
-    cannot stand there.
+    Then nothing of it is executed twice. Returns the problem itself if that is so already; raises Refused
+    where the storage node cannot be placed there.
     """
     lifted: dict[int, dict[tuple[str, Reuse], list[str]]] = {}
     gone: dict[int, set[str]] = {}

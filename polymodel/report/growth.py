@@ -1,4 +1,4 @@
-"""How formulas grow for large values of a symbol, and roots of polynomials that radicals tell."""
+"""Asymptotic growth of formulas in a symbol, and roots of polynomials in radicals."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NUMERIC = "take its value at numbers: the minimum's numbers(...)"
 
 
 def solved(polynomial: Expression, x: Any) -> list[Expression] | None:
-    """The roots of a polynomial that are not 0, by square roots, or by a root of one power; None where these
-    do not tell them. Exact roots of polynomials that have numbers only."""
+    """The nonzero roots of a polynomial by square roots, or by a root of one power; None where these do not
+    suffice. Exact roots only for polynomials with numeric coefficients."""
     import sympy
 
     try:
@@ -39,7 +39,7 @@ def solved(polynomial: Expression, x: Any) -> list[Expression] | None:
 
 
 def grown(form: Expression, symbol: Any, known: Mapping[Any, Growth]) -> Growth:
-    """The leading term of a formula for large values of a symbol; `known`: that of other symbols."""
+    """The leading term of a formula for large values of a symbol; `known`: those of other symbols."""
     import sympy
 
     if not form.has(symbol, *known):
@@ -80,7 +80,7 @@ def _plain(coefficient: Expression) -> Expression:
 
 
 def _is_zero(form: Expression) -> bool:
-    """Whether it is 0: at numbers first, as most are not."""
+    """True if the expression is 0; tested numerically first, since most are not."""
     import sympy
 
     names = sorted(form.free_symbols, key=str)
@@ -103,8 +103,8 @@ def _by_series(form: Expression, symbol: Any) -> Growth:
 def root_growth(
     polynomial: Expression, x: Any, symbol: Any, at: Callable[[Mapping[Any, Any]], Expression]
 ) -> Growth:
-    """How a root of a polynomial grows with a symbol (Newton's polygon); `at`: the root at numbers of all
-    symbols, which tells which one is meant."""
+    """The growth of a root of a polynomial in a symbol (Newton's polygon); `at`: the root at numbers of all
+    symbols, which selects the root."""
     import sympy
 
     one = sympy.Poly(polynomial, x)

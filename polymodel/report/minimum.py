@@ -1,9 +1,9 @@
-"""The least value of a closed form under a capacity, as a formula: what textbooks derive by hand.
+"""The least value of a closed form under a capacity, as a formula: the derivation that textbooks do by hand.
 
-Forms whose tiles divide are sums of products of powers. A tile size of which more costs nothing and saves
-nothing is taken at an end of its range; those that are left are found where the gradients of the form and of
-the capacity point the same way (Lagrange): one by one while a size is a multiple of another one, for up to
-two at the end. A size that is the root of a polynomial of the third degree or more stays as that polynomial.
+Forms whose tiles divide are sums of products of powers. A tile size that always saves or always costs when it
+grows is taken at an end of its range; the others are where the gradients of the form and of the capacity are
+parallel (Lagrange): sizes that are a multiple of another one are eliminated first, and the last one or two
+are solved for. A size that is a root of a polynomial of degree three or more is kept as that polynomial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Expression = Any  # of SymPy
 Ends = Mapping[
     Any, tuple[Expression, Expression]
 ]  # symbol -> the least and the largest value that it may have
-_DIGITS = 60  # of the numbers at which roots are told apart
+_DIGITS = 60  # digits of the numbers that distinguish roots
 NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
 
 
@@ -62,7 +62,9 @@ class Minimum:
         return apart + leading_of(sympy.Add(*moving), symbol, known) if moving else apart
 
     def numbers(self, **values: float) -> Minimum:
-        """The same with a number for every symbol. SpecError for unknown names and if one is left out."""
+        """The same with a number for every symbol. Raises SpecError for unknown names and for missing
+        ones.
+        """
         import sympy
 
         sizes = set(self.roots)
@@ -113,16 +115,16 @@ def _real_roots(polynomial: Expression, x: Any) -> list[Expression]:
     numbers = sympy.Poly([sympy.nsimplify(c) for c in one.all_coeffs()], x)
     try:
         roots = sympy.real_roots(numbers)
-    except NotImplementedError:  # numbers that are no fractions
+    except NotImplementedError:  # irrational numbers
         roots = numbers.nroots(n=_DIGITS, maxsteps=500)
     return [r for r in (sympy.N(r, _DIGITS) for r in roots) if r.is_real and r > 0]
 
 
 def minimum(objective: Expression, held: Expression, capacity: Expression, ends: Ends) -> Minimum:
-    """Where an objective is least while `held` is at most `capacity`.
+    """The tile sizes at which an objective is least while `held` is at most `capacity`.
 
     `ends`: the symbols that may be chosen, with their ranges. Raises Refused where there is no formula,
-    SpecError where nothing is to be chosen.
+    SpecError if there is nothing to choose.
     """
     import sympy
 
@@ -150,7 +152,7 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         except Refused as refusal:
             refusals.append(refusal)
             continue
-        # Term by term: what does not depend on the capacity stays apart.
+        # Term by term, so that terms without the capacity stay separate.
         value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(form)))
         at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
         one = Minimum(value, {x.name: at[x] for x in ends}, {x.name: p for x, p in roots.items()})
@@ -164,8 +166,8 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
 
 
 def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
-    """An objective, and the peaks of which the largest is held, where tiles are several. Raises Refused for
-    what has no derivative."""
+    """An objective, and the peaks of which the largest is limited, where each loop has several tiles. Raises
+    Refused for forms without a derivative."""
     import sympy
 
     from polymodel.analysis.symbolic.region_terms import RegionCount
@@ -187,8 +189,8 @@ def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
 
 
 def _of_several_tiles(form: Expression, ends: Ends) -> Expression:
-    """What a form is where more than two tiles of each size lie in the one around it: first, last and single
-    tiles are no cases of their own."""
+    """The form where more than two tiles of each size are in the enclosing one, so that first, last and
+    single tiles are not separate cases."""
     import sympy
 
     less = {x: sympy.Dummy(positive=True) for x, (_, most) in ends.items() if most.is_finite is not False}
@@ -205,7 +207,7 @@ def _of_several_tiles(form: Expression, ends: Ends) -> Expression:
 
 
 def _is_largest(found: Minimum, above: Sequence[Expression], capacity: set[Any]) -> bool:
-    """Whether the peak that uses up a large capacity is above all others by these."""
+    """True if the peak that fills a large capacity exceeds all others at these values."""
     import sympy
 
     others = {t for e in (found.value, *above, *found.at.values()) for t in e.free_symbols} - capacity
@@ -218,14 +220,14 @@ def _is_largest(found: Minimum, above: Sequence[Expression], capacity: set[Any])
 
 
 def _short(form: Expression) -> Expression:
-    """Simplified, unless it is long."""
+    """Simplified, unless the expression is long."""
     import sympy
 
     return sympy.simplify(form) if form.count_ops() < 200 else form
 
 
 def _without_less(form: Expression) -> Expression:
-    """Without those arguments of maxima that are never above another one, where every symbol is 1 or more."""
+    """The form without arguments of maxima that never exceed another one while every symbol is at least 1."""
     import sympy
 
     def no_less(more: Expression, less: Expression) -> bool:
@@ -246,7 +248,7 @@ def _without_less(form: Expression) -> Expression:
 def _end(
     objective: Expression, peaks: Sequence[Expression], x: Any, ends: tuple[Expression, Expression]
 ) -> Expression | None:
-    """The end of its range that is best for a symbol whatever the others are; None if there is none such."""
+    """The end of its range that is best for a symbol whatever the others are; None if it depends on them."""
     costs, every = _direction(objective, x), {_direction(peak, x) for peak in peaks}
     takes = next(iter(every - {0}), 0) if len(every - {0}) < 2 else None
     if costs is None or takes is None:
@@ -257,7 +259,8 @@ def _end(
 
 
 def _direction(form: Expression, x: Any) -> int | None:
-    """1 if a form grows with x wherever symbols are positive, -1 if it falls, 0 if it has no x."""
+    """1 if a form increases with x wherever symbols are positive, -1 if it decreases, 0 if it does not depend
+    on x."""
     import sympy
 
     slope = sympy.expand(sympy.diff(form, x))
@@ -271,7 +274,8 @@ def _direction(form: Expression, x: Any) -> int | None:
 
 @dataclass(frozen=True)
 class _Point:
-    """Sizes at which no exchange of two pays; `root`: a polynomial in one of them that is 0, or None."""
+    """Sizes at which no exchange of two is an improvement; `root`: a polynomial in one of them that is 0, or
+    None."""
 
     sizes: Mapping[Any, Expression]
     root: tuple[Any, Expression] | None = None
@@ -340,7 +344,7 @@ def _balance(f: Expression, g: Expression, x: Any, y: Any) -> list[Expression]:
 
 
 def _one_sign(polynomial: Expression, symbols: Sequence[Any]) -> bool:
-    """Whether it is not 0 wherever its symbols are above 0."""
+    """True if it is nonzero wherever its symbols are positive."""
     import sympy
 
     terms = sympy.Add.make_args(sympy.expand(polynomial))

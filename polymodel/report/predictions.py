@@ -1,4 +1,4 @@
-"""Predicted against actual: what density models say of real tensors, as a table with its errors."""
+"""Predicted against actual: the expectations of density models for real tensors, as a table with errors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from polymodel.sparse.predicted import Prediction
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table
 
-# Errors of this size are said to be skew: the data lie otherwise than the model has it.
+# An error of this size is reported as skew: the data are distributed otherwise than the model assumes.
 FAR = 0.25
 _NOTE = "actual: exact counts of the data; uniform, rows: expected values of the two models"
 
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Answer):
-    """Quantities of tensors under density models: `frame` is a DataFrame, `notes` say what misleads.
+    """Quantities of tensors under density models: `frame` is a DataFrame, `notes` warn of large errors.
 
     Columns: tensor, quantity, unit, `actual` (exact), `uniform` (knows the number of nonzeros), `rows` (knows
-    the nonzeros of each row), and of both the error (predicted - actual) / actual.
+    the nonzeros of each row), and the relative error of both, (predicted - actual) / actual.
     """
 
     found: tuple[Prediction, ...]

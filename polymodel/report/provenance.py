@@ -1,4 +1,4 @@
-"""What a report was made from, so that it can be made again: spec, symbols, versions, engines, command."""
+"""The provenance of a report, so that it can be reproduced: spec, symbols, versions, engines, command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENGINES = {
 
 
 def provenance(report: Report, command: str = "") -> list[Part]:
-    """The last sections of a page: how it was made, and the spec as it was loaded."""
+    """The last sections of a page: how it was made, and the spec as loaded."""
     parts = [Part(TITLE, _made(report, command))]
     spec = report.spec
     if spec is not None:
@@ -84,7 +84,7 @@ def spec_text(spec: Spec) -> str:
 
 
 def spec_part(spec: Spec, title: str = "Spec as loaded") -> Part:
-    """The section that has all of a spec, so that it can be evaluated again."""
+    """The section with the complete spec, so that it can be evaluated again."""
     return Part(title, _spec(spec, Part(title, ()).anchor))
 
 

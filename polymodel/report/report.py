@@ -1,4 +1,4 @@
-"""The report of one evaluation, with everything that is made from its figures."""
+"""The report of one evaluation, with everything that is derived from its figures."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["TABLES", "Report"]
 
 @dataclass(frozen=True, eq=False)
 class Report(Evaluated):
-    """What one mapping costs. Tables are DataFrames; `table(name)` gives the same as plain data.
+    """The costs of one mapping. Tables are DataFrames; `table(name)` gives them as plain data.
 
-    `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them;
-    `seconds` is how long both took, `folder` where data files of the workload are, `spec` what was evaluated,
-    with the values of symbols, if it was loaded. Element-level lifetimes (`live_bits`), and the other reuse
-    policies, are counted when a table that shows them is first looked at.
+    `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them; `seconds`
+    is the time that both took, `folder` the folder of the workload's data files, `spec` the loaded spec, if
+    any, with the values of symbols. Lifetimes of elements (`live_bits`), and other reuse policies, are
+    counted when a table that shows them is first used.
     """
 
     @cached_property
@@ -56,9 +56,9 @@ class Report(Evaluated):
 
     @cached_property
     def sparse(self) -> SparseReport:
-        """What the mapping costs on sparse data, by the densities that the workload gives.
+        """The costs of the mapping on sparse data, with the densities of the workload.
 
-        Other data: `pm.sparsify(report, tensors=..., densities=...)`. Raises what that raises.
+        For other data: `pm.sparsify(report, tensors=..., densities=...)`, which lists the errors.
         """
         from polymodel.report.sparse import sparse_report
 
@@ -66,9 +66,9 @@ class Report(Evaluated):
 
     @cached_property
     def tiling(self) -> TilingReport:
-        """The tiles that operands are cut into at memories with `data_tiles:`, and what running them costs.
+        """The tiles of operands at memories with `data_tiles:`, and the cost of running them.
 
-        Other data: `tile_levels(report, tensors=..., densities=...)`. Raises what that raises.
+        For other data: `tile_levels(report, tensors=..., densities=...)`, which lists the errors.
         """
         from polymodel.report.tiling.level import tiling_report
 
@@ -77,8 +77,8 @@ class Report(Evaluated):
     def table(self, name: str = "", *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
 
-        `sparse_NAME` and `tiling_NAME` are tables of `report.sparse` and `report.tiling`. SpecError for a
-        name that none of them has.
+        `sparse_NAME` and `tiling_NAME` are tables of `report.sparse` and `report.tiling`. Raises SpecError
+        for an unknown name.
         """
         if str(name).startswith("sparse_"):
             return self.sparse.table(name.removeprefix("sparse_"))
@@ -87,7 +87,7 @@ class Report(Evaluated):
         return super().table(name, live=live)
 
     def explain(self, einsum: str, component: str, tensor: str) -> Explanation:
-        """How the numbers of one row come about. SpecError if the Einsum has no such buffet."""
+        """The derivation of the numbers of one row. Raises SpecError if the Einsum has no such buffet."""
         from polymodel.report.explain import explain
 
         return explain(self, einsum, component, tensor)
@@ -95,18 +95,19 @@ class Report(Evaluated):
     def timeline(
         self, component: str, measure: Measure = "tile", *, limit: int = 100_000
     ) -> pandas.DataFrame:
-        """What one memory holds in every phase, in bits per tensor: see `report.timeline.table`.
+        """The contents of one memory in every phase, in bits per tensor: see `report.timeline.table`.
 
         `measure`: `tile` (whole tiles while resident) or `live` (elements from first to last use), of the
-        instance that ever holds most. Beyond `limit` phases inner loops are joined. SpecError for what is
-        not a memory, Refused for pipelines, and for `live` of what is too large to list.
+        instance that ever holds most. Beyond `limit` phases inner loops are joined. Raises SpecError for a
+        name that is not a memory, Refused for pipelines, and for `live` if there are too many elements to
+        list.
         """
         from polymodel.report.timeline import table, timeline
 
         return table(self.problem, timeline(self, component, measure, limit)).frame()
 
     def peak(self, component: str, measure: Measure = "tile", *, limit: int = 100_000) -> Peak:
-        """The phase in which a memory holds most, who is in it and why; arguments as for `timeline`."""
+        """The phase in which a memory holds most, the tensors in it and why; arguments as for `timeline`."""
         from polymodel.report.timeline import peak, timeline
 
         result = peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
@@ -143,13 +144,13 @@ class Report(Evaluated):
         return content(self, live)
 
     def head(self, live: bool = True) -> list[Block]:
-        """The figures, with what the spec says of zeros."""
+        """The figures, with those on sparse data."""
         from polymodel.report.report_page import head
 
         return head(self)
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """Pictures, plots, all tables, sparse data, tiles, and what the page was made from."""
+        """Pictures, plots, all tables, sparse data, tiles, and the provenance."""
         from polymodel.report.report_page import parts
 
         return parts(self, live, plots, command)
@@ -172,7 +173,9 @@ class Report(Evaluated):
             return (*result, *save_sparse_files(self, Path(folder), parquet))
 
     def whole_text(self, *, live: bool = False) -> str:
-        """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""
+        """The report for a terminal, followed by the sparse report and tiles where the spec describes
+        zeros.
+        """
         from polymodel.report.text import whole_text
 
         return whole_text(self, live)

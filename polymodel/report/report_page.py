@@ -105,7 +105,7 @@ OPENED = ("summary", "bottleneck")  # tables that are unfolded at first
 
 
 def content(report: Report, live: bool) -> list[Block]:
-    """What a notebook shows: figures, the LoopTree and the main tables."""
+    """The display in notebooks: figures, the LoopTree and the main tables."""
     tree = looptree_svg(report.problem.tree, report.problem.cascade, node_tips(report))
     tables = [
         Section(title, table, total, opened=i < 3)
@@ -131,7 +131,7 @@ def _head(
 
 
 def head(report: Report) -> list[Block]:
-    """What stands at the top of a page: the figures, sparse ones beside them, and what to know."""
+    """The top of a page: the figures, those on sparse data, and remarks."""
     return _head(report, sparse_figures(report), *verdict(report))
 
 

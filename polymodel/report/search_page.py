@@ -1,6 +1,6 @@
-"""What a search found as HTML: all of it as a table that sorts, the best with LoopTree and YAML.
+"""The result of a search as HTML: all points as a sortable table, the best ones with LoopTree and YAML.
 
-Sweeps and explorations hand over plain records: this room knows neither.
+Sweeps and explorations pass plain records; this module imports neither.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
     from polymodel.loading import Spec
 
-MOST_ROWS = 3000  # a page with more takes long to open
+MOST_ROWS = 3000  # a page with more opens slowly
 MOST_TREES = 12
 ROWS = "row"  # names of rows, to which points of plots lead
 
 
 @dataclass(frozen=True)
 class Best:
-    """A mapping that a page shows. `row`: where it stands in the table; `name`: of its file, without
-    ending; `figures`: behind its name in the heading."""
+    """A mapping that a page shows. `row`: its position in the table; `name`: of its file, without extension;
+    `figures`: follow its name in the heading."""
 
     row: int
     name: str
@@ -54,8 +54,8 @@ class Best:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: `draw` gets the axes; `width` and `height` in inches. `over`: the columns of the table that its
-    axes have, where its points are rows: each leads to its row, and to the mapping of that."""
+    """A plot: `draw` receives the axes; `width` and `height` in inches. `over`: the columns of the table on
+    its axes, if its points are rows: each links to its row, and to the mapping of that row."""
 
     title: str
     draw: Callable[[Axes], object]
@@ -66,12 +66,12 @@ class Plot:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a page tells of a search.
+    """The contents of a page on a search.
 
-    `facts`: the figures at its top; `promise`: how good the answer is; `notes`: what else to know;
-    `table`: a row per point, best first, of which the page shows `MOST_ROWS`; `best`: those with a mapping
-    to look at; `looked`: tables of what was looked at, and why points are none; `asked`: what was asked;
-    `specs`: what was searched, by heading.
+    `facts`: the figures at its top; `promise`: how good the answer is; `notes`: remarks; `table`: a row per
+    point, best first, of which the page shows `MOST_ROWS`; `best`: those shown with their mapping; `looked`:
+    tables of the points examined, and the reasons for invalid ones; `asked`: the request; `specs`: the specs
+    searched, by heading.
     """
 
     facts: Pairs
@@ -87,14 +87,14 @@ class Finding:
 
 
 def search_title(what: str, spec: Spec) -> str:
-    """The heading of a page: what was found, of which workload on which architecture."""
+    """The heading of a page: the kind of search, the workload and the architecture."""
     names = [n for n in (spec.names.get(k, "") for k in ("workload", "architecture")) if n]
     return f"{what} of {' on '.join(names)}" if names else what
 
 
 def picked(total: int, first: Sequence[int], most: int = MOST_TREES) -> tuple[int, ...]:
-    """Which of `total` rows are shown with their mapping: `first`, then some spread over all until there are
-    `most`, in order."""
+    """The rows of `total` that are shown with their mapping: `first`, then some spread over all up to `most`,
+    in order."""
     result = dict.fromkeys(first)
     spread = min(total, most)
     for k in range(spread):
@@ -105,7 +105,7 @@ def picked(total: int, first: Sequence[int], most: int = MOST_TREES) -> tuple[in
 
 
 def search_figures(found: Finding) -> list[Block]:
-    """The figures at the top, how good the answer is, and what else to know."""
+    """The figures at the top, how good the answer is, and remarks."""
     state = [] if found.found else [Line("nothing valid was found", "bad")]
     return [Facts(found.facts), *state, *(Line(p) for p in found.promise), *notes(found.notes)]
 

@@ -27,7 +27,7 @@ def show_text(
     mapping: LoopTree | None,
     variables: Sequence[Variable] = (),
 ) -> str:
-    """The parts that there are, one below the other, and what the templates say of their variables."""
+    """The parts of the spec as text, one below the other, and the declarations of template variables."""
     parts = []
     if workload is not None:
         parts.append(f"workload {workload.name}".rstrip() + "\n" + _indented(_workload(workload)))

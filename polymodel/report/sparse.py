@@ -1,4 +1,4 @@
-"""Reports of sparse data: what dense counts become, beside the dense ones."""
+"""Reports on sparse data: dense counts reduced by zeros, next to the dense ones."""
 
 from __future__ import annotations
 
@@ -200,11 +200,11 @@ def with_data(report: Report, data: Mapping[str, TensorData], confidence: float 
 
 @dataclass(frozen=True, eq=False)
 class SparseReport(Answer):
-    """What one mapping costs on sparse data. Tables are DataFrames; `table(name)` gives them as plain data.
+    """The costs of one mapping on sparse data. Tables are DataFrames; `table(name)` gives them as plain data.
 
-    `dense`: the report that it was made from. `result`: a report with sparse counts in the place of dense
-    ones (energy, latency, bottleneck ...). `counts`: actual, gated, skipped, absent, each labelled. `data`:
-    what is known of each tensor.
+    `dense`: the report that it was made from. `result`: a report with sparse counts instead of dense ones
+    (energy, latency, bottleneck ...). `counts`: actual, gated, skipped, absent, each labelled. `data`: the
+    known properties of each tensor.
     """
 
     dense: Report
@@ -244,8 +244,8 @@ class SparseReport(Answer):
 
     @property
     def label(self) -> Certainty:
-        """What the least certain number is: `exact`, `expected`, `bound` (at most so much), `lower bound` (of
-        busiest instances, and so of latencies) or `estimate` (neither)."""
+        """The least certain kind among the numbers: `exact`, `expected`, `bound` (upper bound), `lower bound`
+        (of busiest instances, and so of latencies) or `estimate` (neither)."""
         return self.counts.whole_label
 
     @cached_property
@@ -379,7 +379,7 @@ class SparseFigures(CostFigures):
 
 
 def headline(report: SparseReport) -> list[tuple[str, str]]:
-    """The few figures that everything else explains."""
+    """The main figures."""
     dense = report.dense
     ratio = dense.total_energy / report.total_energy if report.total_energy else 1.0
     known = [

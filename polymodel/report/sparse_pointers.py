@@ -1,4 +1,4 @@
-"""What a spec says of zeros, in a line each beside the figures that count every point."""
+"""The sparsity in a spec, in one line each next to the figures that count every point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pointers(report: Report) -> list[tuple[str, str]]:
-    """Where sparse figures are to be had, counting nothing, as (name, text)."""
+    """How to obtain the sparse figures, without counting anything, as (name, text)."""
     result = []
     if says_sparse(report.problem):
         result.append(("sparse data", "not in these figures, which count every zero: report.sparse"))
@@ -37,7 +37,8 @@ def sparse_figures(report: Report) -> list[tuple[str, str]]:
 
 
 def verdict(report: Report) -> tuple[bool, str]:
-    """Whether it fits, and in words; what a spec says of zeros decides, as in sweeps of sparse objectives."""
+    """Whether the mapping fits, and the verdict in words; if the spec describes zeros, compressed sizes
+    decide, as in sweeps with sparse objectives."""
     words = {True: "yes", False: "NO"}
     if not _zeros_decide(report):
         return report.feasible, words[report.feasible]

@@ -1,4 +1,4 @@
-"""The files that `polymodel new` writes: small, complete and commented ones, and copies of packaged files."""
+"""The files that `polymodel new` writes: small, complete, commented ones, and copies of packaged files."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ _MODELINE = "# yaml-language-server: $schema="
 
 
 def modeline(schema: str) -> str:
-    """The line that tells an editor which schema a file has."""
+    """The line that tells an editor the schema of a file."""
     return f"{_MODELINE}{schema}\n"
 
 
 def next_command(kind: str, written: Sequence[str]) -> str:
-    """A command that works on what was written; a mapping alone is shown, since it means nothing yet."""
+    """A command for the written files; a mapping alone is shown, since it cannot be evaluated yet."""
     command = {"spec": "evaluate", "mapping": "show"}.get(kind, "validate")
     return f"polymodel {command} {' '.join(written)}"
 
@@ -190,9 +190,9 @@ def packaged_file(name: str) -> Packaged:
 
 
 def write_copy(target: str, packaged: Packaged, with_schema: bool) -> list[Path]:
-    """Write a packaged file to a new one, the data that it names beside it; what was written.
+    """Write a copy of a packaged file, with the data that it names next to it; returns the paths written.
 
-    SpecError for a folder, and for files that exist already and are others.
+    Raises SpecError for a folder, and for existing files with other content.
     """
     if _is_folder(target):
         remedy = f"name a file, e.g. {Path(target) / packaged.kind}.yaml"

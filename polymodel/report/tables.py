@@ -1,4 +1,4 @@
-"""The tables of a report: what is counted, and what it costs."""
+"""The tables of a report: counts and costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of(counts: Counts) -> list[tuple[str, Buffet]]:
 
 
 def says_sparse(problem: Problem) -> bool:
-    """True if the workload gives a density, or a component does anything about zeros."""
+    """True if the workload gives a density, or a component treats zeros specially."""
     given = (a.density is not None for e in problem.cascade for a in e.accesses)
     return any(given) or any(c.sparse is not None for c in problem.hierarchy.components)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def headline(report: Report) -> list[tuple[str, str]]:
-    """The few figures that everything else explains, as (name, text)."""
+    """The main figures, as (name, text)."""
     costs, problem = report.costs, report.problem
     cycles = costed.total_cycles(costs.latency)
     spent = engineering(report.total_latency, "s")
@@ -97,7 +97,7 @@ def report_text(
 ) -> str:
     """The whole report as text, exact figures rounded to four digits.
 
-    `more`: what to say of sparse figures at the top; without it where they are. `fits`: of what fits.
+    `more`: the sparse figures at the top, or how to obtain them. `fits`: the verdict on capacities.
     """
     state = fits or ("yes" if report.feasible else "NO")
     figures = (*headline(report), *(pointers(report) if more is None else more), ("feasible", state))

@@ -1,4 +1,4 @@
-"""What a memory holds over time, as a table, and its peak in words."""
+"""The contents of a memory over time, as a table, and its peak in words."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _times(reached: int, phases: int) -> str:
 
 
 def peak(problem: Problem, buffets: tuple[Buffet, ...], found: Timeline) -> Peak:
-    """Who is in the memory at the peak, and why."""
+    """The tensors in the memory at its peak, and why."""
     capacity = problem.hierarchy[found.component].size_bits
     if not found.buffets or not len(found.total):
         return Peak(found.component, found.measure, 0, capacity, 0, len(found.total), 0, "", (), ())
@@ -221,7 +221,7 @@ def peak(problem: Problem, buffets: tuple[Buffet, ...], found: Timeline) -> Peak
 
 
 def _reason(problem: Problem, buffet: Buffet, einsum: str) -> str:
-    """Why a buffet is resident while an Einsum runs: who uses it, and what keeps it."""
+    """Why a buffet is resident while an Einsum runs: its users, and the loops that keep it."""
     cascade, tree = problem.cascade, problem.tree
     accesses = [a for e in cascade for a in e.accesses if a.tensor == buffet.tensor]
     stored = _stored(tree, buffet)

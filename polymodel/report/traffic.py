@@ -12,9 +12,10 @@ from polymodel.view.table import Table
 
 @dataclass(frozen=True, repr=False)
 class TrafficReport(Answer):
-    """What moved: DataFrames `memories` (bits per Einsum, memory and tensor) and `units` (counts).
+    """The data moved: DataFrames `memories` (bits per Einsum, memory and tensor) and `units` (counts).
 
-    `time` of a memory or unit (s) stands in its first row. Printed, it is text; in a notebook, HTML.
+    The `time` of a memory or unit (s) is in its first row. It prints as text and displays as HTML in
+    notebooks.
     """
 
     traffic: CascadeTraffic
@@ -35,7 +36,7 @@ class TrafficReport(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which Einsums run at once, the time of all, and what the numbers are."""
+        """The Einsums that run concurrently, the total time, and the meaning of the numbers."""
         return self.traffic.notes
 
     @property
@@ -53,7 +54,7 @@ class TrafficReport(Answer):
         return self.traffic.content(live)
 
     def sections(self) -> list[Section]:
-        """The tables that have rows, without columns that say nothing."""
+        """The tables that have rows, without uninformative columns."""
         return self.traffic.sections()
 
     def __repr__(self) -> str:
