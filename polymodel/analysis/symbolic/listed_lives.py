@@ -27,7 +27,7 @@ from polymodel.analysis.symbolic.needed_sets import (
     too_many,
 )
 from polymodel.analysis.symbolic.pair_atoms import Tabled
-from polymodel.analysis.symbolic.regions import NeededRegion, Region, Tiles, numbered, repeated
+from polymodel.analysis.symbolic.regions import NeededRegion, Region, Tiles, repeated
 from polymodel.errors import NotSeparable
 from polymodel.integers import distinct_numbers
 from polymodel.reuse import Reuse
@@ -36,6 +36,7 @@ Ints = Any
 EXACT = "use engine exact, or allocation: tile"
 MOST_STATES = 2**21
 TOGETHER = 2**16  # states of several points at a time: what is made of more leaves the cache
+SPARSE = 16  # numbers up to so many times as large as there are of them are told apart by a table
 
 
 @dataclass(frozen=True)
@@ -220,14 +221,13 @@ class _Rows:
     def numbers(self, rows: Ints) -> Ints:
         import numpy as np
 
-        different, which = np.unique(rows, axis=0, return_inverse=True)
         result = []
-        for row in different:
+        for row in np.ascontiguousarray(rows):
             number = self.known.setdefault(row.tobytes(), len(self.rows))
             if number == len(self.rows):
                 self.rows.append(row)
             result.append(number)
-        return np.array(result, np.int64)[which.reshape(-1)]
+        return np.array(result, np.int64)
 
     @property
     def table(self) -> Ints:
@@ -249,6 +249,7 @@ class _Depth:
     def __init__(self) -> None:
         self.known: dict[tuple[int, tuple[int, ...]], int] = {}
         self.equals, self.branches = _Rows(), _Rows()
+        self.made: _DepthTables | None = None
 
     def numbers(self, equal: Ints, below: Sequence[Ints]) -> Ints:
         import numpy as np
@@ -257,25 +258,33 @@ class _Depth:
         found = ((one, tuple(rows.tolist())) for one, rows in keys)
         return np.array([self.known.setdefault(key, len(self.known)) for key in found], np.int64)
 
-    def equal(self, trees: Ints) -> Ints:
-        """What each tree tells, one row if it is the same for all of them."""
+    @property
+    def tables(self) -> _DepthTables:
+        """The same of all trees that are known, in arrays."""
         import numpy as np
 
-        told = np.array([one for one, _ in self.known])
-        table = self.equals.table
-        return table[told[:1]] if len(table) == 1 else table[told][trees]
+        if self.made is None or self.made.count.size != len(self.known):
+            count = np.array([len(rows) for _, rows in self.known], np.int64)
+            branches = np.array([row for _, rows in self.known for row in rows], np.int64)
+            told = self.branches.table[branches] if len(branches) else np.zeros((0, 1), np.int64)
+            (ends,) = np.nonzero(told[:, 1:].any(axis=0))
+            equal = self.equals.table[np.array([one for one, _ in self.known])]
+            fewer = np.ascontiguousarray(told[:, 1:].T[ends])
+            self.made = _DepthTables(equal, count, np.cumsum(count) - count, told[:, 0], ends, fewer)
+        return self.made
 
-    def below(self, trees: Ints, most: int) -> tuple[Ints, Ints]:
-        """How many branches each tree has, and these, at most so many."""
-        import numpy as np
 
-        count = np.array([len(rows) for _, rows in self.known])
-        every = np.array([row for _, rows in self.known for row in rows], np.int64)
-        begin = np.cumsum(count) - count
-        if int(count[trees].sum()) > most:
-            raise too_many()
-        rows = np.repeat(begin[trees], count[trees]) + numbered(count[trees])
-        return count[trees], self.branches.table[every[rows]]
+@dataclass(frozen=True)
+class _DepthTables:
+    """What each tree tells, its branches (`count` from `begin` on): the tree below each of these, and [end,
+    branch] how many elements are earlier there, of the `ends` of which any are."""
+
+    equal: Ints
+    count: Ints
+    begin: Ints
+    below: Ints
+    ends: Ints
+    fewer: Ints
 
 
 def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
@@ -400,6 +409,7 @@ class _Search:
         self.trees = [_Trees(c, depth) for c, depth in zip(asked.classes, depths, strict=True)]
         self.sign = np.array([1, -1] * len(asked.weights), np.int64)
         self.weights = np.repeat(np.array(asked.weights, np.int64), 2) * self.sign
+        self.ends = np.array([int(end) for both in asked.ends for end in both])
 
     def peaks(self, points: Ints) -> Ints:
         """At each point what each buffet has at the peak."""
@@ -410,37 +420,64 @@ class _Search:
         depths, steps = [0] * len(self.trees), []
         most = TOGETHER if len(points) > 1 else MOST_STATES
         for g in self.asked.order:
-            others = self._product(states, depths, without=g)
-            count, below = self.trees[g].depths[depths[g]].below(states[:, g], most)
+            tables, trees = self.trees[g].depths[depths[g]].tables, states[:, g]
+            others = self._product(states, depths, tables.ends, without=g)
+            count = tables.count[trees]
+            if int(count.sum()) > most:
+                raise too_many()
             parent = repeated(count)
+            branch = (tables.begin[trees] - (np.cumsum(count) - count))[parent] + np.arange(len(parent))
             depths[g] += 1
-            states = states[parent]
-            states[:, g], fewer = below[:, 0], below[:, 1:]
-            states, following = _different(states)
-            steps.append((count, parent, others, fewer, following))
-        ends = np.array([int(end) for both in self.asked.ends for end in both])
-        last = self._product(states, depths) * ends
-        best, chosen = last @ self.weights, []
-        for count, parent, others, fewer, following in reversed(steps):
-            # What each row adds is not kept: most of it would be read once, from far away.
-            total = np.einsum("ij,ij->i", (others * self.weights)[parent], fewer) + best[following]
+            states, following = _followed(states, g, parent, tables.below[branch])
+            steps.append((count, parent, others, tables, branch, following))
+        every = np.arange(len(self.weights))
+        last = self._product(states, depths, every) * self.ends[:, None]
+        best, chosen = self.weights @ last, []
+        for count, parent, others, tables, branch, following in reversed(steps):
+            total = best[following]
+            for end, other, fewer in zip(tables.ends, others, tables.fewer, strict=True):
+                total += np.repeat(other * self.weights[end], count) * fewer[branch]
             best = np.maximum.reduceat(total, np.cumsum(count) - count)
-            tops = np.flatnonzero(total == best[parent])
+            tops = np.flatnonzero(total == np.repeat(best, count))
             chosen.append(tops[np.diff(parent[tops], prepend=-1) > 0])
-        result = np.zeros((len(points), len(self.weights)), np.int64)
-        for (_, parent, others, fewer, following), rows in zip(steps, reversed(chosen), strict=True):
+        result = np.zeros((len(self.weights), len(points)), np.int64)
+        for (_, parent, others, tables, branch, following), rows in zip(steps, reversed(chosen), strict=True):
             at = rows[at]
-            result += others[parent[at]] * fewer[at]
+            result[tables.ends] += others[:, parent[at]] * tables.fewer[:, branch[at]]
             at = following[at]
-        result = (result + last[at]) * self.sign
-        return result.reshape(len(points), -1, 2).sum(axis=2)
+        result = (result + last[:, at]) * self.sign[:, None]
+        return result.T.reshape(len(points), -1, 2).sum(axis=2)
 
-    def _product(self, states: Ints, depths: Sequence[int], without: int = -1) -> Ints:
-        """How many elements agree with the phase so far along all classes."""
+    def _product(self, states: Ints, depths: Sequence[int], ends: Ints, without: int = -1) -> Ints:
+        """[end, state] how many elements agree with the phase so far along all classes."""
         import numpy as np
 
-        result = np.ones((1, len(self.weights)), np.int64)
+        result = np.ones((len(ends), len(states)), np.int64)
         for g, trees in enumerate(self.trees):
-            if g != without:
-                result = result * trees.depths[depths[g]].equal(states[:, g])
-        return np.broadcast_to(result, (len(states), len(self.weights)))
+            equal = trees.depths[depths[g]].tables.equal
+            for row, column in zip(result, equal.T[ends], strict=True):
+                if g != without and (column != 1).any():
+                    row *= column[states[:, g]] if len(column) > 1 else column[0]
+        return result
+
+
+def _followed(states: Ints, g: int, parent: Ints, trees: Ints) -> tuple[Ints, Ints]:
+    """The different states that others become with another tree of one class, and which of them each is."""
+    import numpy as np
+
+    others = coded(np.delete(states, g, axis=1))
+    _, number = np.unique(others, return_inverse=True)
+    width = int(trees.max(initial=0)) + 1
+    code = (number.reshape(-1) * width)[parent] + trees
+    size = (int(number.max(initial=0)) + 1) * width
+    if size > SPARSE * len(code):
+        _, first, following = np.unique(code, return_index=True, return_inverse=True)
+    else:  # few numbers are told apart without sorting
+        there = np.zeros(size, bool)
+        there[code] = True
+        following = (np.cumsum(there) - 1)[code]
+        first = np.zeros(int(there.sum()), np.int64)
+        first[following] = np.arange(len(code))
+    result = states[parent[first]]
+    result[:, g] = trees[first]
+    return result, following
