@@ -213,7 +213,7 @@ def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Fini
 
 S = TypeVar("S")
 T = TypeVar("T")
-BEAT = 0.5  # seconds between two progress reports
+REPORT_EVERY = 0.5  # seconds between two progress reports
 GRACE = 1.0  # seconds beyond the limit for completing one whole mapping, or the share below if that is more
 GRACE_SHARE = 0.1
 
@@ -257,7 +257,7 @@ def ignored(error: BaseException) -> None:
 class SearchTally:
     """How much a step examined, and the time limit that it checks.
 
-    `going_on`: whether there is time left; `ended`: called with the exception that interrupted a step which
+    `has_time`: whether there is time left; `ended`: called with the exception that interrupted a step which
     continues with a partial result; `finished`: the store of finished steps; `crew`: the worker processes
     that share the steps; `left`: remaining seconds, which bound the work of each worker.
     """
@@ -266,7 +266,7 @@ class SearchTally:
     points: int = 0
     kept: int = 0
     too_large: int = 0
-    going_on: Callable[[], bool] = field(default=always, repr=False, compare=False)
+    has_time: Callable[[], bool] = field(default=always, repr=False, compare=False)
     ended: Callable[[BaseException], None] = field(default=ignored, repr=False, compare=False)
     finished: Finished | None = field(default=None, repr=False, compare=False)
     crew: Crew | None = field(default=None, repr=False, compare=False)
@@ -286,7 +286,7 @@ class SearchTally:
 
     def ask(self) -> None:
         """Raises Late once the time limit has passed."""
-        if not self.going_on():
+        if not self.has_time():
             raise Late
 
 
@@ -326,7 +326,7 @@ class Watch:
     outer: Watch | None = None
     at: str = ""
     best: float | None = None
-    told: float = 0.0
+    last_report: float = 0.0
     tallies: list[SearchTally] = field(default_factory=list)
     least: LeastCosts = field(default_factory=LeastCosts)
 
@@ -334,14 +334,14 @@ class Watch:
         limit = self.request.time_limit
         self.end = None if limit is None else self.begun + limit
 
-    def going_on(self) -> bool:
+    def has_time(self) -> bool:
         if self.end is not None and time.perf_counter() > self.end:
             self.late = True
         if self.request.stop is not None and self.request.stop():
             self.late = True
-        teller = self.outer or self
-        if time.perf_counter() - teller.told > BEAT:
-            teller.say()
+        reporter = self.outer or self
+        if time.perf_counter() - reporter.last_report > REPORT_EVERY:
+            reporter.report()
         return not self.late
 
     def left(self) -> float:
@@ -384,46 +384,46 @@ class Watch:
         """A time check that ends after this share of the limit from now, or at the limit."""
         limit = self.request.time_limit
         end = None if limit is None else time.perf_counter() + part * limit
-        return lambda: self.going_on() and (end is None or time.perf_counter() < end)
+        return lambda: self.has_time() and (end is None or time.perf_counter() < end)
 
-    def tally(self, going_on: Callable[[], bool] | None = None) -> SearchTally:
+    def tally(self, has_time: Callable[[], bool] | None = None) -> SearchTally:
         """A new tally, whose points are part of the progress report."""
         tally = SearchTally(
-            going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished,
+            has_time=has_time or self.has_time, ended=self.ended, finished=self.request.finished,
             crew=self.request.crew, left=self.left,
         )  # fmt: skip
         (self.outer or self).tallies.append(tally)
         return tally
 
-    def look(self, at: str) -> None:
+    def begin_step(self, at: str) -> None:
         """Report that the search now works on `at`."""
-        teller = self.outer or self
-        teller.at = at if self.outer is None else f"first guess, {at}"
-        teller.say()
+        reporter = self.outer or self
+        reporter.at = at if self.outer is None else f"first guess, {at}"
+        reporter.report()
 
     def improve(self, best: float | None) -> None:
         """Note the value of the first objective of a whole mapping, if it is the best so far."""
-        teller = self.outer or self
-        if best is not None and (teller.best is None or best < teller.best):
-            teller.best = best
+        reporter = self.outer or self
+        if best is not None and (reporter.best is None or best < reporter.best):
+            reporter.best = best
 
-    def tell(self, of: str, best: float | None = None) -> None:
+    def finish_step(self, of: str, best: float | None = None) -> None:
         """Report that a step is done. If there are more steps than expected, the total grows with them."""
         self.done += 1
         if self.done > self.total:
             self.total = self.done + 1
         self.at = of
         self.improve(best)
-        self.say()
+        self.report()
 
-    def say(self) -> None:
+    def report(self) -> None:
         """Send a progress report."""
-        self.told = time.perf_counter()
+        self.last_report = time.perf_counter()
         if self.request.progress is not None:
             looked = sum(t.points for t in self.tallies)
             bound = self.least.of(self.request.objectives[0])
             limit = self.request.time_limit
-            spent = (self.told - self.begun) / limit if limit else 0.0
+            spent = (self.last_report - self.begun) / limit if limit else 0.0
             self.request.progress(Progress(self.done, self.total, self.at, self.best, looked, bound, spent))
 
 
@@ -514,7 +514,7 @@ def _counted(
     """On a worker: the result of one part within `seconds`, and its work counts."""
     (action, common), (part, seconds) = given, item
     end = time.monotonic() + seconds
-    tally = SearchTally(going_on=lambda: time.monotonic() <= end)
+    tally = SearchTally(has_time=lambda: time.monotonic() <= end)
     with threadpool_limits(1, "blas"):
         return action(common, part, tally), tally.counts
 

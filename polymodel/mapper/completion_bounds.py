@@ -435,9 +435,9 @@ class CompletionBounds:
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
     def outlook(self, number: int, known: KnownMappings) -> Outlook:
-        """The bounds that the join after an Einsum uses; `told` is everything that they depend on."""
-        told = self.behind[number], self.states[number].tiles
-        return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
+        """The bounds that the join after an Einsum uses; `depends_on` is everything that they depend on."""
+        depends_on = self.behind[number], self.states[number].tiles
+        return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), depends_on)
 
     def _behind(self, table: Array, number: int, structure: JoinStructure, tiles: Array) -> Array:
         states = self.states[number].tiles.get(structure)

@@ -175,11 +175,11 @@ Search = Callable[[Cascade, Hierarchy, Request], SearchResult]
 
 @dataclass
 class Relaxer:
-    """Searches relaxed problems. `going_on` returns whether there is time for another search."""
+    """Searches relaxed problems. `has_time` returns whether there is time for another search."""
 
     cascade: Cascade
     search: Search
-    going_on: Callable[[], bool]
+    has_time: Callable[[], bool]
 
     def admits(self, p: RelaxedProblem) -> bool:
         """Whether any mapping exists; the first one found ends the search."""
@@ -190,8 +190,8 @@ class Relaxer:
             Request(
                 ("latency",),
                 p.limits,
-                progress=lambda told: best.append(told.best) if told.best is not None else None,
-                stop=lambda: bool(best) or not self.going_on(),
+                progress=lambda p: best.append(p.best) if p.best is not None else None,
+                stop=lambda: bool(best) or not self.has_time(),
             ),
         )
         return bool(result.candidates or best)
@@ -199,14 +199,14 @@ class Relaxer:
     def least(self, c: SearchConstraint, p: RelaxedProblem) -> float | None:
         """The least figure of a constraint that admits a mapping; None if the constraint has no figure."""
         if c.kind == "capacity":
-            request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.going_on())
+            request = Request((f"working_set:{c.level}",), p.limits, stop=lambda: not self.has_time())
             result = self.search(self.cascade, c.dropped(p).hierarchy, request)
             return min((x.values[0] for x in result.candidates), default=math.inf)
         if c.kind == "min_utilisation":
             return self._utilisation(c, p)
         if c.kind == "max_fused_loops":
             figure = int(c.have or 0) + 1
-            while self.going_on() and not self.admits(c.at(p, figure)):
+            while self.has_time() and not self.admits(c.at(p, figure)):
                 figure += 1
             return figure
         return (c.have or 1) + 1 if c.kind == "max_fused_loops_per_rank_variable" else None
@@ -216,7 +216,7 @@ class Relaxer:
         component, _, dim = c.level.rpartition(".")
         width = p.hierarchy[component].dim(dim).fanout
         low, high = 0, math.ceil(min(c.have or 0, 1) * width - 1e-9)
-        while high - low > 1 and self.going_on():
+        while high - low > 1 and self.has_time():
             middle = (low + high) // 2
             if self.admits(c.at(p, middle / width)):
                 low = middle
@@ -237,7 +237,7 @@ class Relaxer:
             need = self.least(c, rest)
             changes.append(c.change(need))
             p = c.at(p, need)
-        return Relaxation(tuple(changes)) if self.going_on() else None
+        return Relaxation(tuple(changes)) if self.has_time() else None
 
     def smallest(self, some: Sequence[SearchConstraint], p: RelaxedProblem) -> tuple[SearchConstraint, ...]:
         """A minimal set of constraints without which a mapping exists; empty if none exists without all of
@@ -259,7 +259,7 @@ class Relaxer:
             without = p
             for other in left:
                 without = without if other == c else other.dropped(without)
-            if self.going_on() and self.admits(without):
+            if self.has_time() and self.admits(without):
                 left.remove(c)
         return tuple(left)
 
@@ -302,9 +302,9 @@ class _Diagnosis:
         self, cascade: Cascade, problem: RelaxedProblem, found: SearchResult, search: Search, watch: Watch
     ) -> None:
         self.cascade, self.problem, self.found = cascade, problem, found
-        self.search, self.watch, self.going_on = search, watch, watch.going_on
+        self.search, self.watch, self.has_time = search, watch, watch.has_time
         self.space = self._mapspace(problem)
-        self.relaxer = Relaxer(cascade, search, watch.going_on)
+        self.relaxer = Relaxer(cascade, search, watch.has_time)
         self.untried: list[str] = []
         self.failing = self._failing()
         self.all = tuple(c for c in constraints(cascade, problem) if self._matters(c))
@@ -423,7 +423,7 @@ class _Diagnosis:
         return bool(self.search(cascade, p.hierarchy, replace(request, limits=p.limits)).candidates)
 
     def _stop(self) -> bool:
-        return not self.going_on()
+        return not self.has_time()
 
     def _joined(self) -> Iterator[Obstacle]:
         """Each Einsum has mappings that fit, but exchanged tensors do not fit beside them."""
@@ -470,17 +470,17 @@ class _Diagnosis:
         for c in self.all[::-1]:
             helps = self._helping([c]) if self.watch.step(partial(self._admits, c)) else []
             result += helps
-            if not self.going_on() and not helps:
+            if not self.has_time() and not helps:
                 self.untried.append(f"{c.kind} {c.level} {' '.join(c.tensors) or c.einsum}".strip())
         return tuple(result) if result or self.untried else tuple(self._together())
 
     def _admits(self, c: SearchConstraint) -> bool:
         """Whether any mapping exists without the constraint."""
-        return self.going_on() and self.relaxer.admits(c.dropped(self.problem))
+        return self.has_time() and self.relaxer.admits(c.dropped(self.problem))
 
     def _helping(self, some: Sequence[SearchConstraint]) -> list[Relaxation]:
         """The relaxation of these constraints by as little as possible; empty if there is no time."""
-        if not some or not self.going_on():
+        if not some or not self.has_time():
             return []
         helps = self.watch.step(partial(self.relaxer.relaxation, some, self.problem))
         return [] if helps is None else [helps]
@@ -490,7 +490,7 @@ class _Diagnosis:
         for order in (self.all, self.all[::-1]):
             chosen = self.watch.step(partial(self.relaxer.smallest, order, self.problem)) or ()
             helps = self._helping(chosen)
-            if not self.going_on():
+            if not self.has_time():
                 self.untried.append("several together")
                 return
             if helps and {*chosen} not in seen:

@@ -437,15 +437,15 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
             partly = any(w for w in o.windows if w.held or len({w.p, w.r} & tie.both) == 1)
             what, rank = tie.of(o)
             if partly or (what == "rank" and 1 not in rank):
-                told = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
-                raise Refused(f"the search does not cover {told}", remedy, code="unsupported-window")
+                windows = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
+                raise Refused(f"the search does not cover {windows}", remedy, code="unsupported-window")
 
 
 def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
     """Raises Refused for `besides`, which is counted only where all tiles are equal."""
     for what in besides if ties else ():
-        told = f"the iteration space of {one.name} is not a box"
-        message = f"{told}, which the search does not cover beside {what}"
+        subject = f"the iteration space of {one.name} is not a box"
+        message = f"{subject}, which the search does not cover beside {what}"
         raise Refused(message, remedy, code="unsupported-instances")
 
 
@@ -489,10 +489,10 @@ def neighbours_of(
     reads = {sum(a.projection == x for a in every) for x in different}
     if tensor not in unions or len(reads) > 1:
         what = f"{one.name} accesses {tensor} at several elements"
-        told = (
+        message = (
             f"{what}; the search covers elements that stand evenly apart along ranks, each read equally often"
         )
-        raise Refused(told, remedy, code="unsupported-einsum")
+        raise Refused(message, remedy, code="unsupported-einsum")
     return joined, unions[tensor], reads.pop()
 
 
@@ -593,6 +593,6 @@ def refuse_carried_uneven(
         for what in ("bounds that tie the rank variable to another one", *besides)[not tied :]:
             if "action" in what and (o.tensor not in rounding or one_each):
                 continue
-            told = f"{one.name} touches a tensor that is carried forward"
-            message = f"{told}, which the search does not cover beside {what}"
+            subject = f"{one.name} touches a tensor that is carried forward"
+            message = f"{subject}, which the search does not cover beside {what}"
             raise Refused(message, remedy, code="unsupported-recurrence")

@@ -109,21 +109,21 @@ def deepened(
     known: Known = {}
     every = [(sketch, _OfPlan(work, several.plan(sketch), known)) for sketch in several.first()]
     for _, one in every:
-        if not work.wholes or (not briefly and watch.going_on()):
+        if not work.wholes or (not briefly and watch.has_time()):
             one.join(_Search.first)
     at_once = {id(one): tuple(one.least.values()) for _, one in every}
     best: dict[str, tuple[Sketch, _OfPlan]] = {}
     for sketch, one in () if briefly else sorted(every, key=lambda x: at_once[id(x[1])]):
-        if watch.going_on():
+        if watch.has_time():
             one.join(_Search.fair)
             for name in one.least:
                 if name not in best or one.least[name] < best[name][1].least[name]:
                     best[name] = sketch, one
     for moves in MOVES:
         for name in best:
-            if watch.going_on():
+            if watch.has_time():
                 best[name] = _varied(name, best[name], several, work, known, moves)
-            if watch.going_on():
+            if watch.has_time():
                 best[name][1].join(_Search.improved)
     return work if any(len(w) for w in work.wholes) else None
 
@@ -141,7 +141,7 @@ def _varied(
         changed = False
         for sketch in several.neighbors(best[0]):
             left -= 1
-            if left < 0 or not work.watch.going_on():
+            if left < 0 or not work.watch.has_time():
                 return best
             one = _OfPlan(work, several.plan(sketch), known)
             one.join(_Search.fair)
@@ -175,8 +175,8 @@ class _OfPlan:
         goals = _goals(self.work.rules)
         found: dict[int, list[LocalMapping]] = {}
         for i in dict.fromkeys(self.first.values()):
-            self.work.watch.look(self.work.spaces[i].name)
-            if not self.work.watch.going_on():
+            self.work.watch.begin_step(self.work.spaces[i].name)
+            if not self.work.watch.has_time():
                 looked_for = _Search.first  # what was improved for other Einsums is kept
                 goals = goals[:1]
             several = self.known.setdefault(
@@ -279,7 +279,7 @@ class _Search:
             descent = self._descent(template)
             for placed in descent.places.starts():
                 self._take(descent.point(placed, alone=True))
-                if self._fitting() and not self.tally.going_on():
+                if self._fitting() and not self.tally.has_time():
                     return self._fitting()
         return self._fitting()
 

@@ -223,12 +223,12 @@ class HaloPlan:
                 yield n
                 continue
             (tensor,) = n.tensors
-            told = not needed.keys().isdisjoint(one.access_of(tensor).variables)
+            tiled = not needed.keys().isdisjoint(one.access_of(tensor).variables)
             if n.component == self.memory and tensor in self.chain.handed:
                 continue
             if tensor in seen or (last and tensor == out.tensor):
                 yield n
-            elif told:
+            elif tiled:
                 moved[n.component, tensor] = None
             elif self.kept:
                 held[n.component, tensor] = None
@@ -300,14 +300,14 @@ def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) 
 class HaloSearch:
     """Searches mappings with halos around some mappings without fused loops.
 
-    `going_on`: whether to continue; `end`: time limit (`time.monotonic`). `tried`: number of plans;
+    `has_time`: whether to continue; `end`: time limit (`time.monotonic`). `tried`: number of plans;
     `evaluated`: number of mappings; `complete`: whether there was time for all.
     """
 
     cascade: Cascade
     hierarchy: Hierarchy
     request: Request
-    going_on: Callable[[], bool]
+    has_time: Callable[[], bool]
     end: float = inf
     tried: int = 0
     evaluated: int = 0
@@ -351,7 +351,7 @@ class HaloSearch:
     ) -> tuple[float, ...] | None:
         """Scores of the objectives, smaller being better; None if it does not fit or time has run out."""
         if plan not in known:
-            self.complete = self.complete and self.going_on()
+            self.complete = self.complete and self.has_time()
             if not self.complete:
                 return None
             whole = plan.tree(base, self.cascade)

@@ -116,7 +116,7 @@ class Deepening:
         each = list(compulsory)
 
         def one(i: int) -> int:
-            self.watch.look(f"bounds of {self.spaces[i].name}")
+            self.watch.begin_step(f"bounds of {self.spaces[i].name}")
             before = self.before[i] if self.before else None
             wanted: set[Exchanges] = set()
             for k in (k for k in first if first[k] == i and before is not None):
@@ -138,7 +138,7 @@ class Deepening:
             return i
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
-        if self.watch.going_on():
+        if self.watch.has_time():
             self._raise(exchange_bound(self.spaces, self.floors, compulsory, self.rules.lives))
 
     def _compulsory(self) -> list[Array]:
@@ -212,8 +212,8 @@ class Deepening:
         for some in self._rounds():
             for alike in self._side_by_side(some, partial(self._deepened, depth=depth)):
                 for i in alike:
-                    self.watch.tell(self.spaces[i].name, self._best())
-            if not self.watch.going_on():
+                    self.watch.finish_step(self.spaces[i].name, self._best())
+            if not self.watch.has_time():
                 break
             self._work_out()
 
@@ -240,7 +240,7 @@ class Deepening:
             if not any(wanted):
                 break
             self._look(wanted, depth)
-            if not self.watch.going_on():
+            if not self.watch.has_time():
                 return
         few = sum(int(some.sum()) for mine in hopeful for some in mine.values()) < FEW
         self._dive_and_look(depth, () if few else self._dives())
@@ -253,7 +253,7 @@ class Deepening:
         self.found = [[] for _ in self.spaces]
         self.seen = [{} for _ in self.spaces]
         limits, tally = self.request.limits, self.watch.tally()
-        self.watch.look("bounds of whole mappings")
+        self.watch.begin_step("bounds of whole mappings")
         self.paths = CompletionBounds(
             self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
         )
@@ -300,9 +300,9 @@ class Deepening:
         near = self.paths.near_best(NEAR)
         wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
         self._look(wanted, depth)
-        if self.watch.going_on():
+        if self.watch.has_time():
             self.join(partial(self._thinned_all, interest), interest)
-        if self.watch.going_on():
+        if self.watch.has_time():
             self._work_out()
 
     def _look(self, wanted: Sequence[Mapping[Sharing, Array]], depth: int) -> None:
@@ -356,7 +356,7 @@ class Deepening:
     def _look_at_all(self, depth: int, some: Iterable[int] | None = None) -> None:
         for i in range(len(self.spaces)) if some is None else some:
             space = self.spaces[i]
-            self.watch.look(space.name)
+            self.watch.begin_step(space.name)
             wanted: dict[Sharing, Bound | None] = dict.fromkeys(
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)
             )
@@ -392,7 +392,7 @@ class Deepening:
     def _side_by_side(self, some: Sequence[T], action: Callable[[T], T]) -> Iterator[T]:
         if len(some) < 2 or self.request.workers < 2:
             for item in some:
-                if not self.watch.going_on():
+                if not self.watch.has_time():
                     return
                 yield action(item)
             return
@@ -428,7 +428,7 @@ class Deepening:
             seconds = min(compulsory(self.spaces[i])[1] for i in alike)
             bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes, alone, seconds)
         names = ", ".join(self.spaces[i].name for i in alike)
-        self.watch.look(names)
+        self.watch.begin_step(names)
         with self.tallies.counted(names) as tally:
             # The shapes depend on which tensors pass by; here they are given.
             passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
@@ -482,14 +482,14 @@ class Deepening:
         joined: list[Stage] = [first_stage(rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
-            self.watch.look(of)
+            self.watch.begin_step(of)
             with self.tallies.counted(of) as tally:
                 outlook, workers = self._outlook(i + 1), self.request.workers
                 joined.append(
-                    next_stage(joined[-1], found[i], space, i, rules, tally, watch.going_on, outlook, workers)
+                    next_stage(joined[-1], found[i], space, i, rules, tally, watch.has_time, outlook, workers)
                 )
             if interest is None:
-                self.watch.tell(of, self._best())
+                self.watch.finish_step(of, self._best())
         if watch.late and (self.wholes or not any(map(len, joined[-1]))):
             return
         self.wholes.append(FullMappings(tuple(joined), tuple(tuple(f) for f in found), self.rules))

@@ -397,7 +397,7 @@ class Outlook:
     known: KnownMappings
     behind: Callable[[JoinStructure, Array], Array]
     least_behind: Callable[[JoinStructure, Array], Array]
-    told: tuple[object, ...] = ()  # everything that the bounds depend on
+    depends_on: tuple[object, ...] = ()  # everything that the bounds depend on
 
 
 Stage = tuple[States, ...]
@@ -414,18 +414,18 @@ def next_stage(
     number: int,
     rules: JoinRules,
     tally: SearchTally,
-    going_on: Callable[[], bool] = always,
+    has_time: Callable[[], bool] = always,
     outlook: Outlook | None = None,
     workers: int = 1,
 ) -> Stage:
     """The states after Einsum `number`. `workers`: threads, since nearly all time is spent in numpy."""
     figures = [(p.shape, p.keys, p.energy, p.latency, p.more, p.local, p.above) for p in shapes]
-    bounds = None if outlook is None else (outlook.known, outlook.told)
+    bounds = None if outlook is None else (outlook.known, outlook.depends_on)
     return once(
         tally,
         lambda: ("join", before, figures, space, number, rules, bounds),
-        lambda: _joined(before, shapes, space, number, rules, tally, going_on, outlook, workers),
-        lambda _: going_on(),
+        lambda: _joined(before, shapes, space, number, rules, tally, has_time, outlook, workers),
+        lambda _: has_time(),
     )
 
 
@@ -436,7 +436,7 @@ def _joined(
     number: int,
     rules: JoinRules,
     tally: SearchTally,
-    going_on: Callable[[], bool],
+    has_time: Callable[[], bool],
     outlook: Outlook | None,
     workers: int,
 ) -> Stage:
@@ -452,7 +452,7 @@ def _joined(
         g, s, result = which
         states, points, parts, mine = before[g], shapes[s], [], SearchTally()
         for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
-            if not going_on():
+            if not has_time():
                 break
             source = StateSource(g, s, taken, chosen)
             part = _combined(states, points, taken, chosen, result, rules, mine, source, outlook)

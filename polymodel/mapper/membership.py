@@ -72,7 +72,9 @@ def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str
     _require_apart(tree, spaces)
     result = [str(v) for v in report.violations]
     for space in spaces:
-        result += [f"{space.name}: {told}" for told in _Path(space, tree, limits, asked.hierarchy).reasons()]
+        result += [
+            f"{space.name}: {reason}" for reason in _Path(space, tree, limits, asked.hierarchy).reasons()
+        ]
     result += [
         f"the limit {limit}, as it has {report.value(limit.name):.6g}"
         for limit in asked.request.at_most
@@ -362,13 +364,15 @@ class _Path:
         for (f, v), instances in self.spread.items():
             fan = space.fanouts[f]
             if instances not in spread_choices(bare, self.unit, inside, v)[f]:
-                told = f"{instances} instances of {fan.component}.{fan.name} (docs/explore.md says which are)"
-                self.found.append(f"{space.variables[v]} is not spread over {told}")
+                spread = (
+                    f"{instances} instances of {fan.component}.{fan.name} (docs/explore.md says which are)"
+                )
+                self.found.append(f"{space.variables[v]} is not spread over {spread}")
         for f, fan in enumerate(space.fanouts[:reach]):
             used = prod(n for (g, _), n in self.spread.items() if g == f)
             if used < fan.least * fan.width * (1 - LESS):
-                told = f"{used} of {fan.width} instances of {fan.component}.{fan.name} are in use"
-                self.found.append(f"{told} (`min_utilisation` asks for {fan.least * fan.width:g})")
+                in_use = f"{used} of {fan.width} instances of {fan.component}.{fan.name} are in use"
+                self.found.append(f"{in_use} (`min_utilisation` asks for {fan.least * fan.width:g})")
         for rule in (r for r in self.limits.rules if r.spatial):
             if not self._spreads_by(rule):
                 self.found.append(f"{rule.place} {rule.written}")

@@ -80,11 +80,13 @@ def _read(
 ) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
     document = Document()
     read_mapping({"explore": data}, document)
-    told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
+    read_faults = [
+        replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found
+    ]
     # The rest is read as well, so that its faults are reported together with these.
     result = document.sections.get("explore", document.rest)
     assert isinstance(result, ExploreSection)
-    return result, (*faults, *told)
+    return result, (*faults, *read_faults)
 
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:

@@ -68,9 +68,9 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
     from polymodel.mapper.diagnosis import diagnosed, limits_diagnosed
 
     if request.at_most:
-        told = limits_diagnosed(cascade, hierarchy, request, searched)
-        if told is not None:
-            return replace(result, diagnosis=told)
+        diagnosis = limits_diagnosed(cascade, hierarchy, request, searched)
+        if diagnosis is not None:
+            return replace(result, diagnosis=diagnosis)
         request = replace(request, at_most=())
         result = searched(cascade, hierarchy, request)
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
@@ -107,7 +107,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
         else None
     )
     known = [w for w in first.wholes if len(w)] if first is not None else []
-    late = not watch.going_on()
+    late = not watch.has_time()
     if first is not None and (late or (request.eps and _proven(known, spaces, request, watch))):
         return _answer(first, spaces, request, watch)
     least = _of_least_energy(spaces, request, watch, known)
@@ -406,18 +406,20 @@ def explored(
     end = monotonic() + limit
     asked = replace(asked, request=_in_time(asked.request, limit))
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
-        told = _Told(asked.request.progress, stopped)
-        request = replace(asked.request, progress=told if told.progress else None, stop=told.should_stop)
+        reporter = _Reporter(asked.request.progress, stopped)
+        request = replace(
+            asked.request, progress=reporter if reporter.progress else None, stop=reporter.should_stop
+        )
         request = replace(request, finished=finished, time_limit=time_of_search(limit))
         if any(map(on_sparse_data, request.objectives)):
-            result, points, sparse = _on_sparse_data(spec, asked, request, told, stopped, end)
+            result, points, sparse = _on_sparse_data(spec, asked, request, reporter, stopped, end)
         else:
             result = _with_halos(spec.workload, asked.hierarchy, request, stopped, end)
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
             beyond = BEYOND if limit < BEYOND else min(EVALUATION / 2 * limit, BEYOND)
-            several = (points, request.workers, told, stopped, end, beyond)
+            several = (points, request.workers, reporter, stopped, end, beyond)
             points = _evaluated(*several) if evaluate else _front(points)
             sparse = None
     interrupted = stopped.flag and not result.complete
@@ -467,7 +469,7 @@ def _stored(
 
 
 def _on_sparse_data(
-    spec: Spec, asked: CheckedRequest, request: Request, told: _Told, stopped: _Stop, end: float
+    spec: Spec, asked: CheckedRequest, request: Request, reporter: _Reporter, stopped: _Stop, end: float
 ) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The result by lower bounds, the points on the front of sparse data, and their quality."""
     # the sparse modules take long to load, and searches on dense data do without them
@@ -475,7 +477,7 @@ def _on_sparse_data(
     from polymodel.sparse.actions.inputs import tensor_data
 
     def done(number: int, total: int) -> bool:
-        told.tell(Progress(number, total, "evaluate"))
+        reporter.send(Progress(number, total, "evaluate"))
         return not stopped.flag
 
     data, found = tensor_data(spec.workload, folder=spec.data_folder), []
@@ -500,7 +502,7 @@ def _on_sparse_data(
 
 
 def _evaluated(
-    points: Sequence[Point], workers: int, told: _Told, stopped: _Stop, end: float, beyond: float
+    points: Sequence[Point], workers: int, reporter: _Reporter, stopped: _Stop, end: float, beyond: float
 ) -> tuple[Point, ...]:
     """The undominated points with the figures of `evaluate`. `beyond`: seconds after the end."""
     if not points:
@@ -512,7 +514,7 @@ def _evaluated(
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
 
     def done(number: int) -> bool:
-        told.tell(Progress(number, len(some), "evaluate", best))
+        reporter.send(Progress(number, len(some), "evaluate", best))
         return not stopped.flag
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some are evaluated on access anyway
@@ -544,7 +546,7 @@ class _Stop:
 
 
 @dataclass
-class _Told:
+class _Reporter:
     """The caller's progress function; a KeyboardInterrupt in it counts as Ctrl-C. During long steps the
     last progress is reported again, so that a displayed clock keeps moving."""
 
@@ -559,7 +561,7 @@ class _Told:
             self(self.last)
         return self.stopped.flag
 
-    def tell(self, progress: Progress) -> None:
+    def send(self, progress: Progress) -> None:
         if self.progress is not None:
             self(progress)
 

@@ -396,11 +396,11 @@ def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> f
     acting = [(c, a) for c in components if c.moves for a in c.actions]
     result = {x.tensor: c.name for c, a in acting for x in one.accesses if a.rounds(x.bits_per_value)}
     for name in result.values():
-        told = f"`bits_per_action` of {name} that divides no value"
+        rounding = f"`bits_per_action` of {name} that divides no value"
         if one.is_copy:
-            raise _uncovered(f"copies ({one.name}) beside {told}", "unsupported-rounding")
+            raise _uncovered(f"copies ({one.name}) beside {rounding}", "unsupported-rounding")
         if limits.sizes == "all":
-            what = f"the search covers {told} only where tile sizes divide"
+            what = f"the search covers {rounding} only where tile sizes divide"
             raise Refused(what, "leave `sizes: all` out, or " + REMEDY, code="unsupported-rounding")
     return frozenset(result)
 

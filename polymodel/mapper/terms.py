@@ -177,7 +177,7 @@ class MovementTerms:
         """Fanouts that replicate the memory."""
         return frozenset(i for i, f in self.fanouts if f.below <= memory)
 
-    def fanouts_between(self, outer: int, inner: int, operand: Operand) -> Fans:
+    def sharing_fanouts(self, outer: int, inner: int, operand: Operand) -> Fans:
         """Fanouts between two memories (or a memory and compute) across which the tensor is shared."""
         return frozenset(
             i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
@@ -540,7 +540,7 @@ def _crossing(
     t: MovementTerms, i: int, o: Operand, link: tuple[int, int, int], fresh: Form, begun: bool
 ) -> LinkCrossing:
     outer, inner, level = link
-    memories, union = t.space.memories, t.fanouts_between(outer, inner, o)
+    memories, union = t.space.memories, t.sharing_fanouts(outer, inner, o)
     end = t.space.units[t.template.unit].index if level == END else memories[inner].index
     broadcasts = frozenset(j for j, f in t.fanouts if f.broadcast)
     reads = 1 if o.output or o.behind >= 0 else o.reads  # otherwise each generation by itself

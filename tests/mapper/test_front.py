@@ -299,7 +299,7 @@ def test_progress_tells_the_best_so_far(spec: pm.Spec) -> None:
 @pytest.mark.slow
 def test_progress_moves_within_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first look at an Einsum on, and also where no step of the search is done."""
-    monkeypatch.setattr(budget, "BEAT", 0.0)
+    monkeypatch.setattr(budget, "REPORT_EVERY", 0.0)
     seen: list[Progress] = []
     chain = pm.load("matmul_chain_3", "simple_two_level")
     found = pm.explore(chain, objectives="energy", progress=seen.append)
@@ -320,7 +320,7 @@ def test_more_steps_than_foreseen_are_no_more_than_all() -> None:
     seen: list[Progress] = []
     watch = budget.Watch(Request(progress=seen.append), 0.0, 2)
     for step in ("Matmul1", "Matmul2", "out", "out"):
-        watch.tell(step)
+        watch.finish_step(step)
     assert [(p.done, p.total) for p in seen] == [(1, 2), (2, 2), (3, 4), (4, 4)]
 
 
