@@ -276,7 +276,7 @@ def objective_of(name: str) -> Objective:
     terms = terms_of(name)
     parts = [objective_of(n) for _, n in terms]
     units = {part.unit for part in parts}
-    unit = units.pop() if len(units) == 1 else "1"
+    unit = units.pop() if len(units) == 1 else ""  # of joules and seconds it has none, and is no share
 
     def figure(figures: Figures, _: str) -> Number:
         first, *rest = (w * value(n, figures) for w, n in terms)

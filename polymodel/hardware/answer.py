@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from math import fsum, inf, isinf
+from math import inf, isinf
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.result import Problem
-from polymodel.api.evaluation import evaluate, evaluate_problem
-from polymodel.cost.costs import costs
-from polymodel.cost.records import RooflinePoint
-from polymodel.errors import Diagnostic, Refused, SpecError, masked
-from polymodel.hardware.machines import DesignPoint
+from polymodel.errors import Diagnostic, SpecError, masked
 from polymodel.hardware.networks import NetworkLayers
+from polymodel.hardware.points import CodesignPoint, MachineRow
 from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.libraries import installed
-from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
-from polymodel.mapper.confirm import compared
-from polymodel.mapper.records import Candidate, gap_of, gap_texts
-from polymodel.mapping.looptree import LoopTree
+from polymodel.mapper.records import gap_of, gap_texts
 from polymodel.objectives import canonical, of_network, unit_of
 from polymodel.report import tables
-from polymodel.report.report import Report
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import write_text
 from polymodel.sweeps.grid import Grid
@@ -46,89 +39,6 @@ _NO_BLOCK = "(no block)"
 _LIMITED = (Column("nearest limit"), Column("of it", "1"))
 
 
-@dataclass(frozen=True, eq=False)
-class CodesignPoint:
-    """A machine with one mapping per layer. `figures`: objectives, energy (J), latency (s) and area (m^2),
-    with those of single networks as `latency of NAME`; `costs`: energy and latency of one execution of each
-    layer."""
-
-    machine: DesignPoint
-    figures: Mapping[str, float]
-    mappings: tuple[Candidate, ...]
-    costs: tuple[tuple[float, float], ...]
-
-    @cached_property
-    def trees(self) -> tuple[LoopTree, ...]:
-        """The mapping of each layer."""
-        return tuple(m.tree for m in self.mappings)
-
-    @cached_property
-    def specs(self) -> tuple[Spec, ...]:
-        """Each layer on the machine, with its mapping."""
-        return tuple(s.with_mapping(t) for s, t in zip(self.machine.layers, self.trees, strict=True))
-
-    @cached_property
-    def reports(self) -> tuple[Report, ...]:
-        """The report of `evaluate` for one execution of each layer. Raises InternalError if it differs from
-        the search."""
-        result = tuple(evaluate(s) for s in self.specs)
-        for layer, report in enumerate(result):
-            self._compare(layer, report)
-        return result
-
-    def einsum_costs(self, layer: int) -> tuple[tuple[str, float, float], ...]:
-        """Energy (J) and latency (s) of each Einsum of a layer, in one execution of the layer."""
-        found = self.reports[layer].costs
-        return tuple(
-            (t.einsum, fsum(i.energy for i in found.energy if i.einsum == t.einsum), t.seconds)
-            for t in found.latency
-        )
-
-    def evaluated(self, layer: int, counted: Report | None = None) -> Report | None:
-        """The report of a layer, compared with the search; None if `evaluate` refuses to count. `counted`: a
-        report of the same mapping on a machine with other sizes and prices, whose counts are reused."""
-        spec = self.machine.layers[layer]
-        problem = Problem(spec.workload, spec.arch, self.trees[layer])
-        if counted is not None:
-            result = replace(counted, problem=problem, costs=costs(problem, counted.analysis))
-        else:
-            try:
-                result = evaluate_problem(problem)
-            except Refused:
-                return None
-        self._compare(layer, result)
-        return result
-
-    def _compare(self, layer: int, report: Report) -> None:
-        energy, latency = self.costs[layer]
-        searched = replace(self.mappings[layer], energy=energy, latency=latency, buffers=(), named=())
-        compared(self.machine.layers[layer], searched, report)
-
-    @cached_property
-    def roofline(self) -> tuple[tuple[int, RooflinePoint], ...]:
-        """Roofline points of groups of fused Einsums on the machine: (layer, point)."""
-        return tuple((i, p) for i, report in enumerate(self.reports) for p in report.grouped)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot `roofline`."""
-        from polymodel.report.plots import GROUPS, roofline_axes
-        from polymodel.view.figures import axes
-
-        return roofline_axes((p for _, p in self.roofline), GROUPS, axes(ax, 8.0, 4.5))
-
-    def value(self, objective: str) -> float:
-        """One of its figures. Raises KeyError for a figure that was not requested."""
-        return self.figures[canonical(objective)]
-
-    def yaml(self, layer: int = 0) -> str:
-        """The mapping of a layer as YAML that loads back."""
-        return mapping_to_yaml(self.trees[layer], self.specs[layer].used_symbols())
-
-    def __repr__(self) -> str:
-        figures = ", ".join(f"{n} {v:.6g}" for n, v in self.figures.items())
-        return f"CodesignPoint({self.machine.name}: {figures})"
-
-
 def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell, ...]:
     """The limit that a point takes most of, and its share; empty without limits."""
     if not limits:
@@ -138,18 +48,8 @@ def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell
     return nearest, shares[nearest]
 
 
-@dataclass(frozen=True, eq=False)
-class MachineRow:
-    """One machine: the least of each figure over its own front, the number of points there, whether its
-    searches were complete, why it has none, and lower bounds of each figure if its searches were not
-    complete."""
-
-    machine: DesignPoint
-    least: Mapping[str, float | None]
-    points: int
-    complete: bool
-    reason: str
-    bounds: Mapping[str, float]
+def _counted(machines: int) -> str:
+    return f"{machines} machine{'s' * (machines != 1)}"
 
 
 def _gap(row: MachineRow) -> float | None:
@@ -425,7 +325,8 @@ class Codesign(Answer):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Notes on the quality of the answer, and on what was left out."""
-        result = [f"{n} machines are none: {reason}" for reason, n in self.refused.items()]
+        result = [f"{_counted(n)} {'are' if n > 1 else 'is'} none: {why}" for why, n in self.refused.items()]
+        result += self._unknown_areas()
         cut = [r.machine.name for r in self.rows if not r.complete]
         if cut:
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
@@ -439,13 +340,23 @@ class Codesign(Answer):
             )
         return tuple(result)
 
+    def _unknown_areas(self) -> Iterator[str]:
+        """Components that have an area on some machines alone, where machines are compared by area."""
+        if "area" not in self.request.figures:
+            return
+        every = len(self.rows)
+        for parts in zip(*(r.machine.arch.components for r in self.rows), strict=True):
+            known = sum(c.area > 0 for c in parts)
+            if 0 < known < every:
+                yield f"{parts[0].name} has no area on {every - known} of {every} machines, and is 0 there"
+
     @property
     def title(self) -> str:
         """The heading of its page."""
         many, what = len(self.work.names), "network"
         if not many:
             many, what = len(self.layers), "layer"
-        return f"Co-design of {len(self.rows)} machines and {many} {what}{'s' * (many > 1)}"
+        return f"Co-design of {_counted(len(self.rows))} and {many} {what}{'s' * (many > 1)}"
 
     def keeping(self) -> AbstractContextManager[None]:
         """Protects the files that the specs were read from against overwriting."""
@@ -580,7 +491,7 @@ class Codesign(Answer):
         each = ", ".join(limit.for_readers for limit in self.request.limits)
         limits = f" with {each}" if each else ""
         return (
-            f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {len(self.rows)} machines, "
+            f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {_counted(len(self.rows))}, "
             f"{self.searches} search{'es' * (self.searches != 1)}" + f" in {self.seconds:.3g} s" * timed
         )
 

@@ -188,7 +188,7 @@ def _is_row(layers: tuple[object, ...]) -> bool:
     return few and isinstance(layers[0], Spec) and not isinstance(layers[1], (Spec, tuple))
 
 
-def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
+def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Layers]:
     """The networks that a `codesign:` section names, on the machine of the spec.
 
     Raises SpecError with all faults.
@@ -197,10 +197,21 @@ def _of_section(spec: Spec, section: CodesignSection) -> Mapping[str, Spec]:
     if spec.raw_workload is not None:
         what = "the spec has a workload beside its networks"
         faults.add(("codesign", "networks"), what, "leave out one of them", code="missing-section")
-    result: dict[str, Spec] = {}
-    for name, sources in section.networks.items():
-        with faults.noting():
-            result[name] = with_workload(spec, sources, spec.codesign_folder, f"network {name}")
+    result: dict[str, list[tuple[Spec, int]]] = {}
+    for name, layers in section.layers.items():
+        result[name] = []
+        path = ("codesign", "networks", name)
+        if not layers:
+            faults.add(path, f"network {name} has no layers", "write e.g. {conv2d: 3}", code="missing-value")
+        for sources, times in layers:
+            if times < 1:
+                what = f"{sources[0]} of network {name} is executed {times} times"
+                remedy = "give a whole number from 1 on"
+                faults.add((*path, sources[0]), what, remedy, code="inconsistent-values")
+            whose = f"network {name}" if len(layers) == 1 else f"{sources[0]} of network {name}"
+            with faults.noting():
+                one = with_workload(spec, sources, spec.codesign_folder, whose)
+                result[name].append((one, times))
     faults.raise_if_any()
     return result
 

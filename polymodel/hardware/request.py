@@ -211,8 +211,12 @@ class _Vocabulary:
             )
         for one in result:
             if on_sparse_data(one) or one in _EINSUMS:
-                remedy = "name energy, latency, edp, area or working_set:MEMORY"
-                self.faults.note(Diagnostic(f"a co-design has no {one}", remedy, where, code="unknown-name"))
+                why = "its searches are on dense data"
+                if one in _EINSUMS:
+                    why = "layers have one each, which do not add up to that of all"
+                what = f"a co-design has no {one}: {why}"
+                remedy = "name energy, latency, edp, area, accesses:MEMORY or working_set:MEMORY"
+                self.faults.note(Diagnostic(what, remedy, where, code="unknown-name"))
         if not network:
             return [(one, "") for one in result]
         if not self.networks:

@@ -14,7 +14,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic
 from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
-from polymodel.hardware.answer import Codesign, CodesignPoint, MachineRow
+from polymodel.hardware.answer import Codesign
 from polymodel.hardware.layers import Combined, Figures
 from polymodel.hardware.machines import DesignPoint, Family, alone, families, machines
 from polymodel.hardware.networks import (
@@ -24,6 +24,7 @@ from polymodel.hardware.networks import (
     read_networks,
     together,
 )
+from polymodel.hardware.points import CodesignPoint, MachineRow
 from polymodel.hardware.request import COSTS, CodesignArguments, CodesignRequest, read_request
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks

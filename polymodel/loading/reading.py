@@ -317,7 +317,7 @@ def _networks_of(document: Document, variables: Mapping[str, object], symbols: o
     section = document.sections.get("codesign")
     result: list[Spec] = []
     if isinstance(section, CodesignSection) and (variables or symbols):
-        for sources in section.networks.values():
+        for sources in (sources for layers in section.layers.values() for sources, _ in layers):
             names = _beside(sources, document.folders.get("codesign", ""))
             with suppress(SpecError):
                 known = {n: v for n, v in variables.items() if n not in _unused(names, variables)}

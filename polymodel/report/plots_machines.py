@@ -19,7 +19,7 @@ MACHINES = 24  # machines that have their names in the picture
 WIDE = 16  # values of a symbol that lie so far apart are drawn on a logarithmic axis
 MOST_MM2 = 1e-3  # areas up to here (m^2) are drawn in mm^2
 BEST, OTHER = "#2563a8", "0.7"
-FONT = 7.0  # points
+FONT = 9.0  # points
 # Where a name may stand beside its point, in points, the nearest places first; it leans on the side named.
 PLACES = tuple(
     (dx * far, dy * far, side)

@@ -379,9 +379,8 @@ def compound(request: EnergyRequest) -> EnergyAnswer:
         values[action] = sum(
             n * answers[part].values[own] for part, owns in uses.items() for own, n in owns.items()
         )
-        provenance[action] = "compound of " + "; ".join(
-            f"{part}: {answers[part].provenance[own]}" for part, owns in uses.items() for own in owns
-        )
+        told = (f"{part}: {answers[part].provenance[own]}" for part, owns in uses.items() for own in owns)
+        provenance[action] = "compound of " + "; ".join(dict.fromkeys(told))
     for quantity in UNITS:
         if all(quantity in a.values for a in answers.values()):
             counts = [option_number(_mapping(parts[name], name), "count", 1) for name in parts]
@@ -415,15 +414,16 @@ def _of_part(
     values = part.get("values", {})
     texts = {k: v for k in ("component", "file", "source") if isinstance(v := part.get(k), str)}
     options = part.get("options", {})
-    answer = ask(
-        model,
-        EnergyRequest(
-            texts.get("component", name), tuple(dict.fromkeys([*wanted, "read", "write", "compute", *UNITS])),
-            {k: option_number(values, k, 0, least=0) for k in values} if isinstance(values, Mapping) else {},
-            texts.get("file"), texts.get("source"), request.folder,
-            options if isinstance(options, Mapping) else {},
-        ),
+    asked = EnergyRequest(
+        texts.get("component", name), tuple(dict.fromkeys([*wanted, "read", "write", "compute", *UNITS])),
+        {k: option_number(values, k, 0, least=0) for k in values} if isinstance(values, Mapping) else {},
+        texts.get("file"), texts.get("source"), request.folder,
+        options if isinstance(options, Mapping) else {},
     )  # fmt: skip
+    try:
+        answer = ask(model, asked)
+    except TextFault as fault:
+        raise fault_of(f"part {name}: {fault.message}", fault.remedy, fault.code) from fault
     for own in wanted:
         if own not in answer.values:
             raise fault_of(f"part {name} has no energy for {own}", "add it to its model", "missing-energy")

@@ -498,19 +498,37 @@ class SweepSection(SchemaObject):
     top: int | None = None
 
 
+NetworkText = Annotated[
+    Annotated[Texts, Tag("<list>")] | Annotated[dict[str, int], Tag("<mapping>")],
+    one_of(
+        "a network", {"<list>": (list, tuple, str), "<mapping>": dict},
+        "conv2d, [a.yaml, b.yaml], or {conv2d: 3, matmul: 1}",
+    ),
+]  # fmt: skip
+
+
 class CodesignSection(SchemaObject):
     """`hardware`: symbol of the architecture -> its values: a list of numbers, or a text such as `powers(2,
     64)`, `range(1, 9)` or `2*F`. `where`: comparisons of symbols that every machine satisfies. `networks`:
-    name -> files or library names of a workload; all run on the same machine. `weights`: network -> its
-    weight. `objectives`, `limits`, `eps` and `time_limit` (seconds): of the joint front; `latency of NAME` is
-    that of one network. `layer_by_layer`: each Einsum is a layer of its own."""
+    name -> files or library names of a workload, or a table of layers: workload -> how often it is executed;
+    all run on the same machine. `weights`: network -> its weight. `objectives`, `limits`, `eps` and
+    `time_limit` (seconds): of the joint front; `latency of NAME` is that of one network. `layer_by_layer`:
+    each Einsum is a layer of its own."""
 
     hardware: Choices = Field(default_factory=dict)
     where: tuple[str, ...] = ()
-    networks: dict[str, Texts] = Field(default_factory=dict)
+    networks: dict[str, NetworkText] = Field(default_factory=dict)
     weights: dict[str, int | float] = Field(default_factory=dict)
     objectives: Objectives = ("energy", "latency", "area")
     limits: FigureLimits = ()
     layer_by_layer: StrictBool = False
     eps: int | float = 0
     time_limit: int | float | None = None
+
+    @property
+    def layers(self) -> dict[str, tuple[tuple[tuple[str, ...], int], ...]]:
+        """Of each network its layers: the sources of each workload, and how often it is executed."""
+        return {
+            name: tuple(((one,), n) for one, n in given.items()) if isinstance(given, dict) else ((given, 1),)
+            for name, given in self.networks.items()
+        }

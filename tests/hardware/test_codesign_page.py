@@ -1,4 +1,5 @@
-"""The page of a co-design: a point of a picture leads to its row, and that to its machine and mappings."""
+"""The page of a co-design: a point of a picture leads to its row, and that to its machine and mappings; and
+what an answer says of areas that are not known."""
 
 from __future__ import annotations
 
@@ -47,3 +48,11 @@ def test_a_machine_without_area_has_its_front_over_the_objectives() -> None:
     text = found.to_html()
     assert 'id="plot-energy-against-latency"' in text
     assert 'href="#row-0"' in text
+
+
+def test_areas_that_only_some_machines_have_are_told() -> None:
+    """As where a published table has areas of one node alone: machines are compared by what is known."""
+    spec = changed(small(), "PE", area="1.0e-12 * max(0, F - 1)")
+    found = pm.codesign(spec, {"S": [128], "F": [1, 2, 4]}, objectives=["energy", "area"])
+    assert "PE has no area on 1 of 3 machines, and is 0 there" in found.notes
+    assert len(pm.codesign(spec, {"S": [128], "F": [1, 2]}, objectives=["energy"]).notes) == 1

@@ -337,6 +337,25 @@ def test_a_section_and_the_command_name_networks(
     assert (tmp_path / "out" / "networks.csv").exists()
 
 
+def test_a_section_says_how_often_layers_are_executed(tmp_path: Path) -> None:
+    files(tmp_path)
+    machine, asked = tmp_path / "machine.yaml", tmp_path / "asked.yaml"
+    text = asked.read_text().replace("one: one.yaml", "one: {one.yaml: 2, two.yaml: 3}")
+    asked.write_text(text.replace("100 us", "1 ms"), encoding="utf-8")
+    one, two = (pm.load(machine, tmp_path / f"{n}.yaml") for n in ("one", "two"))
+    given = pm.codesign(
+        {"one": [(one, 2), (two, 3)], "two": two}, {"S": [128, 256]}, objectives=["energy", "area"],
+        weights={"two": 3}, limits={"latency of each": "1 ms"},
+    )  # fmt: skip
+    found = pm.codesign(pm.load(machine, asked))
+    assert found.front.equals(given.front)
+    assert found.times == (2, 3, 1)
+    for layers, message in (("{}", "network one has no layers"), ("{two.yaml: 0}", "is executed 0 times")):
+        asked.write_text(text.replace("{one.yaml: 2, two.yaml: 3}", layers), encoding="utf-8")
+        with pytest.raises(pm.SpecError, match=message):
+            pm.codesign(pm.load(machine, asked))
+
+
 def test_variables_and_symbols_go_to_the_networks_of_a_section_that_know_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

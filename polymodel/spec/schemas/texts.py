@@ -360,8 +360,9 @@ SEARCH: Texts = {
         ),
         "where": entry("What every machine must satisfy.", ["KIB >= F"]),
         "networks": entry(
-            "Name -> workloads (files beside this one, or library names) that run on the same machine.",
-            {"resnet": "resnet_18.yaml", "attention": "attention"},
+            "Name -> a workload (files beside this one, or library names), or a table of layers: workload -> "
+            "how often it is executed. All run on the same machine.",
+            {"resnet": "resnet_18.yaml", "attention": {"attention": 12, "head.yaml": 1}},
         ),
         "weights": entry(
             "Network -> how much its figures count in those of all; 1 by default.", {"resnet": 10}
