@@ -425,7 +425,8 @@ def default_variant(workload: str, arch: str) -> str | None:
     return next((v for v in PREFERRED if v in known), None)
 
 
-# Templates that only have variables filled in, which is what most files of the library are.
+# Templates that only have variables filled in, which is what most files of the library are. Some have lines
+# besides that are there only if a variable is given.
 #
 # jinja2 takes a fifth of the time of a small evaluation to import, so these files are rendered without it.
 # What is rendered here, `template.render` renders to the same text; everything else is left to it.
@@ -437,6 +438,8 @@ _PLACEHOLDER = re.compile(
     (?:\|\x20*default\((?:(0|[1-9][0-9]{0,17})|"([^"\\\n{}]*)"|'([^'\\\n{}]*)')\)\x20*)?\}\}""",
     re.VERBOSE,
 )
+_IF_GIVEN = re.compile(r"\{% if ([A-Z][A-Z0-9_]*) is defined %\}(.*?)\{% endif %\}", re.DOTALL)
+_FILLED = re.compile(f"{_PLACEHOLDER.pattern}|(?-x:{_IF_GIVEN.pattern})", re.VERBOSE | re.DOTALL)
 _OPENING = re.compile(r"\{[{%#]")
 _ELSEWHERE = re.compile("[\r\ue000-\ue003]")  # what `template.render` normalises or refuses
 
@@ -521,23 +524,33 @@ def filled(text: str, plain: Source, variables: Mapping[str, object]) -> Rendere
         return None
     pieces: list[str] = []
     names: set[str] = set()
+    gone: set[int] = set()
     end = 0
-    for place in _PLACEHOLDER.finditer(text):
-        name, *literals = place.groups()
+    for place in _FILLED.finditer(text):
+        name, *literals, asked, inside = place.groups()
         value = variables[name] if name in variables else next((v for v in literals if v is not None), None)
-        written = _written(value)
+        written = _written(value) if asked is None else _left_out(asked, inside, variables, names)
         if written is None:
             return None
-        names.add(name)
+        names.add(name or asked)
         pieces += (text[end : place.start()], written)
+        gone |= {text.count("\n", 0, place.start()) + 1 + i for i in range(place[0].count("\n"))}
         end = place.end()
     pieces.append(text[end:])
     # A brace before a placeholder would make it a dictionary.
     if any(is_template(piece) or piece.endswith("{") for piece in pieces[::2]):
         return None
     lines = tuple("".join(pieces).split("\n"))
-    source = Source(plain.file, lines, plain.lines, tuple(range(1, len(lines) + 1)), plain.folder)
+    origin = tuple(n for n in range(1, len(plain.lines) + 1) if n not in gone)
+    source = Source(plain.file, lines, plain.lines, origin, plain.folder)
     return Rendered("\n".join(lines), source, frozenset(names))
+
+
+def _left_out(name: str, text: str, variables: Mapping[str, object], names: set[str]) -> str | None:
+    """What is left of a text that is there only if a variable is given: nothing. Variables that it reads are
+    added to `names`; None where the variable is given, or the text has more than variables filled in."""
+    names |= {place[1] for place in _PLACEHOLDER.finditer(text)}
+    return None if name in variables or is_template(_PLACEHOLDER.sub("", text)) else ""
 
 
 def _written(value: object) -> str | None:
