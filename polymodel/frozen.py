@@ -2,7 +2,8 @@
 
 A process that evaluates a small spec makes some 230 of these classes before it does anything. The standard
 library compiles six methods of each, one by one: a third of the time of the whole process. Here what
-a class needs of its own, `__init__`, `__eq__` and `__hash__`, is compiled at once, and the others are shared.
+a class needs of its own, `__init__`, `__eq__` and `__hash__`, is compiled at once, when the first of them is
+asked for: of half of these classes the process makes no object. The other methods are shared.
 Modules that such a process imports take `dataclass` from here; elsewhere either will do.
 From Python 3.13 on the standard library compiles the methods of a class at once as well: once that is the
 least version, this module goes.
@@ -11,7 +12,7 @@ least version, this module goes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,10 @@ def _dataclass(cls: type | None = None, /, **options: bool) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # else a signature is made up, which takes long
     dataclasses.dataclass(cls, init=False, eq=False, repr=False)
     cls.__dict__["__dataclass_params__"].frozen = True  # what inherits from it has to be frozen, too
-    for method in (*_compiled(cls, options.get("eq", True)), *_shared(cls)):
-        method.__qualname__ = f"{cls.__qualname__}.{method.__name__}"
-        method.__module__ = cls.__module__
-        setattr(cls, method.__name__, method)
+    names = _own(cls, options.get("eq", True))
+    for name in names:
+        setattr(cls, name, _Late(cls, name, names))
+    _put(cls, _shared(cls))
     if options.get("repr", True) and "__repr__" not in cls.__dict__:
         setattr(cls, "__repr__", _shown)  # noqa: B010  # mypy takes an assignment for a fault
     return cls
@@ -49,24 +50,52 @@ def _inherits(cls: type) -> bool:
     return any("__dataclass_params__" in base.__dict__ for base in cls.__mro__[1:])
 
 
-def _compiled(cls: type, eq: bool) -> list[Callable[..., Any]]:
-    """`__init__`, and with `eq` also `__eq__` and `__hash__`, as far as the class has none of its own."""
-    names: dict[str, Any] = {"__set": object.__setattr__, "__MADE": _Made()}
+def _put(cls: type, methods: Iterable[Callable[..., Any]]) -> None:
+    for method in methods:
+        method.__qualname__ = f"{cls.__qualname__}.{method.__name__}"
+        method.__module__ = cls.__module__
+        setattr(cls, method.__name__, method)
+
+
+class _Late:
+    """Stands for a method until it is asked for; then all those of its class are compiled, and replace it."""
+
+    def __init__(self, cls: type, name: str, names: Sequence[str]) -> None:
+        self.cls, self.name, self.names = cls, name, names
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if self.cls.__dict__[self.name] is self:
+            _put(self.cls, _compiled(self.cls, self.names))
+        return self.cls.__dict__[self.name].__get__(instance, owner)
+
+
+def _own(cls: type, eq: bool) -> list[str]:
+    """The methods that are compiled for a class: of these, the ones that it does not have itself."""
+    names = [] if "__init__" in cls.__dict__ else ["__init__"]
+    if eq:
+        names += [] if "__eq__" in cls.__dict__ else ["__eq__"]
+        # Python itself has set `__hash__` to None where a class has an `__eq__` of its own.
+        names += ["__hash__"] if cls.__dict__.get("__hash__") is None else []
+    return names
+
+
+def _compiled(cls: type, names: Sequence[str]) -> list[Callable[..., Any]]:
+    """`__init__`, `__eq__` and `__hash__`, those of them that are named."""
+    known: dict[str, Any] = {"__set": object.__setattr__, "__MADE": _Made()}
     sources = []
-    if "__init__" not in cls.__dict__:
-        sources += _init(cls, names)
-    if eq and "__eq__" not in cls.__dict__:
+    if "__init__" in names:
+        sources += _init(cls, known)
+    if "__eq__" in names:
         mine, others = (_tuple(of, [f.name for f in fields(cls) if f.compare]) for of in ("self", "other"))
         sources += [
             "def __eq__(self, other):",
             f"  return {mine} == {others} if other.__class__ is self.__class__ else NotImplemented",
         ]
-    # Python itself has set `__hash__` to None where a class has an `__eq__` of its own.
-    if eq and cls.__dict__.get("__hash__") is None:
+    if "__hash__" in names:
         hashed = [f.name for f in fields(cls) if (f.compare if f.hash is None else f.hash)]
         sources += ["def __hash__(self):", f"  return hash({_tuple('self', hashed)})"]
     methods: dict[str, Callable[..., Any]] = {}
-    exec("\n".join(sources), names, methods)
+    exec("\n".join(sources), known, methods)
     if "__init__" in methods:
         types = {f.name: f.type for f in fields(cls) if f.init}
         methods["__init__"].__annotations__ = types | {"return": None}

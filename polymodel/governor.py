@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
 import sys
-import tempfile
 import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from math import inf
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, ParamSpec, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polymodel.errors import Diagnostic, LimitReached, MemoryUp, Refused, SpecError, TimeUp
 from polymodel.frozen import dataclass
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
 # How processes and threads end: SIGTERM acts as Ctrl-C, workers end with the process that started them, and
 # threads with the block of code that did; and whether a process has ended.
 
-P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 LOOK = 0.2  # seconds between checks whether the parent is running
@@ -65,6 +64,8 @@ def end_with(parent: int, told: bool) -> None:
     """In a worker: end as soon as the process of that number is no longer its parent. `told`: let the kernel
     signal this (Linux); the signal follows the thread that started the worker, so that must outlive it."""
     if told and sys.platform == "linux":
+        import ctypes
+
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number in _ENDING:  # the parent handles it and ends its workers
@@ -161,6 +162,8 @@ class Crew:
 
 def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
     """The result of a task. Raises Refused if its workers have ended repeatedly."""
+    from concurrent.futures import BrokenExecutor, wait
+
     try:
         while not wait([run], LOOK).done:
             ask()
@@ -232,60 +235,12 @@ def gone(pid: int, since: str) -> bool:
     return bool(since) and born(pid) not in (since, "")
 
 
-class Broken(BaseException):
-    """Raised in a thread whose result is no longer needed."""
-
-
-class Threads(ThreadPoolExecutor):
-    """Threads that end with their `with` block: an exception that ends it interrupts them at the next
-    instruction of the interpreter. A call into a library runs to its end."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.busy: set[int] = set()
-        self.guard = threading.Lock()
-        self.broken = False
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        def run() -> T:
-            with self.guard:
-                if self.broken:
-                    raise Broken
-                self.busy.add(threading.get_ident())
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                with self.guard:
-                    self.busy.discard(threading.get_ident())
-
-        return super().submit(run)
-
-    def each(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-        """The results of the action for each item, in order. Unlike `map` it waits in small steps, so that
-        signals are handled while it waits."""
-        for run in [self.submit(action, item) for item in items]:
-            while not wait([run], LOOK).done:
-                pass
-            yield run.result()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.shutdown(wait=False, cancel_futures=True)
-            with self.guard:
-                self.broken = True
-                for number in self.busy:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(number), ctypes.py_object(Broken)
-                    )
-        self.shutdown(wait=True)
-
-
 def scratch() -> str:
     """The folder for data that joblib's processes share: the temporary folder, unless the user sets
     another."""
-    return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
+    from tempfile import gettempdir
+
+    return os.environ.get("JOBLIB_TEMP_FOLDER") or gettempdir()
 
 
 # The governor: one deadline and one bound of memory that all long work charges to.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,8 @@ def on_cluster(options: argparse.Namespace) -> Iterator[None]:
     if address is None:
         yield
         return
+    import logging
+
     import distributed
     import joblib
 

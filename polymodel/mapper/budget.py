@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import io
 import pickle
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
 from uuid import uuid4
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from polymodel.errors import LimitReached, MemoryUp, Refused
-from polymodel.governor import Crew, crowded, until
+from polymodel.governor import LOOK, Crew, crowded, until
 from polymodel.mapper.aims import LeastCosts
 from polymodel.mapper.records import Progress, Request, SearchStage
 from polymodel.spec.files import clear_unfinished, recorded
@@ -211,6 +214,7 @@ def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Fini
 # Work counts and the time limit. Every long step of a search checks the time regularly; a step that does
 # not check in time, or that runs out of memory, is interrupted.
 
+P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 REPORT_EVERY = 0.5  # seconds between two progress reports
@@ -530,3 +534,56 @@ def _lean(result: Any) -> Any:
     numbers = result.lower.copy()
     numbers[numbers >= 0] = lower
     return replace(result, regions=regions, lower=numbers)
+
+
+# Threads of a search.
+
+
+class Broken(BaseException):
+    """Raised in a thread whose result is no longer needed."""
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads that end with their `with` block: an exception that ends it interrupts them at the next
+    instruction of the interpreter. A call into a library runs to its end."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.busy: set[int] = set()
+        self.guard = threading.Lock()
+        self.broken = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        def run() -> T:
+            with self.guard:
+                if self.broken:
+                    raise Broken
+                self.busy.add(threading.get_ident())
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                with self.guard:
+                    self.busy.discard(threading.get_ident())
+
+        return super().submit(run)
+
+    def each(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+        """The results of the action for each item, in order. Unlike `map` it waits in small steps, so that
+        signals are handled while it waits."""
+        for run in [self.submit(action, item) for item in items]:
+            while not wait([run], LOOK).done:
+                pass
+            yield run.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.shutdown(wait=False, cancel_futures=True)
+            with self.guard:
+                self.broken = True
+                for number in self.busy:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(number), ctypes.py_object(Broken)
+                    )
+        self.shutdown(wait=True)

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from polymodel.governor import Threads
 from polymodel.mapper.aims import Bound, KnownMappings
-from polymodel.mapper.budget import Tallies, Watch
+from polymodel.mapper.budget import Tallies, Threads, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
 from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.governor import Threads
 from polymodel.mapper.aims import Aims, Bound, KnownMappings
-from polymodel.mapper.budget import SearchTally, always, once
+from polymodel.mapper.budget import SearchTally, Threads, always, once
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace, Operand

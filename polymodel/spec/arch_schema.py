@@ -83,11 +83,11 @@ class DataTiles(SchemaObject):
     tiler: str = "best"
     objective: Literal["tiles", "cycles", "total"] = "total"
     run: Literal["nonempty", "all"] = "nonempty"
-    configuration: Configuration = Field(default_factory=Configuration)
+    configuration: Configuration = Field(default_factory=Configuration.model_construct)
     ramp: Number = 8
     empty: Number = 10
     ranks: tuple[NameText, ...] | None = None
-    product: CheckedProductTiles = Field(default_factory=ProductTiles)
+    product: CheckedProductTiles = Field(default_factory=ProductTiles.model_construct)
 
 
 def _fitting_keys(section: DataTiles) -> DataTiles:
@@ -258,7 +258,7 @@ class Acting(_Component):
 class Moving(Acting):
     """A component that tensors are transferred into and out of."""
 
-    tensors: Tensors = Field(default_factory=Tensors)
+    tensors: Tensors = Field(default_factory=Tensors.model_construct)
     ports: Literal["shared", "separate"] = "shared"
 
 

@@ -97,7 +97,7 @@ class Einsum(SchemaObject):
     rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
     iteration_space_shape: Annotated[tuple[ConstraintText, ...], BeforeValidator(_shape_list)] = ()
     renames: RenameTable = Field(default_factory=dict)
-    operations: Operations = Field(default_factory=Operations)
+    operations: Operations = Field(default_factory=Operations.model_construct)
     block: str = ""
 
 
@@ -284,7 +284,7 @@ MappingNode = Annotated[
 class MappingSpec(SchemaObject):
     """A whole mapping."""
 
-    nodes: tuple[MappingNode, ...] = Field(default_factory=tuple)
+    nodes: tuple[MappingNode, ...] = ()
     name: str = ""
 
     def of_part(self, part: Workload, whole: Workload) -> MappingSpec | None:

@@ -9,7 +9,6 @@ import atexit
 import os
 import shutil
 import sys
-import tempfile
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -232,7 +231,9 @@ def without_trace() -> None:
     pinned()
     if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
         return
-    own, process = tempfile.mkdtemp(prefix="polymodel-"), os.getpid()
+    from tempfile import mkdtemp  # loaded here: every start of a command would wait for it
+
+    own, process = mkdtemp(prefix="polymodel-"), os.getpid()
     atexit.register(lambda: shutil.rmtree(own, ignore_errors=True) if os.getpid() == process else None)
     _take(Path(own))
     os.environ["MPLCONFIGDIR"] = own

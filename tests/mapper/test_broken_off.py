@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.governor import Threads
 from polymodel.mapper import budget, first_mappings
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.diagnosis import Relaxer
@@ -195,8 +194,8 @@ def test_there_is_an_answer_on_a_busy_machine(limit: int) -> None:
 
 def test_threads_end_with_their_block() -> None:
     begun = time.monotonic()
-    with pytest.raises(pm.TimeUp), pm.limits(time=0.3), Threads(2) as pool:
+    with pytest.raises(pm.TimeUp), pm.limits(time=0.3), budget.Threads(2) as pool:
         list(pool.each(endless, range(5)))
     assert time.monotonic() - begun < 0.3 + BUSY
-    with Threads(2) as pool:
+    with budget.Threads(2) as pool:
         assert list(pool.each(abs, (-1, 2, -3))) == [1, 2, 3]
