@@ -332,8 +332,8 @@ def _orders(
     for one in (one for parts in work for _, here in parts for one in here.values()):
         mark = one.mark(name)
         folder = None if place is None else place / mark[:16]
-        told = _written_back(of_part(constraints, one.spec, spec), one)
-        orders.setdefault(mark, SearchTask(one.spec, (name,), FIGURES, told, 0.0, folder, resume))
+        constrained = _written_back(of_part(constraints, one.spec, spec), one)
+        orders.setdefault(mark, SearchTask(one.spec, (name,), FIGURES, constrained, 0.0, folder, resume))
     return orders
 
 

@@ -285,11 +285,13 @@ def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection])
     """
     if not every or sum(c.stores for c in every[0].arch.components) > DEEP:
         return ()
-    told = {link_name(c, d) for section in asked for c, row in section.min_utilisation.items() for d in row}
+    required = {
+        link_name(c, d) for section in asked for c, row in section.min_utilisation.items() for d in row
+    }
     widths: dict[str, set[int]] = {}
     for machine in every:
         for name, d in _dimensions(machine).items():
-            if name not in told and not (
+            if name not in required and not (
                 d.link is not None and d.link.costs and d.link.topology not in SEARCHED
             ):
                 widths.setdefault(name, set()).add(d.fanout)

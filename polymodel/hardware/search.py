@@ -96,13 +96,13 @@ def codesign(
     wholes = work.specs
     if wanted.layer_by_layer:
         work, wholes = work.one_by_one(grid, given)
-    told = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
+    of_layers = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
     every, refused = machines(work.specs, grid)
     # With eps a kept mapping may need more space than a dropped one, which fits a smaller machine.
     groups = families(every, grid, given) if not eps else tuple(map(alone, every))
     with terminable():
         end = monotonic() + spare(time_limit)
-        orders = _orders(groups, asked, told, eps, store, resume)
+        orders = _orders(groups, asked, of_layers, eps, store, resume)
         front = _joint(groups, answered(orders, end, workers, progress, begun), asked, work)
         evaluate_front(front[0], end)
     return Codesign(work, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
@@ -199,10 +199,10 @@ def _orders(
     result: dict[str, SearchTask] = {}
     for group in groups:
         names = tuple(dict.fromkeys([*asked.searched, *group.figures]))
-        for spec, told in zip(group.layers, constraints, strict=True):
+        for spec, own in zip(group.layers, constraints, strict=True):
             mark = mark_of(spec, names)
             folder = None if place is None else place / mark[:16]
-            result.setdefault(mark, SearchTask(spec, names, names, told, eps, folder, resume, at_once))
+            result.setdefault(mark, SearchTask(spec, names, names, own, eps, folder, resume, at_once))
     return result
 
 
@@ -239,9 +239,9 @@ def answered(
 
 def _searched(order: SearchTask, seconds: float) -> Answered:
     limit = None if seconds == inf else max(seconds, 0.1)
-    told = [o for o in order.objectives if not is_internal(o)]
+    objectives = [o for o in order.objectives if not is_internal(o)]
     checked = read_search_request(
-        order.spec, told, order.constraints, order.eps, limit, 1, None, order.store, order.resume
+        order.spec, objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
     )
     more = tuple(o for o in order.objectives if is_internal(o))
     request = replace(checked.request, objectives=(*checked.request.objectives, *more))

@@ -203,8 +203,8 @@ class GroupCurves:
 
     def _tiled(self, group: Group, kinds: Kinds, lead: int) -> Curve | None:
         handed = [t for t in self._touched(group) if kinds[t.name] == "tiled"]
-        told = on_cycles([Handed(t.name, 1, t.producer, t.users) for t in handed])
-        result = self._partial(self._connected(group, kinds), kinds, told, lead)
+        cyclic = on_cycles([Handed(t.name, 1, t.producer, t.users) for t in handed])
+        result = self._partial(self._connected(group, kinds), kinds, cyclic, lead)
         legal = []
         for option, curve in result.items():
             depths = [(self.graph.shared[t], tiling.shared) for t, tiling in option]
@@ -221,23 +221,23 @@ class GroupCurves:
             left.remove(order[-1])
         return tuple(order)
 
-    def _partial(self, order: Group, kinds: Kinds, told: frozenset[str], lead: int) -> dict[Option, Curve]:
+    def _partial(self, order: Group, kinds: Kinds, cyclic: frozenset[str], lead: int) -> dict[Option, Curve]:
         """Curves of the first Einsums of a group, for each way to tile the tensors that others also use, and
-        those in `told`."""
+        those in `cyclic`."""
         if not order:
             return {(): NOTHING}
         mine = {t.name: kinds[t.name] for t in self._touched(order)}
-        key = (order, tuple(sorted(mine.items())), told & frozenset(mine), lead)
+        key = (order, tuple(sorted(mine.items())), cyclic & frozenset(mine), lead)
         if key not in self._curves:
-            self._curves[key] = self._grown(order, mine, told, lead)
+            self._curves[key] = self._grown(order, mine, cyclic, lead)
         return self._curves[key]
 
-    def _grown(self, order: Group, kinds: Kinds, told: frozenset[str], lead: int) -> dict[Option, Curve]:
+    def _grown(self, order: Group, kinds: Kinds, cyclic: frozenset[str], lead: int) -> dict[Option, Curve]:
         at, done, shared = order[-1], set(order), self.graph.shared
         tiled = frozenset(t.name for t in self.graph.touched(at) if kinds[t.name] == "tiled")
         headed = [t for t in self.graph.touched(at) if kinds[t.name] == "headed"]
         result: dict[Option, list[Curve]] = {}
-        earlier = self._partial(order[:-1], kinds, told, lead)
+        earlier = self._partial(order[:-1], kinds, cyclic, lead)
         open_names = [t for t, _ in next(iter(earlier), ())]
         common = [t for t in open_names if t in tiled]
         known: dict[tuple[TensorTiling, ...], list[tuple[dict[str, TensorTiling], Curve]]] = {}
@@ -252,7 +252,7 @@ class GroupCurves:
             mine = self.operation_curve(at, kinds, option, lead) if fitting else NOTHING
             for open_, curve in fitting if len(mine) else ():
                 every = open_ | chosen
-                left = {t: r for t, r in every.items() if t in told or not done >= set(shared[t].users)}
+                left = {t: r for t, r in every.items() if t in cyclic or not done >= set(shared[t].users)}
                 new = [shared[t] for t in chosen if t not in open_]
                 fetched = sum(t.times * t.elements for t in new if t.producer is None)
                 joined = at_once(curve, mine).raised(0, fetched)
@@ -345,12 +345,12 @@ class GroupCurves:
         moving = frozenset(i for i, h in enumerate(held) if h == BACKING)
         uneven = frozenset(u & moving for u in member.uneven)
         numbers = tuple(map(member.variables.index, loops))
-        told = tuple(
+        depth_of = tuple(
             (t, lead if kinds.get(t) == "headed" else h)
             for t, h in zip(member.einsum.tensors, held, strict=True)
             if h != BACKING
         )
-        return GraphSetting(numbers, held, uneven, lead, _bounds(member, option)), told
+        return GraphSetting(numbers, held, uneven, lead, _bounds(member, option)), depth_of
 
 
 def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:

@@ -49,8 +49,8 @@ def check_einsum(one: Einsum) -> None:
     flat = with_neighbours(one)
     for t in one.tensors:
         if t not in Cascade((one,)).recurrent and len({a.projection for a in flat.accesses_of(t)}) > 1:
-            told = f"{one.name} accesses {t} at several elements"
-            message = f"{told}; slopes cover elements that stand evenly apart along ranks"
+            subject = f"{one.name} accesses {t} at several elements"
+            message = f"{subject}; slopes cover elements that stand evenly apart along ranks"
             raise Refused(message, BY_HAND, code="unsupported-einsum")
     alone = replace(flat, accesses=tuple(map(flat.access_of, flat.tensors)))
     check_box(alone)
@@ -87,8 +87,8 @@ def carried_along(one: Einsum) -> str:
         message = f"{one.name} reads {tensor} otherwise than of the generation before"
         raise Refused(message, BY_HAND, code="unsupported-recurrence")
     if any(a.stands_for for a in one.accesses):
-        told = f"{one.name} reads a tensor in place of what is before the first generation of {tensor}"
-        raise Refused(f"{told}; slopes cover numbers there", BY_HAND, code="unsupported-recurrence")
+        subject = f"{one.name} reads a tensor in place of what is before the first generation of {tensor}"
+        raise Refused(f"{subject}; slopes cover numbers there", BY_HAND, code="unsupported-recurrence")
     summed = [v for v in one.rank_variables if v not in write.variables]
     if summed:
         message = f"{one.name} carries {tensor} forward and sums up over {summed[0]}"
@@ -107,8 +107,8 @@ def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Eins
     for one in cascade:
         for made in (a.tensor for a in one.outputs if a.accumulates):
             for reader in cascade.consumers(made):
-                told = f"{one.name} adds to {made}, which {reader.name} reads"
-                message = f"{told}; slopes of chains and graphs hand on what is made anew"
+                subject = f"{one.name} adds to {made}, which {reader.name} reads"
+                message = f"{subject}; slopes of chains and graphs hand on what is made anew"
                 raise Refused(message, BY_HAND, code="unsupported-recurrence")
     names = None if only is None else set(only)
     chosen = (e for e in cascade if names is None or e.name in names)

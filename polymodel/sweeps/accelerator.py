@@ -27,7 +27,7 @@ from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.kernel import ArrayKernel
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
-from polymodel.sweeps.result_collector import Keeper
+from polymodel.sweeps.result_collector import ResultCollector
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.scratch import BlockMemory
 from polymodel.sweeps.sparse.rows import is_sparse
@@ -64,7 +64,7 @@ def run_accelerated(
     block: Scenario,
     objectives: Sequence[str],
     grid: Grid,
-    state: Keeper,
+    state: ResultCollector,
     units: Units,
     report: Callable[[], None],
 ) -> None:
@@ -113,7 +113,7 @@ class _DeviceBlock:
     """One block on a device."""
 
     def __init__(
-        self, device: Any, block: Scenario, objectives: Sequence[str], grid: Grid, state: Keeper
+        self, device: Any, block: Scenario, objectives: Sequence[str], grid: Grid, state: ResultCollector
     ) -> None:
         self.device, self.block, self.objectives, self.state = device, block, objectives, state
         self.kernel, self.masks = block.kernel, Masks(block, grid)
@@ -156,8 +156,8 @@ class _DeviceBlock:
 
     def _room(self) -> float:
         """Bytes that one launch may take."""
-        told = self.device.memory_stats() or {}
-        return ROOM * float(told.get("bytes_limit", UNKNOWN) - told.get("bytes_in_use", 0))
+        stats = self.device.memory_stats() or {}
+        return ROOM * float(stats.get("bytes_limit", UNKNOWN) - stats.get("bytes_in_use", 0))
 
     def _codes(self, k: int) -> Callable[..., Any]:
         """The function that computes the code of each point of some lines under one variant."""
@@ -173,14 +173,14 @@ class _DeviceBlock:
             if any(np.dtype(jnp.result_type(v)) == np.int64 and np.ndim(v) for v in values):
                 raise Unsuited("counts beyond 2^53 are compared")
             allowed, broken = self.tables.no_mapping(k, arrays, left, staged)
-            told = conditions(variant, found, allowed, broken)
-            if len(told) > FITS:
-                raise Unsuited(f"{len(told)} reasons")
-            reasons[:] = [reason for reason, _, _ in told]
+            checks = conditions(variant, found, allowed, broken)
+            if len(checks) > FITS:
+                raise Unsuited(f"{len(checks)} reasons")
+            reasons[:] = [reason for reason, _, _ in checks]
             ids = left["ids"][:, None] + arrays["right_ids"][None, :] + variant.share
             worse = _worse(values if self.state.keep == "front" else values[:1], ids, marks, numbers)
             result = jnp.where(worse, np.uint8(FITS), np.uint8(HOPE))
-            for i, (_, _, mask) in reversed(list(enumerate(told))):
+            for i, (_, _, mask) in reversed(list(enumerate(checks))):
                 if mask is not True:
                     result = jnp.where(plain(mask), result, np.uint8(i))
             return jnp.where((left["line"] < end)[:, None], result, np.uint8(NONE))
@@ -252,7 +252,7 @@ class _DeviceBlock:
         if self.state.keep == "front":  # a point that is found twice is kept once
             self._evaluate(variant, digits, columns, self.state)
             return
-        drawn = Keeper("top", Archive(len(self.objectives)), self.state.top, sys.maxsize)
+        drawn = ResultCollector("top", Archive(len(self.objectives)), self.state.top, sys.maxsize)
         self._evaluate(variant, digits, columns, drawn)
         self.worst = min(self.worst, _worst(drawn))
 
@@ -268,7 +268,7 @@ class _DeviceBlock:
                 raise InternalError("an accelerator says of a point that it counts, which it does not")
 
     def _evaluate(
-        self, variant: Variant, digits: tuple[Array, ...], columns: Array, state: Keeper
+        self, variant: Variant, digits: tuple[Array, ...], columns: Array, state: ResultCollector
     ) -> dict[str, int]:
         """Evaluate single points and keep the best; returns the number of infeasible ones by reason."""
         kernel, count = self.kernel, len(columns)
@@ -312,11 +312,11 @@ def _worse(values: Sequence[Array], ids: Array, marks: Array, numbers: Array) ->
 
 def _bytes(compiled: Any) -> int:
     """Bytes that a compiled function takes besides its arguments, as far as known."""
-    told = compiled.memory_analysis()
-    return int(told.temp_size_in_bytes + told.output_size_in_bytes) if told is not None else 0
+    usage = compiled.memory_analysis()
+    return int(usage.temp_size_in_bytes + usage.output_size_in_bytes) if usage is not None else 0
 
 
-def _worst(state: Keeper) -> tuple[float, int]:
+def _worst(state: ResultCollector) -> tuple[float, int]:
     """The value and number of the last of the `top` points, if there are as many."""
     full = len(state.best) >= state.top
     return (float(state.best[-1]), int(state.ids[0][-1])) if full else (inf, sys.maxsize)

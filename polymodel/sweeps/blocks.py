@@ -13,7 +13,7 @@ from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.infeasibility import TILES, WHERE
 from polymodel.sweeps.metrics import Block, Found
 from polymodel.sweeps.objectives import objective
-from polymodel.sweeps.result_collector import Keeper
+from polymodel.sweeps.result_collector import ResultCollector
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.scratch import BlockMemory, Scratch
 from polymodel.sweeps.sparse.rows import is_sparse
@@ -27,7 +27,7 @@ def run_block(
     block: Scenario,
     objectives: Sequence[str],
     grid: Grid,
-    state: Keeper,
+    state: ResultCollector,
     units: Units,
     report: Callable[[], None],
 ) -> None:
@@ -76,7 +76,7 @@ def prepare(block: Scenario, objectives: Sequence[str]) -> None:
         assert len(found.fits) == len(v.costing.limits)
 
 
-def count_left_out(block: Scenario, state: Keeper, units: Units) -> None:
+def count_left_out(block: Scenario, state: ResultCollector, units: Units) -> None:
     """Count the points of a block that are not evaluated: illegal, constrained or pruned ones."""
     whole = prod(a.whole for a in block.axes)
     legal = prod(a.legal for a in block.axes)
@@ -134,7 +134,7 @@ def keep_best(
     shape: tuple[int, int],
     no_mapping: tuple[Array, Sequence[tuple[str, Array]]],
     objectives: Sequence[str],
-    state: Keeper,
+    state: ResultCollector,
     ids: tuple[Array, Array],
     counts: dict[str, int],
 ) -> None:

@@ -33,7 +33,7 @@ from polymodel.sweeps.kernel import ArrayKernel, KernelRow
 from polymodel.sweeps.metrics import Block
 from polymodel.sweeps.objectives import objective
 from polymodel.sweeps.prune import added_up, in_use
-from polymodel.sweeps.result_collector import Keeper, Outgrown
+from polymodel.sweeps.result_collector import Outgrown, ResultCollector
 from polymodel.sweeps.scenario import Scenario, Variant
 from polymodel.sweeps.scratch import BlockMemory
 from polymodel.sweeps.work_units import Units
@@ -300,7 +300,7 @@ class BoxSearch:
         variant: Variant,
         objectives: Sequence[str],
         masks: Masks,
-        state: Keeper,
+        state: ResultCollector,
     ) -> None:
         self.block, self.sums, self.variant, self.masks = block, sums, variant, masks
         self.objectives, self.state = objectives, state
@@ -309,10 +309,10 @@ class BoxSearch:
         if state.keep == "front":  # a front keeps a point that is found twice once
             self._seed()
 
-    def _empty(self) -> Keeper:
+    def _empty(self) -> ResultCollector:
         """A collector for this search, without a size limit."""
         front = Archive(len(self.objectives))
-        return Keeper(self.state.keep, front, self.state.top, sys.maxsize, bounded=False)
+        return ResultCollector(self.state.keep, front, self.state.top, sys.maxsize, bounded=False)
 
     def _seed(self) -> None:
         """Evaluate points spread over the grid, which are not counted: good ones prune more."""
@@ -444,7 +444,7 @@ class BoxSearch:
         return counts
 
 
-def _give(found: Keeper, state: Keeper) -> None:
+def _give(found: ResultCollector, state: ResultCollector) -> None:
     """Offer the points of one collector to another. Raises Outgrown."""
     if found.keep == "front" and len(found.front.ids):
         state.offer(found.front.values, found.front.ids)
@@ -470,7 +470,7 @@ def run_boxes(
     used: Set[int],
     objectives: Sequence[str],
     grid: Grid,
-    state: Keeper,
+    state: ResultCollector,
     units: Units,
     report: Callable[[], None],
 ) -> None:

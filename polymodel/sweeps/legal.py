@@ -304,8 +304,8 @@ def _by_weight(judge: _Judge, kinds: Sequence[_Kinds]) -> list[int]:
     def changes(place: int) -> int:
         up, down = list(least), list(most)
         up[place], down[place] = most[place], least[place]
-        told = [judge.reason(tuple(x)) for x in (up, least, down, most)]
-        return (told[0] != told[1]) + (told[2] != told[3])
+        reasons = [judge.reason(tuple(x)) for x in (up, least, down, most)]
+        return (reasons[0] != reasons[1]) + (reasons[2] != reasons[3])
 
     return sorted(range(len(kinds)), key=lambda place: -changes(place))
 

@@ -26,7 +26,7 @@ class Outgrown(Exception):
 
 
 @dataclass
-class Keeper:
+class ResultCollector:
     """The points kept so far, and the number of infeasible points by reason.
 
     `limit`: rows that may be kept; a larger front goes to `spill`, or is thinned by `eps`, or ends the sweep,

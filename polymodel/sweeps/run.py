@@ -35,7 +35,7 @@ from polymodel.sweeps.pointwise import evaluate_points, point_cells
 from polymodel.sweeps.prune import pruned
 from polymodel.sweeps.request import MappingLike, swept
 from polymodel.sweeps.result import INTERRUPTED, Sweep
-from polymodel.sweeps.result_collector import Keep, Keeper, Outgrown
+from polymodel.sweeps.result_collector import Keep, Outgrown, ResultCollector
 from polymodel.sweeps.rows import Cells, Found, exact_cells, table
 from polymodel.sweeps.scenario import Scenario, scenario
 from polymodel.sweeps.sparse.rows import agree, is_sparse
@@ -150,7 +150,9 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
 
 def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: Any = None) -> _Search:
     asked = order.asked
-    state = Keeper(asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
+    state = ResultCollector(
+        asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps
+    )
     end = monotonic() + order.limits.seconds
     units = Units(order.share, order.of, order.sizes, end, order.file, order.signature)
     earlier = units.load(len(asked.objectives)) if order.resume else None
@@ -197,7 +199,7 @@ class _Search:
     grid: Grid
     names: list[str]
     asked: SweepRequest
-    state: Keeper
+    state: ResultCollector
     progress: Progress | None
     units: Units
     memory: str
@@ -435,7 +437,7 @@ def _place(mapping: int, parts: SymbolRoles, point: Mapping[str, object]) -> tup
     return (mapping, *(point[n] for n in (*parts.blocks, *parts.arch)))
 
 
-def _misfit(fault: SpecError, grid: Grid, parts: SymbolRoles, state: Keeper) -> None:
+def _misfit(fault: SpecError, grid: Grid, parts: SymbolRoles, state: ResultCollector) -> None:
     """Handle a block that is not a legal spec: an error if it is the whole grid, otherwise infeasible
     points."""
     size = 1

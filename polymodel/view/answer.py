@@ -178,9 +178,9 @@ def _lines(block: Block) -> list[str]:
         return aligned(block.pairs, block.indent)
     if isinstance(block, Section):
         title = [block.title] if block.title else []
-        told = [*([block.more] if block.more else []), *(f"note: {n}" for n in block.table.notes)]
+        lines = [*([block.more] if block.more else []), *(f"note: {n}" for n in block.table.notes)]
         body = block.table.text(total=block.total, indent=block.indent)
-        return [*title, body, *(f"{block.indent}{line}" for line in told)]
+        return [*title, body, *(f"{block.indent}{line}" for line in lines)]
     if isinstance(block, Code):
         return [block.text.removesuffix("\n")]
     if isinstance(block, Fold):
