@@ -186,10 +186,9 @@ class TensorRule:
 
 
 Multicast = Literal["overlapping", "identical"]
-
-
 Topology = Literal["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"]  # how hops are counted
-SEARCHED = ("bus", "mesh", "line")  # searches count hops of these
+# Searches count hops of these. Those of rings and trees are no products over rank variables.
+SEARCHED = ("bus", "mesh", "line", "switch", "all_to_all")
 
 
 @dataclass(frozen=True)
@@ -201,9 +200,9 @@ class FanoutLink:
     throughput: float = math.inf
 
     @property
-    def chained(self) -> bool:
-        """True if data for an instance pass the instances before it: a mesh or a line."""
-        return self.topology in ("mesh", "line")
+    def counted(self) -> Topology:
+        """The topology, or a bus where the number of hops has no cost."""
+        return self.topology if self.energy_per_bit_hop or self.topology == "switch" else "bus"
 
     @property
     def costs(self) -> bool:

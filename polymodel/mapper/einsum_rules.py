@@ -99,6 +99,7 @@ class LoopRules:
 
 
 NO_RULES = LoopRules()
+ALIKE = ("bus", "switch")  # in these every instance is as many hops away
 
 
 def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
@@ -107,7 +108,7 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
         assert d.link is not None
         if d.link.topology not in SEARCHED:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
-            what = f"the link of {name}.{d.name} is none that searches count: a bus, a mesh or a line"
+            what = f"the search does not count hops of the link of {name}.{d.name}, a {d.link.topology}"
             raise Refused(what, remedy, code="unsupported-link")
     if not any(c.stores for c in hierarchy.components):
         raise Refused("the architecture has no memory", "add a !Memory", code="missing-component")

@@ -14,11 +14,12 @@ from typing import Any
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.hierarchy import Component, Hierarchy, Topology
 from polymodel.cost.energy import leak_power
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.aims import Added
 from polymodel.mapper.einsum_rules import (
+    ALIKE,
     NO_RULES,
     Generations,
     LoopRules,
@@ -170,8 +171,7 @@ class TollPayers:
 class FanoutDimension:
     """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:
     tensors that its instances share; `overlapping`: they also share the overlap of their windows, otherwise
-    only what is the same for all; `costly`: crossing it has a cost, on a `mesh` per hop, with `entry` hops to
-    the first instance."""
+    only what is the same for all; `costly`: crossing it has a cost; `topology`: how hops are counted."""
 
     component: str
     name: str
@@ -183,8 +183,7 @@ class FanoutDimension:
     overlapping: bool = True
     index: int = 0
     costly: bool = False
-    mesh: bool = False
-    entry: int = 1
+    topology: Topology = "bus"
 
     def shares_windows(self, tensor: str) -> bool:
         """Whether instances share the overlap of their windows of a tensor."""
@@ -303,7 +302,7 @@ class EinsumSpace:
         if carried or not all(self.even and spreads(t, fan) for t in self.ties if variable in t.both):
             return False
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
-        return not shared or ((self.divide or not self.even) and not fan.mesh)
+        return not shared or ((self.divide or not self.even) and fan.topology in ALIKE)
 
     def slides(self, memory: int, operand: int) -> tuple[int, ...]:
         """The variables that a node may slide along: those of the operand's windows."""
@@ -336,7 +335,7 @@ class EinsumSpace:
             tuple(
                 (
                     f.width, f.below, f.least, numbered(f.reuses), f.broadcast, f.overlapping, f.costly,
-                    f.mesh, f.entry,
+                    f.topology,
                 )
                 for f in self.fanouts
             ),
@@ -478,9 +477,9 @@ def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], li
     do."""
     if limits.spatial_sizes != "all":
         return
-    meshes = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.chained)
+    unlike = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.topology not in ALIKE)
     besides = [
-        *(f"the mesh {name}, whose hops cost" for name in meshes),
+        *(f"{name}, whose instances are not as many hops away" for name in unlike),
         *(["`bits_per_action` that divides no value"] if rounding else []),
         *(f"`{r.written}` of {r.place}" for r in limits.rules if not r.spatial and r.kind != "no_refetch"),
     ]
@@ -584,8 +583,7 @@ def _fanouts(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,
-                    d.link is not None and d.link.chained and d.link.energy_per_bit_hop > 0,
-                    0 if d.link is not None and d.link.topology == "line" else 1,
+                    "bus" if d.link is None else d.link.counted,
                 )
             )  # fmt: skip
     return result

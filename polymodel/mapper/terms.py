@@ -263,7 +263,15 @@ class MovementTerms:
                 outside = frozenset(j for j, _ in self.fanouts if j < number)
                 down, up = way.passing(outside)
                 bits = float(operand.bits)
-                hops = plus(self._hops(down[0], number, way, True), self._hops(up[0], number, way, False))
+                if fan.topology in ("switch", "all_to_all"):
+                    each = way.passing(outside | {number})
+                    hops = plus({}, plus(each[0][0], each[1][0]))
+                    if fan.topology == "switch":
+                        down, up = each
+                    else:  # none to the first instance, where data are
+                        hops = plus(hops, way.to_first(outside | {number}, number), -1)
+                else:
+                    hops = plus(self._hops(down[0], number, way, True), self._hops(up[0], number, way, False))
                 row = way.operand, hops, plus({}, down[1], bits), plus({}, up[1], bits)
                 self.links.setdefault(number, []).append(row)
 
@@ -273,13 +281,13 @@ class MovementTerms:
         inside; in full where the loop shares the transfer, half on average where it distinguishes
         transfers."""
         fan, operand = self.space.fanouts[fanout], self.space.operands[way.operand]
-        if not fan.mesh:
+        if fan.topology == "bus":
             return form
         shares = operand.tensor in fan.reuses
         alone = fan.broadcast or not (down and way.output)  # otherwise the first of those that share gets it
         indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
-        result = plus({}, form, fan.entry - weights[-1])
+        result = plus({}, form, (fan.topology == "mesh") - weights[-1])
         for b, (before, here) in enumerate(pairwise(weights)):
             more = {term._replace(reaching=(fanout, b)): c for term, c in form.items()}
             result = plus(result, more, here - before)
@@ -428,6 +436,15 @@ class LinkCrossing:
         if not self.output:
             return moved, ({}, {})
         return self.received(outside), moved
+
+    def to_first(self, outside: Fans, fanout: int) -> Form:
+        """What all of `passing` has in both directions, of the first instances along a fanout alone."""
+        down, up = replace(self, fresh={}).passing(outside)
+        result = {t._replace(split=t.split | {fanout}): c for t, c in plus(down[0], up[0]).items()}
+        all_get = self.union & outside & self.broadcasts - {fanout}
+        # The tiles of what finds nothing are those above the fanout: there only its elements differ.
+        lacking = {_spread(t._replace(own=t.own | {fanout}), all_get): c for t, c in self.fresh.items()}
+        return plus(result, lacking, -1) if self.output else result
 
     def received(self, outside: Fans) -> tuple[Form, Form]:
         """The partial sums that come back: to one of the instances that reduce them, along broadcasting

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from polymodel.analysis.symbolic.regions import Region, What, numbered
-from polymodel.mapper.einsum_rules import POINTS, Elements, Tie
+from polymodel.mapper.einsum_rules import ALIKE, POINTS, Elements, Tie
 
 if TYPE_CHECKING:
     from polymodel.mapper.space import FanoutDimension
@@ -32,7 +32,7 @@ CutPair = tuple[Cuts, Cuts]  # of both variables
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:
     """Whether a pair may be spread over a fanout: not a mesh whose hops cost, and instances share all common
     data or nothing."""
-    return not fan.mesh and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
+    return fan.topology in ALIKE and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
 
 
 def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:

@@ -98,7 +98,7 @@ class Listed:
         }
         windows = [t for t, e in ranks if v in e.variables and (len(e.terms) > 1 or t in several)]
         shared = any(dim.shares(self.einsum.name, t, indexed=True) for t in windows)
-        return shared and dim.link is not None and dim.link.topology == "mesh"
+        return shared and dim.link is not None and dim.link.topology not in ("bus", "switch")
 
     def _tree(self, nodes: tuple[Placed, ...], sizes: Sizes) -> LoopTree:
         found: list[Node] = [StorageNode(self.memories[0].name, tuple(self.einsum.tensors))]

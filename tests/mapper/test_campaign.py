@@ -65,7 +65,7 @@ class OffSomeFanouts(Listed):
     """The same variables are not spread over meshes, nor where only what is the same for all is shared."""
 
     def _apart_on_a_mesh(self, v: str, dim: FanoutDim) -> bool:
-        mesh = dim.link is not None and dim.link.topology == "mesh"
+        mesh = dim.link is not None and dim.link.topology not in ("bus", "switch")
         some = any(dim.reuses(self.einsum.name, t) for t in self.einsum.tensors)
         barred = v not in "ck" and (mesh or (some and dim.multicast == "identical"))
         return barred or super()._apart_on_a_mesh(v, dim)
@@ -186,7 +186,7 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
         paying = {"keep": pick.choice(("All", "Inputs"))}
         wire = {"type": "Toll", "name": "Wire", "tensors": paying, "actions": memory("", 3, 0, 24)["actions"]}
         nodes.insert(pick.randint(1, 3), wire)
-    meshed = any(d.get("link", {}).get("topology") == "mesh" for d in dims)
+    meshed = any(d.get("link", {}).get("topology") in ("mesh", "all_to_all") for d in dims)
     found |= {"links"} if any("link" in d for d in dims) else set()
     asked: dict[str, Any] = {}
     if not meshed and pick.random() < 0.5:

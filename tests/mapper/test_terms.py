@@ -40,7 +40,7 @@ def machine(pick: random.Random) -> dict[str, Any]:
             {"name": "write", "energy": write, "throughput": throughput / 2},
         ]
 
-    topology = pick.choice(["bus", "mesh", "line"])
+    topology = pick.choice(["bus", "mesh", "line", "switch", "all_to_all"])
     link = {"energy_per_bit_hop": 0.5, "topology": topology, "throughput": 20} if pick.random() < 0.3 else {}
     toll = {
         "type": "Toll",
@@ -83,7 +83,7 @@ def machine(pick: random.Random) -> dict[str, Any]:
                 "name": "MAC",
                 "actions": [{"name": "compute", "energy": 2, "throughput": 3}],
             },
-        ]
+        ],
     }
 
 

@@ -36,7 +36,9 @@ def fanouts(pick: Random, many: int) -> list[dict[str, Any]]:
             "broadcast_partials": pick.random() < 0.5,
             "multicast": pick.choice(("overlapping", "identical")),
             "may_reuse": pick.choice(("All", "All", "Inputs", "Outputs")),
-            **pick.choice(({}, {"link": {**link, "topology": pick.choice(("bus", "mesh"))}})),
+            **pick.choice(
+                ({}, {"link": {**link, "topology": pick.choice(("bus", "mesh", "switch", "all_to_all"))}})
+            ),
         }
         for name in "XY"[:many]
     ]
