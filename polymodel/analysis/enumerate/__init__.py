@@ -1,4 +1,4 @@
-"""The enumerating engine: it walks small cases element by element and referees the others."""
+"""The enumerating engine: it walks small cases element by element, and is the reference for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each storage instance holds, visit by visit, and what stays from one visit to the next."""
+"""The contents of each storage instance, visit by visit, and what stays from one visit to the next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from polymodel.reuse import Reuse
 
 @dataclass
 class ElementUse:
-    """How one element is used in one visit of one instance: by whom (`readers`: who reads it), and in which
-    phases."""
+    """The uses of one element in one visit of one instance.
+
+    The phases of its uses by Einsum; `readers`: the Einsums that read it.
+    """
 
     first: int
     last: int
@@ -29,10 +31,10 @@ Tile = dict[Element, ElementUse]
 class BuffetWalk:
     """One tensor in one storage node, element by element.
 
-    `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there
-    from the preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: a
-    backing buffet whose elements are executed anew when it holds them no more. `asked[t, p]`: phases of
-    operations with an access to it, also those that touch no element.
+    `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there from the
+    preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: a backing buffet
+    whose elements are executed anew when it no longer holds them. `asked[t, p]`: phases of operations with an
+    access to it, also those that touch no element.
     """
 
     node: int
@@ -96,7 +98,7 @@ def innermost_dependent(buffet: BuffetWalk) -> int | None:
 
 
 def may_stay(policy: Reuse, before: Time, now: Time, dependent: int | None) -> bool:
-    """The policy's verdict on the step between two successive visits."""
+    """Whether the policy keeps elements over the step between two successive visits."""
     if not policy.by_tile:
         return policy.carries
     differing = next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)

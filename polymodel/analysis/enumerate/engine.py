@@ -1,4 +1,4 @@
-"""The referee: counts by walking through every operation with plain Python sets."""
+"""The reference engine: counts by walking through every operation with plain Python sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from polymodel.workload.einsum import Cascade, TensorAccess
 
 
 class Enumerate:
-    """The engine that counts one by one. Refused above some 300,000 operations."""
+    """The engine that enumerates all operations. Raises Refused above about 300,000 operations."""
 
     name = "enumerate"
 
@@ -86,7 +86,7 @@ class Enumerate:
 
 
 def first_accesses(cascade: Cascade) -> dict[str, TensorAccess]:
-    """For each tensor its first access in cascade order: it gives the bits per value."""
+    """The first access of each tensor in cascade order, which has its bits per value."""
     firsts: dict[str, TensorAccess] = {}
     for einsum in cascade.einsums:
         for access in einsum.accesses:
@@ -116,7 +116,7 @@ def _buffet_record(b: BuffetWalk, timeline: PhaseOrder | None) -> Buffet:
         reuse=b.policy,
         einsums=b.users,
         parent=b.parent.node if b.parent else None,
-        tile_max=max(sizes, default=0),  # its users may read nothing but what is before
+        tile_max=max(sizes, default=0),  # its users may read only what is before the first generation
         tile_total=sum(sizes),
         visits=len(sizes),
         instances=len({p for p, _ in tiles}),
@@ -126,7 +126,7 @@ def _buffet_record(b: BuffetWalk, timeline: PhaseOrder | None) -> Buffet:
 
 
 def _traffic_rows(problem: Problem, buffets: list[BuffetWalk], ledger: ElementLedger) -> tuple[Traffic, ...]:
-    """One row per Einsum and buffet that it touches, also when nothing was booked."""
+    """One row per Einsum and buffet that it touches, even if nothing was booked."""
     rows = []
     for einsum in problem.tree.einsums:
         for b in buffets:
@@ -159,7 +159,7 @@ def _load_rows(problem: Problem, ledger: ElementLedger) -> tuple[InstanceLoad, .
 
 
 def _refill_rows(problem: Problem, ledger: ElementLedger) -> tuple[RefillLoad, ...]:
-    """Each end of the refills of single-buffered storages, then what is left at those components."""
+    """Each end of the refills of single-buffered storages, then the rest at those components."""
     names = [c.name for c in problem.hierarchy.components]
     waiting = [name for name in names if problem.hierarchy.waits(name)]
     rows = []
@@ -192,7 +192,7 @@ def _toll_rows(problem: Problem, ledger: ElementLedger) -> tuple[TollTraffic, ..
 def _transfer_rows(
     problem: Problem, buffets: list[BuffetWalk], ledger: ElementLedger
 ) -> tuple[TransferSizes, ...]:
-    """By Einsum, first at memories in tree order, then at tolls."""
+    """Rows by Einsum, first at memories in tree order, then at tolls."""
     kinds = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
     rows: list[Row] = []
     for einsum in problem.tree.einsums:

@@ -1,4 +1,4 @@
-"""Which iterations every Einsum executes, at which stamps: each once, or as its consumers need them."""
+"""The iterations that every Einsum executes, and their stamps: each once, or as its consumers need them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from polymodel.workload.einsum import Einsum
 
 Point = tuple[int, ...]
 C = TypeVar("C", int, int | None)
-UNBOUND = 0  # the radix of a spatial loop in an Einsum that it does not bind, until all Einsums are walked
-Stamp = tuple[Time, Place]  # of the loops and splits down to the decision
+UNBOUND = 0  # radix of a spatial loop in an Einsum that it does not bind, until all Einsums are walked
+Stamp = tuple[Time, Place]  # numbers of loops and splits down to the decision
 
 
 def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWalk]:
-    """One walk per Einsum of the tree, in order of execution; Refused if they are too many points."""
+    """One walk per Einsum of the tree, in order of execution. Raises Refused for too many points."""
     execution = _Execution(problem, reuse)
     for name in reversed(problem.tree.einsums):
         execution.walk(name)
@@ -54,8 +54,10 @@ def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWa
 
 
 def _all_radices(walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
-    """A spatial loop that binds nothing of an Einsum has the radix of those that it binds. Known only now:
-    what an Einsum executes may depend on one that the loop does not bind."""
+    """Give spatial loops that bind nothing of an Einsum the radix of those that they bind.
+
+    It is known only now: what an Einsum executes may depend on an Einsum that the loop does not bind.
+    """
     known: dict[int, int] = {}
     for loop in (x for walk in walks.values() for x in walk.spatial):
         known[loop.node] = max(known.get(loop.node, UNBOUND), loop.radix)
@@ -69,7 +71,7 @@ def _all_radices(walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
 
 
 def _same_radices(problem: Problem, walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
-    """Where Einsums differ in trips, a loop counts for each as far as for the one with most of them."""
+    """If Einsums differ in trips, a loop has for each of them the radix of the one with most trips."""
     most: dict[int, int] = {}
     for loop in (x for walk in walks.values() for x in walk.spatial):
         most[loop.node] = max(most.get(loop.node, 1), loop.radix)
@@ -161,7 +163,7 @@ class _Execution:
         return [e for e in below if ties(self.problem.cascade, self.problem.tree, e)[node] == "bound"]
 
     def repeated(self, locator: StampLocator) -> Iterable[tuple[Stamp, list[Point]]]:
-        """All iterations again at every stamp that Einsums bound by the loops run through."""
+        """All iterations, at every stamp of the Einsums that the loops bind."""
         last = locator.above[-1].id
         for step in locator.above:
             node = step.node
@@ -183,7 +185,7 @@ class _Execution:
             yield stamp, _bound_to(locator, stamp, everything)
 
     def inferred(self, locator: StampLocator) -> Iterable[tuple[Stamp, list[Point]]]:
-        """At every stamp what the consumers below need and the outermost storage does not hold."""
+        """What the consumers below need at each stamp and the outermost storage does not hold."""
         einsum, tree = locator.einsum, self.problem.tree
         last = locator.above[-1].id
         if locator.ties[last] != "inferred":
@@ -273,14 +275,14 @@ def _missing(
 
 
 def _depth(locator: StampLocator) -> tuple[int, int]:
-    """How many time and space coordinates the path has down to the decision."""
+    """The numbers of time and space coordinates of the path down to the decision."""
     spatial = sum(1 for s in locator.above if isinstance(s.node, Loop) and s.node.spatial)
     stamped = sum(1 for s in locator.above if isinstance(s.node, Loop | Split))
     return stamped - spatial, spatial
 
 
 def _afresh(locator: StampLocator, operations: list[ExecutedOperation]) -> int:
-    """How many time coordinates there are down to the innermost loop that repeats, in several iterations."""
+    """The number of time coordinates down to the innermost loop that repeats in several iterations."""
     result = position = 0
     for step in locator.path:
         if not isinstance(step.node, Loop | Split) or (isinstance(step.node, Loop) and step.node.spatial):
@@ -292,7 +294,7 @@ def _afresh(locator: StampLocator, operations: list[ExecutedOperation]) -> int:
 
 
 def _bound_to(locator: StampLocator, stamp: Stamp, candidates: list[Point]) -> list[Point]:
-    """The candidates that the bound loops above the decision run at this stamp."""
+    """The candidates that the bound loops above the decision execute at this stamp."""
     result = []
     for values in candidates:
         point = dict(zip(locator.einsum.rank_variables, values, strict=True))

@@ -1,4 +1,5 @@
-"""Whether every consumer finds what it reads, and every sum is added up: the referee of the gate."""
+"""Whether every consumer finds what it reads, and every sum is added up: the reference for the legality
+check."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ from polymodel.reuse import override
 
 @dataclass(frozen=True)
 class OrderViolation:
-    """`consumer` reads `element` of `tensor` before or where `producer` has not written it; the two are one
-    where its sums are not added up."""
+    """`consumer` reads `element` of `tensor` before or where `producer` has not written it.
+
+    Both are the same if its sums are not added up.
+    """
 
     producer: str
     consumer: str
@@ -88,7 +91,7 @@ def _broken_dependence(
 
 
 def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> OrderViolation | None:
-    """An element that is executed again and again, and that a read finds missing or half made."""
+    """An element that is executed repeatedly, and that a read finds missing or incomplete."""
     position = made.einsum.accesses.index(made.einsum.access_of(tensor))
     whole = _whole(made, position)
     last: dict[tuple[Place, Element, Time], Time] = {}
@@ -112,9 +115,9 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
 
 
 def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation | None:
-    """An element that a consumer reads in one instance while a run that wrote it goes on in another.
+    """An element that a consumer reads in one instance while a run that wrote it continues in another.
 
-    The parts of a sum get together at the parent, when the runs that hold them have ended.
+    The parts of a sum are combined at the parent, when the runs that hold them have ended.
     """
     last: dict[Element, dict[tuple[Place, Time], Time]] = {}
     wrote: set[tuple[Element, Place, Time]] = set()
@@ -150,7 +153,7 @@ def _apart(buffet: BuffetWalk, producer: str) -> OrderViolation | None:
 
 
 def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
-    """An output that several instances sum up along a dimension that may not reduce it."""
+    """An output that several instances sum along a dimension that may not reduce it."""
     for (einsum, tensor), chain in chains.items():
         walk = walks[einsum]
         access = walk.einsum.access_of(tensor)
@@ -169,7 +172,7 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
 
 
 def _left_out(walk: EinsumWalk) -> OrderViolation | None:
-    """An element of which an operation never executes: no stamp of the loops above has room for it."""
+    """An element of which an operation never executes: no stamp of the loops above includes it."""
     if walk.lacking is None:
         return None
     point = dict(zip(walk.einsum.rank_variables, walk.lacking, strict=True))
@@ -179,7 +182,7 @@ def _left_out(walk: EinsumWalk) -> OrderViolation | None:
 
 
 def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
-    """How many operations make each element of the access at `position`."""
+    """The number of operations that produce each element of the access at `position`."""
     whole: dict[Element, int] = defaultdict(int)
     for values in points(walk.einsum):
         point = dict(zip(walk.einsum.rank_variables, values, strict=True))
@@ -188,7 +191,7 @@ def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
 
 
 def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
-    """An element that some stamp of the loops above makes in part: its results start afresh in each."""
+    """An element that some stamp of the loops above produces in part: its results start afresh in each."""
     if walk.decided == (0, 0):
         return None
     times, places = walk.decided
@@ -205,7 +208,7 @@ def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
 
 
 def _added_again(walk: EinsumWalk) -> OrderViolation | None:
-    """An Einsum that adds to what is there, below a loop that does not bind it."""
+    """An Einsum that adds to existing values, below a loop that does not bind it."""
     for access in walk.einsum.outputs:
         if access.accumulates and walk.decided != (0, 0) and walk.operations:
             _, element = next(walk.touches(access.tensor, writes=True))
@@ -215,7 +218,7 @@ def _added_again(walk: EinsumWalk) -> OrderViolation | None:
 
 
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
-    """The first rule that the mapping breaks, None if it is legal."""
+    """The first rule that the mapping violates, None if it is legal."""
     for alone in (_left_out, _made_in_part, _added_again):
         result = next((f for f in map(alone, walks.values()) if f), None)
         if result:
@@ -238,7 +241,7 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
 
 
 def violation(problem: Problem, reuse: str | None = None) -> OrderViolation | None:
-    """The first rule that a problem breaks, by enumeration, None if it is legal.
+    """The first rule that a problem violates, by enumeration, None if it is legal.
 
     Raises Refused only for what cannot be enumerated at all.
     """

@@ -11,7 +11,7 @@ from polymodel.analysis.result import LinkTraffic, Problem
 from polymodel.architecture.hierarchy import FanoutDim
 
 Edge = tuple[int, int]
-Wire = tuple[tuple[int, ...], Edge]  # coordinates of the dimensions before, which link of the row
+Wire = tuple[tuple[int, ...], Edge]  # coordinates of the outer dimensions, and the link within the row
 
 
 def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
@@ -22,7 +22,7 @@ def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
         return {(0, 0)}
     if topology in ("mesh", "line"):
         return {(0, i) for i in range(coordinate + 1)}
-    if topology == "ring":  # the shorter way round; where both are as long, the one of rising numbers
+    if topology == "ring":  # the shorter way round; if both are equally long, the one of increasing numbers
         back = dim.fanout - coordinate
         ways = {(0, i) for i in range(coordinate + 1)}, {(0, 0)} | {(1, i) for i in range(back)}
         return ways[coordinate > back]
@@ -33,7 +33,8 @@ def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
 
 
 def is_entry(dim: FanoutDim, edge: Edge) -> bool:
-    """True for the links where data enter a row: the first, of a tree those at its root, of a switch all."""
+    """True for the links at which data enter a row: the first, of a tree those at its root, of a switch
+    all."""
     assert dim.link is not None
     if dim.link.topology == "switch":
         return True
@@ -41,7 +42,7 @@ def is_entry(dim: FanoutDim, edge: Edge) -> bool:
 
 
 def is_hop(dim: FanoutDim, edge: Edge) -> bool:
-    """False for what leads to the first instance of a line, a ring, or all to all, which stands where data
+    """False for the link to the first instance of a line, a ring, or all to all, which is where data
     enter."""
     assert dim.link is not None
     if dim.link.topology == "all_to_all" and edge == (1, 0):
@@ -77,9 +78,9 @@ class Wires:
         ways: Iterable[tuple[str, tuple[SpatialLoop, ...], Place]],
         direction: int,
     ) -> None:
-        """One element between two components (0 down, 1 up) and all (Einsum, loops, place) it goes to.
+        """One element between two components (0 down, 1 up) and all its (Einsum, loops, place).
 
-        `ways` stand in order of the Einsums: each pays for the links that those before it did not cross.
+        `ways` are in order of the Einsums: each pays for the links that those before it did not cross.
         """
         top, bottom = sorted(self.hierarchy.index(e) for e in ends)
         passed = ("", self.hierarchy.components[bottom].branch)
@@ -110,7 +111,7 @@ class Wires:
                 assert dim.link is not None
                 busy = self.loads[einsum, component, dim.name]
                 if not hops and (math.isinf(dim.link.throughput) or not busy):
-                    continue  # nothing crosses a link, and none limits what enters
+                    continue  # nothing crosses a link, or none limits what enters
                 loads: tuple[tuple[int, int], ...] = ()
                 entries = 0
                 if not math.isinf(dim.link.throughput):

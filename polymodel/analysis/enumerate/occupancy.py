@@ -1,4 +1,4 @@
-"""Who occupies how much of which hardware instance in which phase."""
+"""The occupancy of each hardware instance by each buffet in each phase."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PhaseOrder:
 
 
 def runs(buffet: BuffetWalk) -> Iterator[tuple[Place, list[Time]]]:
-    """For each instance, its visits in groups that are joined by a carried element."""
+    """For each instance, its visits in groups that are connected by a carried element."""
     groups: dict[Place, list[list[Time]]] = defaultdict(list)
     for t in buffet.visits:
         for p in buffet.tiles[t]:
@@ -51,7 +51,7 @@ def runs(buffet: BuffetWalk) -> Iterator[tuple[Place, list[Time]]]:
 
 
 def tile_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
-    """`tile`: from first to last use within a run, always the tile of the current or last visit."""
+    """`tile`: from first to last use within a run, always the tile of the current or previous visit."""
     for p, visits in runs(buffet):
         begin, end = buffet.asked[visits[0], p][0], buffet.asked[visits[-1], p][1]
         starts = [begin, *(timeline.opening(t) for t in visits[1:]), end + 1]
@@ -79,7 +79,7 @@ def live_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
 
 
 def lasting_spans(buffet: BuffetWalk, timeline: PhaseOrder) -> Iterator[Span]:
-    """A persistent tensor: all that its backing instance ever holds, in every phase."""
+    """A persistent tensor: everything that its backing instance ever holds, in every phase."""
     held: dict[Place, set[Element]] = defaultdict(set)
     for places in buffet.tiles.values():
         for p, tile in places.items():
@@ -102,7 +102,7 @@ def counts(spans: Iterable[Span], length: int) -> dict[Place, list[int]]:
 
 
 def live_peak(buffet: BuffetWalk, timeline: PhaseOrder) -> int:
-    """The most elements of one instance that are between first and last use at once."""
+    """The most elements of one instance that are between first and last use at the same time."""
     return max(
         (max(c) for c in counts(live_spans(buffet, timeline), len(timeline.phases)).values()), default=0
     )
@@ -116,7 +116,7 @@ def occupied_bits(
     measure: str,
     copies: int = 1,
 ) -> dict[Instance, list[int]]:
-    """Bits of one buffet per hardware instance and phase; `copies` of each tile unless all of it stays."""
+    """Bits of one buffet per hardware instance and phase; `copies` of each tile unless it persists."""
     users = [e for e in problem.cascade if buffet.tensor in e.tensors]
     lasting = buffet.parent is None and any(e.access_of(buffet.tensor).persistent for e in users)
     factor = max(e.n_instances for e in users) if lasting else 1
@@ -137,7 +137,7 @@ def _component_peaks(
     timeline: PhaseOrder,
     measure: str,
 ) -> Iterator[WorkingSet]:
-    """The peak of one component within each Einsum's phases; of several, the first is described."""
+    """The peak of one component within each Einsum's phases; of several, the first one."""
     peaks: dict[str, tuple[int, int, Instance]] = {}
     for instance in sorted({i for part in parts.values() for i in part}):
         here = [part[instance] for part in parts.values() if instance in part]
@@ -179,7 +179,8 @@ class Stages:
                     yield row
 
     def copies(self, b: BuffetWalk, einsum: str) -> int | None:
-        """How many tiles of a buffet above stages that use it, 0 for others; None if another stage's."""
+        """The number of tiles of a buffet above stages that use it, 0 for others; None if it is another
+        stage's."""
         copies = 0
         on_path = any(s.id == b.node for s in self.problem.tree.path(einsum))
         for p in around(self.problem.tree, einsum):
@@ -190,7 +191,7 @@ class Stages:
         return copies
 
     def peaks(self, einsum: str, buffets: dict[BuffetKey, int]) -> Iterator[WorkingSet]:
-        """The peak of what stages share, and that of all else, while the Einsum runs."""
+        """The peak of what stages share, and that of everything else, while the Einsum runs."""
         for shared in (True, False):
             measure = "reserved" if shared else self.measure
             parts = {
@@ -227,7 +228,7 @@ def working_sets(
     timeline: PhaseOrder,
     measures: tuple[str, ...],
 ) -> tuple[WorkingSet, ...]:
-    """Peaks of every component in every Einsum's phases. `buffets` stand in order of node and tensor."""
+    """Peaks of every component in every Einsum's phases. `buffets` are in order of node and tensor."""
     result: list[WorkingSet] = []
     for measure in measures:
         for component in problem.hierarchy.components:

@@ -1,4 +1,4 @@
-"""Pipelines slot by slot: what every stage loads and executes in each of its iterations."""
+"""Pipelines slot by slot: the loads and operations of every stage in each of its iterations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Loads = dict[str, dict[Instance, list[int]]]  # component -> instance -> [read b
 
 
 class PipelineSlots:
-    """The slots of all pipelines, from the events that the ledger noted with their times."""
+    """The slots of all pipelines, from the events that the ledger recorded with their times."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class PipelineSlots:
         return sorted({o.time[: self.depth[p.node]] for e in p.einsums for o in walks[e].operations})
 
     def _iteration(self, p: PipelineSplit, time: Time, at_end: bool) -> Time:
-        """The iteration in which something happens that belongs to a stamp."""
+        """The iteration of an event that belongs to a stamp."""
         stamp = time[: self.depth[p.node]]
         if at_end:  # a run may end while Einsums outside keep it alive
             return [k for k in self.keys[p.node] if k[: len(stamp)] <= stamp][-1]
         return next(k for k in self.keys[p.node] if k[: len(stamp)] == stamp)
 
     def runs(self) -> tuple[PipelineRun, ...]:
-        """Every pipeline that stands in no stage of another."""
+        """Every pipeline that is not in a stage of another."""
         return tuple(self.run(p, ()) for p in self.found if p.outer is None)
 
     def run(self, p: PipelineSplit, outer: Time) -> PipelineRun:
@@ -71,7 +71,7 @@ class PipelineSlots:
         return PipelineRun(p.node, ordered_slots(counts))
 
     def stage(self, p: PipelineSplit, b: int, key: Time | None) -> tuple[StageWork | PipelineRun, ...]:
-        """What a stage does in an iteration, Einsums and inner pipelines in order of execution."""
+        """The work of a stage in an iteration, Einsums and inner pipelines in order of execution."""
         result: dict[object, StageWork | PipelineRun] = {}
         for e in () if key is None else p.stages[b]:
             home = self.home[e]

@@ -1,4 +1,4 @@
-"""Fills, drains and operand accesses, played through in the order in which they happen."""
+"""Fills, drains and operand accesses, simulated in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's i
 class ElementLedger:
     """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance.
 
-    Where an action rounds transfers up, their elements are gathered first: `settle` ends it.
+    If an action rounds transfers up, their elements are collected first; `settle` rounds them.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ElementLedger:
         self.shares: dict[tuple[str, str, str], dict[Instance, list[int]]] = defaultdict(
             lambda: defaultdict(lambda: [0, 0])
         )
-        # When loads of Einsums in pipelines (`overlapped`) happen: nothing is rounded there.
+        # the times of loads of Einsums in pipelines (`overlapped`), in which nothing is rounded
         self.moment: tuple[Time, bool] = ((), False)
         self.timed: dict[Event, dict[Instance, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
 
@@ -94,7 +94,7 @@ class ElementLedger:
         return self.hierarchy[component].ways[side]
 
     def load(self, end: End, bits: int) -> None:
-        """Bits that one instance moves in one direction, perhaps as a part of a storage's refill."""
+        """Bits that one instance moves in one direction, possibly as part of a storage's refill."""
         einsum, component, instance, side, refilled = end
         self.loads[einsum, component][instance][side] += bits
         if einsum in self.overlapped:
@@ -103,20 +103,21 @@ class ElementLedger:
             self.shares[einsum, component, refilled][instance][side] += bits
 
     def settle(self) -> None:
-        """Every gathered transfer takes whole actions."""
+        """Round all collected transfers up to whole actions."""
         for row, transfers in self.gathered.items():
             for (end, *_), elements in transfers.items():
                 assert isinstance(end, tuple)
                 self.load(end, self.action(row[2], end[3]).whole_bits(elements * self.bits[row[3]]))
 
     def sizes(self, row: Row) -> tuple[tuple[int, int], ...]:
-        """How many transfers of each number of elements."""
+        """The number of transfers of each number of elements."""
         return tuple(sorted(Counter(self.gathered[row].values()).items()))
 
 
 @dataclass(frozen=True)
 class TollInstances:
-    """A toll on a link: which spatial loops tell its instances apart, and which tell accesses apart."""
+    """A toll on a link: the spatial loops that distinguish its instances, and those that distinguish
+    accesses."""
 
     toll: str
     own: tuple[int, ...]
@@ -125,12 +126,11 @@ class TollInstances:
 
 @dataclass(frozen=True)
 class BuffetPath:
-    """The way of one tensor from a parent buffet to its child, for one Einsum.
+    """The path of one tensor from a parent buffet to its child, for one Einsum.
 
-    The child is a deeper buffet or the operations themselves, below `n_place` spatial loops, in the
-    component `child`.
-    `unshared`: positions of loops on the way whose dimension may not reuse the tensor; `silent`:
-    of the others, those along which a partial sum goes to one instance only.
+    The child is a deeper buffet or the operations themselves, below `n_place` spatial loops, in the component
+    `child`. `unshared`: positions of loops on the way whose dimension may not reuse the tensor; `silent`: of
+    the others, those along which a partial sum goes to one instance only.
     """
 
     parent: BuffetWalk
@@ -141,7 +141,7 @@ class BuffetPath:
     passages: tuple[TollInstances, ...]
 
     def at_parent(self, place: Place, element: Element) -> tuple[object, ...]:
-        """What is one access at the parent: same parent instance, unshared counters and element."""
+        """The key of one access at the parent: parent instance, unshared counters and element."""
         return place[: self.parent.n_place], tuple((i, place[i]) for i in self.unshared), element
 
     def at_toll(self, passage: TollInstances, place: Place) -> Instance:
@@ -177,7 +177,7 @@ def find_link(
 
 
 class Simulation:
-    """The life of one tensor: which instance holds a value of which element, event by event."""
+    """The simulation of one tensor: which instance holds a value of which element, event by event."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Simulation:
             (self.open if kind == "open" else self.close)(subject, detail)
 
     def begin(self) -> None:
-        """What an Einsum adds to lies in its backing storage from the start."""
+        """What an Einsum adds to is in its backing storage from the start."""
         for einsum, chain in self.chains.items():
             if self.walks[einsum].einsum.access_of(self.tensor).accumulates:
                 for places in chain[0].tiles.values():
@@ -258,7 +258,7 @@ class Simulation:
         return self.links[key]
 
     def open(self, buffet: BuffetWalk, t: Time) -> None:
-        """A visit begins: what is not carried is forgotten, what is needed and exists is filled."""
+        """A visit begins: what is not carried is dropped, what is needed and exists is filled."""
         self.ledger.moment = t, False
         valued, dirty = self.valued[buffet.node], self.dirty[buffet.node]
         tiles, carried = buffet.tiles[t], buffet.carried[t]
@@ -322,7 +322,7 @@ class Simulation:
     def partial_sums(
         self, child: BuffetWalk | None, parent: BuffetWalk, needed: Iterable[Moved]
     ) -> list[Moved]:
-        """Of the needed output elements those that the parent holds, with the instances that get them."""
+        """Of the needed output elements those that the parent holds, with the instances that receive them."""
         groups: dict[object, list[Moved]] = defaultdict(list)
         for einsum, p, x in needed:
             holds = x in self.valued[parent.node][p[: parent.n_place]]

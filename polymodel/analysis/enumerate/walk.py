@@ -30,8 +30,8 @@ POINT_LIMIT = 300_000
 
 @dataclass(frozen=True)
 class ExecutedOperation:
-    """One iteration: its operation time, its spatial counters, one element per access of the Einsum (None
-    where an access touches none)."""
+    """One iteration: its time, its spatial counters, and one element per access (None for an access without
+    one)."""
 
     time: Time
     place: Place
@@ -40,7 +40,7 @@ class ExecutedOperation:
 
 @dataclass(frozen=True)
 class SpatialLoop:
-    """A spatial loop on a path; `radix` is how many counters it has at most."""
+    """A spatial loop on a path; `radix`: the maximum number of counters."""
 
     node: int
     component: str
@@ -53,13 +53,13 @@ class SpatialLoop:
 class EinsumWalk:
     """All operations of one Einsum in order of time, then place.
 
-    `above` gives, for each node on the path, how many time coordinates (temporal loops and
-    splits) and how many spatial loops stand above it. `decided`: how many of each stand down to the
-    innermost loop that binds no variable of the Einsum; what executes is decided per stamp of these,
-    (0, 0) if every loop binds one. `inferred`: only what consumers below that loop need executes.
-    `lacking`: a point that never executes, of an Einsum that is to execute all over again. `afresh`: how many
-    time coordinates there are down to the innermost loop of several iterations that executes it all over
-    again; each value of these starts its results afresh. 0 if there is no such loop.
+    `above`: for each node on the path, the numbers of time coordinates (temporal loops and splits) and of
+    spatial loops above it. `decided`: the same numbers down to the innermost loop that binds no variable of
+    the Einsum; what executes is decided per stamp of these, (0, 0) if every loop binds one. `inferred`: only
+    what consumers below that loop need executes. `lacking`: a point that never executes, of an Einsum that
+    should execute completely again. `afresh`: the number of time coordinates down to the innermost loop of
+    several iterations that executes it again; each value of these starts its results afresh. 0 if there is no
+    such loop.
     """
 
     einsum: Einsum
@@ -77,7 +77,7 @@ class EinsumWalk:
         return tuple((i, a.output) for i, a in enumerate(self.einsum.accesses) if a.tensor == tensor)
 
     def touches(self, tensor: str, writes: bool) -> Iterator[tuple[ExecutedOperation, Element]]:
-        """Every operation with each element of a tensor that it writes (else reads)."""
+        """Every operation with each element of a tensor that it writes (otherwise reads)."""
         for position, output in self.positions(tensor):
             if output is writes:
                 for o in self.operations:
@@ -87,7 +87,7 @@ class EinsumWalk:
 
 
 def number(tile: int | str | None, what: str) -> int:
-    """A tile shape as a number; symbols must have been given values before."""
+    """A tile shape as a number; symbols must have values."""
     if isinstance(tile, int):
         return tile
     message = f"{what} is {tile!r}, not a number"
@@ -95,9 +95,10 @@ def number(tile: int | str | None, what: str) -> int:
 
 
 def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop, einsum: str) -> tuple[int, int]:
-    """Inclusive (low, high) that an outermost loop splits: the hull over the Einsums below that it binds.
+    """Inclusive (low, high) of the range that an outermost loop splits: the hull over the Einsums that it
+    binds.
 
-    With tiles per Einsum, what the Einsum's own variable takes.
+    With tiles per Einsum, the range of the Einsum's own variable.
     """
     if loop.uneven and tie(cascade, tree, einsum, node, loop) == "bound":
         return cascade[einsum].bound(loop.variable_in(einsum))
@@ -123,10 +124,10 @@ def points(einsum: Einsum) -> Iterator[tuple[int, ...]]:
 
 
 class StampLocator:
-    """Turns points of one Einsum into (time, place) by walking down its path.
+    """Converts points of one Einsum to (time, place) by walking down its path.
 
-    `above` holds the path down to the innermost loop that binds none of its variables, `below` the rest.
-    `extents`: how many values a variable takes at most below, where that is less than all.
+    `above`: the path down to the innermost loop that binds none of its variables; `below`: the rest.
+    `extents`: the maximum number of values of a variable below, if that is less than all.
     """
 
     def __init__(self, problem: Problem, einsum: Einsum) -> None:
@@ -146,7 +147,7 @@ class StampLocator:
         }
 
     def outer(self, point: dict[str, int]) -> tuple[tuple[int | None, ...], dict[str, int]]:
-        """The stamp of `above` that a point binds (None: any) in path order, and its tiles' starts."""
+        """The stamp of `above` that a point binds (None: any) in path order, and the starts of its tiles."""
         base: dict[str, int] = {}
         return self._descend(self.above, point, base), base
 
@@ -179,7 +180,7 @@ class StampLocator:
         return tuple(stamp)
 
     def radices(self, problem: Problem, largest: dict[str, int]) -> dict[int, int]:
-        """How many counters each bound loop has at most; `largest`: extents below the decision."""
+        """The maximum number of counters of each bound loop; `largest`: extents below the decision."""
         extent: dict[str, int] = {}
         result: dict[int, int] = {}
         below = {s.id for s in self.below}
@@ -209,7 +210,7 @@ def tiles(loop: Loop) -> tuple[int, int]:
 
 
 def tile_of(loop: Loop, begin: int, value: int) -> tuple[int, int]:
-    """The counter of the tile that holds `value`, and where that tile starts."""
+    """The counter of the tile that contains `value`, and the start of that tile."""
     tile, first = tiles(loop)
     if value - begin < first:
         return 0, begin
@@ -230,7 +231,7 @@ def nodes_above(tree: LoopTree, einsum: str) -> dict[int, tuple[int, int]]:
 
 
 def physical(loops: tuple[SpatialLoop, ...], place: Place) -> tuple[tuple[str, str, int], ...]:
-    """Which hardware instance a place is: one coordinate per fanout dimension, zeros left out.
+    """The hardware instance of a place: one coordinate per fanout dimension, zeros omitted.
 
     Loops that share a dimension form one coordinate, the outer loop most significant.
     """

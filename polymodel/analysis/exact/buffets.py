@@ -1,4 +1,4 @@
-"""Each tensor in each storage node: who uses it, what it touches, which transitions it carries over."""
+"""Each tensor in each storage node: its users, what it touches, and the transitions over which it carries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExactBuffet:
 
     @cached_property
     def visited(self) -> bool:
-        """False where all that its users read of the tensor is what is before the first generation."""
+        """False if all that its users read of the tensor is before the first generation."""
         return any(not v.access.guard or not v.einsum.relation(v.access).is_empty() for v in self.views)
 
     def touch_of(self, einsums: tuple[str, ...], versions: tuple[int, ...] = ()) -> Touch:
@@ -70,14 +70,14 @@ class ExactBuffet:
 
     @property
     def forgets(self) -> bool:
-        """A backing node whose elements are executed anew once it holds them no more."""
+        """A backing node whose elements are executed anew once it no longer holds them."""
         if self.parent is not None or self.producer is None:
             return False
         return self.inferred
 
     @cached_property
     def policy_carries(self) -> frozenset[int]:
-        """Axis positions whose transitions the node's own policy lets elements stay over."""
+        """Axis positions over whose transitions the node's own policy keeps elements."""
         temporal = self.all_touch.temporal
         innermost = -1
         for factor in self.all_touch.factors if self.reuse.by_tile else ():
@@ -93,7 +93,7 @@ def shape_of(factor: Factor) -> FactorShape:
 
 
 def transition_mode(factor: Factor, axis: int) -> Mode | None:
-    """How the transition at stamp position `axis` looks to this factor; None if it cannot happen."""
+    """The transition at stamp position `axis` as seen by this factor; None if it cannot happen."""
     if axis in factor.temporal:
         q = factor.temporal.index(axis)
         shape = shape_of(factor)
@@ -104,9 +104,9 @@ def transition_mode(factor: Factor, axis: int) -> Mode | None:
 
 @dataclass(frozen=True)
 class ExactLayout:
-    """All buffets of a problem, with the views that belong to each Einsum's whole path.
+    """All buffets of a problem, with the views of each Einsum's whole path.
 
-    `full`: of each tensor of an Einsum the access that writes it, else the first that reads it.
+    `full`: for each tensor of an Einsum the access that writes it, otherwise the first that reads it.
     """
 
     problem: Problem
@@ -115,7 +115,7 @@ class ExactLayout:
     blocks: dict[str, tuple[RankBlock, ...]]
 
     def reads(self, einsum: str, tensor: str) -> tuple[View, ...]:
-        """The Einsum's accesses that read a tensor, each by itself."""
+        """The Einsum's accesses that read a tensor, each as its own view."""
         view, accesses = self.full[einsum, tensor], self.problem.cascade[einsum].accesses_of(tensor)
         return tuple(replace(view, access=a) for a in accesses if not a.output)
 
@@ -128,7 +128,7 @@ class ExactLayout:
 
 
 def _part_offsets(einsum: Einsum, parts: tuple[ExecutedPart, ...]) -> tuple[str, ...]:
-    """The same for an Einsum whose executed iterations are given as parts."""
+    """The offsets of an Einsum whose executed iterations are given as parts."""
     result = set()
     for part in parts:
         first = len(part.loops) + len(part.variables)

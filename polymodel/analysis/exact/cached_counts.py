@@ -17,13 +17,14 @@ from polymodel.polyhedra.sets import count_at, count_by
 from polymodel.polyhedra.steps import Mode
 
 Array = NDArray[np.object_]
-# From so many loops on tiles are counted, or their sizes compared, by classes, which barvinok need not find.
+# From this many loops on, tiles are counted or compared by classes, which barvinok then need not find.
 MANY_LOOPS, SEVERAL_LOOPS = 4, 2
 
 
 @dataclass(frozen=True)
 class FactorShape:
-    """A factor's ISL text, how many spatial and temporal dimensions lead it, and the nest if it is one."""
+    """A factor's ISL text, its numbers of leading spatial and temporal dimensions, and its nest if it is
+    one."""
 
     text: str
     np: int
@@ -41,7 +42,7 @@ def leading(shape: FactorShape, keep: int, stamps: int, drop: tuple[int, ...] = 
 def tally(shape: FactorShape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) -> Array:
     """Touches per value of the first `keep` spatial counters; dimensions `drop` are united over.
 
-    Also per value of the first `stamps` temporal counters, on the axes that follow.
+    Also per value of the first `stamps` temporal counters, on the following axes.
     """
     result = _by_classes(shape, keep, drop, stamps)
     if result is not None:
@@ -50,7 +51,7 @@ def tally(shape: FactorShape, keep: int, drop: tuple[int, ...] = (), stamps: int
 
 
 def _by_classes(shape: FactorShape, keep: int, drop: tuple[int, ...], stamps: int) -> Array | None:
-    """The same by classes of tiles; None where loops are few or are not a plain nest."""
+    """The same by classes of tiles; None if loops are few or not a plain nest."""
     if shape.nest is None or len(shape.nest.loops) < MANY_LOOPS:
         return None
     counters = shape.np + shape.nt
@@ -83,7 +84,7 @@ def located_tally(shape: FactorShape, held: str, mode: Mode | None, where: Facto
     """Touches of `shape` (with `mode`: only those kept) per instance of `where` that touches the element."""
     if mode is None:
         if not shape.np and not where.np and _same_elements(shape.nest, where.nest):
-            return tally(shape, 0)  # the one instance touches all of them
+            return tally(shape, 0)  # the single instance touches all of them
         points = sets.parse_set(shape.text)
     else:
         points = steps.resident_at_neighbor(shape.text, held, shape.np, shape.nt, mode, False)[1]

@@ -1,7 +1,7 @@
 """Cells: the stamps of each Einsum down to its last split, in time order.
 
-Within a cell no other Einsum runs. So what others hold does not change there, and what the Einsum itself
-holds at a component is largest, all at once, wherever the instance is active.
+Within a cell no other Einsum runs. So the contents of others do not change there, and what the Einsum itself
+holds at a component attains its joint maximum wherever the instance is active.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Course:
 
 
 def loops_to_last_split(layout: ExactLayout, einsum: str) -> int:
-    """How many loops stand above the innermost split on an Einsum's path."""
+    """The number of loops above the innermost split on an Einsum's path."""
     splits = [s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, Split)]
     return sum(1 for i, _ in layout.problem.tree.loops(einsum) if splits and i < splits[-1])
 
@@ -80,7 +80,7 @@ def bare(layout: ExactLayout, einsum: str) -> View:
 def courses(layout: ExactLayout, masks: Masks, depths: dict[str, int] | None = None) -> dict[str, Course]:
     """The cells of every Einsum, numbered together; of each loop only the steps in `masks`.
 
-    `depths`: how many of each Einsum's loops make a cell, at least those above its last split.
+    `depths`: the number of each Einsum's loops that make a cell, at least those above its last split.
     """
     tree = layout.problem.tree
     drafts: dict[str, Course] = {}

@@ -1,4 +1,4 @@
-"""Putting the exact counts together into the records every engine returns."""
+"""Assembles the exact counts into the records that every engine returns."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _tolls(layout: ExactLayout, ledger: ProductLedger) -> tuple[TollTraffic, ...
 
 
 def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
-    """What crosses the dimensions whose link costs; nothing is counted where none does."""
+    """Traffic across the dimensions whose links have a cost; empty if there are none."""
     hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
     if not hierarchy.costly_links:
         return ()
@@ -232,7 +232,7 @@ def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
 
 
 def _refills(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, ...]:
-    """The ends of single-buffered storages' refills, and what is left there."""
+    """The ends of single-buffered storages' refills, and the rest at these components."""
     hierarchy = layout.problem.hierarchy
     names = [c.name for c in hierarchy.components]
     waiting = [name for name in names if hierarchy.waits(name)]
@@ -254,7 +254,7 @@ def _refills(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[RefillLo
 
 
 def _working_sets(layout: ExactLayout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
-    """All peaks. A comparison of policies (`notes` given) goes on without those that are refused."""
+    """All peaks. A comparison of policies (`notes` given) continues without those that are refused."""
     rows: list[WorkingSet | None] = []
     gaps = Gaps(layout)
     for einsum in layout.problem.tree.einsums:
@@ -274,7 +274,7 @@ def _working_sets(layout: ExactLayout, notes: list[str] | None) -> tuple[Working
 
 
 def _tile_peak(layout: ExactLayout, einsum: str, component: str, gaps: Gaps) -> WorkingSet | None:
-    """The tile peak by classes of stamps, or cell by cell where tiles outlive their branch."""
+    """The tile peak by classes of stamps, or cell by cell if tiles outlive their branch."""
     if around(layout.problem.tree, einsum):
         return overlapped_peak(layout, einsum, component, "tile")
     if has_gaps(layout, einsum, component):
@@ -304,7 +304,7 @@ def refill_groups(
 ) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
     """(Einsum, component, storage) -> (reads, writes) that refills of `storage` make at `component`.
 
-    With `storage` empty: all else that happens there.
+    If `storage` is empty: everything else that happens there.
     """
     result: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
     for b in booked:

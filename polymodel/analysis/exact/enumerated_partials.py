@@ -1,8 +1,8 @@
-"""Partial sums of small problems, enumerated run by run, where no product describes the reduction.
+"""Partial sums of small problems, enumerated run by run, if no product describes the reduction.
 
 One row per operation of the producer, and of the consumers that keep what it wrote alive, in arrays; runs,
 drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations. A run may extend
-over several executions of the producer; a partial sum is read in the execution that made it.
+over several executions of the producer; a partial sum is read in the execution that produced it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Moves = tuple[Ints, Ints, Ints]
 
 @dataclass(frozen=True)
 class Runs:
-    """One row per run: its instance, element, start and end; `written` in it at all.
+    """One row per run: its instance, element, start and end; `written` at any time in it.
 
-    `first`, `last`: the executions in which it starts and ends. `read`: its start finds a partial
-    sum at the parent; `filled`: and this instance receives it.
+    `first`, `last`: the executions in which it starts and ends. `read`: its start finds a partial sum at the
+    parent; `filled`: and this instance receives it.
     """
 
     places: Ints
@@ -44,13 +44,13 @@ class Runs:
 
 
 def listable(levels: tuple[OutputLevel, ...], view: View) -> bool:
-    """Whether the producer, and who keeps alive what it wrote, are small enough."""
+    """Whether the producer, and the consumers that keep alive what it wrote, are small enough."""
     views = (view, *_carried_reads(levels, view))
     return sum(prod(high - low + 1 for low, high in v.einsum.bounds) for v in views) <= LIMIT
 
 
 def _carried_reads(levels: tuple[OutputLevel, ...], view: View) -> tuple[View, ...]:
-    """What readers access below a node that carries, where the producer makes other things."""
+    """The reads below a node that carries, if the producer writes other elements."""
     result: dict[tuple[str, TensorAccess], View] = {}
     for level in levels:
         if level.node is not None and level.carries and level.now != level.held:
@@ -60,7 +60,7 @@ def _carried_reads(levels: tuple[OutputLevel, ...], view: View) -> tuple[View, .
 
 @dataclass(frozen=True)
 class ListedChain:
-    """Same questions as `partials.Chain`, answered from the list of runs of every level."""
+    """The interface of `partials.OutputChain`, computed from the list of runs of every level."""
 
     levels: tuple[OutputLevel, ...]
     shared: frozenset[int]
@@ -123,7 +123,8 @@ class ListedChain:
 
     @cached_property
     def _executions(self) -> Ints:
-        """Which execution of the producer each operation belongs to; consumers' operations to none."""
+        """The execution of the producer that each operation belongs to; consumers' operations belong to
+        none."""
         producer = self._operations[0]
         again = self.levels[0].again
         loops = [node for node, _, _ in producer.view.loops]
@@ -154,7 +155,7 @@ class ListedChain:
         return tuple(result)
 
     def _present(self, level: int) -> tuple[list[int], Bools]:
-        """Which Einsums touch the level, and the rows of `_elements` that are theirs."""
+        """The Einsums that touch the level, and their rows of `_elements`."""
         node = self.levels[level].node
         which = [0]
         if node is not None:  # deeper than a consumer's view nothing of it is kept alive
@@ -212,7 +213,7 @@ class ListedChain:
 
     @staticmethod
     def _of_executions(executions: Ints, first: Bools) -> tuple[Ints, Ints]:
-        """The first and the last execution that writes in each run; -1 where none does."""
+        """The first and the last execution that writes in each run; -1 if none does."""
         if not len(executions):
             return executions, executions
         starts, never = np.flatnonzero(first), np.iinfo(np.int64).max

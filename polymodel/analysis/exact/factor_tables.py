@@ -1,4 +1,4 @@
-"""Factors of touches as arrays of stamps and as tables: enumerated where small, else counted with ISL."""
+"""Factors of touches as arrays of stamps and as tables: enumerated if small, otherwise counted with ISL."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from polymodel.polyhedra import needs
 from polymodel.polyhedra.sets import listed_points
 from polymodel.schedule.touch import RankBlock, View, essential_constraints, executed_text, partition, touch
 
-# Factors of touches as arrays: which stamps a factor has, how much each holds, which of them meet.
-#
-# One factor knows few loops and ranks, so its stamps can be listed, and mostly its elements too, where the
-# operations of the whole Einsum, the product over all factors, cannot.
+# Factors of touches as arrays: their stamps, the elements of each, and which of them overlap. One factor has
+# few loops and ranks, so that its stamps can be listed, and mostly its elements too, even if the operations
+# of the whole Einsum, the product over all factors, cannot.
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000
 
 
 def bounded(count: int) -> int:
-    """`count`, or a refusal if arrays of this length would not fit."""
+    """`count`; raises Refused if arrays of this length would not fit."""
     if count > LIMIT:
         raise Refused(
             f"tiles that are carried past other Einsums have {count:,} stamps to list, at most {LIMIT:,} are",
@@ -92,10 +91,8 @@ class Ends:
 
 @dataclass(frozen=True)
 class StampTable(ABC):
-    """One factor: its stamps [spatial..., temporal...] and what each holds.
-
-    `spatial` and `temporal` are the stamp positions of the columns of `stamps`, which are distinct, in order.
-    """
+    """One factor: its stamps [spatial..., temporal...] and the size of each. `spatial` and `temporal`: the
+    stamp positions of the columns of `stamps`, which are distinct and sorted."""
 
     spatial: tuple[int, ...]
     temporal: tuple[int, ...]
@@ -117,11 +114,12 @@ class StampTable(ABC):
     @property
     @abstractmethod
     def places(self) -> tuple[RowIndex, Ints, Ints]:
-        """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
+        """Instances; for each, its class (equal except for the position of its data), and all elements it
+        ever holds."""
 
     @abstractmethod
     def distinct_overlap(self, one: Ints, other: Ints) -> Flags:
-        """Whether two different stamps hold a common element, for arrays of distinct pairs."""
+        """Whether two different stamps have a common element, for arrays of distinct pairs."""
 
     @cached_property
     def times(self) -> Ints:
@@ -138,11 +136,11 @@ class StampTable(ABC):
         return self.index.find(columns, shape)
 
     def size_at(self, stamps: Ints) -> Ints:
-        """Elements at stamps as `find` gives them; none at -1."""
+        """Elements at stamps as returned by `find`; 0 at -1."""
         return np.where(stamps < 0, 0, self.sizes[stamps])
 
     def overlap(self, one: Ints, other: Ints) -> Flags:
-        """Whether two stamps hold a common element."""
+        """Whether two stamps have a common element."""
         both = (one >= 0) & (other >= 0)
         result = both & (one == other)
         moved = both & (one != other)
@@ -163,7 +161,7 @@ class StampTable(ABC):
 
 @dataclass(frozen=True)
 class ListedFactor(StampTable):
-    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order."""
+    """One factor as a list of distinct, sorted rows [spatial..., temporal..., ranks...]."""
 
     rows: Ints
 
@@ -213,7 +211,8 @@ class ListedFactor(StampTable):
 
     @cached_property
     def places(self) -> tuple[RowIndex, Ints, Ints]:
-        """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
+        """Instances; for each, its class (equal except for the position of its data), and all elements it
+        ever holds."""
         columns = len(self.spatial)
         where, each = distinct(self.rows[:, :columns]), rank(self.rows[:, :columns])
         bounds = np.searchsorted(each, np.arange(len(where) + 1))
@@ -227,12 +226,12 @@ class ListedFactor(StampTable):
         return RowIndex.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
 
 
-# Factors of touch relations as tables: enumerated where they are small, else counted with ISL.
+# Factors of touch relations as tables: enumerated if they are small, otherwise counted with ISL.
 
 # Coupled variables (a triangle, say) of up to LISTED points are always listed, of more than _AT_MOST never.
 LISTED, _FAR_MORE, _AT_MOST = 100_000, 50, 5_000_000
 
-Masks = Mapping[int, Flags]  # by loop (node id): which of its steps are listed
+Masks = Mapping[int, Flags]  # by loop (node id): the steps that are listed
 
 
 @lru_cache(maxsize=4096)
@@ -282,10 +281,8 @@ def _extents(view: View, fine: RankBlock) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class TouchText(StampTable):
-    """One factor as the ISL text of its touches [spatial..., temporal..., ranks...].
-
-    `drop`: dimensions that are not part of the stamp. Unless `whole`, only stamps are known.
-    """
+    """One factor as the ISL text of its touches [spatial..., temporal..., ranks...]. `drop`: dimensions that
+    are not part of the stamp. Unless `whole`, only stamps are known."""
 
     text: str
     drop: tuple[int, ...]
@@ -386,7 +383,7 @@ def factor_rows(
 def _executed_rows(
     view: View, fine: RankBlock, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks
 ) -> Ints:
-    """The same where what executes is given as parts."""
+    """The same for an Einsum whose executed iterations are given as parts."""
     rows = listed_points(executed_text(view, replace(fine, ranks=ranks), axes))
     for k, a in enumerate(axes):
         mask = masks.get(view.loops[a][0])

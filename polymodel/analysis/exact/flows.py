@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import islpy
 
 
-# Which stamp coordinates may share, broadcast or carry a tensor.
+# The stamp coordinates that may share, broadcast or carry a tensor.
 
 
 def shared_axes(layout: ExactLayout, einsum: str, tensor: str) -> frozenset[int]:
@@ -48,7 +48,7 @@ def broadcast_axes(layout: ExactLayout, einsum: str) -> frozenset[int]:
 
 
 def output_carries(layout: ExactLayout, chain: tuple[ExactBuffet, ...]) -> tuple[frozenset[int], ...]:
-    """Per level of an output's chain, where it may stay: its parent must keep it too."""
+    """Per level of an output's chain, the axes over which it may stay: its parent must keep it too."""
     result = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
     for parent, node in pairwise(chain):
         above = result[-1]
@@ -57,17 +57,16 @@ def output_carries(layout: ExactLayout, chain: tuple[ExactBuffet, ...]) -> tuple
 
 
 def result_view(layout: ExactLayout, einsum: str, tensor: str) -> View:
-    """How compute touches an output, with the loops in whose iterations its elements are made afresh."""
+    """The accesses of compute to an output, with the loops in whose iterations its elements are produced
+    afresh."""
     home = layout.chain(einsum, tensor)[0]
     return replace(layout.full[einsum, tensor], versions=_versions(layout, einsum, home))
 
 
 def _versions(layout: ExactLayout, einsum: str, home: ExactBuffet) -> tuple[int, ...]:
-    """Temporal loops (node ids) in each iteration of which inferred results are made afresh, all of them.
-
-    Counting an element of each iteration as an element of its own, nothing is carried or read between them.
-    What is inferred is made once while the outermost storage holds it.
-    """
+    """Temporal loops (node ids) in each iteration of which all inferred results are produced afresh. If
+    elements of different iterations count as different elements, nothing is carried or read between them.
+    Inferred results are produced once while the outermost storage holds them."""
     tree = layout.problem.tree
     tied = ties(layout.problem.cascade, tree, einsum)
     if "inferred" not in tied.values():
@@ -78,10 +77,8 @@ def _versions(layout: ExactLayout, einsum: str, home: ExactBuffet) -> tuple[int,
 
 
 def repeating_loops(layout: ExactLayout, einsum: str) -> tuple[int, ...]:
-    """Temporal loops (node ids) of several iterations, each of which executes the Einsum again.
-
-    Storage may keep results from one iteration to the next. Partial sums are never read between them.
-    """
+    """Temporal loops (node ids) of several iterations, each of which executes the Einsum again. Storage may
+    keep results from one iteration to the next, but partial sums are never read between them."""
     tree = layout.problem.tree
     tied = ties(layout.problem.cascade, tree, einsum)
     if "inferred" in tied.values():
@@ -101,16 +98,16 @@ def _iterates(parts: tuple[ExecutedPart, ...], node: int) -> bool:
     return high > low
 
 
-# What fills a node with elements that are only read there, and for which Einsum.
-#
-# docs/semantics.md, Links and Bookings: a fill goes to the first Einsum below that touches the element at
-# that stamp, and none is needed where the producer writes it. One read at the parent serves instances booked
-# to several Einsums if the same instances may share for them; it is booked to the first.
+# Fills of elements that are only read in a node, and the Einsums they are booked to. See docs/semantics.md,
+# Links and Bookings: a fill is booked to the first Einsum below that touches the element at that stamp, and
+# none is needed if the producer writes it. One read at the parent serves instances booked to several Einsums
+# if the same instances may share for them; it is booked to the first.
 
 
 @dataclass(frozen=True)
 class Fill:
-    """What `einsum` pays for: what moves of `now`, less what moves of `before` (paid by those before it)."""
+    """The transfers that are booked to `einsum`: those of `now`, less those of `before` (booked to Einsums
+    before it)."""
 
     einsum: str
     shared: frozenset[int]
@@ -166,7 +163,7 @@ def fills_of(layout: ExactLayout, node: ExactBuffet) -> Iterator[Fill]:
 
 
 def copy_of(layout: ExactLayout, einsum: str, tensor: str) -> tuple[ExactBuffet, ExactBuffet, Touch] | None:
-    """From where to where a copy Einsum moves, and what arrives; None within one component."""
+    """Source and destination of a copy Einsum, and what arrives; None within one component."""
     source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
     target = layout.chain(einsum, tensor)[0]
     if source.component == target.component:
@@ -176,7 +173,8 @@ def copy_of(layout: ExactLayout, einsum: str, tensor: str) -> tuple[ExactBuffet,
 
 
 def _differing(node: ExactBuffet) -> int:
-    """The one factor in which users touch different things (`joint_blocks`), any if they all agree."""
+    """The single factor in which users touch different elements (`joint_blocks`); any factor if they all
+    agree."""
     touches = [touch((v,), node.blocks).factors for v in node.views]
     for place, factors in enumerate(zip(*touches, strict=True)):
         if any(not sets.same(f.text, factors[0].text) for f in factors):
@@ -195,7 +193,7 @@ def _with(node: ExactBuffet, place: int, points: islpy.Set) -> Touch:
     return replace(node.all_touch, factors=(*factors[:place], changed, *factors[place + 1 :]))
 
 
-# What passes the tolls between a parent and its child.
+# Traffic through the tolls between a parent and its child.
 
 
 @dataclass(frozen=True)
@@ -211,14 +209,15 @@ class TollPassage:
 
     @property
     def row(self) -> tuple[str, int | None, str, str, str]:
-        """What identifies it among accesses: no node, and the direction as the kind."""
+        """Its key among accesses: no node, and the direction as the kind."""
         return self.einsum, None, self.component, self.tensor, "up" if self.up else "down"
 
 
 def tolls_on_path(
     layout: ExactLayout, einsum: str, parent: ExactBuffet, child: str, now: Touch
 ) -> Iterator[tuple[str, int]]:
-    """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
+    """(toll, number of leading axes that distinguish its instances) between two components, outermost
+    first."""
     hierarchy = layout.problem.hierarchy
     loops = layout.problem.tree.loops(einsum)
     for component in hierarchy.path_from(parent.component, child)[:-1]:
@@ -281,7 +280,7 @@ def pass_tolls(
 def _partial(
     chain: OutputChain | RefilledChain | ListedChain, child: int, charge: int, view: View
 ) -> tuple[CountProduct, ...]:
-    """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
+    """Refilled partial sums at a toll: as many as the parent reads if nothing diverges above the toll."""
     level = chain.levels[child]
     if not [a for a in level.now.spatial if level.charge <= a < charge]:
         return chain.reads(child)
@@ -317,11 +316,9 @@ class ProductLedger:
 
 
 def flows(layout: ExactLayout, per: int = 0, only: Collection[str] = ()) -> ProductLedger:
-    """Book all accesses of the problem, or at least those of the Einsums `only`.
-
-    `per`: for each iteration of so many outer loops; then products have axes of their temporal counters, as
-    far in as the link's child has them.
-    """
+    """Book all accesses of the problem, or at least those of the Einsums `only`. `per`: for each iteration of
+    this many outer loops; products then have axes of their temporal counters, as far in as the link's child
+    has them."""
     ledger = ProductLedger()
     cascade = layout.problem.cascade
     for name in only or layout.problem.tree.einsums:
@@ -401,10 +398,8 @@ def output_chain(layout: ExactLayout, einsum: str, tensor: str) -> OutputChain |
 
 
 def ends_are_writes(chain: OutputChain | RefilledChain | ListedChain, level: OutputLevel) -> bool:
-    """False where consumers keep a run alive after its last write, so that its start is counted instead.
-
-    In a legal mapping no other instance holds a part of the element in such a run: it is drained alone.
-    """
+    """False if consumers keep a run alive after its last write, so that its start is counted instead. In a
+    legal mapping no other instance holds a part of the element in such a run: it is drained alone."""
     return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
 
 
@@ -485,7 +480,7 @@ def _copy(layout: ExactLayout, ledger: ProductLedger, einsum: str, per: int) -> 
 
 
 def timed(chain: OutputChain | RefilledChain | ListedChain, per: int, tensor: str) -> RefilledChain:
-    """The chain with its counts by iteration; Refused where only totals are known."""
+    """The chain with its counts by iteration. Raises Refused if only totals are known."""
     remedy = f"use reuse: refill for {tensor}, or write Sequential"
     if isinstance(chain, ListedChain):
         raise Refused(

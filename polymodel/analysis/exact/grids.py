@@ -37,7 +37,7 @@ class PointGrid:
     count: int
 
     def within(self, bound: Constraint) -> PointGrid:
-        """The points that keep a bound on some of the variables."""
+        """The points that satisfy a constraint on some of the variables."""
         keep = satisfied(bound, self.values, self.count)
         values = {v: a[keep] for v, a in self.values.items()}
         return PointGrid(values, {i: a[keep] for i, a in self.axes.items()}, int(keep.sum()))
@@ -76,7 +76,7 @@ def packed(columns: Sequence[Ints], rows: int) -> Packed:
 
 
 def numbered(keys: Ints, bound: int) -> tuple[Ints, Ints]:
-    """(number of every key among the different ones in order, these). Keys are below `bound`."""
+    """The number of every key among the distinct ones, and these in order. Keys are below `bound`."""
     if bound > 8 * len(keys) + 65536:
         different, numbers = np.unique(keys, return_inverse=True)
         return np.asarray(numbers, dtype=np.int64).reshape(-1), different
@@ -86,7 +86,7 @@ def numbered(keys: Ints, bound: int) -> tuple[Ints, Ints]:
 
 
 def contained(keys: Ints, given: Ints, bound: int) -> NDArray[np.bool_]:
-    """Which of the keys are among the given ones; all are below `bound`."""
+    """Mask of the keys that are among the given ones; all are below `bound`."""
     if bound > 8 * len(given) + 65536:
         order = np.sort(given)  # np.isin hashes, which is slower
         return np.asarray(order[np.minimum(np.searchsorted(order, keys), len(order) - 1)] == keys)
@@ -142,9 +142,10 @@ class Grids:
         return (*loops, *range(len(view.loops), len(view.loops) + len(view.offsets)))
 
     def parting(self, one: str, other: str) -> tuple[int, bool]:
-        """(loops above the split where two Einsums part, whether the other's branch is the earlier).
+        """(loops above the split at which two Einsums diverge, whether the other's branch is the earlier
+        one).
 
-        An Einsum parts from itself behind all of its time coordinates.
+        An Einsum diverges from itself after all of its time coordinates.
         """
         if one == other:
             return len(self.views[one].loops) + len(self.views[one].offsets), False
@@ -176,7 +177,7 @@ def _grid(view: View, variables: frozenset[str]) -> PointGrid:
 
 
 def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> PointGrid:
-    """The same where what executes is given as parts: their combinations."""
+    """The same for an Einsum whose executed iterations are given as parts: their combinations."""
     values: dict[str, Ints] = {}
     axes: dict[int, Ints] = {}
     position = {node: i for i, (node, _, _) in enumerate(view.loops)}

@@ -1,4 +1,4 @@
-"""Peaks of `tile` where tiles outlive the branch that uses them, found cell by cell.
+"""Peaks of `tile` if tiles outlive the branch that uses them, computed cell by cell.
 
 docs/semantics.md, Occupancy. A buffet above the last split of its users has one visit in one or more whole
 cells, and is followed visit by visit. A buffet below it belongs to a single Einsum: within its cells only the
@@ -47,21 +47,20 @@ from polymodel.integers import distinct_rows, dtype_of, largest, row_sums
 from polymodel.polyhedra import needs
 from polymodel.schedule.touch import RankBlock, View, axes_of, touch
 
-# Cuts loops to the steps that matter: where accesses only shift by constants, few steps represent many.
-#
+# Reduction of loops to the steps that matter: if accesses only shift by constants, few steps represent many.
 # A step of a loop is steady if every access does what it did one step before, shifted by the same amount as
-# at that step. Within a run of steady steps all tile sizes repeat, and so do the tiles that overlap. Steps
-# with steady ones on both sides are left out where every neighbourhood of theirs occurs elsewhere.
+# at that step. Within a run of steady steps all tile sizes repeat, and so do the overlaps of tiles. Steps
+# with steady ones on both sides are dropped if every neighbourhood of theirs occurs elsewhere.
 
-# A dropped step has that many steady ones (itself counted) behind and ahead.
+# a dropped step has this many steady ones (including itself) before and after
 _BEHIND, _AHEAD = 3, 4
 
 
 @dataclass(frozen=True)
 class Motion:
-    """One access along one loop: per step whether it repeats the step before, and its shift by rank.
+    """One access along one loop: per step whether it repeats the previous step, and its shift by rank.
 
-    `moving`: whether it touches anything at the step (else its shift says nothing).
+    `moving`: whether it touches anything at the step (otherwise its shift is meaningless).
     """
 
     repeats: Flags
@@ -70,9 +69,10 @@ class Motion:
 
 
 def representative_steps(groups: Iterable[Sequence[View]], depth: dict[str, int]) -> dict[int, Flags]:
-    """By loop (node id), which steps stay. The views of a group touch the same tensor in one storage node.
+    """By loop (node id), the steps that are kept. The views of a group touch the same tensor in one storage
+    node.
 
-    `depth`: by Einsum, how many of its loops count.
+    `depth`: by Einsum, the number of its loops that count.
     """
     steady: dict[int, Flags] = {}
     for views in groups:
@@ -101,7 +101,7 @@ def _representatives(steady: Flags) -> Flags:
 
 
 def _steady(motions: list[Motion]) -> Flags:
-    """Steps at which all accesses repeat, shifted alike, and as at the step before."""
+    """Steps at which all accesses repeat, with equal shifts, as at the previous step."""
     width = max(len(m.repeats) for m in motions)
     result = np.ones(width, dtype=bool)
     for m in motions:
@@ -115,7 +115,7 @@ def _steady(motions: list[Motion]) -> Flags:
             result &= ~(known & moving & (common != shift))
             common, known = np.where(moving & ~known, shift, common), known | moving
         result[1:] &= ~known[1:] | ~known[:-1] | (common[1:] == common[:-1])
-    result[:2] = False  # a shift to compare with there is only from the second step on
+    result[:2] = False  # there is a shift to compare with only from the second step on
     return result
 
 
@@ -138,14 +138,14 @@ def _motions(view: View, depth: int) -> Iterable[tuple[int, Motion]]:
 
 
 def _unknown(view: View, block: RankBlock, axis: int) -> Motion:
-    """Where points are not listed no step counts as a repetition."""
+    """The motion of points that are not listed: no step counts as a repetition."""
     (factor,) = touch((view,), (block,)).factors
     count = needs.counter_extent(factor.text, (*factor.spatial, *factor.temporal).index(axis))
     return Motion(np.zeros(count, dtype=bool), np.ones(count, dtype=bool), {})
 
 
 def _motion(rows: Ints, column: int, stamps: int, ranks: tuple[int, ...]) -> Motion:
-    """How rows [stamp..., ranks...] change from each step of one column to the next."""
+    """The change of rows [stamp..., ranks...] from each step of one column to the next."""
     rows = rows[np.argsort(rows[:, column], kind="stable")]
     step = rows[:, column]
     count = np.bincount(step)
@@ -178,10 +178,10 @@ Items = Sequence[tuple[PeakBuffet, tuple[StampTable, ...]]]
 
 @dataclass(frozen=True)
 class LoopGroup:
-    """Loops that share a factor of some tile: what the tiles may be, by what the outer loops fix.
+    """Loops that share a factor of some tile: the possible tiles, by what the outer loops fix.
 
-    `index` finds the kind of an outer stamp (`kinds`); `choices` has, per kind, the rows of tile sizes
-    (one column per item) that no other row of that kind exceeds.
+    `index` finds the kind of an outer stamp (`kinds`); `choices` has, per kind, the rows of tile sizes (one
+    column per item) that no other row of that kind exceeds.
     """
 
     spatial: tuple[int, ...]
@@ -198,7 +198,7 @@ class LoopGroup:
 
 @dataclass(frozen=True)
 class Inside:
-    """Bits by cell and site, and the tiles behind them."""
+    """Bits by cell and site, and the tiles they consist of."""
 
     bits: Ints
     keys: tuple[tuple[int, str], ...]
@@ -295,7 +295,7 @@ def _group(course: Course, part: list[StampTable], items: Items) -> LoopGroup:
 
 
 def _front(rows: Ints) -> Ints:
-    """The rows that no other row exceeds (rows are distinct, so none equals another)."""
+    """The rows that no other row exceeds (rows are distinct, so that none equals another)."""
     kept = rows[np.argsort(-row_sums(rows), kind="stable")]
     position = 0
     while position < len(kept):
@@ -379,7 +379,7 @@ class ComponentSites:
 
     @cached_property
     def sites(self) -> Sites:
-        """Sites in which all tiles, and who is active when, are alike count once."""
+        """Sites with equal tiles and equal activity over time count once."""
         every = all_sites(self.layout, self.nodes)
         kinds = [np.zeros(len(every.rows), dtype=np.int64)]
         for node in self.nodes:
@@ -398,7 +398,7 @@ class ComponentSites:
         return Sites(every.dims, every.rows[chosen])
 
     def peaks(self) -> dict[str, WorkingSet]:
-        """By Einsum; only those in whose cells anything is held."""
+        """The peaks by Einsum; only of Einsums in whose cells anything is held."""
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
         bounded(phases * count)
@@ -424,7 +424,7 @@ class ComponentSites:
 
     @cached_property
     def kind(self) -> Any:
-        """The dtype of sums of tiles in bits, and of all that is multiplied for them."""
+        """The dtype of sums of tiles in bits, and of their products."""
         most = 0
         for n in self.nodes:
             item = item_of(self.layout, n)
@@ -434,7 +434,7 @@ class ComponentSites:
         return dtype_of(most)
 
     def _deep(self, node: ExactBuffet) -> bool:
-        """True if the node stands below a loop that is below the last split of its only user."""
+        """True if the node is below a loop that is below the last split of its only user."""
         return node.loops > self.courses[node.users[0]].depth
 
     def _inside(self, einsum: str) -> Inside:
@@ -465,7 +465,8 @@ class ComponentSites:
     def _visits(
         self, node: ExactBuffet, item: PeakBuffet, place: dict[int, Ints], exist: Flags
     ) -> OccupiedSpans:
-        """From the first to the last use of each visit, and to the next visit where that carries anything."""
+        """From the first to the last use of each visit, and to the next visit if anything is carried to
+        it."""
         tables = self.tables[node.id, node.tensor]
         loops = node.views[0].loops
         visits = combined(tables, {a: self.steps[loops[a][0]] for a in node.all_touch.temporal})
@@ -488,7 +489,7 @@ class ComponentSites:
         return OccupiedSpans(first[here], last[here], site, item.in_bits(tile[here]))
 
     def _before(self, einsum: str, temporal: tuple[int, ...], rows: Ints) -> Ints:
-        """The stamps before all rows but the first: the row above, or a step left out that is like it."""
+        """The stamps before all rows but the first: the row above, or an equivalent step that was dropped."""
         before = rows[:-1].copy()
         if temporal and len(before):
             axis = (np.diff(rows, axis=0) != 0).argmax(axis=1)

@@ -1,9 +1,9 @@
-"""Element-level lifetimes of large problems: peaks from products of small histograms, exactly.
+"""Element-level lifetimes of large problems: exact peaks from products of small histograms.
 
-docs/semantics.md, Occupancy. At a phase t, the elements between first and last use are those with
-first <= t, less those with last < t. Within a residency both sets are unions over the time
-coordinates of products (equal so far, then earlier), one factor per independent group of rank variables;
-`residencies` lists the groups, `timetrees` finds the phase where the weighted sum is largest.
+docs/semantics.md, Occupancy. At a phase t, the elements between first and last use are those with first <= t,
+less those with last < t. Within a residency both sets are unions over the time coordinates of products (equal
+so far, then earlier), one factor per independent group of rank variables; `residencies` lists the groups,
+`peaks` finds the phase with the largest weighted sum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from polymodel.schedule.touch import RankBlock, axes_of, partition
 _POINTS = 5_000_000
 _RESTS = 1000
 _ALL = 2**62
-_LISTED = 30_000  # below, listing is the faster
+_LISTED = 30_000  # below this, listing is faster
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Edge:
 
 
 def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
-    """What starts and what ends before the phases of an Einsum; nothing if all of it cancels out."""
+    """The edges that start and end before the phases of an Einsum; empty if all of them cancel out."""
     whole = len(grids.views[einsum].loops) + len(grids.views[einsum].offsets)
     result = []
     for use in residency.uses:
@@ -59,7 +59,7 @@ def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
 class Frame:
     """The phases of one Einsum and the buffets of one component that may be live in them.
 
-    `every`: all phases are wanted, not only the peak.
+    `every`: all phases are requested, not only the peak.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class Frame:
         return residency.start < min(shared, residency.node.loops)
 
     def _roundings(self) -> tuple[Rounding, ...]:
-        """Buffets whose bits are rounded up: of one alone, the peak of the sum is the rounded peak."""
+        """Buffets whose bits are rounded up; with a single buffet, the peak of the sum is the rounded
+        peak."""
         parts = [k for k, w in enumerate(self.weights) if w.denominator > 1]
         if len(parts) < 2:
             return ()
@@ -100,9 +101,9 @@ class Frame:
         return result
 
     def _spots(self) -> dict[str, tuple[tuple[int, int, int], ...]]:
-        """Per user, spatial axes as parts of instances' coordinates: (axis, which coordinate, times).
+        """Per user, spatial axes as parts of instances' coordinates: (axis, coordinate, multiplier).
 
-        Buffets below the same loops are matched by these; others by fanout dimension, as the hardware is.
+        Buffets below the same loops are matched by these, others by fanout dimension, as in hardware.
         """
         grids = self.grids
         users = {r.node.users[0]: r for r in self.residencies}
@@ -241,9 +242,10 @@ class Frame:
         return [replace(t, weight=scaled[t.buffet]) for t in self.terms]
 
     def over_time(self, loops: int) -> Ints:
-        """Bits of every buffet (columns) in every iteration of the outer `loops` loops, where they take most.
+        """Bits of every buffet (columns) in every iteration of the outer `loops` loops, at their maximum
+        within it.
 
-        Rows are in order of time. Refused in several instances.
+        Rows are in order of time. Raises Refused for several instances.
         """
         if any(self.spots.values()):
             raise unfollowed("phase by phase they are followed in one instance only")
@@ -255,7 +257,7 @@ class Frame:
         return np.stack(columns, axis=1) if columns else np.zeros((len(counts), 0), dtype=np.int64)
 
     def together(self) -> list[tuple[ExactBuffet, int]]:
-        """Bits of every buffet at a phase where they take most."""
+        """Bits of every buffet at a phase where their sum is largest."""
         terms = self._weighted()
         interleaving = replace(self._built[0], roundings=self.roundings)
         counts = interleaving.peak(terms, len(self.nodes))[1] if terms else ()
@@ -264,7 +266,7 @@ class Frame:
 
 
 def lasting_bits(item: PeakBuffet) -> int:
-    """Bits of a persistent tensor, the whole run through."""
+    """Bits of a persistent tensor, which stays for the whole run."""
     assert item.fixed is not None
     size = item.fixed * item.bits * item.scale
     return -(-size.numerator // size.denominator) * item.instances
@@ -281,7 +283,7 @@ def _working_set(frame: Frame, component: str, fixed: list[PeakBuffet]) -> Worki
 
 
 class ComponentLifetimes:
-    """One component: its buffets' residencies, and those that persist whole."""
+    """One component: the residencies of its buffets, and the buffets that persist whole."""
 
     def __init__(self, layout: ExactLayout, grids: Grids, component: str) -> None:
         self.grids, self.component = grids, component
@@ -323,7 +325,7 @@ def factored_counts(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tu
 
 
 def lifetimes(layout: ExactLayout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
-    """`factored_counts`, or `live_counts` where operations are few or no product describes them."""
+    """`factored_counts`, or `live_counts` if operations are few or no product describes them."""
     operations = sum(prod(h - low + 1 for low, h in e.bounds) for e in layout.problem.cascade.einsums)
     if operations <= _LISTED:
         return live_counts(layout)

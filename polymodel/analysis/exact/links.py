@@ -1,8 +1,8 @@
-"""Hops over the interconnect of fanout dimensions, counted on the relations of what moves.
+"""Hops over the interconnect of fanout dimensions, counted on the relations of transfers.
 
-The hops of a transfer are the links that it crosses, and which links those are depends on the coordinate in
-the dimension alone. So in the product of factors only one, the one that holds the dimension's loops, counts
-links; the others count transfers. docs/semantics.md, Interconnect.
+The hops of a transfer are the links that it crosses, which depend only on the coordinate in the dimension. So
+in the product of factors only one, which has the dimension's loops, counts links; the others count transfers.
+See docs/semantics.md, Interconnect.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ from polymodel.mapping.looptree import ComputeNode
 from polymodel.polyhedra.steps import CrossingCount, crossed, crossed_at_steps, wholly_resident
 from polymodel.schedule.touch import Factor, Touch, View, merge_blocks, touch
 
-# Relations of everything that moves between two storages, or between a storage and compute.
-#
-# Links and rules are those of `flows`, which counts; here senders and receivers are kept apart.
+# Relations of all transfers between two storages, or between a storage and compute. Links and rules are those
+# of `flows`, which counts; here senders and receivers are kept apart.
 
 AnyOutputChain = OutputChain | RefilledChain | ListedChain
 
@@ -51,8 +50,8 @@ AnyOutputChain = OutputChain | RefilledChain | ListedChain
 class TransferRelation:
     """Transfers of one tensor between two components, to or from all instances in `now`.
 
-    What `held` keeps over the transitions `carries` does not move. `sign`: -1 takes away what Einsums
-    before already pay for.
+    What `held` keeps over the transitions `carries` is not transferred. `sign`: -1 subtracts what is booked
+    to earlier Einsums.
     """
 
     einsum: str
@@ -69,7 +68,7 @@ class TransferRelation:
 
 @dataclass(frozen=True)
 class PartialSums:
-    """Refilled partial sums of one level of an output's chain, from its parent to who receives them."""
+    """Refilled partial sums of one level of an output's chain, from its parent to their receivers."""
 
     einsum: str
     tensor: str
@@ -95,7 +94,7 @@ class ListedTransfers:
 
 
 def flows_of(layout: ExactLayout, tensor: str) -> Iterator[TransferRelation | PartialSums | ListedTransfers]:
-    """Everything that moves of one tensor."""
+    """All transfers of one tensor."""
     for name in layout.problem.tree.einsums:
         einsum = layout.problem.cascade[name]
         if tensor not in einsum.tensors:
@@ -151,7 +150,7 @@ def _results(
 def _receivers(
     chain: AnyOutputChain, shared: frozenset[int], broadcast: frozenset[int], view: View
 ) -> AnyOutputChain:
-    """The chain that knows who receives a refilled partial sum, where one can be had."""
+    """The chain that knows the receivers of a refilled partial sum, if there is one."""
     if not isinstance(chain, OutputChain):
         return chain
     if not chain.reduction.first_touch_formula or not any(level.carries for level in chain.levels):
@@ -183,9 +182,9 @@ ROOT = 10**6
 
 @dataclass(frozen=True)
 class AxisRoles:
-    """What each spatial axis means to one dimension: names its row, is its coordinate, or comes after.
+    """The role of each spatial axis for one dimension: it names its row, is its coordinate, or comes after.
 
-    `drop`: axes over which one transfer reaches several instances, those that are its coordinate included.
+    `drop`: axes over which one transfer reaches several instances, including those that are its coordinate.
     """
 
     labels: frozenset[int]
@@ -206,7 +205,7 @@ class AxisRoles:
 def roles(
     layout: ExactLayout, flow: TransferRelation | PartialSums | ListedTransfers, dim: tuple[str, FanoutDim]
 ) -> AxisRoles:
-    """The roles of the spatial axes of what moves; `dim` is (component, dimension)."""
+    """The roles of the spatial axes of transfers; `dim` is (component, dimension)."""
     order = {(c, d.name): i for i, (c, d) in enumerate(layout.problem.hierarchy.dimensions)}
     here = order[dim[0], dim[1].name]
     trips = nominal_trips(layout, flow.einsum)
@@ -221,9 +220,11 @@ def roles(
 
 @dataclass(frozen=True)
 class Ways:
-    """One way of counting: links at one height of a tree, links of a chain or `ring`, or transfers. Of a
-    switch each instance has a link of its own, as at the lowest height of a tree; `beyond`: but for the
-    first."""
+    """One way of counting: links at one height of a tree, links of a chain or `ring`, or transfers.
+
+    In a switch each instance has a link of its own, as at the lowest height of a tree; `beyond`: except for
+    the first.
+    """
 
     roles: AxisRoles
     shift: int | None
@@ -241,7 +242,7 @@ class Ways:
         return self.roles.crossing(factor, self)
 
     def numbers(self, where: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many links lead to coordinates."""
+        """The number of links that lead to each coordinate."""
         many: NDArray[np.int64] = np.minimum(where, self.ring - where) if self.ring else where + 1
         if self.shift is not None:
             many = (where >= 1).astype(np.int64) if self.beyond else np.ones_like(where)
@@ -252,7 +253,7 @@ class Ways:
         return tuple(factor.spatial[k] for k in crossing.labels) + ((ROOT,) if crossing.by_link else ())
 
     def product(self, sign: int, factors: tuple[Factor, ...], counts: list[Array]) -> CountProduct:
-        """The product of one array per factor, as `of` labels them."""
+        """The product of one array per factor, labelled by `of`."""
         parts = [(self.axes(f), array) for f, array in zip(factors, counts, strict=True)]
         if self.by_link and not self.roles.coordinate:
             parts.append(((ROOT,), np.ones(1, dtype=object)))
@@ -262,8 +263,8 @@ class Ways:
 def flow_products(flow: TransferRelation, ways: Ways) -> list[CountProduct]:
     """Crossings of a flow: of everything, less what stays at each transition that is carried over.
 
-    Where all other factors keep a transfer whole, the one that counts links loses those that only lead to
-    kept parts; where any other does not, every instance gets its part anew.
+    If all other factors keep a transfer whole, the factor that counts links loses those that only lead to
+    kept parts; if any other does not, every instance gets its part anew.
     """
     factors = flow.now.factors
     result = [ways.product(flow.sign, factors, [crossed(f.text, ways.of(f)) for f in factors])]
@@ -356,7 +357,7 @@ def _merged(layout: ExactLayout, tensor: str, component: str, dim: FanoutDim) ->
 
 
 def listed_products(flow: ListedTransfers, ways: Ways) -> list[CountProduct]:
-    """Crossings of what is listed: distinct (transfer, link) pairs."""
+    """Crossings of listed transfers: distinct (transfer, link) pairs."""
     time, element, places = flow.rows
     order, own = flow.now.spatial, dict(ways.roles.coordinate)
     labels = [k for k, a in enumerate(order) if ways.labelled and a in ways.roles.labels]
@@ -432,7 +433,7 @@ def _book(
     shifts: list[int | None] = list(range(depth)) if topology == "tree" else [0] if starred else [None]
     ring = dim[1].fanout if topology == "ring" else 0
     hops_ = 0
-    if topology == "line":  # no hop to the first instance: one less of each transfer
+    if topology == "line":  # no hop to the first instance: one less per transfer
         hops_ -= total(_products(flow, Ways(role, None, links=False, by_link=False, labelled=False)))
     for shift in shifts if role.coordinate or not (ring or topology == "all_to_all") else ():
         ways = Ways(role, shift, topology != "bus", False, False, ring, topology == "all_to_all")

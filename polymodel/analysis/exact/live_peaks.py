@@ -32,7 +32,7 @@ def node_carries(layout: ExactLayout, node: ExactBuffet) -> frozenset[int]:
 
 
 def _open_visits(layout: ExactLayout, uses: BuffetUses) -> Ints:
-    """Per visit: 1 if elements may stay from the visit before it."""
+    """Per visit: 1 if elements may stay from the previous visit."""
     node = uses.node
     carries = node_carries(layout, node)
     temporal = node.all_touch.temporal
@@ -74,7 +74,7 @@ def nominal_trips(layout: ExactLayout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile.
 
     A loop that binds no variable of the Einsum, and one on a path where Einsums have tiles or variables of
-    their own, has those of the Einsum that it binds and that takes most.
+    their own, has those of the bound Einsum with most trips.
     """
     tree, cascade = layout.problem.tree, layout.problem.cascade
     own = {einsum: _own_trips(layout, einsum)}
@@ -121,7 +121,8 @@ def _own_trips(layout: ExactLayout, einsum: str) -> dict[int, int]:
 
 
 def _windows(layout: ExactLayout, einsum: str, last: int) -> dict[str, int]:
-    """How far each variable of an Einsum reaches at most at one stamp down to node `last`, if inferred."""
+    """The maximum extent of each variable of an Einsum at one stamp down to node `last`, if it is
+    inferred."""
     result: dict[str, int] = {}
     view = next(v for (e, _), v in layout.full.items() if e == einsum)
     if "inferred" in ties(layout.problem.cascade, layout.problem.tree, einsum).values():

@@ -1,8 +1,8 @@
 """Tile sizes and working sets: the largest joint size over all stamps, by classes of stamps.
 
-Stamps fall into few classes on which every tile has one size (interior and edge tiles, first and
-last iterations). Per independent set of loops the classes are found with ISL; the peak is the
-maximum over their combinations, so it is exact however many stamps there are.
+Stamps fall into few classes on which every tile has one size (interior and edge tiles, first and last
+iterations). Per independent set of loops the classes are found with ISL; the peak is the maximum over their
+combinations, so that it is exact however many stamps there are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMBINATIONS = 2_000_000
 
 @dataclass(frozen=True)
 class PeakBuffet:
-    """One buffet that counts in a peak: its bits per element, how many times, and when it is resident."""
+    """One buffet of a peak: its bits per element, its multiplicity, and when it is resident."""
 
     node: ExactBuffet
     bits: int
@@ -43,7 +43,7 @@ class PeakBuffet:
     not_last: tuple[int, ...] | None = None
 
     def in_bits(self, elements: NDArray[Any]) -> NDArray[Any]:
-        """Bits of so many elements: scaled and rounded up, for every execution."""
+        """Bits of this many elements: scaled and rounded up, for every execution."""
         bits = times(elements, self.bits * self.scale.numerator)
         return times(-(-bits // self.scale.denominator), self.instances)
 
@@ -101,7 +101,7 @@ def item_of(layout: ExactLayout, node: ExactBuffet) -> PeakBuffet:
 
 
 def distinct_elements(node: ExactBuffet) -> int:
-    """The most different elements that one instance of the node ever holds."""
+    """The most distinct elements that one instance of the node ever holds."""
     result = 1
     for f in node.all_touch.factors:
         s = shape_of(f)
@@ -156,7 +156,7 @@ def has_gaps(layout: ExactLayout, einsum: str, component: str) -> bool:
             if node.policy_carries or (around and _other_ranges(layout, einsum, node)):
                 return True
         elif (node.policy_carries or around) and idles_while_others_run(layout, einsum, node):
-            return True  # resident as well where this Einsum is idle
+            return True  # also resident where this Einsum is idle
     return False
 
 
@@ -180,7 +180,7 @@ def _other_ranges(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
 
 
 def _shared_loops(layout: ExactLayout, one: str, other: str) -> int:
-    """How many loops stand above the split where two Einsums part."""
+    """The number of loops above the split at which two Einsums diverge."""
     split, _, _ = divergence(layout, one, other)
     return sum(1 for i, _ in layout.problem.tree.loops(one) if i < split)
 
@@ -202,7 +202,7 @@ def items_of(layout: ExactLayout, einsum: str, component: str, reserved: bool) -
 
 
 def _stamps(layout: ExactLayout, einsum: str, items: list[PeakBuffet], everywhere: bool) -> Touch:
-    """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit in.
+    """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit.
 
     `everywhere`: its times, in all instances in which some item is, whether it runs there or not.
     """
@@ -237,7 +237,7 @@ def _at_all_places(factor: Factor, items: list[PeakBuffet]) -> Factor:
 def peak(
     layout: ExactLayout, einsum: str, component: str, measure: str, items: list[PeakBuffet]
 ) -> WorkingSet | None:
-    """The largest joint size of the items over the Einsum's stamps, and who is in it."""
+    """The largest joint size of the items over the Einsum's stamps, with the residents."""
     if not items:
         return None
     beside = measure == "reserved" and any(
@@ -310,7 +310,8 @@ def _classes(
 
 
 def _classes_of_nest(factor: Factor, items: list[PeakBuffet]) -> list[Row] | None:
-    """The same by classes of tiles, where there are many loops and no item comes and goes; None elsewhere."""
+    """The same by classes of tiles, if there are many loops and all items are always resident; otherwise
+    None."""
     nest, axes = factor.nest, (*factor.spatial, *factor.temporal)
     if nest is None or len(nest.loops) < SEVERAL_LOOPS or any(i.not_first or i.not_last for i in items):
         return None
@@ -346,14 +347,14 @@ def _largest_rows(rows: list[Row]) -> list[Row]:
     )
     table = table.reshape(len(rows), -1)
     kept: list[int] = []
-    for i in np.argsort(-table.sum(axis=1), kind="stable"):  # what exceeds a row comes before it
+    for i in np.argsort(-table.sum(axis=1), kind="stable"):  # rows that exceed a row come before it
         if not any((table[i] <= table[k]).all() for k in kept):
             kept.append(int(i))
     return [rows[i] for i in sorted(kept)]
 
 
 def divergence(layout: ExactLayout, one: str, other: str) -> tuple[int, int, int]:
-    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
+    """(id of the split at which two Einsums diverge, branch of the one, branch of the other)."""
     tree = layout.problem.tree
     for a, b in zip(tree.path(one), tree.path(other), strict=False):
         if isinstance(a.node, Split) and a.branch != b.branch:
@@ -377,9 +378,9 @@ def same_stamps(layout: ExactLayout, one: str, other: str, reach: int) -> bool:
 
 
 def idles_while_others_run(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
-    """True if another user of a node above the Einsum runs in an instance where the Einsum is idle meanwhile.
+    """True if another user of a node above the Einsum runs in an instance while the Einsum is idle there.
 
-    Both run products of factors over the loops above the node, so one factor decides.
+    Both run products of factors over the loops above the node, so that one factor decides.
     """
     if not node.all_touch.spatial:
         return False

@@ -1,18 +1,18 @@
-"""Outputs: who holds a partial sum, what is refilled, what is drained.
+"""Outputs: which instance holds a partial sum, what is refilled, what is drained.
 
-For one producer and one tensor the storage nodes on its path form a chain of levels, the
-backing node first and compute last. A *run* of an element in a level's instance is a maximal
-sequence of visits joined by carry. Every run of the parent that was not itself filled sees exactly
-one child event (the first) that finds nothing to read, hence
+For one producer and one tensor the storage nodes on its path form a chain of levels, the backing node first
+and compute last. A *run* of an element in a level's instance is a maximal sequence of visits joined by carry.
+Every run of the parent that was not itself filled has exactly one child event (the first) that finds nothing
+to read, hence
 
     reads(parent) = events(child) - runs(parent) + filled runs(parent)
 
-and, along the chain, filled runs = runs minus first touches. docs/semantics.md, Links.
+and, along the chain, filled runs = runs minus first touches. See docs/semantics.md, Links.
 
-Where loops execute the producer again, storage may keep an element over several executions, but each starts
-its results afresh. There the rule holds for the part of a run that lies in one execution (`Level.apart`), and
-what the run before it left is nothing to read. What a part is that goes on from the execution before, is
-nobody's start: it is the first event of its execution at every level, so it counts among those that find
+If loops execute the producer again, storage may keep an element over several executions, but each starts its
+results afresh. Then the rule holds for the part of a run that lies in one execution (`OutputLevel.apart`),
+and what the run before it left cannot be read. A part that continues from the previous execution has no start
+of its own: it is the first event of its execution at every level, so that it counts among those that find
 nothing. Drains and first reads (`read_first`) follow whole runs.
 """
 
@@ -40,12 +40,12 @@ from polymodel.schedule.touch import Factor, Touch
 
 @dataclass(frozen=True)
 class OutputLevel:
-    """One level of an output's chain; `held` is what the node's visits are made of.
+    """One level of an output's chain; `held`: the touches that make the node's visits.
 
-    Of an Einsum that loops (`again`, node ids) execute again: `executions` is `now` with the counters of
+    For an Einsum that loops (`again`, node ids) execute again: `executions` is `now` with the counters of
     these loops as further ranks, so that results of different executions are different elements; `spans`: a
-    visit may hold the results of several executions, so it begins before all of them, and there is nothing
-    yet to be filled.
+    visit may hold the results of several executions, so that it begins before all of them, and there is
+    nothing to fill yet.
     """
 
     now: Touch
@@ -76,9 +76,9 @@ class OutputLevel:
 
 
 def stays(level: OutputLevel) -> bool:
-    """Whether anything at all is held from one visit of the level to the next.
+    """Whether anything is held from one visit of the level to the next.
 
-    It is not where each step of the loops over which its policy carries leads to a tile without a common
+    Nothing is if each step of the loops over which its policy carries leads to a tile without a common
     element, such as `slide` on output rows. Then the level counts like a refilled one.
     """
     for axis in sorted(level.carries):
@@ -107,9 +107,9 @@ class Reduction:
 def examine(
     levels: tuple[OutputLevel, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
-    """Check that the counting rules above cover the chain; refuse by name if not."""
+    """Check that the counting rules above apply to the chain. Raises Refused otherwise."""
     result = _examine(tuple(level.apart for level in levels), shared, broadcast, tensor)
-    # First reads follow whole runs, also where sums do not.
+    # first reads follow whole runs, also where sums do not
     both = levels[-1].executions is not None and any(level.read_first for level in levels)
     if both and _examine(levels, shared, broadcast, tensor) != result:
         raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY, code="unsupported-instances")
@@ -156,7 +156,7 @@ _TIED_REMEDY = (
 
 
 def _tied(levels: tuple[OutputLevel, ...], factor: Factor, tensor: str) -> str:
-    """Instances sum up an element, in a factor with ranks of the output: which ones, the element says."""
+    """Instances that sum an element in a factor with ranks of the output: the element decides which."""
     last = levels[-1]
     axes = [last.now.axes[i] for i in factor.spatial]
     summing = [a for a in axes if a.variable not in last.indexing] or axes
@@ -169,7 +169,7 @@ def _tied(levels: tuple[OutputLevel, ...], factor: Factor, tensor: str) -> str:
     )
 
 
-# Only what has too many iterations to list (`listed`) and is carried (else `uneven`) ends in these.
+# only what has too many iterations to list (`listed`) and is carried (otherwise `uneven`) gets here
 _UNEVEN = (
     "partial sums of {tensor} are carried and spread over a fanout unevenly, "
     "and their Einsum has too many iterations to list"
@@ -210,7 +210,7 @@ class OutputChain:
 
     @cached_property
     def sums(self) -> tuple[OutputLevel, ...]:
-        """The levels as partial sums see them: each execution makes elements of its own."""
+        """The levels for partial sums: each execution produces elements of its own."""
         return tuple(level.apart for level in self.levels)
 
     def spatial(self, level: int) -> tuple[int, ...]:
@@ -221,7 +221,7 @@ class OutputChain:
         return _runs(self.levels[level])
 
     def distinct(self, level: int) -> tuple[CountProduct, ...]:
-        """Different elements per instance of a level whose runs do not end before they are complete."""
+        """Distinct elements per instance of a level whose runs do not end before they are complete."""
         parts: list[tuple[tuple[int, ...], Array]] = []
         for f in self.sums[level].now.factors:
             shape = shape_of(f)
@@ -242,7 +242,7 @@ class OutputChain:
         return (CountProduct(1, tuple((f.spatial, first_tally(shape_of(f))) for f in factors)),)
 
     def complete(self, level: int) -> bool:
-        """Whether each element is made within one run of the level, which was not filled."""
+        """Whether each element is produced within one run of the level, which was not filled."""
         return level == 0 or self.levels[level].spans
 
     def filled(self, level: int) -> tuple[CountProduct, ...]:

@@ -1,7 +1,7 @@
 """Peaks of sums of counts over all interleavings of groups' stamps.
 
-A phase chooses one child per time coordinate, outermost first, each in the tree of its group. What lies
-further in depends on the classes chosen so far alone, so the largest sum is found from the innermost
+A phase chooses one child per time coordinate, outermost first, each in the tree of its group. Everything
+further in depends only on the classes chosen so far, so that the largest sum is computed from the innermost
 coordinate outwards, for all combinations of classes at once.
 """
 
@@ -20,11 +20,10 @@ from polymodel.analysis.exact.grids import numbered, one_of_each, packed, unfoll
 from polymodel.analysis.exact.sweep import Ints
 from polymodel.integers import dtype_of
 
-# Stamps of one group of loops as a small automaton.
-#
-# A group's stamps form a tree (one level per time coordinate). Subtrees in which all histograms look
-# alike are one class, and equal neighbours are one run of children, so a loop of thousands of interior
-# iterations is a run. Within a run the counts grow linearly, so a peak is reached at one of its ends.
+# The stamps of one group of loops as a small automaton. A group's stamps form a tree (one level per time
+# coordinate). Subtrees with equal histograms are one class, and equal neighbours are one run of children, so
+# that a loop of thousands of interior iterations is one run. Within a run the counts grow linearly, so that a
+# peak is at one of its ends.
 
 Flags = NDArray[np.bool_]
 
@@ -88,7 +87,7 @@ def tree(phases: Sequence[Ints], rows: Sequence[ElementRows], reach: int = 1) ->
     below = [prod(extents[d:]) for d in range(len(extents) + 1)]
 
     def stamp(columns: Sequence[Ints], size: int) -> Ints:
-        """Digits from 1 on; 0 stands for those that a prefix lacks."""
+        """Digits start at 1; 0 stands for those that a prefix lacks."""
         key = np.zeros(size, dtype=np.int64)
         for c, column in enumerate(columns):
             key = key + (column - (low[c] - 1)) * below[c + 1]
@@ -124,7 +123,7 @@ def _levels(
     below: list[int],
     reach: int,
 ) -> tuple[NodeClasses, ...]:
-    """Classes from the leaves up. `nodes` are different and sorted; a prefix stands before its extensions."""
+    """Classes from the leaves up. `nodes` are distinct and sorted; a prefix comes before its extensions."""
     width = len(below) - 1
     here = np.flatnonzero(depth == width)
     leaves = [h[here] for h in histograms]
@@ -251,11 +250,11 @@ class Rounding:
 
     @property
     def period(self) -> int:
-        """Elements after which the rest repeats."""
+        """The number of elements after which the remainder repeats."""
         return lcm(self.weight, self.whole) // self.weight
 
     def missing(self, elements: Ints) -> Ints:
-        """What is added in rounding up."""
+        """The amount that rounding up adds."""
         return np.asarray(-(elements * (self.weight % self.whole)) % self.whole)
 
 
@@ -263,7 +262,7 @@ class Rounding:
 class Interleaving:
     """Groups' trees, and for each time coordinate of the Einsum its group, outermost first.
 
-    With `roundings`, the elements chosen so far are told apart by their number modulo each period.
+    With `roundings`, the elements chosen so far are distinguished by their number modulo each period.
     """
 
     trees: tuple[TimeTree, ...]
@@ -273,12 +272,12 @@ class Interleaving:
 
     @cached_property
     def _sum_dtype(self) -> Any:
-        """The dtype of sums, with room for what stands for no sum at all."""
+        """The dtype of sums, with room for the value that stands for no sum."""
         return dtype_of(64 * self.bound)
 
     @cached_property
     def _never(self) -> int:
-        """Less than any sum, also after sums are added to it."""
+        """A value less than any sum, also after sums are added to it."""
         return -16 * (self.bound + 1)
 
     def peak(self, terms: Sequence[PeakTerm], buffets: int) -> tuple[int, tuple[int, ...]]:
@@ -342,7 +341,7 @@ class Interleaving:
         return array.reshape(shape)
 
     def _product(self, term: PeakTerm, depth: list[int], without: int = -1) -> Ints:
-        """Matching elements per combination of classes, group `without` left out."""
+        """Matching elements per combination of classes, without group `without`."""
         value = np.full((1,) * len(self.trees), term.coefficient, dtype=self._sum_dtype)
         for g, column in enumerate(term.columns):
             if g != without:
@@ -397,8 +396,8 @@ class Interleaving:
     def phases(self, terms: Sequence[PeakTerm], buffets: int, depth: int) -> Ints:
         """The unweighted sums per buffet (columns) at every stamp of the first `depth` coordinates (rows).
 
-        Stamps are in order; of what lies further in, the phase with the largest weighted sum. For one
-        instance, without roundings, and trees whose options are all children.
+        Stamps are in order; further in, at the phase with the largest weighted sum. For one instance, without
+        roundings, and trees whose options are all children.
         """
         return self._bounded(terms)._phases(terms, buffets, depth)
 
@@ -432,7 +431,7 @@ class Interleaving:
         return np.asarray(result + more, dtype=self._sum_dtype)
 
     def _counted(self, term: PeakTerm, state: Ints, depth: list[int], without: int = -1) -> Ints:
-        """`_matching` for rows of classes."""
+        """`_product` for rows of classes."""
         value = np.full(len(state), term.coefficient, dtype=self._sum_dtype)
         for g, column in enumerate(term.columns):
             if g != without:

@@ -1,4 +1,4 @@
-"""What pipelines do slot by slot, equal iterations and equal slots counted once, and working sets."""
+"""Pipelines slot by slot, with equal iterations and equal slots counted once, and their working sets."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from polymodel.integers import largest as largest_in
 from polymodel.mapping.looptree import PipelineSplit, around
 from polymodel.schedule.touch import partition, touch
 
-# What each Einsum of a pipeline does in each iteration, with equal iterations grouped into classes.
-#
+# The work of each Einsum of a pipeline in each iteration, with equal iterations grouped into classes. See
 # docs/semantics.md, Pipelines. Two iterations belong to one class if every instance of every component has
 # the same loads in both.
 
@@ -46,7 +45,7 @@ Side = tuple[str, int, bool]  # component, 0 reads or 1 writes, as a visit ends
 
 @dataclass(frozen=True)
 class Track:
-    """What an Einsum or an inner pipeline does: its class in every iteration; class 0 does nothing."""
+    """The work of an Einsum or an inner pipeline: its class in every iteration; class 0 is idle."""
 
     classes: Ints
     works: tuple[StageWork | PipelineRun | None, ...]
@@ -66,7 +65,7 @@ class Tracks:
         self.of = {e: t for p in found for e, t in self._einsum_tracks(p)}
 
     def _strides(self) -> dict[tuple[str, str], int]:
-        """How much a step along each fanout dimension adds to the number of a physical instance."""
+        """The increment of a physical instance's number per step along each fanout dimension."""
         sizes: dict[tuple[str, str], int] = {}
         for e, trips in self.trips.items():
             own: dict[tuple[str, str], int] = defaultdict(lambda: 1)
@@ -81,7 +80,7 @@ class Tracks:
         return result
 
     def loops(self, p: PipelineSplit) -> tuple[int, tuple[int, ...]]:
-        """How many loops stand above the split, and the positions of the temporal ones."""
+        """The number of loops above the split, and the positions of the temporal ones."""
         above = [loop for i, loop in self.layout.problem.tree.loops(p.einsums[0]) if i < p.node]
         return len(above), tuple(k for k, loop in enumerate(above) if not loop.spatial)
 
@@ -160,9 +159,10 @@ class Tracks:
         return np.asarray(counts.max(axis=0))
 
     def _rows(self, p: PipelineSplit, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
-        """(physical instances, values per instance and iteration) of what the products sum up to.
+        """(physical instances, values per instance and iteration) of the sums of the products.
 
-        What has not all counters of an iteration happens in the first (`ends`: last) one that it covers.
+        What does not have all counters of an iteration happens in the first (`ends`: last) one that it
+        covers.
         """
         temporal, keys = self.loops(p)[1], self.keys[p.node]
         groups: dict[tuple[int, ...], list[Weighted]] = defaultdict(list)
@@ -218,14 +218,13 @@ def largest(found: Iterable[tuple[int, int]]) -> Pairs:
     return tuple(sorted(best))
 
 
-# Pipelines slot by slot: equal slots, and equal wraps of the pipelined loop, are counted once.
-#
+# Pipelines slot by slot: equal slots, and equal wraps of the pipelined loop, are counted once. See
 # docs/semantics.md, Pipelines.
 
 
 @dataclass(frozen=True)
 class StageClasses:
-    """A stage's class in every iteration; class 0 is idle. What runs, and what it loads, by class."""
+    """A stage's class in every iteration; class 0 is idle. The work and the loads by class."""
 
     classes: Ints
     works: tuple[tuple[StageWork | PipelineRun, ...], ...]
@@ -233,7 +232,7 @@ class StageClasses:
 
 
 def pipeline_runs(layout: ExactLayout, found: tuple[PipelineSplit, ...]) -> tuple[PipelineRun, ...]:
-    """Every pipeline that stands in no stage of another."""
+    """Every pipeline that is not in a stage of another."""
     if not found:
         return ()
     tracks = Tracks(layout, found)
@@ -246,7 +245,7 @@ def pipeline_runs(layout: ExactLayout, found: tuple[PipelineSplit, ...]) -> tupl
 
 
 def _run(tracks: Tracks, p: PipelineSplit, outer: Ints) -> Track:
-    """What a pipeline does in each iteration `outer` of the loops around it, a row of counters each."""
+    """The work of a pipeline in each iteration `outer` of the loops around it, a row of counters each."""
     keys = tracks.keys[p.node]
     stages = [_stage(tracks, p, b) for b in range(len(p.stages))]
     table = np.stack([s.classes for s in stages], axis=1)
@@ -298,7 +297,7 @@ def _stage(tracks: Tracks, p: PipelineSplit, b: int) -> StageClasses:
 
 
 def _joint(loads: Iterable[tuple[Load, int]]) -> Load:
-    """The sum of loads, each so many times."""
+    """The sum of loads with multiplicities."""
     result: Load = {}
     for load, times in loads:
         for component, instances in load.items():
@@ -341,7 +340,7 @@ def _shared(
 
 
 def _total(stages: list[StageClasses], wraps: Counter[tuple[int, bytes]], kind: np.dtype[np.int64]) -> Load:
-    """What all stages load in all wraps."""
+    """The loads of all stages in all wraps."""
     counts: Counter[tuple[int, int]] = Counter()
     for (n, content), times in wraps.items():
         table = np.frombuffer(content, dtype=kind).reshape(n, len(stages))
@@ -352,8 +351,7 @@ def _total(stages: list[StageClasses], wraps: Counter[tuple[int, bytes]], kind: 
     return _joint((stages[b].loads[k], m) for (b, k), m in counts.items())
 
 
-# Working sets under the Einsums of pipelines: other stages count at the peak of their own buffets.
-#
+# Working sets under the Einsums of pipelines: other stages count at the peak of their own buffets. See
 # docs/semantics.md, Pipelines.
 
 
@@ -393,7 +391,7 @@ def _elsewhere(layout: ExactLayout, einsum: str, node: ExactBuffet) -> bool:
 
 
 def _copies(layout: ExactLayout, einsum: str, node: ExactBuffet) -> int:
-    """How many tiles a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
+    """The number of tiles that a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
     if not any(s.id == node.id for s in layout.problem.tree.path(einsum)):
         return 0
     above = (p for p in around(layout.problem.tree, einsum) if node.id < p.node)
@@ -403,7 +401,7 @@ def _copies(layout: ExactLayout, einsum: str, node: ExactBuffet) -> int:
 def _own(
     layout: ExactLayout, einsum: str, component: str, measure: str, mine: list[ExactBuffet]
 ) -> list[WorkingSet]:
-    """The peaks of what no other stage holds: what stages share, and all else, by its lifetimes."""
+    """The peaks of what no other stage holds: what stages share, and everything else, by its lifetimes."""
     copies = [_copies(layout, einsum, node) for node in mine]
     alone = {(node.id, node.tensor) for node, n in zip(mine, copies, strict=True) if not n}
     rest = replace(

@@ -1,6 +1,6 @@
 """Tile sizes and fills at every stamp, as dense arrays: sums of products of one array per factor.
 
-`moved` in `transfers` sums the same over time; here the temporal counters stay.
+`transfers.moved` sums the same over time; here the temporal counters are kept.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ LIMIT = 20_000_000
 
 @dataclass(frozen=True)
 class Profile:
-    """Elements per stamp. `positions`: which coordinates of a stamp (path order) are left, `axes`: what they
-    are; `shape`: one more than the largest counter of each. `terms` add up to the counts.
+    """Elements per stamp.
+
+    `positions`: the remaining coordinates of a stamp (path order), `axes`: their meaning; `shape`: one more
+    than the largest counter of each. `terms` add up to the counts.
     """
 
     positions: tuple[int, ...]
@@ -38,12 +40,12 @@ class Profile:
 
     @property
     def total(self) -> int:
-        """The sum over all stamps; needs no array of them."""
+        """The sum over all stamps, without an array of them."""
         return sum(t.total for t in self.terms)
 
 
 def sizes_at(touch: Touch) -> Profile:
-    """How many elements are touched at each stamp (t, p)."""
+    """The number of elements touched at each stamp (t, p)."""
     parts = []
     for f in touch.factors:
         s = shape_of(f)
@@ -54,10 +56,10 @@ def sizes_at(touch: Touch) -> Profile:
 def fills_at(
     now: Touch, held: Touch, carries: Iterable[int], together: frozenset[int] = frozenset()
 ) -> Profile:
-    """How many elements of `now` have to be moved in at each stamp, since `held` did not keep them.
+    """The number of elements of `now` that must be filled at each stamp, since `held` did not keep them.
 
-    `carries`: stamp positions over whose steps `held` stays. Instances along the spatial positions
-    `together` move an element once: these coordinates are not part of the result.
+    `carries`: stamp positions over whose steps `held` stays. Instances along the spatial positions `together`
+    move an element once: these coordinates are not part of the result.
     """
     drops = [tuple(k for k, a in enumerate(f.spatial) if a in together) for f in now.factors]
     kept = [tuple(a for a in (*f.spatial, *f.temporal) if a not in together) for f in now.factors]
@@ -79,7 +81,7 @@ def fills_at(
 
 
 def _in_path_order(axes: tuple[int, ...], array: Array) -> tuple[tuple[int, ...], Array]:
-    """Factors count spatial coordinates first; stamps have them where the loops stand."""
+    """Factors have spatial coordinates first; stamps have them in the order of the loops."""
     order = sorted(range(len(axes)), key=lambda k: axes[k])
     return tuple(axes[k] for k in order), array.transpose(order)
 

@@ -1,8 +1,8 @@
-"""Who is in a buffet during one residency, and when each element is first and last used, block by block.
+"""The users of a buffet during one residency, and the first and last use of each element, block by block.
 
-The ranks and rank variables of a tensor fall into independent blocks, so the elements of a residency are
-a product of sets and the first (last) use of an element is the interleaving of those of its parts. Only
-the blocks' own points are listed: as many as their variables have values, not as many as operations.
+The ranks and rank variables of a tensor fall into independent blocks, so that the elements of a residency are
+a product of sets and the first (last) use of an element is the interleaving of those of its parts. Only the
+blocks' own points are listed: as many as their variables have values, not as many as operations.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class CountedUse:
 
 
 class Residency:
-    """The elements of one buffet, visit by visit: an element of another visit is another one.
+    """The elements of one buffet, visit by visit: elements of different visits are different.
 
-    `start` is the axis from which on time passes within one residency: the outermost loop over whose steps
-    some element is carried, else the first coordinate below the node.
+    `start`: the axis from which on time passes within one residency: the outermost loop over whose steps some
+    element is carried, otherwise the first coordinate below the node.
     """
 
     def __init__(self, grids: Grids, node: ExactBuffet) -> None:
@@ -180,9 +180,9 @@ class Residency:
     # Elements that stay from one visit to the next
 
     def _step(self, axis: int) -> list[tuple[Mask, Mask]]:
-        """Per block: elements that a step of the loop at `axis` brings along, and those that it keeps.
+        """Per block: elements that a step of the loop at `axis` adds, and those that it keeps.
 
-        That step turns all loops further in back from their last to their first iteration.
+        That step moves all loops further in back from their last to their first iteration.
         """
         return [self._in_step(block, axis) for block in range(len(self.blocks))]
 
@@ -207,7 +207,7 @@ class Residency:
         return result[0], result[1]
 
     def _visits_by_element(self, block: int) -> tuple[Ints, Ints, Ints]:
-        """Per element id: what it is in all visits, and the number of its visit; all visits in order."""
+        """Per element id: its identity over all visits, and the number of its visit; all visits in order."""
         columns, spatial, above = self._key(block)
         where = one_of_each(np.concatenate([*self.ids[block].values()]), self.size(block))
         rows = [c[where] for c in columns]
@@ -272,7 +272,8 @@ class Residency:
     def _ends(self, users: tuple[User, ...], masks: Masks, last: bool) -> list[tuple[Masks, User]]:
         """Parts of a product set, each with the access among `users` that uses its elements first (last).
 
-        An element is written before it is read, as mappings are legal, unless its producer is executed again.
+        An element is written before it is read, since mappings are legal, unless its producer is executed
+        again.
         """
         written = next((u for u in users if self.views[u].access.output), None)
         if written is not None and not self.views[written].parts:
@@ -287,7 +288,7 @@ class Residency:
         return result
 
     def _pair(self, one: User, other: User, masks: Masks, last: bool) -> list[tuple[Masks, User]]:
-        """Parts of a product set by which of two accesses is first (last) to use an element.
+        """Parts of a product set by which of two accesses uses an element first (last).
 
         That is decided at the outermost time coordinate in which their uses differ; two accesses of one
         Einsum may use an element at one time.

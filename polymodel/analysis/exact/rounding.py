@@ -1,6 +1,6 @@
 """Transfers that take whole actions: their sizes, and the bits that they then move per instance.
 
-docs/semantics.md, Whole actions. Only what an action rounds up is looked at; the links are those of `flows`.
+docs/semantics.md, Whole actions. Only what an action rounds up is considered; the links are those of `flows`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from polymodel.polyhedra import sets, steps
 from polymodel.polyhedra.needs import size_classes
 from polymodel.schedule.touch import Factor, Touch
 
-# Sizes of transfers: what one stamp moves is a signed sum of products of sets, so is its size of numbers.
-#
-# Per factor the stamps fall into few classes of equal sizes (interior and edge tiles; what is touched and
-# what of it stays); products of classes over the factors give every transfer.
+# Sizes of transfers: what one stamp moves is a signed sum of products of sets, so that its size is a sum of
+# products of numbers. Per factor the stamps fall into few classes of equal sizes (interior and edge tiles;
+# what is touched and what of it stays); products of classes over the factors give every transfer.
 
 Parts = tuple[tuple[tuple[int, ...], Array], ...]
-Sized = tuple[tuple[int, CountProduct], ...]  # (elements of one transfer, how many per instance)
+Sized = tuple[tuple[int, CountProduct], ...]  # (elements of one transfer, transfers per instance)
 MOST_LISTED = 20_000
 
 
 @dataclass(frozen=True)
 class ChargedAxes:
-    """Whose transfers are asked for: instances of the first `charge` axes; `shared` axes move together."""
+    """The instances whose transfers are requested: those of the first `charge` axes; `shared` axes move
+    together."""
 
     charge: int
     shared: frozenset[int]
@@ -67,7 +67,7 @@ class ChargedAxes:
 def moving_terms(
     now: Touch, held: Touch, carries: frozenset[int], cut: ChargedAxes, forward: bool
 ) -> list[SetProduct]:
-    """The same elements that `transfers.moved` counts, as sets of (stamp of a transfer, element)."""
+    """The elements that `transfers.moved` counts, as sets of (stamp of a transfer, element)."""
     whole = [sets.without(sets.parse_set(f.text), cut.drop(f)) for f in now.factors]
     result = [SetProduct(1, tuple(whole))]
     for axis in sorted(carries):
@@ -96,7 +96,7 @@ def projected(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: Cha
 
 
 def sized(terms: Sequence[SetProduct], factors: tuple[Factor, ...], cut: ChargedAxes) -> Sized:
-    """The transfers by size, per instance that is charged; those of no element are left out."""
+    """The transfers by size, per instance that is charged, without empty ones."""
     terms = [t for t in terms if not any(s.is_empty() for s in t.factors)]
     counts: dict[tuple[int, ...], int] = {(1,) * len(terms): 1}  # over factors without own instances
     spread: list[tuple[tuple[int, ...], Parts]] = [((1,) * len(terms), ())]
@@ -135,7 +135,7 @@ def _times(one: tuple[int, ...], two: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def histogram(sizes: Sequence[tuple[int, CountProduct]]) -> tuple[tuple[int, int], ...]:
-    """(elements, how many transfers) over all instances."""
+    """(elements, number of transfers) over all instances."""
     result: dict[int, int] = defaultdict(int)
     for size, product in sizes:
         result[size] += product.total
@@ -166,12 +166,12 @@ class Booking:
 
     @property
     def reads(self) -> bool:
-        """Out of a memory, or down through a toll."""
+        """Whether it reads: out of a memory, or down through a toll."""
         return self.row[4] in READS
 
 
 def action_of(layout: ExactLayout, row: Row) -> ActionCost:
-    """What a kind of access is at its component."""
+    """The action of a kind of access at its component."""
     down, up = layout.problem.hierarchy[row[2]].ways
     return down if row[4] in READS else up
 
@@ -190,7 +190,7 @@ def by_value(layout: ExactLayout, einsum: str, node: ExactBuffet, kind: str) -> 
 def bookings(
     layout: ExactLayout, ledger: ProductLedger, transfers: dict[Row, list[Sized]]
 ) -> Iterator[Booking]:
-    """Every access and passage with the bits that it takes; transfers that are rounded in whole actions."""
+    """Every access and passage with its bits; rounded transfers in whole actions."""
     for (einsum, node_id, tensor), kinds in ledger.accesses.items():
         node = layout.nodes[node_id, tensor]
         for kind in KINDS:
@@ -218,7 +218,7 @@ def bookings(
 def transfer_rows(
     layout: ExactLayout, ledger: ProductLedger, transfers: dict[Row, list[Sized]]
 ) -> tuple[TransferSizes, ...]:
-    """By Einsum, first at memories in tree order, then at tolls."""
+    """Rows by Einsum, first at memories in tree order, then at tolls."""
     found: dict[Row, list[tuple[int, CountProduct]]] = defaultdict(list)
     for row, each in transfers.items():
         found[row] += [pair for sizes in each for pair in sizes]
@@ -283,7 +283,7 @@ class _Walk:
     def downwards(
         self, einsum: str, parent: ExactBuffet, child: ExactBuffet, now: Touch, shared: frozenset[int]
     ) -> Iterator[tuple[Row, ChargedAxes]]:
-        """The rows of a fill that are wanted, and whose transfers count there."""
+        """The rows of a fill that are requested, with the instances whose transfers count there."""
         yield from self._ends(einsum, parent, child, now, shared, ("reads_fill", "down", "writes_fill"))
 
     def upwards(
@@ -329,7 +329,7 @@ class _Walk:
                 self.found[row].append(self.sums(row, sums, child, cut))
 
     def drains(self, row: Row, level: OutputLevel, node: ExactBuffet, cut: ChargedAxes) -> Sized:
-        """Elements whose run ends; where consumers keep runs alive after the last write, one by one."""
+        """Elements whose run ends; one by one if consumers keep runs alive after the last write."""
         if not level.carries or level.now == level.held:
             terms = moving_terms(level.now, level.held, level.carries, cut, True)
             return sized(terms, level.now.factors, cut)
@@ -384,7 +384,7 @@ def _minus(terms: Sequence[SetProduct]) -> list[SetProduct]:
 
 
 def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: ChargedAxes) -> Sized:
-    """Transfers by size from rows (time, element, places along the spatial `axes`) that may repeat."""
+    """Transfers by size from rows (time, element, places along the spatial `axes`), which may repeat."""
     time, element, places = moves
     own = [k for k, a in enumerate(axes) if a < cut.charge or a not in cut.shared]
     if not len(time):

@@ -1,6 +1,6 @@
-"""All operations of a small problem as arrays in time order: the ground for element-level lifetimes.
+"""All operations of a small problem as arrays in time order, for element-level lifetimes.
 
-Vectorised; used where the factored counts do not reach. Refuses problems of more than two million operations.
+Vectorised; used where factored counts do not apply. Raises Refused for more than two million operations.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OperationTable:
 
 
 def coordinates(expr: Affine, values: Mapping[str, Ints], count: int) -> Ints:
-    """An affine expression at `count` points. Raises Refused where int64 may not hold it."""
+    """An affine expression at `count` points. Raises Refused if int64 may overflow."""
     result = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
     if result.dtype == object:
         message = f"coordinates {expr} exceed 62 bits: their elements cannot be listed"
@@ -58,7 +58,7 @@ def coordinates(expr: Affine, values: Mapping[str, Ints], count: int) -> Ints:
 
 
 def satisfied(constraint: Constraint, values: Mapping[str, Ints], count: int) -> NDArray[np.bool_]:
-    """Whether each of `count` points keeps a constraint."""
+    """Whether each of `count` points satisfies a constraint."""
     expr = constraint.expr
     total = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
     if constraint.kind == "ge":
@@ -67,7 +67,7 @@ def satisfied(constraint: Constraint, values: Mapping[str, Ints], count: int) ->
 
 
 def operations(view: View) -> OperationTable:
-    """Every iteration of the view's Einsum that executes, as often as it does."""
+    """Every executed iteration of the view's Einsum, with repetitions."""
     if view.parts:
         return _executed(view)
     einsum = view.einsum
@@ -187,7 +187,7 @@ class OperationTrace:
         return 1 + max(int(p.max()) for p in self.phases.values())
 
     def uses(self, node: ExactBuffet) -> BuffetUses:
-        """Who touches what, when and where, at one buffet."""
+        """Instance, visit, element and phase of each use of one buffet."""
         touch = node.all_touch
         stamps, places, elements, phases = [], [], [], []
         for view in node.views:
@@ -215,7 +215,7 @@ class OperationTrace:
 
 
 def stacked(columns: Sequence[Ints], rows: int) -> Ints:
-    """A table of the columns; each lies in one piece, as whatever reads tables goes by columns."""
+    """A table of the columns, stored by columns, since its readers go by columns."""
     return np.stack(columns).T if columns else np.zeros((rows, 0), dtype=np.int64)
 
 
@@ -230,7 +230,7 @@ class _Keys:
 
     @staticmethod
     def of(table: Ints) -> _Keys | None:
-        """None if 63 bits do not hold them."""
+        """None if the keys exceed 63 bits."""
         low = tuple(int(c.min()) for c in table.T)
         extents = tuple(int(c.max()) - b + 1 for c, b in zip(table.T, low, strict=True))
         if prod(extents) >= 2**63:
@@ -242,7 +242,7 @@ class _Keys:
 
     @property
     def present(self) -> NDArray[np.bool_] | None:
-        """Which keys occur, if a list of all is short: much faster than sorting them."""
+        """Mask of the keys that occur, if a list of all is short: much faster than sorting them."""
         if self.bound > 8 * len(self.keys) + 1024:
             return None
         result = np.zeros(self.bound, dtype=bool)
@@ -258,7 +258,7 @@ class _Keys:
 
 
 def distinct(table: Ints) -> Ints:
-    """The different rows, sorted."""
+    """The distinct rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
     if not len(table):

@@ -1,7 +1,7 @@
-"""The tiles of one memory phase by phase: cells as deep as wanted, with every step of every loop.
+"""The tiles of one memory phase by phase: cells of any depth, with every step of every loop.
 
-`gaps` follows tiles from visit to visit over the cells above the last split; here cells go on down to the
-innermost loop, so that every buffet is followed, and nothing is left out.
+`inter_branch_peaks` follows tiles from visit to visit over the cells above the last split; here cells extend
+down to the innermost loop, so that every buffet is followed, and nothing is left out.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from polymodel.polyhedra import needs
 from polymodel.schedule.touch import partition, touch
 from polymodel.workload.einsum import Einsum
 
-LISTED = 30_000  # operations below which listing them is the faster
+LISTED = 30_000  # operations below which listing them is faster
 _Site = tuple[tuple[tuple[str, str], int], ...]  # (component, dimension), coordinate
 
 
 def timeline(problem: Problem, component: str, measure: Measure = "tile", limit: int = 100_000) -> Timeline:
-    """What a memory holds in every phase, in the instance that ever holds most.
+    """The contents of a memory in every phase, in the instance that ever holds most.
 
-    `limit`: the most phases; beyond it the iterations of inner loops are joined (a note says so). Raises
-    Refused where not even the loops above the splits have so few, and for pipelines.
+    `limit`: the maximum number of phases; beyond it the iterations of inner loops are merged (a note says
+    so). Raises Refused if even the loops above the splits have more, and for pipelines.
     """
     if any(isinstance(n, Split) and n.pipeline for _, n, _ in problem.tree.walk()):
         message = "branches of a pipeline overlap: there is no timeline of single phases"
@@ -55,7 +55,7 @@ def timeline(problem: Problem, component: str, measure: Measure = "tile", limit:
 
 @dataclass
 class _Whole(ComponentSites):
-    """A memory followed in cells of `depths` loops each, every step of them."""
+    """A memory followed in cells of `depths` loops each, with every step of them."""
 
     depths: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class _Whole(ComponentSites):
 
     @cached_property
     def steps(self) -> Masks:
-        """No step is left out."""
+        """No step is dropped."""
         result: dict[int, int] = {}
         for name in self.layout.problem.tree.einsums:
             view = bare(self.layout, name)
@@ -77,7 +77,7 @@ class _Whole(ComponentSites):
         return {node: np.ones(count, dtype=bool) for node, count in result.items()}
 
     def resident_bits(self) -> tuple[Ints, Sites, int]:
-        """(bits by phase and buffet at the site that ever holds most, all sites, that one)."""
+        """(bits by phase and buffet at the site that ever holds most, all sites, the index of that one)."""
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
         if phases * count * len(self.nodes) > LIMIT:
@@ -121,7 +121,8 @@ def _nothing(component: str, measure: Measure) -> Timeline:
 
 
 def _depths(layout: ExactLayout, limit: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """How many loops of each Einsum make phases: all, or the outer ones as far as `limit` allows."""
+    """The number of loops of each Einsum that make phases: all, or the outer ones as far as `limit`
+    allows."""
     names = layout.problem.tree.einsums
     least = {e: loops_to_last_split(layout, e) for e in names}
     most = {e: len(bare(layout, e).loops) for e in names}
@@ -154,7 +155,7 @@ def _rows(layout: ExactLayout, courses: dict[str, Course]) -> tuple[tuple[int, .
 
 
 def stamps_of(layout: ExactLayout, einsum: str, depth: int) -> int:
-    """How many temporal stamps an Einsum has above its loop number `depth`."""
+    """The number of temporal stamps of an Einsum above its loop number `depth`."""
     view = bare(layout, einsum).above(depth)
     factors = touch((view,), partition((view,))).factors
     return prod(int(tally(shape_of(f), 0, tuple(range(len(f.spatial))))) for f in factors)
@@ -164,7 +165,7 @@ def stamps_of(layout: ExactLayout, einsum: str, depth: int) -> int:
 
 
 def _of_elements(layout: ExactLayout, component: str, limit: int) -> Timeline:
-    """As `lifetimes` does: operations are listed where they are few, or where no product describes them."""
+    """As in `lifetimes`: operations are listed if they are few, or if no product describes them."""
     depths, notes = _depths(layout, limit)
     if sum(_operations(e) for e in layout.problem.cascade.einsums) <= LISTED and not notes:
         return _listed(layout, component)
@@ -186,7 +187,7 @@ def _operations(einsum: Einsum) -> int:
 def _by_stamps(
     layout: ExactLayout, component: str, depths: dict[str, int], notes: tuple[str, ...]
 ) -> Timeline:
-    """Every stamp of `depths` loops, with the largest sum further in; in a memory of one instance."""
+    """Every stamp of `depths` loops, with the largest sum further in; for a memory of one instance."""
     grids = Grids(layout)
     part = ComponentLifetimes(layout, grids, component)
     nodes = [*(r.node for r in part.passing), *(i.node for i in part.fixed)]
@@ -226,7 +227,7 @@ def _listed(layout: ExactLayout, component: str) -> Timeline:
         sites[curve.site] = summed([sites[curve.site], curve.bits] if curve.site in sites else [curve.bits])
     chosen = max(sites, key=lambda s: int(sites[s].max()))
     loops, begins, order, stamps = _listed_rows(layout, sweep)
-    # Within a phase, its first operation at which the sum is largest.
+    # within a phase, its first operation at which the sum is largest
     total = sites[chosen]
     ends = np.append(begins[1:], len(total))
     where = np.array([b + int(np.argmax(total[b:e])) for b, e in zip(begins, ends, strict=True)])

@@ -1,4 +1,4 @@
-"""How many elements cross a link, per instance of either end."""
+"""The number of elements that cross a link, per instance of either end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def moved(
 ) -> tuple[CountProduct, ...]:
     """Elements that are touched in `now` and not held at the neighbouring visit.
 
-    `carries`: axis positions over whose transitions `held` stays. `charge`: how many leading axes
-    belong to the instance that is charged. Instances along the spatial axes `shared` move an
-    element together, once. `forward` looks at the following visit (drains) instead of the
-    preceding one (fills). `per`: counted for each value of the temporal counters of so many outer loops.
+    `carries`: axis positions over whose transitions `held` stays. `charge`: the number of leading axes of the
+    instance that is charged. Instances along the spatial axes `shared` move an element together, once.
+    `forward`: the following visit counts (drains) instead of the preceding one (fills). `per`: counts for
+    each value of the temporal counters of this many outer loops.
     """
     layout = []
     for factor in now.factors:

@@ -1,12 +1,12 @@
 """Partial sums for any shape under `refill`: signed products of ISL sets instead of closed rules.
 
-A residency of the parent that was not filled sees nothing to read at its first child events, and at
-no later ones. What was not filled is a signed sum of products of sets, one set per factor, so the
-recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions. It also holds
-for levels that carry, where all instances that share a reduction run alike (`partials.examine`).
+A residency of the parent that was not filled has nothing to read at its first child events, and does at later
+ones. What was not filled is a signed sum of products of sets, one set per factor, so that the recursion along
+the chain stays exact for uneven, overlapping and partly broadcast reductions. It also holds for levels that
+carry, if all instances that share a reduction run alike (`partials.examine`).
 
-Where loops execute the producer again, the terms are about results of single executions (`Level.apart`), and
-the parts of runs that go on from one execution to the next start empty, as `partials` says.
+If loops execute the producer again, the terms are about results of single executions (`OutputLevel.apart`),
+and the parts of runs that continue from one execution to the next start empty, as in `partials`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SetProduct:
 
 @dataclass(frozen=True)
 class RefilledChain:
-    """Same questions as `partials.Chain`.
+    """The interface of `partials.OutputChain`.
 
-    `per`: counts are for each value of the temporal counters of so many outer loops.
+    `per`: counts are for each value of the temporal counters of this many outer loops.
     """
 
     levels: tuple[OutputLevel, ...]
@@ -101,7 +101,7 @@ class RefilledChain:
         return result
 
     def begun(self, level: int) -> list[SetProduct]:
-        """Whole runs that begin, among the elements that may be filled (`Level.asked`)."""
+        """Whole runs that begin, among the elements that may be filled (`OutputLevel.fill_candidates`)."""
         here, touched = self.levels[level], self._touched(level)
         result = [SetProduct(1, touched)]
         for axis in sorted(here.carries):
@@ -149,7 +149,7 @@ class RefilledChain:
         return result
 
     def filled_terms(self, level: int) -> list[SetProduct]:
-        """Runs that a partial sum fills, as sets over the factors of `Level.asked`."""
+        """Runs that a partial sum fills, as sets over the factors of `OutputLevel.fill_candidates`."""
         first = self.levels[level - 1].read_first
         if self.levels[level].spans and not first:
             return []

@@ -1,1 +1,1 @@
-"""Sweeps on sparse data: what gating, skipping and compressed storage leave at every point of a grid."""
+"""Sweeps on sparse data: counts after gating, skipping and compressed storage at every point of a grid."""

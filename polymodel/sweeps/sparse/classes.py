@@ -1,4 +1,4 @@
-"""Classes of equal tiles of every setting of every rank variable, for the transfers over one link."""
+"""Classes of equal tiles for every setting of every rank variable, for the transfers over one link."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ READ, WRITE = ("read", 0), ("write", 0)
 
 @dataclass(frozen=True)
 class Classes:
-    """What transfers take of one rank variable: `count` atoms alike in `extent`, in all flags, and in `sizes`
-    of each condition's part (by its number). `solid`: whether the values of these parts are consecutive.
-    `inner`: what meetings look at."""
+    """The transfers along one rank variable: `count` atoms with equal `extent`, flags and `sizes`.
+
+    `sizes`: of each condition's part (by its number). `solid`: whether the values of these parts are
+    consecutive. `inner`: the sizes that meetings depend on.
+    """
 
     count: Ints
     extent: Ints
@@ -33,7 +35,7 @@ class Classes:
     inner: Mapping[int, Inner] = field(default_factory=dict)
 
     def holds(self, flags: Sequence[Flag]) -> Bools:
-        """Which classes have all these flags; one that is not known holds everywhere."""
+        """Mask of the classes with all these flags; an unknown flag holds everywhere."""
         result = np.ones(self.count.size, np.bool_)
         for flag in flags:
             if flag in self.flags:
@@ -42,7 +44,7 @@ class Classes:
 
 
 class _OneVariable(EinsumLinks):
-    """The structure as if it had one rank variable."""
+    """The structure restricted to one rank variable."""
 
     def __init__(self, problem: Problem, einsum: str, only: Counters) -> None:
         super().__init__(problem, einsum)
@@ -79,10 +81,10 @@ Term = tuple[int, tuple[Flag, ...]]
 
 
 def terms_of(kind: str, chain: Sequence[TransferEdge], output: bool) -> tuple[Term, ...]:
-    """What counts in one kind of access, as a sum of products of flags: (sign, flags).
+    """The sum of products of flags that counts in one kind of access: (sign, flags).
 
-    Of an output what is read for filling and written as a filling are sums so far (`Tally.partial`): all but
-    those that are not there yet. The latter are products of flags, level by level.
+    For an output, what is read for filling and written as a filling are partial sums (`Tally.partial`): all
+    except those that do not exist yet, which are products of flags, level by level.
     """
     if not chain:
         return ((1, ()),)

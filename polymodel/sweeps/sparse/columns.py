@@ -1,4 +1,5 @@
-"""Rank variables of one Einsum over a grid: the tiles of each depend on few tile sizes, listed once each."""
+"""Rank variables of one Einsum over a grid; the tiles of each depend on few tile sizes, and are listed once
+each."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from polymodel.sparse.actions.counters import Counters, Ints, counters_of
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import SymbolAxis
 
-# Values of one rank variable, of all settings, that are kept rather than listed anew.
+# values of one rank variable, over all settings, that are cached
 KEPT = 3_000_000
 Settings = Mapping[str, NDArray[np.int64]]
 
@@ -42,7 +43,7 @@ class VariableColumn:
         return len(self.values)
 
     def counters(self, setting: int) -> Counters:
-        """Which tile of each loop every value is in."""
+        """The tile of each loop that every value is in."""
         if setting in self.known:
             return self.known[setting]
         bound = bound_problem(self.problem, self.values[setting])
@@ -65,7 +66,7 @@ def columns_of(
 ) -> tuple[VariableColumn, ...]:
     """One record per rank variable of the Einsum, and per variable that only repeats it.
 
-    Raises NotSeparable where the tiles of one variable depend on several axes.
+    Raises NotSeparable if the tiles of one variable depend on several axes.
     """
     loops = problem.tree.loops(einsum)
     names = [loop.variable_in(einsum) for _, loop in loops]

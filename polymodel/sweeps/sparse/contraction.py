@@ -1,4 +1,4 @@
-"""Sums over classes of tiles at many points at once, with what depends on few rank variables tabulated."""
+"""Sums over classes of tiles at many points at once, with factors of few rank variables tabulated."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from polymodel.sweeps.sparse.columns import Settings
 from polymodel.sweeps.sparse.factors import MOST, ClassFactor, Holds, Meets, TabulatedFactor
 
 Array = Any
-PIECE = 4_000_000  # entries of one array on the way
+PIECE = 4_000_000  # entries of one intermediate array
 
 
 class Contraction:
-    """sum over terms and classes of sign x product of weights x product of factors.
+    """Sum over terms and classes of sign x product of weights x product of factors.
 
-    `each`: rank variable -> classes per setting. `powers`: how often the extent along a variable counts.
-    A factor sums over the variables that no other factor has, once for all combinations of their settings.
+    `each`: rank variable -> classes per setting. `powers`: the exponent of the extent along a variable. A
+    factor sums over the variables that no other factor has, once for all combinations of their settings.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Contraction:
         self.tables = [self._table(i) for i in range(len(factors))]
 
     def values(self, settings: Settings) -> Floats:
-        """The sum at every point; `settings` per rank variable, arrays that broadcast."""
+        """The sum at every point; `settings`: per rank variable, arrays that broadcast."""
         parts = [self._part_at(i, settings) for i in range(len(self.factors))]
         total: Floats = np.zeros(())
         for t, sign in enumerate(self.signs):
@@ -105,7 +105,7 @@ class Contraction:
         return np.where(masked < 0, 1.0, masked)
 
     def _table(self, i: int) -> Floats | None:
-        """Of all combinations of settings: terms x shared classes x settings; None if they are too many."""
+        """For all combinations of settings: terms x shared classes x settings; None if there are too many."""
         f = self.factors[i]
         sizes = [self.weights[v].shape[0] for v in f.variables]
         classes = prod(self.weights[v].shape[2] for v in f.variables if v in self.shared)
@@ -161,7 +161,7 @@ class Contraction:
 
 
 class _Part:
-    """Terms x shared classes x points, looked up in a table or as they are."""
+    """Terms x shared classes x points, from a table or computed."""
 
     def __init__(self, values: Floats, at: tuple[NDArray[np.int64], ...] | None) -> None:
         self.values, self.at = values, at
@@ -172,7 +172,7 @@ class _Part:
 
 
 def _placed(values: Array, points: int, place: int, factor: TabulatedFactor) -> Array:
-    """The classes (last axis) in their place behind the axes of the points."""
+    """The classes (last axis) moved to their position after the axes of the points."""
     lead = values.shape[:-1]
     behind = len(factor.variables) - 1 - place
     return values.reshape(
@@ -187,8 +187,10 @@ def _grouped(
     users: Sequence[ClassFactor],
     power: int,
 ) -> tuple[Floats, list[Ints]]:
-    """Weights (setting, term, class) of classes alike in what the factors look at, and per factor what that
-    is (setting, class, column); padded with weight 0."""
+    """Weights (setting, term, class) of classes that the factors do not distinguish, padded with weight 0.
+
+    And per factor the columns that it depends on (setting, class, column).
+    """
     weights, keys = [], []
     for classes in settings:
         columns = [f.columns(variable, classes) for f in users]

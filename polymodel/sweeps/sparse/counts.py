@@ -1,4 +1,4 @@
-"""Sparse counts of one Einsum at many points: `EinsumCounts` with arrays for numbers."""
+"""Sparse counts of one Einsum at many points: `EinsumCounts` on arrays."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ Array = Any
 
 @dataclass
 class BlockPoints:
-    """Points of one block: `settings` per rank variable; `mask`: which of them count (None: all); sums that
-    were asked for before."""
+    """Points of one block.
+
+    `settings`: per rank variable; `mask`: which of them count (None: all); and cached sums.
+    """
 
     settings: Settings
     mask: Array = None
@@ -67,7 +69,7 @@ class LinkedSums:
         nonzeros: bool,
         points: BlockPoints,
     ) -> Array:
-        """How much of `dense` is left (`EinsumCounts._kept`)."""
+        """The remaining part of `dense` (`EinsumCounts._kept`)."""
         if not looked and not nonzeros:
             return dense
         if not self.structure.box:
@@ -103,7 +105,7 @@ class LinkedSums:
         return changed
 
     def followed(self, dense: Array, points: BlockPoints) -> Array:
-        """Where operations are followed tile by tile."""
+        """Mask of points at which operations are followed tile by tile."""
         whole = self._total((), "operations", NOTHING, False, points)
         return np.isclose(whole, dense, rtol=1e-13, atol=0)
 
@@ -117,7 +119,7 @@ class LinkedSums:
         points: BlockPoints,
         settings: Settings,
     ) -> Array:
-        """The most that is left where transfers are not followed tile by tile."""
+        """Upper bound of what remains where transfers are not followed tile by tile."""
         scale = self.data[chain[-1].tensor].density if nonzeros else 1.0
         useful = self._useful(chain, looked, nonzeros)
         if not useful:
@@ -237,7 +239,7 @@ class EinsumSweep:
         self._instances: dict[tuple[Condition, ...], Instances] = {}
 
     def _share(self) -> float:
-        """Effectual operations, of all."""
+        """Effectual operations as a share of all."""
         einsum = self.structure.einsum
         require_known(einsum, self.data)
         result = effectual_points(einsum, self.data)
@@ -260,8 +262,10 @@ class EinsumSweep:
         return compute_count(row, effectual, executed, turns, busiest)
 
     def _busiest(self, dense: Array, most: Array, turns: Array, points: BlockPoints) -> Array:
-        """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
-        that the dense schedule gives one instance."""
+        """Timed operations of the instance with the most of them (`EinsumCounts._busiest`).
+
+        `most`: operations that the dense schedule gives one instance.
+        """
         mean = most * ratio(turns, dense)
         useful = sharpest(self.sums.looked((), SKIPS).conditions)
         if len(useful) != 1 or not self.structure.box or self.structure.einsum.is_copy:
@@ -300,7 +304,7 @@ class EinsumSweep:
 
 
 class _Turned(EinsumLinks):
-    """The structure at settings of which it is known which loops turn."""
+    """The structure at settings for which it is known which loops have several iterations."""
 
     def __init__(self, problem: Problem, einsum: str, turning: frozenset[int]) -> None:
         super().__init__(problem, einsum)
@@ -312,8 +316,11 @@ class _Turned(EinsumLinks):
 
 
 class Structures:
-    """The structures of one Einsum over a grid. Where a storage lets tiles stay, what tells transfers apart
-    depends on which loops turn; else there is one structure only."""
+    """The structures of one Einsum over a grid.
+
+    If a storage lets tiles stay, what distinguishes transfers depends on which loops have several iterations;
+    otherwise there is one structure only.
+    """
 
     def __init__(
         self, problem: Problem, einsum: str, columns: Sequence[VariableColumn], data: Mapping[str, TensorData]

@@ -1,4 +1,4 @@
-"""Kept points on sparse data, one by one, by the code that makes sparse reports."""
+"""Kept points on sparse data, one by one, by the code of sparse reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polymodel.sweeps.values import Number
 def sparse_report(
     where: Scenario, variant: Variant, point: Mapping[str, Number], analysis: Analysis, costs: Costs
 ) -> SparseReport:
-    """What `sparsify` finds at a point of a compiled block."""
+    """The report of `sparsify` at a point of a compiled block."""
     if not isinstance(variant.evaluator, SparseEvaluator):
         raise InternalError("the block was made for dense data")
     problem = bound_problem(variant.problem, where.values(point))

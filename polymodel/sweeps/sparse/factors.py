@@ -1,4 +1,4 @@
-"""Functions of tile sizes along several rank variables, each distinct combination asked once."""
+"""Functions of tile sizes along several rank variables, evaluated once per distinct combination."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from polymodel.sweeps.sparse.classes import Classes
 from polymodel.workload.einsum import TensorAccess
 
 MOST = 2_000_000  # entries of a table of all combinations
-# Sizes by rank variable; the last axis has the function's columns.
+# sizes by rank variable; the last axis has the function's columns
 Sizes = Mapping[str, Ints]
 
 
 class ClassFactor(Protocol):
-    """What a sum over classes multiplies their weights with."""
+    """A factor that the weights of classes are multiplied with."""
 
     @property
     def variables(self) -> tuple[str, ...]: ...
 
     def columns(self, variable: str, classes: Classes) -> list[Ints]:
-        """What it looks at along one rank variable, one array of classes per column."""
+        """The columns that it depends on along one rank variable, one array of classes each."""
 
     def answer(self, sizes: Sizes) -> Floats:
         """Its values; arrays broadcast."""
@@ -42,8 +42,11 @@ class ClassFactor(Protocol):
 
 @dataclass(frozen=True)
 class Holds:
-    """Probability that no part of one leader, at which `conditions` look, is empty. `parts`: these and the
-    common parts of several; `numbers`: of the parts among the conditions of the classes."""
+    """Probability that no part of one leader, at which `conditions` look, is empty.
+
+    `parts`: these and the common parts of several; `numbers`: of the parts among the conditions of the
+    classes.
+    """
 
     access: TensorAccess
     data: TensorData
@@ -82,7 +85,7 @@ class Holds:
         return tuple(result)
 
     def _nonempty(self, extents: tuple[Ints, ...]) -> Floats:
-        """Of a uniform tensor the number of points decides."""
+        """For a uniform tensor only the number of points matters."""
         if self.data.law is None:
             return self.data.nonempty(extents)
         full = np.broadcast_arrays(*extents)
@@ -95,7 +98,7 @@ class Holds:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of one leader as inclusion and exclusion asks for them."""
+    """The parts of one leader, as inclusion and exclusion needs them."""
 
     of: Holds
     sizes: Sizes
@@ -141,7 +144,7 @@ class Meets:
 
 @dataclass(frozen=True)
 class WindowValues:
-    """Different values of a rank of several rank variables."""
+    """Distinct values of a rank with several rank variables."""
 
     expression: Affine
 
@@ -158,7 +161,7 @@ class WindowValues:
 
 @dataclass(frozen=True)
 class OfTiles:
-    """Anything of tiles of one tensor that depends on their extents per rank."""
+    """A function of tiles of one tensor that depends on their extents per rank."""
 
     access: TensorAccess
     function: Callable[[Ints], Any]
@@ -198,7 +201,7 @@ class TabulatedFactor:
             self.table = np.broadcast_to(found, self.shape)
 
     def at(self, index: Sequence[NDArray[np.int64]]) -> Floats:
-        """Values where the rows have these numbers; arrays broadcast."""
+        """Values for the rows with these numbers; arrays broadcast."""
         if self.table is not None:
             known: Floats = self.table[tuple(index)]
             return known

@@ -27,11 +27,11 @@ from polymodel.sweeps.sparse.plan import FormattedTile, SparsePlan, unbounded
 
 Array = Any
 Counted = TypeVar("Counted", AccessCount, ComputeCount)
-SLACK = 1e-12  # of a working set beside its memory's size, for rounding
+SLACK = 1e-12  # relative to the memory's size, for rounding of a working set
 
 
 class SparseEvaluator(Evaluator):
-    """One architecture's costs on sparse data, beside the dense ones."""
+    """One architecture's costs on sparse data, besides the dense ones."""
 
     def __init__(self, costing: Costing, plan: SparsePlan) -> None:
         super().__init__(costing)
@@ -55,7 +55,10 @@ class SparseFound(Found):
         return SparseBlockFigures(self)
 
     def prepare(self) -> None:
-        """Everything once. Raises NotSeparable or Refused for what is counted for single points only."""
+        """Compute everything once.
+
+        Raises NotSeparable or Refused for what is counted at single points only.
+        """
         found = self.sparse_energy, self.sparse_latency, self.working_sets
         assert all(x is not None for x in found), "all are numbers or arrays"
 
@@ -67,7 +70,7 @@ class SparseFound(Found):
         return self._values[linear]
 
     def settings(self, einsum: str) -> Settings:
-        """Per rank variable the setting at every point."""
+        """The setting at every point, per rank variable."""
         digits = self.block.digits
         result = {}
         for c in self.plan.columns[einsum]:
@@ -87,7 +90,7 @@ class SparseFound(Found):
 
     @cached_property
     def left(self) -> SparseCounts:
-        """What is left of every operation and access."""
+        """The remaining operations and accesses."""
         rows = self.analysis.traffic
         kinds = [(row, kind) for row in rows for kind in KINDS if not nothing(getattr(row, kind))]
         return SparseCounts(
@@ -105,7 +108,7 @@ class SparseFound(Found):
 
     @cached_property
     def counts(self) -> Counts:
-        """What is left of all counts, as cost rules take them."""
+        """The remaining counts, for the cost rules."""
         return Counts(self.plan.problem, sparse_analysis(self.plan.problem, self.analysis, self.left))
 
     @cached_property
@@ -144,7 +147,7 @@ class SparseFound(Found):
         return result
 
     def _stored_share(self, node: int, tensor: str) -> Array:
-        """Bits of the largest tile under its format, over those of a dense one."""
+        """Bits of the largest tile in its format, relative to a dense one."""
         tile = self.plan.tiles.get((node, tensor))
         if tile is None:
             return 1.0
@@ -219,6 +222,6 @@ def _access(row: Traffic[Array], kind: str, sweep: EinsumSweep, points: BlockPoi
 
 
 def _joined(mask: Array, one: Counted, other: Counted) -> Counted:
-    """The numbers of `one` where the mask is true, else those of `other`."""
+    """The numbers of `one` where the mask is true, otherwise those of `other`."""
     names = [f.name for f in fields(one) if not isinstance(getattr(one, f.name), (str, int))]
     return replace(one, **{n: np.where(mask, getattr(one, n), getattr(other, n)) for n in names})

@@ -1,4 +1,4 @@
-"""What the costs of every point on sparse data are made of; the figures come from `found`."""
+"""What the costs of every point on sparse data consist of; `figures` computes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class PhaseBuffet:
 
 @dataclass(frozen=True)
 class SparsePeak:
-    """One working set that a memory's size is checked with: its phases, the largest dense one counts."""
+    """One working set that is compared with a memory's size: its phases, of which the largest dense one
+    counts."""
 
     component: str
     phases: tuple[tuple[PhaseBuffet, ...], ...]
@@ -68,7 +69,7 @@ class SparsePlan:
 
 
 def known_data(problem: Problem, folder: str) -> dict[str, TensorData]:
-    """What the workload says of every tensor."""
+    """The data or density of every tensor, from the workload."""
     return tensor_data(problem.cascade, None, None, folder, tensors_in_use(problem))
 
 
@@ -81,9 +82,9 @@ def sparse_plan(
     fixed: Mapping[str, int],
     folder: str,
 ) -> SparsePlan:
-    """The sparse costs of every point of `forms`; new forms go into `rows`.
+    """The sparse costs of every point of `forms`; new forms are added to `rows`.
 
-    Raises NotSeparable or Refused where points have to be looked at one by one.
+    Raises NotSeparable or Refused where points have to be evaluated one by one.
     """
     try:
         require_plain(problem.cascade, "closed forms of sparse counts cover", "use engine exact")
@@ -127,7 +128,7 @@ def sparse_plan(
 
 
 def on_another(plan: SparsePlan, problem: Problem, costing: Costing) -> SparsePlan | None:
-    """The plan on another architecture, if that differs in costs and sizes only; else None."""
+    """The plan on another architecture, if that differs only in costs and sizes; otherwise None."""
     old, new = plan.problem, problem
     kinds = [[_structure(c) for c in p.hierarchy.components] for p in (old, new)]
     if kinds[0] != kinds[1] or old.cascade != new.cascade or old.tree != new.tree:
@@ -141,8 +142,10 @@ def _structure(c: Component) -> tuple[object, ...]:
 
 
 def _dense(forms: SymbolicAnalysis, rows: FormRows) -> Analysis:
-    """What is counted on sparse data and priced, each form as a row. How many instances move or compute
-    decides on no cost."""
+    """The dense counts that are priced on sparse data, each form as a row.
+
+    No cost depends on how many instances move or compute.
+    """
 
     def placed(records: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(mapped(x, Form, rows.add) for x in records)
@@ -187,5 +190,5 @@ def _tiles(
 
 
 def unbounded(size: float) -> bool:
-    """True if nothing can be too large for it."""
+    """True if nothing can exceed the size."""
     return math.isinf(size)

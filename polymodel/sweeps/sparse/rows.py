@@ -1,4 +1,4 @@
-"""Columns of kept points on sparse data, by the code that makes sparse reports."""
+"""Columns of kept points on sparse data, by the code of sparse reports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from polymodel.objectives import SPARSE, on_sparse_data, score, value
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
 
-CLOSE = 1e-9  # figures of many points at once, beside those of one
+CLOSE = 1e-9  # relative difference between figures of many points at once and of single points
 
 
 def is_sparse(objectives: Sequence[str]) -> bool:
-    """True if any objective is about sparse data: then what fits is decided by sparse tiles."""
+    """True if any objective is on sparse data: then sparse tiles decide what fits."""
     return any(map(on_sparse_data, objectives))
 
 
@@ -39,7 +39,7 @@ def sparse_cells(report: SparseReport, objectives: Sequence[str]) -> dict[str, A
 
 
 def agree(row: Mapping[str, Any], values: Sequence[float], objectives: Sequence[str]) -> None:
-    """Raises InternalError where the figures of many points at once are not those of one."""
+    """Raises InternalError if the figures of many points at once differ from those of one."""
     for name, found in zip(objectives, values, strict=False):
         if not math.isclose(score(name, row[name]), found, rel_tol=CLOSE, abs_tol=1e-300):
             raise InternalError(f"{name} is {row[name]!r} at a point, and {found!r} among others")

@@ -37,7 +37,7 @@ class EinsumTilings:
     def bits(
         self, where: tuple[str, str], how: KeptTensor, digits: frozenset[int], settings: Settings
     ) -> TileBits:
-        """Of all tiles that loops with these ids make of (component, tensor)."""
+        """Bits of all tiles of (component, tensor) that loops with these ids make."""
         key = (*where, digits)
         if key not in self._known:
             access = self.structure.einsum.access_of(where[1])
@@ -77,8 +77,10 @@ class EinsumTilings:
         return payload, total
 
     def _alike(self, access: TensorAccess, digits: frozenset[int]) -> dict[str, tuple[Classes, ...]]:
-        """Where the model knows places: all tiles as if they were as large as the largest. Raises
-        NotSeparable where some do not lie at multiples of their size."""
+        """If the model knows positions: all tiles, as if they were as large as the largest.
+
+        Raises NotSeparable if some do not start at multiples of their size.
+        """
         what = (
             f"{access.tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
         )
