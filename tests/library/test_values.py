@@ -116,8 +116,9 @@ def test_a_transformer_of_today(phase: str, causal: int) -> None:
     n = normal(x, v["WN1"])
     q = turned(np.einsum("bmd,dghe->bmghe", n, v["WQ"]), tokens, first)
     k = turned(np.einsum("bmd,dge->bmge", n, v["WK"]), tokens, first)
-    agree(v["KR"], k)
+    agree(v["KR"].reshape(k.shape), k)
     keys, values = (k, v["V"]) if phase == "prefill" else (v["CacheK"], v["CacheV"])
+    keys = keys.reshape(*keys.shape[:3], -1)
     scores = np.einsum("bmghe,bpge->bmpgh", q, keys) / np.sqrt(4)
     if causal:
         scores[:, np.arange(tokens)[:, None] < np.arange(tokens)] = -np.inf
@@ -134,7 +135,7 @@ def test_a_transformer_of_experts() -> None:
     given = {"ROPE": turns(tokens, 4), "Chosen": chosen}
     v = computed("transformer", given, **SIZES, **EXPERTS, TOKENS=tokens, BATCH=batch)
     q = normal(np.einsum("bmd,dghe->bmghe", normal(v["X"], v["WN1"]), v["WQ"]), v["WQN"])
-    agree(v["QR"], turned(q, tokens))
+    agree(v["QR"].reshape(q.shape), turned(q, tokens))
     middle = v["X1"]
     n = normal(middle, v["WN2"]).reshape(batch * tokens, -1)
     router = n @ v["WRouter"]
