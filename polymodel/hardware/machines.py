@@ -23,6 +23,7 @@ from polymodel.spec.section_schemas import ExploreSection
 from polymodel.sweeps.expressions import SymbolConstraint
 from polymodel.sweeps.grid import Grid, SymbolUses
 from polymodel.sweeps.values import Number
+from polymodel.workload import totals
 
 Array = Any
 WAYS = ("read", "write")
@@ -140,7 +141,8 @@ class Family:
     the lowest prices of all members (it need not be a member). `sized`: memories whose sizes differ.
     `fanned`: fanout dimensions whose numbers of instances differ. `surcharges`: for each member, figures of a
     mapping (`reads:GLB` in bits, `latency` in seconds) -> joules per unit above the price on the searched
-    machine, nonnegative. `busy`: for each member, the components that may take longer there.
+    machine, nonnegative. `busy`: for each member, the components that may take longer there. `operations`:
+    for each member and layer, the joules of what is executed above those on the searched machine.
     """
 
     layers: tuple[Spec, ...]
@@ -149,6 +151,7 @@ class Family:
     surcharges: tuple[Mapping[str, float], ...] = ()
     busy: tuple[tuple[Busy, ...], ...] = ()
     fanned: tuple[str, ...] = ()
+    operations: tuple[tuple[float, ...], ...] = ()
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -179,15 +182,16 @@ class Family:
             result &= figures[name] <= there[name]
         return result
 
-    def on(self, machine: DesignPoint, figures: Mapping[str, Array]) -> dict[str, Array]:
-        """The figures of mappings on a member, with its latency and energy."""
+    def on(self, machine: DesignPoint, layer: int, figures: Mapping[str, Array]) -> dict[str, Array]:
+        """The figures of mappings of a layer on a member, with their latency and energy there."""
         result = dict(figures)
         at = self.members.index(machine)
         for one in self.busy[at] if self.busy else ():
             result["latency"] = np.maximum(result["latency"], one.seconds(figures))
         rates = self.surcharges[at] if self.surcharges else {}
         charged = sum((rate * result[name] for name, rate in rates.items()), start=0.0)
-        result["energy"] = result["energy"] + charged
+        operations = self.operations[at][layer] if self.operations else 0.0
+        result["energy"] = result["energy"] + charged + operations
         return result
 
 
@@ -214,18 +218,21 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     sections = _sections(layers, given)
     free = _free_fanouts(every, sections)
     ordered = all(section.force_memory_order for section in sections)
+    recomputed = any("recomputed" in section.halos for section in sections)
     for machine in every:
         beside = tuple(side_by_side(s.workload, s.arch) for s in machine.layers) if free else ()
-        key = _plain(machine, free, ordered), beside, tuple(machine.symbols[n] for n in asked)
+        units = sum(c.computes for c in machine.arch.components)
+        priced = _operation_prices(machine) if units > 1 or recomputed else ()
+        key = _plain(machine, free, ordered), priced, beside, tuple(machine.symbols[n] for n in asked)
         groups.setdefault(key, []).append(machine)
     result: list[Family] = []
     for members in (part for group in groups.values() for part in _by_widths(group, free)):
-        if len({_prices(m) for m in members}) >= SHARED:
+        if len({_compared(m) for m in members}) >= SHARED:
             result.append(_family(members))
             continue
         alike: dict[tuple[Prices, ...], list[DesignPoint]] = {}
         for machine in members:
-            alike.setdefault(_prices(machine), []).append(machine)
+            alike.setdefault(_compared(machine), []).append(machine)
         result += (_family(some) for some in alike.values())
     return tuple(result)
 
@@ -267,12 +274,17 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices and _is_as_wide(m, wide))
     member = next(same, None)
     layers = member.layers if member else tuple(_at_best(s, sizes, prices, wide) for s in first.layers)
+    operations = (
+        tuple(_operation_surcharges(m, prices) for m in members)
+        if len({*map(_operation_prices, members)}) > 1
+        else ()
+    )
     surcharges = tuple(_above(m, prices) for m in members)
     used = {name for each in surcharges for name, rate in each.items() if rate}
     kept = tuple({n: r for n, r in each.items() if n in used} for each in surcharges)
     one = {name: all(m.arch.instances(name) == 1 for m in members) for name in timed}
     busy = tuple(tuple(_busy(m.arch, n, one[n]) for n in timed) for m in members) if timed else ()
-    return Family(layers, tuple(members), sized, kept if used else (), busy, fanned)
+    return Family(layers, tuple(members), sized, kept if used else (), busy, fanned, operations)
 
 
 def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection]) -> tuple[str, ...]:
@@ -344,7 +356,7 @@ def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
     """The costs that may differ within a family, by component."""
     return tuple(
         Prices(
-            tuple(c.action(way).energy for way in WAYS) if _linear(c) else (),
+            tuple(c.action(name).energy for name in _linear(c)),
             c.leak_power,
             tuple(1 / c.action(way).throughput for way in _timed(machine, c)),
         )
@@ -352,9 +364,24 @@ def _prices(machine: DesignPoint) -> tuple[Prices, ...]:
     )
 
 
-def _linear(c: Component) -> bool:
-    """True if the energy of accesses is proportional to bits."""
-    return c.stores and all(c.action(way).bits_per_action is None for way in WAYS)
+def _compared(machine: DesignPoint) -> tuple[Prices, ...]:
+    """Prices by which mappings are compared: all but those of operations, of which mappings have equally
+    many."""
+    each = zip(machine.arch.components, _prices(machine), strict=True)
+    return tuple(replace(row, energies=()) if c.computes else row for c, row in each)
+
+
+def _operation_prices(machine: DesignPoint) -> tuple[float, ...]:
+    """The joules of an operation of each compute unit, where operators cost alike."""
+    each = zip(machine.arch.components, _prices(machine), strict=True)
+    return tuple(energy for c, row in each if c.computes for energy in row.energies)
+
+
+def _linear(c: Component) -> tuple[str, ...]:
+    """The actions with an energy per bit, or per operation."""
+    if c.computes:
+        return () if c.by_operator else ("compute",)
+    return WAYS if c.stores and all(c.action(way).bits_per_action is None for way in WAYS) else ()
 
 
 def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
@@ -365,9 +392,7 @@ def _timed(machine: DesignPoint, c: Component) -> tuple[str, ...]:
     """
     if c.fill_drain_latency or not machine.arch.assume_overlap or not machine.single:
         return ()
-    if c.computes:
-        return () if c.by_operator else ("compute",)
-    return WAYS if _linear(c) else ()
+    return _linear(c)
 
 
 def _busy(arch: Hierarchy, name: str, one: bool) -> Busy:
@@ -389,11 +414,22 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
     result = {"latency": 0.0}
     for c, mine, least in zip(machine.arch.components, _prices(machine), prices, strict=True):
         result["latency"] += machine.arch.instances(c.name) * (mine.leak - least.leak)
+        if not c.stores:
+            continue
         more = [here - there for here, there in zip(mine.energies, least.energies, strict=True)]
         both = min(more, default=0.0)  # of reads and writes together: one figure if neither costs more
         result[f"accesses:{c.name}"] = both
         result |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
     return result
+
+
+def _operation_surcharges(machine: DesignPoint, prices: tuple[Prices, ...]) -> tuple[float, ...]:
+    """Of each layer the joules above these prices of what it executes, which is the same in all mappings."""
+    each = zip(machine.arch.components, _prices(machine), prices, strict=True)
+    above = sum(
+        mine.energies[0] - least.energies[0] for c, mine, least in each if c.computes and mine.energies
+    )
+    return tuple(above * sum(map(totals.operations, layer.workload.einsums)) for layer in machine.layers)
 
 
 def _at_best(
@@ -456,8 +492,8 @@ def _priceless(machine: DesignPoint, c: Component) -> Component:
     actions = tuple(
         replace(
             a,
-            energy=0.0 if linear and a.name in WAYS else a.energy,
-            provenance="" if linear and a.name in WAYS else a.provenance,
+            energy=0.0 if a.name in linear else a.energy,
+            provenance="" if a.name in linear else a.provenance,
             throughput=inf if a.name in timed else a.throughput,
         )
         for a in c.actions

@@ -82,9 +82,9 @@ def codesign(
     Those of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and `time_limit`
     that are None come from the `codesign:` section of the first layer, which may also name networks.
 
-    Machines that differ only in sizes of memories, area, prices per bit, leakage, fanouts and, if each layer
-    is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md). Raises SpecError for
-    wrong input, Refused for what `explore` does not cover.
+    Machines that differ only in sizes of memories, area, prices per bit and per operation, leakage, fanouts
+    and, if each layer is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md).
+    Raises SpecError for wrong input, Refused for what `explore` does not cover.
     """
     begun = perf_counter()
     arguments = CodesignArguments(
@@ -292,7 +292,7 @@ def _on(
         place = np.flatnonzero(group.fits(machine, answer.figures, len(answer.mappings)))
         if not len(place):
             return [], answer.reason or "no mapping fits its memories"
-        here = group.on(machine, {f: v[place] for f, v in answer.figures.items()})
+        here = group.on(machine, len(places), {f: v[place] for f, v in answer.figures.items()})
         best = undominated(np.stack([here[name] for name in asked.searched]))
         parts.append(({f: here[f][best] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
         places.append(place[best])
@@ -348,7 +348,8 @@ def _bounds(
     parts: list[tuple[Figures, int]] = []
     for answer, n in zip(found, work.times, strict=True):
         names = dict.fromkeys([*asked.searched, *group.figures, *COSTS])
-        here = group.on(machine, {f: np.array([answer.bounds.get(f, 0.0)]) for f in names})
+        bounds = {f: np.array([answer.bounds.get(f, 0.0)]) for f in names}
+        here = group.on(machine, len(parts), bounds)
         parts.append(({f: here[f] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
     joined = together(work.networks, parts, replace(asked, limits=()))
     assert not isinstance(joined, str)

@@ -32,6 +32,7 @@ def test_throughputs_of_memories_share_a_search(ports: str) -> None:
     assert several.searches == 2
 
 
+SMALLEST = {"M": 2, "N": 2, "K": 2}
 DIAMOND = (
     "T[m, n] = A[m, k] * B[k, n]", "U[m, n] = A[m, k] * C[k, n]", "Z[m, l] = T[m, n] * U[m, n] * D[n, l]",
 )  # fmt: skip
@@ -101,6 +102,36 @@ def test_leakage_and_prices_of_one_way_share_a_search() -> None:
     assert found.searches == 1
     point = found.best("energy")
     assert point.figures["energy"] == pytest.approx(point.reports[0].total_energy, rel=1e-12, abs=0)
+
+
+def operating_at(spec: pm.Spec, energy: str) -> pm.Spec:
+    """With this energy per operation."""
+    action = pm.Action(name="compute", energy=energy, throughput=1e9)
+    return changed(spec, "MAC", actions=(action,))
+
+
+def test_prices_of_operations_share_a_search() -> None:
+    """All mappings execute as many operations."""
+    layers = [(operating_at(small(E=1, ranks=r), "1.0e-13 * E"), n) for r, n in ((None, 2), (SMALLEST, 1))]
+    hardware: dict[str, Any] = {"E": [1, 3, 9], "S": [128]}
+    found = pm.codesign(layers, hardware, objectives=("energy", "latency"))
+    assert found.searches == 2
+    for row in found.rows:
+        alone = pm.codesign(layers, {n: [v] for n, v in row.machine.symbols.items()}, objectives=("energy",))
+        assert row.least["energy"] == pytest.approx(alone[0].figures["energy"], rel=1e-12, abs=0)
+
+
+@pytest.mark.slow
+def test_prices_of_operations_of_fused_layers_share_a_search() -> None:
+    """Not where operations may be recomputed, or where there are several units to choose from."""
+    spec = operating_at(small(CHAIN, {"M": 2, "K": 2, "N": 4, "L": 3}, E=1), "1.0e-13 * E")
+    hardware: dict[str, Any] = {"E": [1, 3, 9], "S": [96, 512]}
+    found = pm.codesign(spec, hardware, objectives=("energy", "latency"))
+    assert found.searches == 1
+    each_machine_as_by_itself(spec, found)
+    halos: dict[str, Any] = {"halos": ["retained", "recomputed"]}
+    apart = pm.codesign(spec, hardware, objectives=("energy", "latency"), constraints=halos)
+    assert apart.searches == 3
 
 
 def test_what_another_machine_beats_but_for_rounding_is_left_out() -> None:
