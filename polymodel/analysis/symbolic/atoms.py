@@ -1,8 +1,8 @@
-"""Functions of the tiles of one rank variable: the factors that every closed form is made of.
+"""Functions of the tiles of one rank variable: the factors of all closed forms.
 
 An extent X under tiles t1, t2, ... splits into tiles; an atom sums a leaf function over them
 (docs/semantics.md, What has closed forms). The same recursion runs on integers, on numpy arrays and on SymPy:
-it asks `Ops` for everything that is more than `+ - *`.
+everything other than `+ - *` is a method of `Ops`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from polymodel.frozen import dataclass
 
 Size = int | str
-Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand has it
+Value = Any  # an int, an int64 array or a SymPy expression, depending on the Ops
 
 # How a loop's tiles are taken: all of them, or one only, `widest`: the largest one, which is the first or the
 # second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
@@ -39,9 +39,10 @@ class NumberTable(Protocol):
 
 
 class Ops(Protocol):
-    """Integer arithmetic of one kind of value; `le` and `positive` are 1 where true, else 0.
+    """Integer arithmetic of one kind of value; `le` and `positive` are 1 if true, else 0.
 
-    `beyond`: by how much a exceeds b, at least 0; `counted`: the number that a table has for some sizes.
+    `beyond`: the amount by which a exceeds b, at least 0; `counted`: the number that a table has for some
+    sizes.
     """
 
     def floordiv(self, a: Value, b: Value) -> Value: ...
@@ -59,11 +60,11 @@ class Ops(Protocol):
 class ChainLevel:
     """One loop of a chain: its tile (a number or a symbol), and how its tiles are taken.
 
-    `start`: the size of its first tile, if that is another one.
+    `start`: the size of its first tile, if it differs.
 
-    Where a producer is inferred, loops over its consumer stand above a `window`: it makes of a tile of extent
-    e > 0 one of `tile * e + more`. `more` is the window's at the first stamp of all, then that of the
-    innermost loop whose counter is above 0; None: that of the loops outside.
+    If a producer is inferred, loops over its consumer are above a `window`: it turns a tile of extent e > 0
+    into one of `tile * e + more`. `more` is the window's at the very first stamp, then that of the innermost
+    loop whose counter is above 0; None: that of the loops outside.
     """
 
     tile: Size
@@ -137,7 +138,7 @@ class Atom:
 
 @dataclass(frozen=True, eq=False)
 class FullAgain(Atom):
-    """1 if some tile behind the first one is as large as that, else 0."""
+    """1 if some tile after the first one is as large as it, else 0."""
 
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         walk = LevelWalk(ops, values, False)
@@ -151,7 +152,8 @@ class FullAgain(Atom):
 
 @dataclass(frozen=True)
 class RoundedActions:
-    """How many actions of `each` bits move all tiles of several rank variables, each tile in whole actions.
+    """The number of actions of `each` bits that move all tiles of several rank variables, each tile in whole
+    actions.
 
     `chains`: of each variable its extent and the tiles of its loops, outermost first; `bits`: of one element.
     """
@@ -178,7 +180,7 @@ class RoundedActions:
         return self.by(INTEGERS, sizes)
 
     def of(self, *sizes: Value) -> Value:
-        """The same for arrays of sizes, in Python integers where int64 may not do."""
+        """The same for arrays of sizes, in Python integers if int64 may overflow."""
         import numpy as np
 
         from polymodel.integers import dtype_of, largest
@@ -190,8 +192,9 @@ class RoundedActions:
         return self.by(ArrayOps(), [np.asarray(s).astype(kind) for s in sizes])
 
     def by(self, ops: Ops, sizes: Sequence[Value]) -> Value:
-        """The sum over the classes of tiles: along each variable full ones, and what is left at ends."""
-        classes: list[tuple[Value, Value]] = [(self.bits, 1)]  # bits of a tile, and how many there are
+        """The sum over the classes of tiles: along each variable full ones, and the remainders at the
+        ends."""
+        classes: list[tuple[Value, Value]] = [(self.bits, 1)]  # bits of a tile, and the number of such tiles
         begin = 0
         for chain in self.chains:
             mine = sizes[begin : begin + len(chain)]
@@ -207,7 +210,7 @@ class RoundedActions:
 
 
 def _cut(ops: Ops, size: Value, tile: Value, count: Value) -> list[tuple[Value, Value]]:
-    """Tiles of one size cut into smaller ones: the full ones and what is left."""
+    """Tiles of one size cut into smaller ones: the full ones and the remainder."""
     full = ops.floordiv(size, tile)
     left = size - full * tile
     result = [(tile, count * full), (left, count)]
@@ -261,7 +264,7 @@ class LevelWalk:
         return self.ops.positive(e) + self.ops.ceildiv(self.ops.beyond(e, self.size(level.start)), t)
 
     def parts(self, tile: Tile, level: ChainLevel) -> tuple[Value, Tile, Tile]:
-        """How many whole tiles there are, one of them, and the partial one at the end."""
+        """The number of whole tiles, one of them, and the partial one at the end."""
         t = self.size(level.tile)
         n = self.ops.floordiv(tile.e, t)
         left = tile.e - n * t
@@ -301,7 +304,7 @@ class LevelWalk:
         return Tile(small, self.least(tile.ref, t) if self.uneven else small, tile.more)
 
     def after(self, tile: Tile, level: ChainLevel, skipped: int) -> Tile:
-        """The first tile behind the first one and `skipped` more."""
+        """The first tile after the first one and `skipped` more."""
         t = self.size(level.tile)
         rest = self.after_first(tile, level)
 
@@ -321,14 +324,14 @@ class LevelWalk:
         return inner(self.after(tile, level, 1))
 
     def widest_of(self, e: Value, level: ChainLevel) -> Value:
-        """The extent of the largest tile: of all from the second on the second one."""
+        """The extent of the largest tile: of all from the second on, of the second one."""
         t, f = self.size(level.tile), self.size(level.begin)
         if level.start is None:
             return self.least(e, t)
         return self.ops.most(self.least(e, f), self.least(self.ops.beyond(e, f), t))
 
     def widest(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
-        if level.more is not None:  # all that is asked of a widest tile grows with what it needs
+        if level.more is not None:  # everything that uses a widest tile increases with its needs
             return self.ops.most(self.first(tile, level, inner), self.second(tile, level, inner))
         e = self.widest_of(tile.e, level)
         return inner(Tile(e, self.widest_of(tile.ref, level) if self.uneven else e, tile.more))
@@ -352,7 +355,7 @@ class LevelWalk:
         return self.ops.le(tile.ref, begin + more * t)
 
     def before_last(self, tile: Tile, level: ChainLevel) -> Value:
-        """How far in the last tile begins; 0 for an empty one, which has no last tile."""
+        """The offset at which the last tile begins; 0 for an empty one, which has no last tile."""
         t = self.size(level.tile)
         if level.start is None:
             return self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t
@@ -375,7 +378,7 @@ class LevelWalk:
         if level.start is None and level.more is None:
             if not self.uneven:
                 return inner(Tile(t, t, later))
-            begin = self.before_last(tile, level) - t  # of an instance that ends earlier it may be cut short
+            begin = self.before_last(tile, level) - t  # in an instance that ends earlier it may be truncated
             return inner(Tile(self.least(self.ops.beyond(tile.e, begin), t), t, later))
         two = self.at_most(1, tile, level)
         return inner(
@@ -422,12 +425,12 @@ class LevelWalk:
         return self.ops.positive(active_after) * self.ops.le(active_after, active_before)
 
     def end(self, leaf: Leaf, role: Role, tile: Tile) -> Value:
-        """The extent of a tile's last or first tile inside."""
+        """The extent of the last or first tile inside a tile."""
         levels = tuple(_as(lv, role) for lv in leaf.rest if not lv.spatial)
         return self.down(levels, SIZE, tile)
 
     def active(self, rest: tuple[ChainLevel, ...], role: Role, tile: Tile) -> Value:
-        """How many instances of the spatial levels are active at the first or last counters."""
+        """The number of instances of the spatial levels that are active at the first or last counters."""
         levels = tuple(_as(lv, "each" if lv.spatial else role) for lv in rest)
         return self.down(levels, ONE, tile)
 
@@ -490,7 +493,7 @@ def atom(extent: Size, levels: tuple[ChainLevel, ...], leaf: Leaf) -> Atom:
         elif tail.begin == 1 and leaf.kind == "size" and tail.role == "first":
             leaf = ONE
         elif tail.role == "window" and leaf.kind == "size" and levels[-2:-1] and _gained(levels[-2]):
-            levels = (*levels[:-2], tail)  # what each tile's window gains adds up to the window of all
+            levels = (*levels[:-2], tail)  # additions to tiles sum to that of the whole window
             continue
         else:
             break
@@ -504,7 +507,7 @@ def atom(extent: Size, levels: tuple[ChainLevel, ...], leaf: Leaf) -> Atom:
 
 
 class Integers:
-    """Python integers: never rounded, never too large."""
+    """Python integers: never rounded, no overflow."""
 
     def floordiv(self, a: int, b: int) -> int:
         return a // b

@@ -54,7 +54,7 @@ from polymodel.arithmetic import Affine
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, users
 
-# How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
+# How each use is interpreted for a variable that indexes the tensor (an element fixes the counters) or not.
 _INDEXED: dict[Use, Role] = {
     "keep": "each", "merge": "each", "at0": "widest", "most": "widest", "hops": "hops",
     "first": "first", "later": "first", "last": "last",
@@ -63,7 +63,7 @@ _SPREAD: dict[Use, Role] = {**_INDEXED, "merge": "widest"}
 
 
 def count(space: Space, uses: Uses) -> Form:
-    """How many distinct (kept counters, element) there are."""
+    """The number of distinct (kept counters, element)."""
     key = tuple(map(uses.__getitem__, range(len(space.axes))))
     if key not in space.counted and space.carried is not None:
         space.counted[key] = counted(count, space, uses)
@@ -76,7 +76,7 @@ def count(space: Space, uses: Uses) -> Form:
 
 
 def _apart(space: Space, uses: Uses) -> Form:
-    """The same for all variables but those that bounds tie together."""
+    """The same for all variables except those that bounds couple."""
     result = number(1)
     for v in space.spread:
         if v not in space.tied:
@@ -94,7 +94,7 @@ def _apart(space: Space, uses: Uses) -> Form:
 
 
 def _sums(space: Space, one: SumRank, uses: Uses) -> Form:
-    """Sum of the numbers of values of a rank over the kept tiles of all its variables."""
+    """The sum of the numbers of values of a rank over the kept tiles of all its variables."""
     sides = []
     for v in one.variables:
         positions = space.of(v)
@@ -117,7 +117,7 @@ def _elements_of(
     """
     positions = space.of(variable)
     window = space.window(variable)
-    overlaps = window is not None and window.start > 0  # else windows lie side by side
+    overlaps = window is not None and window.start > 0  # otherwise windows are adjacent
     merged = [i for i in positions if uses[i] == "merge" and overlaps and window and i < window.depth]
     if merged:
         positions = [i for i in positions if i < merged[0]]
@@ -149,7 +149,7 @@ def _windows(space: Space, halo: Halo, uses: Uses) -> Form:
 
 
 def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
-    """Windows of a merged variable with kept loops inside: plain if the other one is down to points."""
+    """Windows of a merged variable with kept loops inside: plain if the other one is divided into points."""
     other = halo.r if merged == halo.p else halo.p
     positions = space.of(other)
     innermost = space.axes[positions[-1]] if positions else None
@@ -162,8 +162,10 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
 
 
 def largest(space: Space) -> Form:
-    """The largest tile: the first one, but for variables that bounds tie together, and tensors that are
-    carried forward."""
+    """The largest tile.
+
+    It is the first one, except for variables that bounds couple, and tensors that are carried forward.
+    """
     if space.carried is not None and (space.carried.behind == "lacking" or not space.carried.is_product):
         return largest(tied_generations(space))
     if space.carried is not None and space.carried.behind == "first":
@@ -184,7 +186,7 @@ def largest(space: Space) -> Form:
 
 
 def settled(space: Space, axis: int) -> Form:
-    """1 if the loop at `axis` has one trip only, however large its enclosing tile."""
+    """1 if the loop at `axis` has one trip only, however large its enclosing tile is."""
     v = space.axes[axis].variable
     group = listed_group_of(space, v) if space.listed else None
     if group is not None:
@@ -201,7 +203,7 @@ def settled(space: Space, axis: int) -> Form:
 
 
 def nominal_trips(stamps: Space, axis: int) -> Form:
-    """How many trips a loop has in its nominal enclosing tile, or in the widest window that executes."""
+    """The number of trips of a loop in its nominal enclosing tile, or in the widest window that executes."""
     v = stamps.axes[axis].variable
     above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
     widths = {w: width for g in stamps.listed for w, width in g.widths}
@@ -223,9 +225,9 @@ def nominal_trips(stamps: Space, axis: int) -> Form:
 def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     """Distinct (kept counters, element) that stay over the steps of the temporal loop at `axis`.
 
-    A step: the loops outside stay, this one advances by one, those inside wrap from last to first.
-    Counters that are merged count as carried if every active instance has the element already.
-    `sliding`: the caller multiplies by "no dependent loop inside has a second trip".
+    A step: the loops outside stay, this one advances by one, those inside wrap from last to first. Merged
+    counters count as carried if every active instance has the element already. `sliding`: the caller
+    multiplies by "no dependent loop inside has a second trip".
     """
     moving = space.axes[axis].variable
     if space.carried is not None:
@@ -284,13 +286,14 @@ def _temporal_inside(space: Space, variable: str, axis: int, uses: Uses) -> list
 
 
 def _wrapped(space: Space, variable: str, axis: int, uses: Uses) -> Form:
-    """A variable that does not index: instances active at the last counters and again at the first."""
+    """A variable that does not index: instances that are active both at the last counters and at the
+    first."""
     positions = space.of(variable)
     wraps = _temporal_inside(space, variable, axis, uses)
     merged = [i for i in positions if space.axes[i].spatial and uses[i] == "merge"]
     x = space.extent(variable)
     if not wraps or not merged:
-        # The first instance is active whenever any is.
+        # The first instance is active whenever any instance is.
         held = all(uses[i] == "at0" for i in positions if space.axes[i].spatial)
         wrapped: Role = "first" if held else "last"
         roles = {i: wrapped if i in wraps else _SPREAD[uses[i]] for i in positions}
@@ -314,7 +317,8 @@ def _uneven(space: Space, variable: str) -> NotSeparable:
 
 
 def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
-    """Steps of a loop that does not index, times the instances inside that are active on both sides."""
+    """Steps of a loop that does not index, times the instances inside that are active both before and
+    after."""
     positions = space.of(variable)
     inside = [i for i in positions if i > axis]
     spatial = {uses[i] for i in inside if space.axes[i].spatial}
@@ -349,7 +353,7 @@ def _step(
 
 
 def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
-    """True if windows of an inferred Einsum along the variable may overlap where an inner loop wraps."""
+    """True if windows of an inferred Einsum along the variable may overlap when an inner loop wraps."""
     window = space.window(variable)
     if window is None or not window.overlaps:
         return False
@@ -359,7 +363,8 @@ def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
 
 
 def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | None = None) -> Listing:
-    """Windows of which instances share parts; with `axis` what stays of them over the steps of that loop."""
+    """Windows whose parts are shared by instances; with `axis` what stays of them over the steps of that
+    loop."""
     positions = sorted(i for v in variables for i in space.of(v))
     extents = tuple(space.extent(v) for v in variables)
     odd = any(
@@ -378,9 +383,10 @@ def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | N
 
 
 def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> bool:
-    """True if the step is not a product: tiles of a variable that stands still wrap, or instances alternate.
+    """True if the step is not a product: tiles of a variable that does not advance wrap, or instances
+    alternate.
 
-    `sliding`: whoever wraps has one trip, and stands still.
+    `sliding`: loops that wrap have one trip, and their tiles do not advance.
     """
     moving = space.axes[axis].variable
     if moving in (halo.p, halo.r) and any(space.axes[i].spatial for i in space.of(moving) if i > axis):
@@ -393,14 +399,17 @@ def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -
 
 
 def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
-    """What the windows before and after the step share, wherever both variables' tiles go."""
+    """The common part of the windows before and after the step, for any movement of both variables' tiles."""
     p, r = (_side(space, v, axis, uses) for v in (halo.p, halo.r))
     return of_atom(Meet(p, r, halo.shift_r, halo.shift_p))
 
 
 def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
-    """A variable's tiles before and after a step. Instances keep what they have themselves, also merged ones,
-    which have no element of a variable that alone indexes its rank in common."""
+    """A variable's tiles before and after a step.
+
+    Instances keep their own elements, also merged ones, which have no element in common of a variable that
+    alone indexes its rank.
+    """
     positions = space.of(variable)
     merged = [i for i in positions if uses[i] == "merge" and not space.axes[i].spatial]
     inside = positions[positions.index(merged[0]) :] if merged else []
@@ -419,7 +428,7 @@ def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
 
 
 def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
-    """What consecutive windows share: all of it, or the seam between neighbours along p or r."""
+    """The common part of consecutive windows: all of it, or the seam between neighbours along p or r."""
     moving = space.axes[axis].variable
     shifts = {halo.p: halo.shift_p, halo.r: halo.shift_r}
     if moving in shifts:
@@ -444,11 +453,11 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
     return whole - rest
 
 
-# Rank variables that bounds tie together: which mappings of them have closed forms.
+# Rank variables that bounds couple: which mappings of them have closed forms.
 
 
 def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
-    """Tied rank variable -> its group, and which of its variables it is."""
+    """Coupled rank variable -> its group, and its place among the variables of the group."""
     result = groups(problem.cascade[einsum])
     return {v: (g, k) for g in result for k, v in enumerate(g.variables)}
 
@@ -484,7 +493,7 @@ def tied_loops(problem: Problem) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def shares_tied_loops(problem: Problem) -> bool:
-    """True if several Einsums run below one loop over a rank variable that a bound ties to another."""
+    """True if several Einsums run below one loop over a rank variable that a bound couples with another."""
     for node_id, loop, _ in problem.tree.walk():
         if isinstance(loop, Loop):
             below = users(problem.tree, node_id)
@@ -499,7 +508,7 @@ def symbols_refused(where: str) -> NotSeparable:
 
 
 def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:
-    """Refuse Einsums that are inferred, where that goes with boxes only.
+    """Refuse inferred Einsums in cases that have closed forms for boxes only.
 
     `decided`: the loops (by node id) that decide what Einsums execute that these do not all bind.
     """
@@ -515,14 +524,15 @@ def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:
 
 
 def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
-    """(lowest, highest) index of a rank that is touched whole, without holes, at every stamp; else None."""
+    """(lowest, highest) index of a rank that is touched entirely, without holes, at every stamp; else
+    None."""
     names = {v for v, c in expr.terms if c}
     group = next((g for g in space.groups if names & set(g.variables)), None)
     every = names if group is None else names | set(group.variables)
     if space.sizes or any(moving(space, v) for v in every):
         return None
     if group is not None and any(space.window(v) is not None for v in every):
-        return None  # what executes is inferred
+        return None  # the executed iterations are inferred
     base = expr.constant + sum(c * span(space, v)[0] for v, c in expr.terms)
     found = _box_rank(space, expr) if group is None else values_of_rank(space, group)
     if found is None:
@@ -532,7 +542,7 @@ def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
 
 
 def moving(space: Space, variable: str) -> list[int]:
-    """Positions of the loops over a variable, but for those that have one trip."""
+    """Positions of the loops over a variable, without those that have one trip."""
     positions = space.of(variable)
     if variable in space.tied:
         return positions
@@ -540,7 +550,7 @@ def moving(space: Space, variable: str) -> list[int]:
 
 
 def span(space: Space, variable: str) -> tuple[int, int]:
-    """The lowest value of a variable that executes at any stamp, and how many from there on do."""
+    """The lowest value of a variable that executes at any stamp, and the number of values from there on."""
     window = space.window(variable)
     if window is not None:
         return window.low, window.scale * window.extent + window.start
@@ -561,11 +571,11 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
 
 
 def tied_signature(space: Space) -> tuple[object, ...]:
-    """What the bounds decide of which elements are touched at which stamp."""
+    """What the bounds decide about the elements that are touched at each stamp."""
     result: list[object] = []
     for g in space.groups:
         if not any(space.of(v) for v in g.variables) and len(ranks_of(space, g)) < 2:
-            continue  # `whole_rank` tells
+            continue  # `whole_rank` decides
         nodes = tuple(tuple(space.axes[i].node for i in space.of(v)) for v in g.variables)
         ranks = tuple(
             tuple(dict(expr.terms).get(v, 0) for expr in space.access.projection) for v in g.variables

@@ -1,15 +1,15 @@
-"""Buffets that stay while other Einsums run, where it depends on the stamp whether they do.
+"""Buffets that stay while other Einsums run, if it depends on the stamp whether they do.
 
-A buffet stays between two visits that share an element. Which ones do, at a stamp, depends on two steps:
+A buffet stays between two visits that share an element. Which visits do, at a stamp, depends on two steps:
 the one that led to it, whose loop is the innermost one that is past its first iteration, and the one that
-follows, whose loop is the innermost one that is not at its last. Which loops count differs from buffet to
-buffet: one of a branch further out steps with the outer loops only, others with those inside as well.
-So each loop is looked at by itself, in its first iteration, in its last one and in one between, and all
-combinations are taken. The second iteration stands for those between: its tile is as large as theirs, and
-shares as much with those before and after. Where the first iteration is unlike the others (the loop has a
-first tile of its own, or an inferred Einsum makes a larger window at first), the second iteration is looked
-at by itself too, and the third one stands for those that follow an iteration between. What no buffet tells
-from the first iteration is left out.
+follows, whose loop is the innermost one that is not at its last. The relevant loops differ between buffets:
+one of a branch further out steps with the outer loops only, others with those inside as well. So each loop is
+considered by itself, in its first iteration, in its last one and in one between, and all combinations are
+formed. The second iteration represents those between: its tile is as large as theirs, and shares as much with
+those before and after. If the first iteration differs from the others (the loop has a first tile of its own,
+or an inferred Einsum makes a larger window at first), the second iteration is considered by itself too, and
+the third one represents those that follow an iteration between. Iterations that no buffet distinguishes from
+the first one are omitted.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Split
 
 MOST_STAMPS = 1000
-Stamp = Mapping[int, Role]  # loop -> the iteration that is looked at
-LAST: dict[Role, Role] = {"first": "only", "second": "two", "third": "three"}  # if that is the last one
+Stamp = Mapping[int, Role]  # loop -> the iteration that is considered
+LAST: dict[Role, Role] = {"first": "only", "second": "two", "third": "three"}  # if it is the last one
 BEFORE: dict[Role, Role] = {"second": "first", "third": "second", "last": "before last"}
 AFTER: dict[Role, Role] = {"first": "to second", "second": "to third", "third": "to fourth"}
 
@@ -59,8 +59,8 @@ AFTER: dict[Role, Role] = {"first": "to second", "second": "to third", "third": 
 class Stay:
     """A buffet that an Einsum does not use; its users run `before` it, or after it.
 
-    `shared`: how many loops stand above both; `on_path`: the buffet stands above both too. `carry`: loop
-    -> 1 where its policy lets elements stay.
+    `shared`: the number of loops above both; `on_path`: the buffet is above both too. `carry`: loop -> 1 if
+    its policy lets elements stay.
     """
 
     node: SymbolicBuffet
@@ -77,7 +77,7 @@ class Stay:
     def asks_for_last(self, axis: int) -> bool:
         """Whether the buffet may be there at the last iteration of the loop only.
 
-        One further out steps then, or tiles inside the last one, a smaller one, are closer together.
+        It then steps further out, or tiles inside the last one, which is smaller, are closer together.
         """
         space = self.node.space
         v = space.axes[axis].variable if axis < self.node.depth else ""
@@ -87,7 +87,7 @@ class Stay:
     def begins_larger(self, axis: int) -> bool:
         """Whether the buffet's windows are larger in the loop's first iteration than in others.
 
-        The first instance then moves on by more in the step onto the second iteration than in later steps.
+        The first instance then advances by more in the step to the second iteration than in later steps.
         """
         return axis < self.shared and axis in self.node.space.shrinking
 
@@ -103,10 +103,10 @@ def peak_candidates(
 ) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps of an Einsum that may be the peak.
 
-    `bare`: its stamps; `lasting`: what is held at all times; `used`: buffets that it uses.
+    `bare`: its stamps; `lasting`: buffets that hold the same at all times; `used`: buffets that it uses.
     """
     for node in (*(n for n, _ in used), *(s.node for s in stays)):
-        if node.space.generations:  # the steps over which they stay are not those of other tensors
+        if node.space.generations:  # they stay over other steps than other tensors
             raise begins_again(node.space)
     result: list[tuple[Form, tuple[HeldBuffet, ...]]] = []
     for stamp in _stamps(bare, stays):
@@ -119,7 +119,7 @@ def peak_candidates(
 
 
 def elements(space: Space, roles: Stamp) -> Form:
-    """The size of the tile at the stamp that the roles choose, but for variables that bounds tie together."""
+    """The size of the tile at the stamp that the roles choose, except for variables that bounds couple."""
     key = tuple(map(roles.get, range(len(space.axes))))
     if key not in space.sized:
         space.sized[key] = _elements(space, roles)
@@ -127,7 +127,8 @@ def elements(space: Space, roles: Stamp) -> Form:
 
 
 def _with_generations(space: Space, roles: Stamp) -> Form:
-    """The same with what the tile holds of the generation before, which none does at the first stamp."""
+    """The same with what the tile holds of the previous generation, of which it has nothing at the first
+    stamp."""
     assert space.carried is not None
     at = {roles[i] for i in space.generations}
     told = space.carried.is_product and at <= {"first", "widest", "second", "third"}
@@ -160,7 +161,7 @@ def _elements(space: Space, roles: Stamp) -> Form:
 
 
 def chain(space: Space, variable: str, roles: Stamp, leaf: Leaf = ONE, until: int | None = None) -> Form:
-    """A variable's tile at the stamp: its size, or 1 if it is there. `until`: only loops up to that one."""
+    """A variable's tile at the stamp: its size, or 1 if it exists. `until`: only loops up to that one."""
     key = (variable, tuple(map(roles.get, space.of(variable))), leaf, until)
     if key not in space.chains:
         levels = space.ladder(variable, roles, until=until)
@@ -169,10 +170,10 @@ def chain(space: Space, variable: str, roles: Stamp, leaf: Leaf = ONE, until: in
 
 
 def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
-    """All combinations of the iterations at which loops are looked at, nest by nest.
+    """All combinations of the iterations at which loops are considered, nest by nest.
 
-    A nest: loops that are steps of the same buffets. Where several of them are past their first iteration
-    and not at their last, only the innermost one has stepped: the others go back to their first.
+    A nest: loops that are steps of the same buffets. If several of them are past their first iteration and
+    not at their last, only the innermost one has stepped: the others go back to their first.
     """
     loops = [i for i in temporal(bare) if i < max(s.shared for s in stays)]
     widest: Stamp = dict.fromkeys(loops, "widest")
@@ -189,7 +190,7 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
 
 
 def _in_nest(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> Iterator[dict[int, Role]]:
-    """The iterations of a nest's loops: first and last ones, and at most one loop's in between."""
+    """The iterations of a nest's loops: first and last ones, and one between of at most one loop."""
     ends: dict[int, tuple[Role, ...]] = dict.fromkeys(nest, ("first",))
     between: dict[int, Role] = {}
     for i in nest:
@@ -227,11 +228,11 @@ def _trips(bare: Space, axis: int, stamp: Stamp, role: Role) -> Form:
 
 
 def _resident(bare: Space, stay: Stay, stamp: Stamp) -> Form:
-    """How many elements a buffet holds at a stamp in which it is not used."""
+    """The number of elements that a buffet holds at a stamp in which it is not used."""
     space, depth = stay.node.space, stay.node.depth
     at_end = _ends if stay.before else _begins
     total = ZERO
-    stepping = number(1)  # the loops inside are at the end, so that the next one steps
+    stepping = number(1)  # the loops inside are at their last iteration, so that the next one steps
     for axis in sorted((i for i in temporal(bare) if i < stay.shared), reverse=True):
         end = at_end(bare, axis, stamp)
         here = stepping * (number(1) - end)
@@ -239,7 +240,7 @@ def _resident(bare: Space, stay: Stay, stamp: Stamp) -> Form:
         if here == ZERO:
             continue
         if stay.on_path and axis >= depth:
-            total = total + here * elements(space, stamp)  # the visit goes on
+            total = total + here * elements(space, stamp)  # the visit continues
         elif axis in stay.carry:
             here = here * stay.carry[axis] * _shares(stay, axis, stamp)
             total = (
@@ -249,7 +250,7 @@ def _resident(bare: Space, stay: Stay, stamp: Stamp) -> Form:
 
 
 def _resident_tile(stay: Stay, axis: int, stamp: Stamp) -> Stamp:
-    """The tile that is held: of the visit that goes on, or of the one before the step."""
+    """The tile that is held: of the visit that continues, or of the one before the step."""
     if stay.on_path:
         return stamp
     space = stay.node.space
@@ -325,8 +326,8 @@ def unknown(node: SymbolicBuffet) -> NotSeparable:
 def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[frozenset[int], Space | None]:
     """Loops above the Einsum in whose first iteration alone the buffet's users execute, unlike the Einsum.
 
-    Among them are loops that do not stand above a user: it is done before they begin. And the stamps of a
-    user that goes on in loops in which the Einsum does not.
+    They include loops that are not above a user, which ends before they begin. Also the stamps of a user that
+    continues in loops in which the Einsum does not.
     """
     loops: dict[frozenset[int], Space | None] = {}
     for user in stay.node.users:
@@ -356,8 +357,7 @@ def _one_trip(space: Space, axis: int) -> bool:
 
 
 def _undecided(space: Space, axis: int) -> bool:
-    """Whether it depends on tile sizes that are symbols in how many iterations of a loop something executes
-    of an inferred Einsum."""
+    """Whether symbolic tile sizes decide in how many iterations of a loop an inferred Einsum executes."""
     v = space.axes[axis].variable
     return listed_group_of(space, v) is not None and settled(space, axis).constant is None
 
@@ -379,9 +379,9 @@ def stays_unevenly(stay: Stay) -> NotSeparable:
 
 
 def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, Form] | None:
-    """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
+    """Loop -> 1 if its steps leave something in the buffet; None if it depends on the iteration.
 
-    Where a loop's step leaves anything, so do those inside it. Loops over tied variables are left out
+    If a loop's step leaves anything, so do those inside it. Loops over coupled variables are omitted
     (`gap_of`), and those of `once`, in whose first iteration alone the users execute.
     """
     node, space = stay.node, stay.node.space
@@ -407,12 +407,13 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
 
 
 def leaves_nothing(space: Space, axis: int) -> bool:
-    """Whether tiles before and after a loop's steps have nothing in common, as far as can be told."""
+    """Whether tiles before and after a loop's steps have nothing in common, as far as it is known."""
     return space.axes[axis].variable not in space.tied and _in_common(space, axis) == 0
 
 
 def _in_common(space: Space, axis: int) -> int | None:
-    """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
+    """The number of values of a rank that the tiles before and after a loop's steps share; None if
+    unknown."""
     v = space.axes[axis].variable
     if space.carried is not None and not space.carried.is_product and axis in space.generations:
         return None
@@ -427,7 +428,7 @@ def _in_common(space: Space, axis: int) -> int | None:
     met = dict(window.later).get(axis, 0) if window is not None else 0
     if v not in space.access.variables:
         return 1
-    if v in space.single:  # what windows share may be in another instance before and after
+    if v in space.single:  # the common part of windows may be in another instance before and after
         apart = any(space.axes[i].spatial for i in space.of(v))
         return None if met and apart else met
     if any(a.spatial for a in space.axes):
@@ -445,13 +446,13 @@ def _in_common(space: Space, axis: int) -> int | None:
 
 
 def shared_loops(layout: SymbolicLayout, einsum: str, other: str) -> int:
-    """How many loops stand above both of two Einsums."""
+    """The number of loops above both of two Einsums."""
     split, _, _ = divergence(layout, einsum, other)
     return sum(1 for a in layout.paths[einsum] if a.node < split)
 
 
 def divergence(layout: SymbolicLayout, one: str, other: str) -> tuple[int, int, int]:
-    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
+    """(id of the split at which two Einsums diverge, branch of the first, branch of the second)."""
     tree = layout.problem.tree
     for a, b in zip(tree.path(one), tree.path(other), strict=False):
         if isinstance(a.node, Split) and a.branch != b.branch:

@@ -1,4 +1,4 @@
-"""What passes tolls and the links of fanout dimensions on its way from one storage to the next."""
+"""What crosses tolls and the links of fanout dimensions between one storage and the next."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 
 def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
-    """Of each toll and costly link: its entry, up to which loop position instances are apart there, and the
-    dimension unless a transfer is one hop."""
+    """The entry of each toll and costly link.
+
+    Also the loop position up to which instances are distinct there, and the dimension unless a transfer is
+    one hop.
+    """
     for toll, level in _tolls(link):
         yield (
             ledger.tolls.setdefault((link.einsum, toll, link.tensor), ledger.row()),
@@ -32,7 +35,7 @@ def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, 
 
 
 def _below(link: TransferPath, level: int, position: int) -> bool:
-    """Whether a spatial loop replicates what is further in than a component."""
+    """Whether a spatial loop replicates components further in than a given one."""
     return link.level(position) > level
 
 
@@ -50,7 +53,7 @@ def _tolls(link: TransferPath) -> Iterator[tuple[str, int]]:
 
 
 def _inner_spatial_start(link: TransferPath, inside: Callable[[int], bool]) -> int:
-    """Loop position from which on spatial loops are `inside`."""
+    """The loop position from which on spatial loops are `inside`."""
     spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
     held = min(filter(inside, spatial), default=len(link.space.axes))
     if any(i > held and not inside(i) for i in spatial):
@@ -72,9 +75,11 @@ def hops_of(
     entering: Entering,
     first: bool,
 ) -> Form:
-    """The hops in a dimension; `first`: over the link to the first instance of a switch. `entering`: what is
-    counted with each loop's counter used so; `down`: of partial sums, which the first instance alone receives
-    unless the dimension broadcasts them."""
+    """The hops in a dimension; `first`: over the link to the first instance of a switch.
+
+    `entering`: what is counted with each loop's counter used so; `down`: of partial sums, which the first
+    instance alone receives unless the dimension broadcasts them.
+    """
     if first:
         return entering(to_each(link, dim, between, down, "at0"))
     topology = link.topology(dim)
@@ -90,8 +95,10 @@ def hops_of(
 def to_each(
     link: TransferPath, dim: Dimension, between: Callable[[int], Use], down: bool, use: Use
 ) -> Callable[[int], Use]:
-    """Counters in a count of the instances along a dimension that receive something, each for itself
-    (`keep`), or of the first of them alone (`at0`)."""
+    """Counters in a count of the instances along a dimension that receive something.
+
+    Each by itself (`keep`), or the first of them alone (`at0`).
+    """
     space = link.space
     along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == dim]
 
@@ -108,16 +115,16 @@ def to_each(
 def along_mesh(
     link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
 ) -> Callable[[int], Use]:
-    """Counters in a count of the links that transfers cross along a mesh: of each as many as the coordinate
-    of the farthest instance says, from 1 on.
+    """Counters in a count of the links that transfers cross along a mesh.
 
-    Instances that share an element are the first ones, so there are as many of them as links. `down`: of
-    partial sums, which the first instance alone receives unless the dimension broadcasts them.
+    Of each it is the coordinate of the farthest instance, from 1 on. Instances that share an element are the
+    first ones, so their number equals that of the links. `down`: of partial sums, which the first instance
+    alone receives unless the dimension broadcasts them.
     """
     space = link.space
     along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == mesh]
     if not along:
-        return between  # all is at coordinate 0, one link away
+        return between  # everything is at coordinate 0, one link away
     here, shares = space.axes[along[0]], link.shares(along[0])
     use: Use = "hops"
     if shares and here.variable not in space.access.variables:

@@ -1,9 +1,8 @@
-"""Where closed forms hold: what the values of their symbols must satisfy.
+"""Where closed forms hold: the conditions on the values of their symbols.
 
-A form is exact for every tile that fits its enclosing one, and for every extent if these are symbols. It says
-nothing of mappings that are none: tiles that do not fit, more instances than a fanout has, dependences
-that break. And where two Einsums share a tensor under rank variables of different names, it has been made
-for equal ranges.
+A form is exact for every tile that fits its enclosing one, and for every extent if these are symbols. It is
+not valid for illegal mappings: tiles that do not fit, more instances than a fanout has, violated dependences.
+If two Einsums share a tensor under rank variables of different names, the form assumes equal ranges.
 """
 
 from __future__ import annotations
@@ -49,7 +48,10 @@ Pair = tuple[Size, Size]  # an enclosing tile and a tile in it
 
 @dataclass(frozen=True)
 class Breaking:
-    """`sizes`: rank variable -> symbol of its extent; `equal`: sizes that are the same."""
+    """Dependences that the mapping violates at other sizes.
+
+    `sizes`: rank variable -> symbol of its extent; `equal`: sizes that are the same.
+    """
 
     problem: Problem
     chains: tuple[Chain, ...]
@@ -57,7 +59,7 @@ class Breaking:
     equal: tuple[tuple[object, object], ...]
 
     def at(self, values: Mapping[str, int]) -> tuple[Diagnostic, ...]:
-        """The dependences that the mapping breaks with these sizes."""
+        """The dependences that the mapping violates at these sizes."""
         if not self._depends:
             return ()
         cascade = resized(self.problem.cascade, {v: values[s] for v, s in self.sizes.items()})
@@ -70,12 +72,12 @@ class Breaking:
 
     @property
     def once(self) -> tuple[tuple[Size, Size, str], ...]:
-        """(enclosing tile, tile, what breaks otherwise) of loops that must run once, each by itself."""
+        """(enclosing tile, tile, what is violated otherwise) of loops that must run once, each by itself."""
         return self._conditions[0]
 
     @property
     def further(self) -> bool:
-        """Whether that may not be all: what else breaks is known at values only."""
+        """Whether there may be more: other violations are known at values only."""
         return self._conditions[1]
 
     @cached_property
@@ -95,7 +97,8 @@ class Breaking:
         return tuple(once), not plain or rest != ""
 
     def _tried(self, single: set[Pair], pairs: tuple[Pair, ...]) -> str | None:
-        """What breaks where these loops run once and all others more often; None if that cannot be said."""
+        """What is violated if these loops run once and all others more often; None if that cannot be
+        decided."""
         values = assigned(pairs, single, self.equal, {n for chain in self.chains for n in names_in(chain)})
         if values is None:
             return None
@@ -119,7 +122,8 @@ def assigned(
     equal: tuple[tuple[object, object], ...],
     symbols: set[str],
 ) -> dict[str, int] | None:
-    """A value for each symbol, so that pairs in `single` are equal and of all others the first is larger."""
+    """A value for each symbol, such that pairs in `single` are equal and in all others the first is
+    larger."""
     for least, factor in ((2, 2), (1, 2), (1, 1)):
         result = _assigned(pairs, {*single, *equal}, single, symbols, (least, factor))
         if result is not None:
@@ -134,7 +138,7 @@ def _assigned(
     symbols: set[str],
     growth: tuple[int, int],
 ) -> dict[str, int] | None:
-    """The smallest values from the innermost tiles on, each so many times the one inside, or 1 more."""
+    """The smallest values from the innermost tiles on, each a multiple of the one inside, or 1 more."""
     same: dict[object, object] = {}
 
     def root(size: object) -> object:
@@ -181,7 +185,7 @@ Side = ChainSize | Form
 
 @dataclass(frozen=True)
 class DomainCondition:
-    """What the values of two sides must satisfy; `about` says what for."""
+    """A condition on two sides; `about` says what it is for."""
 
     left: Side
     right: Side
@@ -193,19 +197,19 @@ class DomainCondition:
         return _names(self.left) | _names(self.right)
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """KeyError if a symbol has no value."""
+        """Whether it holds at these values. Raises KeyError if a symbol has no value."""
         left, right = _at(self.left, values), _at(self.right, values)
         if self.relation == "divides":
             return right % left == 0
         return left == right if self.relation == "=" else left <= right
 
     def text(self, renderer: Renderer) -> str:
-        """`TM <= M`, symbols and SymPy expressions as they stand."""
+        """`TM <= M`, with symbols and SymPy expressions as they are."""
         left, right = self.sides(renderer)
         return f"{left} {self.relation} {right}"
 
     def excess(self, renderer: Renderer) -> sympy.Expr:
-        """At most 0 where it holds; of `=` and `divides` just 0."""
+        """At most 0 if it holds; exactly 0 for `=` and `divides`."""
         left, right = self.sides(renderer)
         return right % left if self.relation == "divides" else left - right
 
@@ -216,7 +220,7 @@ class DomainCondition:
 
 @dataclass(frozen=True)
 class Domain:
-    """The conditions under which closed forms hold; all symbols are whole numbers from 1 on.
+    """The conditions under which closed forms hold; all symbols are integers from 1 on.
 
     `sizes`: rank variable -> symbol that stands for its extent. `divides`: textbook forms.
     """
@@ -228,7 +232,7 @@ class Domain:
 
     @cached_property
     def stated(self) -> tuple[DomainCondition, ...]:
-        """All but those that dependences ask for."""
+        """All conditions except those that dependences impose."""
         result = [*_fitting(self.analysis, self.divides), *self._same(), *self._boxes(), *self._instances()]
         return tuple(dict.fromkeys(c for c in result if c.symbols))
 
@@ -238,7 +242,7 @@ class Domain:
 
     @cached_property
     def breaking(self) -> Breaking:
-        """What dependences between Einsums ask for."""
+        """What dependences between Einsums require."""
         equal = tuple((c.left, c.right) for c in self.stated if c.relation == "=")
         return Breaking(self.problem, self.analysis.chains, self.sizes, equal)
 
@@ -252,7 +256,7 @@ class Domain:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The conditions as people read them: `TM <= M`, `M = P`."""
+        """The conditions as texts: `TM <= M`, `M = P`."""
         result = [c.text(self.renderer) for c in self.conditions]
         more = ["the mapping keeps its dependences"] if self.breaking.further else []
         return tuple(dict.fromkeys((*result, *more)))
@@ -265,7 +269,7 @@ class Domain:
         return "; ".join((whole, *self.texts))
 
     def faults(self, values: Mapping[str, int]) -> list[Diagnostic]:
-        """What values of some or all symbols violate, one diagnostic each."""
+        """The conditions that values of some or all symbols violate, one diagnostic each."""
         broken = [c for c in self.stated if c.symbols <= values.keys() and not c.holds(values)]
         if not broken:
             broken = [c for c in self.conditions if c.symbols <= values.keys() and not c.holds(values)]
@@ -315,7 +319,7 @@ class Domain:
 def _fitting(analysis: SymbolicAnalysis, divides: bool) -> Iterator[DomainCondition]:
     for chain in analysis.chains:
         for outer, tile in pairwise(chain):
-            # Either size of a loop with a first tile has a chain of its own; and no size is below 1.
+            # Each size of a loop with a first tile has a chain of its own; and no size is below 1.
             if not isinstance(tile, Larger) and tile != 1:
                 yield DomainCondition(tile, outer, "a tile is no larger than its enclosing one")
                 if divides:

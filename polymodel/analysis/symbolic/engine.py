@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class Symbolic:
-    """Closed forms: boxes with ranks of one or two rank variables. Raises NotSeparable elsewhere."""
+    """Closed forms: boxes with ranks of one or two rank variables. Raises NotSeparable otherwise."""
 
     name = "symbolic"
 
@@ -71,7 +71,7 @@ class Symbolic:
         return forms(problem, reuse=reuse, live=live).at({})
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
-        """The traffic of a problem without symbols: what is held is not worked out."""
+        """The traffic of a problem without symbols; working sets are not computed."""
         refuse_rounding(problem)
         _refuse_what_is_not_formed(problem)
         layout = under_policy(problem, override(reuse))
@@ -80,7 +80,7 @@ class Symbolic:
 
 
 ENGINE = Symbolic()
-MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the forms
+MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the number of forms
 
 
 def forms(
@@ -93,7 +93,7 @@ def forms(
     """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable.
 
     `ranks`: rank variable -> symbol that stands for its extent. `live`: with element-level lifetimes in all
-    memories, and not only where they are what is allocated.
+    memories, not only in those that allocate by them.
     """
     _refuse_what_is_not_formed(problem)
     if pipelines(problem.tree):
@@ -105,7 +105,7 @@ def forms(
     except NotSeparable as refusal:
         if live or ranks or not _are_intervals(problem, override(reuse)):
             raise
-        try:  # listed value by value, instances that are idle at times are told apart
+        try:  # listed value by value, instances that are sometimes idle are distinguished
             cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1), points=True))
         except NotSeparable:
             raise refusal from None
@@ -123,7 +123,7 @@ def _cases(
     world: Form,
     points: bool = False,
 ) -> Iterator[World]:
-    """The forms for each way in which loops on which it depends have one trip or more."""
+    """The forms for each combination of loops having one trip or more, where it matters."""
     try:
         plain = not (ranks or single or points)
         layout = under_policy(problem, reuse) if plain else lay_out(problem, reuse, ranks, single, points)
@@ -144,8 +144,10 @@ def _cases(
 
 
 def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
-    """Whether what executes of some Einsum has been taken for intervals that might be listed: what is
-    inferred, or spread over instances."""
+    """Whether the executed iterations of some Einsum were treated as intervals that could be listed.
+
+    They are inferred, or spread over instances.
+    """
     try:
         result = paths(problem, reuse, {}).values()
     except (NotSeparable, Undecided):
@@ -154,7 +156,7 @@ def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
 
 
 def _analysis(layout: SymbolicLayout, live: bool, listed: Callable[[], SymbolicLayout]) -> SymbolicAnalysis:
-    """`listed`: the layout in which what executes is listed."""
+    """All forms of one layout. `listed`: the layout in which executed iterations are listed."""
     peaks, lives = _lives(layout, live, listed)
     ledger = flows(layout)
     whole = _whole(layout, ledger)
@@ -187,7 +189,7 @@ def _pipelines(layout: SymbolicLayout) -> tuple[PipelineForms, ...]:
 
 
 def _in_order(layout: SymbolicLayout, rows: tuple[WorkingSetForm, ...]) -> tuple[WorkingSetForm, ...]:
-    """By Einsum and component; the measures of each stand in their order already."""
+    """Rows by Einsum and component; the measures of each are in order already."""
     einsums = layout.problem.tree.einsums
     components = [c.name for c in layout.problem.hierarchy.components]
     return tuple(sorted(rows, key=lambda r: (einsums.index(r.einsum), components.index(r.component))))
@@ -231,7 +233,7 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
 
 
 def refuse_rounding(problem: Problem) -> None:
-    """Raise NotSeparable where transfers take whole actions: closed forms give no sizes of transfers."""
+    """Raise NotSeparable if transfers take whole actions: closed forms give no sizes of transfers."""
     for component, tensor, action in problem.rounding():
         bits = next(e.access_of(tensor).bits_per_value for e in problem.cascade if tensor in e.tensors)
         raise NotSeparable(
@@ -270,13 +272,13 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
                     result.update({(chain[-1], a.tile): None, (chain[-1], a.start): None})
                     chain.append(_larger(a.tile, a.start))
             if v in forward[einsum] and chain[-1] != 1:
-                chain.append(1)  # whether iterations inside a tile follow one another decides what is legal
+                chain.append(1)  # whether iterations inside a tile are consecutive decides what is legal
             result[tuple(chain)] = None
     return tuple(result)
 
 
 def _enclosing(layout: SymbolicLayout, stamps: Space, v: str) -> int | str:
-    """What tiles of a variable must fit: the extent of all Einsums that run through its outermost loop."""
+    """What tiles of a variable must fit: the extent of all Einsums that run in its outermost loop."""
     extent, loops = stamps.extent(v), stamps.of(v)
     if not loops or isinstance(extent, str) or stamps.window(v) is not None:
         return extent
@@ -303,7 +305,7 @@ def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:
 
 
 def _widest(window: Window, shared: list[LoopAxis]) -> ChainSize:
-    """The widest window, which own tiles must fit."""
+    """The widest window, in which own tiles must fit."""
     tile = _larger(shared[-1].tile, shared[-1].start) if shared else window.extent
     if isinstance(tile, int):
         return window.scale * tile + window.start
@@ -319,7 +321,7 @@ def _single_trips(layout: SymbolicLayout) -> Iterator[Form]:
 
 
 def _fanouts(layout: SymbolicLayout) -> Iterator[tuple[str, str, str, Form]]:
-    """Products of nominal trips; of an inferred Einsum's own loops, those in its widest window."""
+    """Products of nominal trips; for an inferred Einsum's own loops, those in its widest window."""
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
         trips: dict[tuple[str, str], Form] = {}
@@ -397,7 +399,7 @@ def _link(
     if dim.link is None or isinf(dim.link.throughput):
         return LinkTraffic(einsum, component, dim.name, tuple(hops), (), Form())
     order = [(c, d.name) for c, d in layout.problem.hierarchy.dimensions]
-    apart = dim.link.topology == "switch"  # each instance has a link of its own
+    apart = dim.link.topology == "switch"  # each instance has its own link
     outside = order[: order.index((component, dim.name)) + apart]
     used = _replicated(
         layout, einsum, layout.paths[einsum], lambda loop: (loop.component, loop.dim) in outside
@@ -494,7 +496,7 @@ def _add(
 
 
 def _instances(layout: SymbolicLayout, einsum: str, depth: int | None, level: int | None) -> Form:
-    """How many instances of a storage at `depth`, or a toll at `level`, the Einsum uses."""
+    """The number of instances of a storage at `depth`, or a toll at `level`, that the Einsum uses."""
     hierarchy = layout.problem.hierarchy
 
     def replicates(loop: Loop) -> bool:
@@ -506,8 +508,10 @@ def _instances(layout: SymbolicLayout, einsum: str, depth: int | None, level: in
 def _replicated(
     layout: SymbolicLayout, einsum: str, axes: tuple[LoopAxis, ...], replicates: Callable[[Loop], bool]
 ) -> Form:
-    """How many combinations of the spatial loops that replicate the Einsum uses: one form for all depths
-    between the same loops in space."""
+    """The number of combinations of the replicating spatial loops that the Einsum uses.
+
+    It is one form for all depths between the same spatial loops.
+    """
     told = [i for i, a in enumerate(axes) if a.spatial and a.loop is not None and replicates(a.loop)]
     uses: dict[int, Use] = {i: "keep" if i in told else "merge" for i in range(max(told, default=-1) + 1)}
     return count(layout.stamps(einsum, axes[: len(uses)]), uses) if uses else number(1)

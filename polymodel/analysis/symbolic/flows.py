@@ -19,7 +19,7 @@ from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode
 from polymodel.workload.einsum import TensorAccess
 
-# One tensor's way from one storage to the next, and what has no closed form on it.
+# The path of one tensor from one storage to the next, and what has no closed form on it.
 
 Dimension = tuple[str, str]  # a component and its dimension
 ALWAYS = number(1)
@@ -27,7 +27,7 @@ ALWAYS = number(1)
 
 @dataclass(frozen=True)
 class HeldIteration:
-    """One iteration of loops in time, by position; `lasts`: 1 where a loop has none after it."""
+    """One iteration of temporal loops, by position; `lasts`: 1 if a loop has none after it."""
 
     uses: Mapping[int, Use] = field(default_factory=dict)
     lasts: Mapping[int, Form] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class HeldIteration:
         return ZERO if any(use != "first" for i, use in self.uses.items() if i >= depth) else ALWAYS
 
     def ends(self, depth: int) -> Form:
-        """1 where such a visit ends in it."""
+        """1 if such a visit ends in it."""
         return product(last for i, last in self.lasts.items() if i >= depth)
 
 
@@ -46,13 +46,11 @@ EVERY_ITERATION = HeldIteration()
 
 @dataclass(frozen=True)
 class TransferPath:
-    """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
-
+    """The path of one tensor from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
     `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
-    that compute reads or writes. `instance`: where loops in space stand over variables that bounds tie
-    together, the numbers (by node id) of the instance whose accesses are looked at. `iteration`: what loops
-    in time are held at.
-    """
+    that compute reads or writes. `instance`: if spatial loops run over variables that bounds couple, the
+    numbers (by node id) of the instance whose accesses are counted. `iteration`: the fixed iterations of
+    temporal loops."""
 
     layout: SymbolicLayout
     einsum: str
@@ -68,7 +66,7 @@ class TransferPath:
         return self.chain[0].tensor
 
     def counter_use(self, position: int) -> Use:
-        """What becomes of the counter of a loop in space in a count for the instance that is looked at."""
+        """How the counter of a spatial loop is used in a count for the chosen instance."""
         return self.instance.get(self.space.axes[position].node, "at0")
 
     @property
@@ -88,17 +86,17 @@ class TransferPath:
         return space if child.producer is not None else _in_einsum(space, child.space)
 
     def time(self, position: int) -> Use:
-        """What becomes of the counter of a loop in time."""
+        """How the counter of a temporal loop is used."""
         return self.iteration.uses.get(position, "keep")
 
     @cached_property
     def begins(self) -> Form:
-        """1 if the child's visit, when fills happen, begins in the iteration that is looked at."""
+        """1 if the child's visit, at whose start fills occur, begins in the chosen iteration."""
         return self.iteration.begins(len(self.space.axes))
 
     @cached_property
     def ends(self) -> Form:
-        """1 where it ends there, when drains happen."""
+        """1 if it ends there, when drains occur."""
         return self.iteration.ends(len(self.space.axes))
 
     @property
@@ -111,7 +109,7 @@ class TransferPath:
         return self.carried[self.place] if self.child is not None else {}
 
     def reach(self, place: int) -> int:
-        """How many loops stand above chain[place]."""
+        """The number of loops above chain[place]."""
         return self.chain[place].depth if place >= 0 else 0
 
     def dim(self, position: int) -> FanoutDim:
@@ -126,13 +124,13 @@ class TransferPath:
 
     @property
     def costly_dimensions(self) -> tuple[tuple[str, str], ...]:
-        """The dimensions on the way whose link costs, down to the child's own (or compute's)."""
+        """The dimensions on the path whose link costs, down to the child's own (or compute's)."""
         hierarchy = self.layout.problem.hierarchy
         return tuple((c, d.name) for c, d in hierarchy.crossed_links(self.parent.component, self.lower_end))
 
     @property
     def lower_end(self) -> str:
-        """The component at the lower end: the child's, else the unit that executes the Einsum."""
+        """The component at the lower end: the child's, otherwise the unit that executes the Einsum."""
         leaf = self.layout.problem.tree.path(self.einsum)[-1].node
         below = self.child if self.child is not None else leaf
         assert isinstance(below, (SymbolicBuffet, ComputeNode))
@@ -150,18 +148,18 @@ class TransferPath:
         return "bus" if link is None else link.topology
 
     def order(self, dim: Dimension) -> int:
-        """Place of a dimension in the order in which data cross them."""
+        """The place of a dimension in the order in which data cross them."""
         return [(c, d.name) for c, d in self.layout.problem.hierarchy.dimensions].index(dim)
 
     def level(self, position: int) -> int:
-        """Place in the hierarchy of the component that the spatial loop at `position` replicates."""
+        """The place in the hierarchy of the component that the spatial loop at `position` replicates."""
         loop = self.space.axes[position].loop
         assert loop is not None
         return self.layout.problem.hierarchy.index(loop.component)
 
 
 def _in_einsum(space: Space, tile: Space) -> Space:
-    """The space of another Einsum, with what the tile holds of the generation before."""
+    """The space of another Einsum, with what the tile holds of the previous generation."""
     if tile.carried is None:
         return space
     if tile.carried.behind == "first" and tile.carried.is_product:
@@ -195,10 +193,8 @@ def refuse_uneven_runs(link: TransferPath) -> None:
 
 
 def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
-    """Refuse first tiles with which not the largest instance, or not all at once, receive partial sums.
-
-    `partials`: whether any are received.
-    """
+    """Refuse first tiles if other than the largest instance receive partial sums, or not all at once.
+    `partials`: whether any are received."""
     space, spread = link.space, []
     for v in space.spread:
         axes = [(i, space.axes[i]) for i in space.of(v)]
@@ -217,10 +213,8 @@ def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
 
 
 def refuse_idle(link: TransferPath) -> None:
-    """Refuse tiles that are filled again in instances that were idle: none of them may have most to do.
-
-    The largest instance never is idle; of a variable that indexes alone its tiles are new as well.
-    """
+    """Refuse tiles that are refilled in instances that were idle: none of them may be the busiest. The
+    largest instance is never idle; tiles of a variable that indexes alone are new as well."""
     space = link.space
     parts: set[str] = set()
     if link.parts_stay:
@@ -228,7 +222,7 @@ def refuse_idle(link: TransferPath) -> None:
         parts |= {v for v, window in space.windows if window.overlaps and v in space.single}
     for v in (*space.spread, *sorted(parts)):
         if v in space.tied:
-            continue  # each instance is looked at
+            continue  # each instance is considered
         positions = space.of(v)
         spatial = [i for i in positions if space.axes[i].spatial]
         times = [i for i in positions if i not in spatial]
@@ -256,7 +250,7 @@ Needs = Callable[["TransferPath", bool, int, Chosen], Form]
 
 @dataclass
 class RowForms:
-    """One row's forms: over `every` instance, and of the first (`busiest`) one, where these are wanted."""
+    """One row's forms: over `every` instance, and of the first (`busiest`) one, if requested."""
 
     busiest: bool = True
     every: bool = True
@@ -311,7 +305,7 @@ def flows(layout: SymbolicLayout, busiest: bool = True) -> FormLedger:
 
 
 def _instances(layout: SymbolicLayout, einsum: str) -> list[dict[int, int]]:
-    """The instances that may be the busiest of an Einsum: the first, unless bounds tie variables together."""
+    """The instances that may be the busiest of an Einsum: the first, unless bounds couple variables."""
     space = layout.stamps(einsum, layout.paths[einsum])
     if not space.tied or not any(a.spatial and a.variable in space.tied for a in space.axes):
         return [{}]
@@ -333,7 +327,7 @@ def book(
         for node in chain:
             ledger.entry(einsum, node)
         kept = carries(layout, einsum, chain)
-        # Storage is filled once for all accesses of a tensor; compute reads for each.
+        # Storage is filled once for all accesses of a tensor; compute reads for each access.
         again = access != one.access_of(access.tensor) or access in one.accesses[:position]
         for place in range(len(chain) if again else 1, len(chain) + 1):
             link = TransferPath(layout, einsum, chain, place, kept, access, instance, iteration)
@@ -379,7 +373,7 @@ def _shared(link: TransferPath) -> Callable[[int], Use]:
 
 
 def _needed_of_before(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
-    """The same of what the child's tiles hold of the generation before."""
+    """The same for what the child's tiles hold of the previous generation."""
     assert link.child is not None
     use, whole = _use(link, first, held, between), _in_einsum(link.space, link.child.space)
     alone = needed(whole.alone, use, link.carry, link.parts_stay)
@@ -392,7 +386,7 @@ def _needed_over(link: TransferPath, first: bool, held: int, between: Callable[[
     maker = link.child.producer if link.child is not None else None
     if maker in (None, link.einsum):
         return result
-    # What an inferred producer makes in this visit needs no fill.
+    # What an inferred producer computes in this visit needs no fill.
     assert maker is not None
     assert link.child is not None
     made = link.layout.space(maker, link.tensor, link.child.depth)
@@ -412,7 +406,7 @@ def _input(link: TransferPath, ledger: FormLedger, needs: Needs = _needed_over) 
 
 
 def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
-    """What is passed on the way, as `crossings.crossed` has it."""
+    """What is crossed on the path, from `crossings.crossed`."""
     hierarchy = link.layout.problem.hierarchy
     return crossed(link, ledger) if hierarchy.tolls or hierarchy.costly_links else iter(())
 
@@ -420,7 +414,7 @@ def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms,
 def _passing(
     link: TransferPath, held: int, mesh: Dimension | None, first: bool, needs: Needs = _needed_over
 ) -> Form:
-    """What passes a toll or enters a dimension; in all, the links of a mesh that are crossed on the way."""
+    """What crosses a toll or enters a dimension; in all, the links of a mesh that are crossed on the path."""
     between = _shared(link)
     entering = partial(needs, link, first, held)
     if mesh is None or (first and link.topology(mesh) != "switch"):
@@ -452,7 +446,7 @@ def _output(link: TransferPath, ledger: FormLedger) -> None:
 
 
 def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: bool) -> Form:
-    """The same of partial sums on their way in."""
+    """The same for partial sums on their way in."""
     between = _received(link, held)
     entering = partial(fillable, link, first, link.parent.depth, inside=True, reach=held)
     if mesh is None or (first and link.topology(mesh) != "switch"):
@@ -461,7 +455,7 @@ def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: boo
 
 
 def _received(link: TransferPath, held: int | None = None) -> Callable[[int], Use]:
-    """One instance receives a partial sum, all along dimensions that broadcast (seen up to `held`)."""
+    """One instance receives a partial sum, all along dimensions that broadcast (as seen up to `held`)."""
 
     def use(i: int) -> Use:
         if not link.shares(i):
@@ -482,9 +476,7 @@ def fillable(
     reach: int | None = None,
 ) -> Form:
     """Partial sums that the parent holds when they are needed: needs - starts of runs + filled runs.
-
-    `inside`: `first` is the first instance of the child (up to loop `reach`), not of the parent.
-    """
+    `inside`: `first` is the first instance of the child (up to loop `reach`), not of the parent."""
     space = link.space
     end = len(space.axes) if reach is None else reach
 
@@ -510,7 +502,7 @@ def _events(link: TransferPath, place: int, use: Chosen) -> Form:
 
 
 def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
-    """Needs that the parent cannot serve: starts of its runs that were not filled."""
+    """Needs that the parent cannot satisfy: starts of its runs that were not filled."""
     parent = link.chain[place - 1]
     given = link.space.access.accumulates and place == 1
     if given or link.layout.problem.hierarchy[parent.component].read_first:
@@ -543,8 +535,8 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
 
 
 def _goes_on(link: TransferPath, depth: int) -> bool:
-    """Whether the iteration that is looked at starts no run of storage below `depth` loops: a loop inside
-    these that does not index the tensor is not at its first iteration."""
+    """Whether the chosen iteration starts no run of storage below `depth` loops: a loop inside these that
+    does not index the tensor is not at its first iteration."""
     variables = link.space.access.variables
     later = (i for i, use in link.iteration.uses.items() if use != "first" and i >= depth)
     return any(i < len(link.space.axes) and link.space.axes[i].variable not in variables for i in later)

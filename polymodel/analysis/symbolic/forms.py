@@ -53,7 +53,7 @@ def _key(a: Factor) -> tuple[str, ...]:
 class Form:
     """`sum of coefficient * product of atoms`: integer-valued, exact for every tile size.
 
-    The coefficient of the empty product is the constant. Forms are equal if they are written alike.
+    The coefficient of the empty product is the constant. Forms are equal if their terms are.
     """
 
     terms: tuple[tuple[Product, int], ...] = ()
@@ -96,7 +96,7 @@ class Form:
         )
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The number for given symbols (each name -> int). KeyError if one is missing."""
+        """The number for given symbols (each name -> int). Raises KeyError if one is missing."""
         total = 0
         for product, coefficient in self.terms:
             for a in product:
@@ -106,7 +106,7 @@ class Form:
 
 
 class _FactorValues(dict[str, int]):
-    """Values of symbols, and the factors that are known there: many forms have the same ones."""
+    """Values of symbols, and the factors that are known there: many forms have common factors."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__(values)
@@ -145,7 +145,7 @@ def of_atom(a: Factor) -> Form:
     return Form((((a,), 1),))
 
 
-@lru_cache(maxsize=8192)  # a mapping asks for the same sums in many places, and under each reuse policy again
+@lru_cache(maxsize=8192)  # a mapping needs the same sums in many places, and under each reuse policy again
 def summed(extent: Size, levels: tuple[ChainLevel, ...], leaf: Leaf) -> Form:
     """The sum of `leaf` over the tiles that the levels cut from an extent."""
     return of_atom(atom(extent, levels, leaf))
@@ -171,7 +171,7 @@ class HeldBuffet:
     count: int = 1
 
     def of(self, elements: Form) -> HeldBuffet:
-        """The same buffet with so many elements."""
+        """The same buffet with a given number of elements."""
         return self if elements is self.elements else replace(self, elements=elements)
 
     def at(self, values: Mapping[str, int]) -> int:
@@ -190,7 +190,7 @@ class PeakForm:
         return frozenset(s for phase in self.phases for h in phase for s in h.elements.symbols)
 
     def at(self, values: Mapping[str, int]) -> tuple[int, tuple[tuple[HeldBuffet, int], ...]]:
-        """(bits at the peak, who holds how many of them)."""
+        """(bits at the peak, the buffets and their elements at it)."""
         best: tuple[int, tuple[tuple[HeldBuffet, int], ...]] = (0, ())
         for phase in self.phases:
             each = tuple((h, h.at(values)) for h in phase)
@@ -201,9 +201,9 @@ class PeakForm:
 
 
 def leading(phases: Sequence[tuple[Form, tuple[HeldBuffet, ...]]]) -> tuple[tuple[HeldBuffet, ...], ...]:
-    """The phases that may be the peak, out of (1 if there is such a phase, what is held then).
+    """The phases that may be the peak, from (1 if there is such a phase, what is held then).
 
-    Left out: a phase of which another one, there whenever it is, holds all and perhaps more; of those that
+    Omitted: a phase if another one, which exists whenever it does, holds at least the same; of those that
     depend on no symbol all but the largest.
     """
     bits: dict[HeldBuffet, int] = {}
@@ -231,14 +231,14 @@ def _is_fixed(phase: tuple[HeldBuffet, ...]) -> bool:
 
 
 def _conditions(there: Form) -> frozenset[Factor | Form]:
-    """Factors of a form that is 0 or 1, which is 1 where all of them are."""
+    """Factors of a form that is 0 or 1, which is 1 if all of them are."""
     ((factors, coefficient), *rest) = there.terms
     return frozenset(factors) if coefficient == 1 and not rest else frozenset((there,))
 
 
-# What the symbolic engine returns: the records of `analysis.result`, whose numbers are forms.
+# What the symbolic engine returns: the records of `analysis.result`, with forms as numbers.
 
-NONE = ((0, 0),)  # loads of what moves nothing
+NONE = ((0, 0),)  # loads of rows that move nothing
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 READS = TRAFFIC[:2]
 
@@ -258,7 +258,7 @@ class WorkingSetForm:
 
     @property
     def residents(self) -> tuple[Resident, ...]:
-        """Which of the phases is the peak, and so who is in it, is known at values only."""
+        """The phase that is the peak, and so its residents, are known at values only."""
         return ()
 
     def at(self, values: Mapping[str, int]) -> WorkingSet:
@@ -269,7 +269,7 @@ class WorkingSetForm:
 
 @dataclass(frozen=True)
 class Larger:
-    """The larger one of a loop's tile and its first tile, in which the tiles of the next loop stand."""
+    """The larger one of a loop's tile and its first tile, which encloses the tiles of the next loop."""
 
     tile: int | str
     start: int | str
@@ -277,7 +277,7 @@ class Larger:
 
 @dataclass(frozen=True)
 class Widest:
-    """The widest window, `scale * tile + more`, in which own tiles of an inferred Einsum stand."""
+    """The widest window, `scale * tile + more`, which encloses own tiles of an inferred Einsum."""
 
     tile: str | Larger
     scale: int
@@ -310,9 +310,9 @@ def names_in(chain: Chain) -> Iterator[str]:
 
 
 def size_in(s: ChainSize, values: Mapping[str, Any], most: Callable[[Any, Any], Any] = max) -> Any:
-    """One size of a chain for given symbols: numbers, or arrays or expressions with a `most` of theirs.
+    """One size of a chain for given symbols: numbers, or arrays or expressions with their own `most`.
 
-    KeyError if one is missing.
+    Raises KeyError if one is missing.
     """
     if isinstance(s, int):
         return s
@@ -330,13 +330,12 @@ def size_in(s: ChainSize, values: Mapping[str, Any], most: Callable[[Any, Any], 
 class SymbolicAnalysis:
     """Everything that is counted, as closed forms.
 
-    `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent
-    and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it); a loop
-    with a first tile of its own adds a chain for either size.
-    `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
-    `single_trips`: 1 where a loop runs only once, for loops whose chain has a first tile of its own.
-    `same`: extents that must be equal, and the tensor or loop that asks for it. `lives`: by node and tensor
-    the most elements that are live at a time, if that was asked for.
+    `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent and
+    then its loops' tiles, outermost first (a tile is legal if it is at most the one before it); a loop with a
+    first tile of its own adds a chain for either size. `fanouts`: per Einsum, component and its dimension,
+    the number of instances that the spatial loops need. `single_trips`: 1 if a loop runs only once, for loops
+    whose chain has a first tile of its own. `same`: extents that must be equal, and the tensor or loop that
+    requires it. `lives`: by node and tensor the most elements that are live at the same time, if requested.
     """
 
     buffets: tuple[Buffet[Form], ...]
@@ -379,7 +378,7 @@ class SymbolicAnalysis:
     def at(self, values: Mapping[str, int]) -> Analysis:
         """The numbers for given symbols (name -> int): what the other engines return.
 
-        Tiles must be legal (1 to the enclosing extent); that is the caller's business.
+        Tiles must be legal (1 to the enclosing extent), which is not checked.
         """
 
         values = _FactorValues(values)
@@ -406,7 +405,7 @@ class SymbolicAnalysis:
 
 
 def _busiest(row: InstanceLoad) -> InstanceLoad:
-    """With the pairs of which no other one is as much of both."""
+    """With the pairs that no other one dominates in both numbers."""
     if len(row.loads) == 1:
         return row
     pairs = sorted(set(row.loads))
@@ -421,7 +420,7 @@ def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:
 
 
 def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:
-    """Refills that move anything, and what is left at components that are an end of any."""
+    """Refills that move anything, and the rest at components that are an end of any."""
     moving = tuple(r for r in rows if r.loads != NONE)
     ends = {(r.einsum, r.component) for r in moving if r.storage}
     return tuple(r for r in rows if (r.einsum, r.component) in ends and (r in moving or not r.storage))
@@ -449,7 +448,7 @@ Phase = tuple[HeldBuffet, ...]
 
 
 def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
-    """All cases in one; the forms of the cases are 1 in one of them for any legal tiles."""
+    """All cases in one; for any legal tiles the condition of exactly one case is 1."""
     if len(worlds) == 1:
         return worlds[0][1]
     first = worlds[0][1]
@@ -469,7 +468,7 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
         links=_rows([(w, a.links) for w, a in worlds]),
         working_sets=_working_sets(worlds),
         whole=_rows([(w, a.whole) for w, a in worlds]),
-        # What tiles have to fit in one case is true of the others, in which it is no less than that.
+        # Conditions on tiles in one case hold for the others too, in which sizes are no less.
         chains=tuple(dict.fromkeys(chain for _, a in worlds for chain in a.chains)),
         fanouts=_fanouts(worlds),
         single_trips=tuple(dict.fromkeys(form for _, a in worlds for form in a.single_trips)),
@@ -478,7 +477,7 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
 
 
 def _fanouts(worlds: Sequence[World]) -> tuple[tuple[str, str, str, Form], ...]:
-    """How many instances loops ask for in each case."""
+    """The number of instances that loops need in each case."""
     result: dict[tuple[str, str, str], list[tuple[Form, Form]]] = {}
     for world, analysis in worlds:
         for einsum, component, dim, form in analysis.fanouts:
@@ -496,7 +495,7 @@ def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
 
 
 def _subject(row: Row) -> tuple[object, ...]:
-    """What a row is about: everything in it that is not a number."""
+    """The key of a row: everything in it that is not a number."""
     values = ((f.name, getattr(row, f.name)) for f in fields(row))
     return tuple(v for name, v in values if name not in ("loads", "hops") and not isinstance(v, Form))
 
@@ -524,7 +523,8 @@ def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, For
 
 
 def _loads(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[Form, Form], ...]:
-    """What instances read and write that may be the busiest; in cases with fewer of them others nothing."""
+    """Reads and writes of instances that may be the busiest; nothing for the others in cases with fewer of
+    them."""
     result: dict[tuple[Form, Form], None] = {}
     for k in range(max(len(row.loads) for _, row in rows)):
         there = [(world, row.loads[k]) for world, row in rows if k < len(row.loads)]

@@ -34,8 +34,8 @@ from polymodel.errors import NotSeparable
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 Uses = Mapping[int, Use]
-Count = Callable[[Space, Uses], Form]  # as counts.count
-Stays = Callable[[Space, int, Uses, bool], Form]  # as counts.carried
+Count = Callable[[Space, Uses], Form]  # like counts.count
+Stays = Callable[[Space, int, Uses, bool], Form]  # like counts.carried
 
 
 def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
@@ -69,8 +69,8 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
 
 
 def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
-    """The rank of a tensor that holds several generations, those before the first of another one, along which
-    that is carried."""
+    """The rank of a tensor that holds several initial generations of another one, along which that is
+    carried."""
     every = [(e, a) for e in map(problem.cascade.__getitem__, problem.tree.einsums)
              for a in e.accesses_of(access.tensor)]  # fmt: skip
     places = {_edge(e, a) for e, a in every}
@@ -86,8 +86,10 @@ def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
 
 
 def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
-    """The rank of an access that touches the tensor up to an iteration of one rank variable, which that rank
-    alone has, and no other."""
+    """The rank of an access that touches the tensor up to an iteration of one rank variable.
+
+    The variable indexes that rank only, and is its only variable.
+    """
     bounds = [g.expr for g in access.guard if g.kind == "ge"]
     if len(bounds) != 1 or len(bounds[0].terms) != 1 or bounds[0].terms[0][1] != -1:
         return None
@@ -98,7 +100,7 @@ def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
 
 
 def _is_first(problem: Problem, access: TensorAccess) -> bool:
-    """Whether a tensor is read in the first iteration alone, in all of its accesses."""
+    """Whether a tensor is read in the first iteration only, in all of its accesses."""
     for name in problem.tree.einsums:
         einsum = problem.cascade[name]
         for a in einsum.accesses_of(access.tensor):
@@ -155,8 +157,7 @@ def reads(einsum: Einsum, line: CarriedRank) -> Iterator[tuple[int, TensorAccess
 
 
 def without(einsum: Einsum, access: TensorAccess) -> int:
-    """In how many of the first iterations of the variable along which a tensor is carried an access touches
-    nothing."""
+    """The number of first iterations of the carrying variable in which an access touches nothing."""
     return sum(-bound.expr.constant - einsum.bound(bound.expr.variables[0])[0] for bound in access.guard)
 
 
@@ -192,13 +193,13 @@ def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
 
 
 def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
-    """The first Einsum that reads the generation before, of those that share a tile."""
+    """The first Einsum that reads the previous generation, of those that share a tile."""
     last = max(place for e in einsums for place, _ in reads(e, line))
     return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
 
 
 def with_generations(space: Space, line: CarriedRank, held: CarriedDimension) -> Space:
-    """The space of a tile that holds what is said of earlier generations."""
+    """The space of a tile that holds these elements of earlier generations."""
     variables = space.access.projection[line.rank].variables
     if not held.behind or not variables:
         return space
@@ -212,7 +213,7 @@ def touched_since(space: Space, line: CarriedRank) -> Space:
 
 
 def _is_one_instance(space: Space, axis: int) -> bool:
-    """Whether a loop in space has one instance: its tile is as large as any of those that enclose it."""
+    """Whether a spatial loop has one instance: its tile is as large as any of those that enclose it."""
     own, v = space.axes[axis], space.axes[axis].variable
     above = [space.axes[i] for i in space.of(v) if i < axis]
     if not own.spatial or any(a.start is not None for a in (own, *above)) or not isinstance(own.tile, int):
@@ -234,11 +235,11 @@ def _along(space: Space, carried: CarriedDimension, alone: Set[int] = frozenset(
 
 
 def tied_generations(space: Space) -> Space:
-    """The same tiles, told without what is carried: by points of a group of variables.
+    """The same tiles without what is carried: by points of a group of variables.
 
-    What an iteration reads and what it writes are elements of one rank with more variables, that no loop runs
-    over: 1 or the like for its own element, less for each that stands further back. Points that nobody makes
-    are left out as `behind` says.
+    What an iteration reads and what it writes are elements of one rank with more variables, over which no
+    loop runs: 1 or the like for its own element, less for each that is further back. Points that nothing
+    produces are omitted as `behind` says.
     """
     carried = space.carried
     assert carried is not None
@@ -255,7 +256,7 @@ def tied_generations(space: Space) -> Space:
         return replace(space, carried=None, listed=(*space.listed, group))
     even = evenly({0, *carried.lags})
     step, most = even or (0, 0)
-    # Distances that do not stand evenly apart have a variable each, of which at most one is 0.
+    # Distances that are not equidistant have a variable each, of which at most one is 0.
     steps = (step,) if even else carried.lags
     extents = (most,) if even else (2,) * len(steps)
     furthest = sum(n * (size - 1) for n, size in zip(steps, extents, strict=True))
@@ -276,7 +277,7 @@ def tied_generations(space: Space) -> Space:
 
 
 def counted(count: Count, space: Space, uses: Uses) -> Form:
-    """What `count` counts, with what tiles hold of the generation before."""
+    """What `count` counts, with what tiles hold of the previous generation."""
     assert space.carried is not None
     if not space.carried.is_product:
         return count(tied_generations(space), uses)
@@ -294,7 +295,7 @@ def _at_first(space: Space, uses: Uses) -> Uses:
 
 
 def more_later(space: Space) -> Form:
-    """1 if the largest tile of a variable holds an element of the generation before."""
+    """1 if the largest tile of a variable holds an element of the previous generation."""
     assert space.carried is not None
     if space.carried.behind == "each":
         return number(1)
@@ -305,8 +306,11 @@ def more_later(space: Space) -> Form:
 
 
 def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
-    """What `carried` says stays of a tensor that is carried forward: over a step of its variable, what the
-    later tile holds of the generation before; over steps of others the whole tile."""
+    """What `carried` says stays of a tensor that is carried forward.
+
+    Over a step of its variable it is what the later tile holds of the previous generation; over steps of
+    others the whole tile.
+    """
     assert space.carried is not None
     moves, inside = axis in space.generations, any(i > axis for i in space.generations)
     if not space.carried.is_product:

@@ -28,19 +28,16 @@ from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, st
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
-MOST_SPREAD = 2**14  # points of variables over which loops in space are
+MOST_SPREAD = 2**14  # points of variables of spatial loops
 
 
 @dataclass(frozen=True)
 class Path:
-    """The loops above an Einsum's operations.
-
-    `depth`: how many of them decide what it executes. `inferred`: that is what consumers need, and not all
-    that it has once more. `once`: loops (by position) in whose first iteration alone it executes.
-    `strides`: variables of which consumers leave out values at even distances, and windows count the others.
-    `groups`: variables of which what executes is listed, as it is no product of intervals, or as instances
-    are looked at one by one.
-    """
+    """The loops above an Einsum's operations. `depth`: the number of loops that decide what it executes.
+    `inferred`: that is what consumers need, not all of it again. `once`: loops (by position) in whose first
+    iteration alone it executes. `strides`: variables of which consumers omit values at even distances, and
+    windows count the others. `groups`: variables whose executed values are listed, as they are no product of
+    intervals, or as instances are considered one by one."""
 
     axes: tuple[LoopAxis, ...]
     windows: tuple[tuple[str, Window], ...] = ()
@@ -52,7 +49,7 @@ class Path:
 
 
 class Undecided(Exception):
-    """Whether the loop `node` has one trip only decides what stays: `settled` is 1 where it has."""
+    """Whether the loop `node` has one trip only decides what stays: `settled` is 1 if it has."""
 
     def __init__(self, node: int, settled: Form) -> None:
         super().__init__(node)
@@ -62,11 +59,9 @@ class Undecided(Exception):
 def paths(
     problem: Problem, reuse: Reuse | None, single: Mapping[int, bool], points: bool = False
 ) -> dict[str, Path]:
-    """The path of every Einsum; NotSeparable where what executes is not a product of intervals.
-
-    `single`: of loops (by node id) whether they have one trip only, where symbols do not tell. `points`: what
-    executes is listed also where it is a product of intervals, and where instances may be idle at times.
-    """
+    """The path of every Einsum. Raises NotSeparable if what executes is not a product of intervals. `single`:
+    of loops (by node id) whether they have one trip only, if symbols do not decide it. `points`: what
+    executes is listed also if it is a product of intervals, and if instances may be idle at times."""
     inference = _Inference(problem, reuse, single, points)
     for name in reversed(problem.tree.einsums):
         inference.of(name)
@@ -103,13 +98,13 @@ class _Inference:
         return self.found[name]
 
     def loops(self, name: str) -> tuple[dict[int, Tie], tuple[LoopAxis, ...]]:
-        """How an Einsum is tied to each loop above it, and these loops."""
+        """The tie of an Einsum to each loop above it, and these loops."""
         loops = self.problem.tree.loops(name)
         axes = tuple(LoopAxis(loop.variable_in(name), loop.tile_shape, loop, i) for i, loop in loops)
         return ties(self.problem.cascade, self.problem.tree, name), axes
 
     def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
-        """An Einsum that executes all over again at each step of loops over variables of others."""
+        """An Einsum that executes entirely at each step of loops over variables of others."""
         cascade, tree = self.problem.cascade, self.problem.tree
         extents: dict[str, int] = {}
         renamed, depth = [], 0
@@ -141,8 +136,8 @@ class _Inference:
         return Path(tuple(renamed), tuple(windows), depth)
 
     def spread(self, name: str, axes: Sequence[LoopAxis]) -> tuple[TiedGroup, ...]:
-        """Variables that loops in space are over, with those of the same ranks: so each instance is looked at
-        by itself. Those of many points are left out."""
+        """Variables of spatial loops, with those of the same ranks: so each instance is considered by itself.
+        Those of many points are omitted."""
         einsum = self.problem.cascade[name]
         tied = {v for g in groups(einsum) for v in g.variables}
         ranks = [{v for v, _ in terms_of(einsum, e)} for a in einsum.accesses for e in a.projection]
@@ -158,7 +153,7 @@ class _Inference:
         return tuple(result.values())
 
     def one_trip(self, space: Space, axis: int) -> bool:
-        """Whether a loop has one trip; Undecided where symbols do not tell."""
+        """Whether a loop has one trip. Raises Undecided if symbols do not decide it."""
         node = space.axes[axis].node
         if node in self.single:
             return self.single[node]
@@ -168,7 +163,7 @@ class _Inference:
         return form.constant == 1
 
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
-        """What executes as intervals, or listed where it is none."""
+        """What executes as intervals, or listed if it is none."""
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
         try:
@@ -186,7 +181,7 @@ class _Inference:
                 raise refusal from None
 
     def needs_points(self, name: str, consumer: Einsum, above: Sequence[LoopAxis]) -> bool:
-        """Whether bounds of the Einsum or its consumer tell what is needed, or the consumer is listed."""
+        """Whether bounds of the Einsum or its consumer decide what is needed, or the consumer is listed."""
         theirs = self.of(consumer.name)
         if self.points or theirs.groups or groups(self.problem.cascade[name]):
             return True
@@ -272,7 +267,7 @@ class _Inference:
         return Path((*outer, *inner), tuple(needed.windows.items()), depth, True, once, strides)
 
     def consumer(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...], depth: int) -> Einsum:
-        """The only consumer; NotSeparable for other shapes of trees."""
+        """The only consumer. Raises NotSeparable for other shapes of trees."""
         cascade, tree = self.problem.cascade, self.problem.tree
         einsum = cascade[name]
         if "repeated" in kinds.values() or einsum.is_copy:
@@ -296,14 +291,14 @@ class _Inference:
 
 
 def _extent(einsum: Einsum, axis: LoopAxis) -> int:
-    """How many values an Einsum has of the variable of a loop that binds it."""
+    """The number of values of the variable of a loop that an Einsum binds."""
     assert axis.loop is not None
     low, high = einsum.bound(axis.loop.variable_in(einsum.name))
     return high - low + 1
 
 
 def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool | None:
-    """Whether a loop has one trip in the widest tile of those above it, where some have other first tiles."""
+    """Whether a loop has one trip in the widest tile of those above it, if some have other first tiles."""
     only = atom(extent, (*(a.level("widest") for a in above), loop.level("only")), ONE)
     result = of_atom(only).constant
     return None if result is None else result == 1
@@ -341,10 +336,8 @@ class _Hold:
         return replace(result, later=later, depth=self.depth)
 
     def producer_values(self, expr: Affine, shift: int) -> tuple[Affine, Stride]:
-        """What tells the producer's values of a rank, less a shift, and which of its values these are.
-
-        Variables of one value tell nothing where others have a stride, or loops of their own.
-        """
+        """The terms that decide the producer's values of a rank, less a shift, and which of its values these
+        are. Variables of one value decide nothing if others have a stride, or loops of their own."""
         terms = [(w, c) for w, c in expr.terms if c]
         wholes = {w: self.plain(w) for w, _ in terms}
         wide = [(w, c) for w, c in terms if wholes[w].scale * wholes[w].extent + wholes[w].start > 1]
@@ -409,11 +402,11 @@ class _Hold:
         )
 
     def stays(self, axis: int, needed: dict[int, int]) -> bool:
-        """Whether what was made before the steps of a loop that tiles this rank is still held."""
+        """Whether what was computed before the steps of a loop that tiles this rank is still held."""
         if self.theirs.axes[axis].spatial:
             return False  # instances run together
         if axis >= self.above or not self.stays_over(axis):
-            return axis >= self.above  # what is made in a visit is there until its end
+            return axis >= self.above  # what is computed in a visit is there until its end
         mine = self.theirs.axes[axis].variable
         if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
             raise NotSeparable(
@@ -424,7 +417,7 @@ class _Hold:
     def stays_over(self, axis: int) -> bool:
         """Whether what was there before a step of a loop stays, as far as it is needed after it."""
         if axis >= self.above:
-            return True  # made once in each visit
+            return True  # computed once in each visit
         mine = self.theirs.axes[axis].variable
         if not self.policy.stays_over("moving" if mine in self.access.variables else "inner"):
             return False
@@ -461,7 +454,7 @@ class _Hold:
         return theirs.start > 0 or not alone
 
     def single_trip(self, axis: int) -> bool | None:
-        """Whether the loop at `axis` has one trip, however large its enclosing tile; None: open."""
+        """Whether the loop at `axis` has one trip, however large its enclosing tile is; None: undecided."""
         if self.theirs.axes[axis].node in self.single:
             return self.single[self.theirs.axes[axis].node]
         w, loop = self.theirs.axes[axis].variable, self.theirs.axes[axis]
@@ -478,8 +471,8 @@ class _Hold:
         return False
 
     def once(self, axis: int, kind: Tie) -> bool:
-        """Whether a loop over a variable that the intermediate does not have makes it in its first iteration
-        only, and not again at every step."""
+        """Whether a loop over a variable that the intermediate does not have computes it in its first
+        iteration only, and not again at every step."""
         w = self.theirs.axes[axis].variable
         if kind == "bound":
             raise NotSeparable(
@@ -490,8 +483,8 @@ class _Hold:
         return not self.theirs.axes[axis].spatial and self.stays_over(axis)
 
     def repetition(self, axis: int, once: Sequence[int]) -> Window:
-        """A loop over a variable that the intermediate does not have, which makes it again at every step; of
-        outer loops over it those of `once` are at their first."""
+        """A loop over a variable that the intermediate does not have, which computes it again at every step;
+        of outer loops over it those of `once` are at their first."""
         w = self.theirs.axes[axis].variable
         whole, tiles = self.plain(w), [self.theirs.axes[i].level("first").begin for i in once]
         sizes = [t for t in tiles if isinstance(t, int)]
@@ -504,7 +497,7 @@ class _Hold:
         return Window(extent, 0, 1, 0, tuple((i, 0) for i in self.positions(w)), self.depth)
 
     def alone(self, axis: int) -> bool:
-        """Whether a loop in space has one instance only; Undecided where symbols do not tell."""
+        """Whether a spatial loop has one instance only. Raises Undecided if symbols do not decide it."""
         result = self.single_trip(axis)
         if result is None:
             loop, bare = self.theirs.axes[axis], self.stamps
@@ -519,11 +512,9 @@ class _Hold:
 
 @dataclass
 class _Needed:
-    """What executes of an inferred Einsum, told by the loops above its consumer.
-
-    `once`: loops in whose first iteration alone it executes; `renamed`: the consumer's variables, as the
-    Einsum calls them; `repeats`: which of these make it again.
-    """
+    """What executes of an inferred Einsum, as decided by the loops above its consumer. `once`: loops in whose
+    first iteration alone it executes; `renamed`: the consumer's variables, as the Einsum calls them;
+    `repeats`: those of them that compute it again."""
 
     hold: _Hold
     once: set[int]
@@ -551,14 +542,14 @@ class _Needed:
             self.renamed |= {w: v for w, c in told.terms if c}
 
     def decides(self, i: int, axis: LoopAxis, kind: Tie) -> LoopAxis:
-        """A loop that decides what executes, over a variable of the Einsum or one that makes it again."""
+        """A loop that decides what executes, over a variable of the Einsum or one that computes it again."""
         hold, renamed = self.hold, self.renamed
         w = hold.theirs.axes[i].variable
         again = w if "." in w else f"{hold.consumer.name}.{w}"
         if axis.spatial and hold.alone(i):
             return self.at_first(i, axis, again)
         if w not in renamed or renamed[w] in self.repeats:
-            # Each loop over such a variable by itself: an inner one may stand below the storage.
+            # Each loop over such a variable by itself: an inner one may be below the storage.
             if hold.once(i, kind):
                 self.once.add(i)
                 return self.at_first(i, axis, again)

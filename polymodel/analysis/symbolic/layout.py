@@ -71,7 +71,7 @@ class SymbolicBuffet:
 
     @property
     def depth(self) -> int:
-        """How many loops stand above."""
+        """The number of loops above it."""
         return len(self.space.axes)
 
     @property
@@ -147,12 +147,12 @@ class SymbolicLayout:
         if child is None:
             return True
         if child.producer in self.inferred:
-            return True  # with what was made at earlier stamps
+            return True  # with what was computed at earlier stamps
         return child.producer is None and child.users[0] == einsum
 
     def is_filled_from_before(self, einsum: str, child: SymbolicBuffet | None) -> bool:
-        """Whether the fill of what a tile holds of the generation before, which is made below the child, is
-        booked here: to the first Einsum that reads it."""
+        """Whether the fill of what a tile holds of the previous generation, which is computed below the
+        child, is booked here: to the first Einsum that reads it."""
         if child is None or child.producer is None or child.space.carried is None:
             return False
         users = [self.problem.cascade[e] for e in child.users]
@@ -170,8 +170,8 @@ class SymbolicLayout:
 
 
 def under_policy(problem: Problem, reuse: Reuse | None) -> SymbolicLayout:
-    """All buffets under a policy, None for their own. What is counted under one policy is known under the
-    others, for their layouts have the same spaces, unless a policy also decides what executes."""
+    """All buffets under a policy, None for their own. Counts under one policy are reused under the others,
+    for their layouts have the same spaces, unless a policy also decides what executes."""
     try:
         own = _under_own(problem)
     except (NotSeparable, Undecided):
@@ -183,7 +183,7 @@ def under_policy(problem: Problem, reuse: Reuse | None) -> SymbolicLayout:
     return replace(own, nodes={key: replace(node, reuse=reuse) for key, node in own.nodes.items()})
 
 
-@lru_cache(maxsize=1)  # a report asks for every policy of one problem
+@lru_cache(maxsize=1)  # a report uses every policy of one problem
 def _under_own(problem: Problem) -> SymbolicLayout:
     return lay_out(problem, None)
 
@@ -195,12 +195,10 @@ def lay_out(
     single: Mapping[int, bool] | None = None,
     points: bool = False,
 ) -> SymbolicLayout:
-    """All buffets; NotSeparable where the closed forms do not reach.
-
-    `ranks`: rank variable -> symbol that stands for its extent. `single`: of loops (by node id) whether they
-    have one trip only, where symbols do not tell; Undecided for others on which it depends. `points`: what
-    executes of inferred Einsums is listed, also where it is a product of intervals.
-    """
+    """All buffets. Raises NotSeparable for mappings without closed forms. `ranks`: rank variable -> symbol
+    that stands for its extent. `single`: of loops (by node id) whether they have one trip only, if symbols do
+    not decide it; Undecided for others on which it depends. `points`: what executes of inferred Einsums is
+    listed, also if it is a product of intervals."""
     tree = problem.tree
     lines = carried_lines(problem) if problem.cascade.shifted else {}
     for name in tree.einsums:
@@ -251,12 +249,12 @@ def _joined(
 
 
 def _deciding(path: Path) -> set[int]:
-    """The loops (by node id) that decide what executes, where that is a product of intervals."""
+    """The loops (by node id) that decide what executes, if that is a product of intervals."""
     return set() if path.groups else {a.node for a in path.axes[: path.depth]}
 
 
 def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
-    """The problem with Einsums told by those of their values that execute."""
+    """The problem with Einsums in terms of those of their values that execute."""
     if not any(path.strides for path in found.values()):
         return problem
     told = {e: (dict(path.strides), dict(path.windows)) for e, path in found.items()}
@@ -286,7 +284,7 @@ def _node(
     depth = sum(1 for a in layout.paths[result[0]] if a.node < node_id)
     readers = [e for e in result if e != producer]
     inferred = producer in layout.inferred
-    # What an inferred Einsum makes is part of what its consumer touches.
+    # What an inferred Einsum computes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else result)]
     if any(a.node in layout.mixed for a in spaces[0].axes):
         spaces = [loosened(space) for space in spaces]
@@ -294,7 +292,7 @@ def _node(
     line = layout.lines.get(tensor)
     if line is not None and producer is not None:
         spaces.insert(0, layout.space(producer, tensor, depth))
-    if line is None:  # what is made holds what others read of it
+    if line is None:  # what is computed holds what others read of it
         spaces.sort(key=lambda space: space.einsum.name != producer)
     for other in spaces[1:]:
         made = line is None and spaces[0].einsum.name == producer
@@ -322,7 +320,7 @@ def _with_generations(
     variables = space.access.projection[line.rank].variables
     looped = any(space.of(v) for v in variables)
     if producer is not None and not looped:
-        return space  # whatever is read has been made in the same visit
+        return space  # whatever is read was computed in the same visit
     mine = [problem.cascade[e] for e in users]
     told = {frozenset((place, bool(access.guard)) for place, access in reads(e, line)) for e in mine}
     if producer is None and len(told) > 1:  # fills are booked to the first user
@@ -353,13 +351,14 @@ def check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> 
 
 
 def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
-    """What tells the iterations of a loop: equal where two Einsums run through them alike."""
+    """What identifies the iterations of a loop: equal if two Einsums have the same iterations."""
     v = space.axes[axis].variable
     return (str(space.extent(v)), *(i for i in space.of(v) if i < axis))
 
 
 def _holds(one: Space, other: Space) -> bool:
-    """True if whatever the other touches is in the tile of the one, which makes it, at every stamp."""
+    """True if everything that the other touches is in the tile of the one, which produces it, at every
+    stamp."""
     if _is_whole(one):
         return True
     if one.tied or other.tied or other.sizes:
@@ -376,7 +375,7 @@ def _holds(one: Space, other: Space) -> bool:
 
 
 def _is_whole(space: Space) -> bool:
-    """Whether an Einsum that is not inferred touches all that it ever does of a tensor at every stamp."""
+    """Whether an Einsum that is not inferred touches all its elements of a tensor at every stamp."""
     if space.sizes or space.windows or space.listed:
         return False
     names = set(space.access.variables)
@@ -407,7 +406,7 @@ def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
 
 
 def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], int | str]]:
-    """What decides about each rank variable of a rank, and its extent."""
+    """What determines each rank variable of a rank, and its extent."""
     parts: list[tuple[tuple[object, ...], int | str]] = []
     for v, c in expr.terms:
         low, high = space.einsum.bound(v)
@@ -419,7 +418,7 @@ def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], in
 
 
 def same_extents(layout: SymbolicLayout) -> Iterator[tuple[int | str, int | str, str]]:
-    """Extents that the layout takes for equal, as they are in the spec, and the tensor or loop that asks for
+    """Extents that the layout assumes equal, as they are in the spec, and the tensor or loop that requires
     it: tiles and ranges that Einsums share under variables of different names."""
     if not layout.sizes:
         return
@@ -466,7 +465,7 @@ def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other rang
 
 
 def _check_loops(problem: Problem, named: bool) -> None:
-    """Refuse loops that Einsums begin at other values, or, where sizes are symbols, run in other ranges: if
+    """Refuse loops that Einsums begin at other values, or, if sizes are symbols, run in other ranges: if
     extents are (`named`), or loops further out over its variable are not the same for all of them."""
     cascade, tree = problem.cascade, problem.tree
     loops = [node for _, node, _ in tree.walk() if isinstance(node, Loop)]
@@ -492,7 +491,7 @@ def _check_loops(problem: Problem, named: bool) -> None:
 
 
 def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
-    """Refuse instances of which now one, now another has most to do."""
+    """Refuse instances if it varies which of them is the busiest."""
     for i, a in enumerate(axes):
         if a.spatial and a.grows and any(b.variable == a.variable and not b.spatial for b in axes[:i]):
             raise NotSeparable(
@@ -530,7 +529,7 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
         inferred = node.producer in layout.inferred
         own = policy(node)
         if inferred and node.producer == einsum:
-            # What it makes at a stamp that decides what executes is held nowhere then.
+            # What it computes at a stamp that decides what executes is held nowhere then.
             own = {a: form for a, form in own.items() if a >= layout.decided[einsum]}
         if node.producer is not None and place:
             above, reach = result[-1], chain[place - 1].depth
@@ -540,7 +539,7 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
                 if a >= reach or a in above
             }
         if node.producer is not None and not place and not inferred:
-            # Whatever was given to the backing node stays there.
+            # Whatever was written to the backing node stays there.
             own = {a: number(1) for a in temporal(node.space)}
         result.append({a: form for a, form in own.items() if form != Form()})
     return tuple(result)
@@ -554,7 +553,7 @@ def policy(node: SymbolicBuffet) -> Carry:
     if node.reuse.stays_over("outer"):
         return {a: number(1) for a in temporal(space)}
     result: Carry = {}
-    further_in = number(1)  # where the tile depends on none of the loops further in
+    further_in = number(1)  # if the tile depends on none of the loops further in
     for a in reversed(list(temporal(space))):
         from_here = further_in * _independent(space, a)
         result[a] = further_in if node.reuse.stays_over("moving") else from_here
@@ -572,11 +571,9 @@ def _independent(space: Space, axis: int) -> Form:
 
 
 def _independent_generations(space: Space, carried: CarriedDimension, axis: int) -> Form:
-    """The same of a tensor that is carried forward: iterations that touch nothing of it are no visits.
-
-    Where extents are symbols, what stays over other loops of a tensor that some touch nothing of is refused,
-    and over this loop nothing does.
-    """
+    """The same for a tensor that is carried forward: iterations that touch nothing of it are no visits. If
+    extents are symbols, what stays over other loops of a tensor that some touch nothing of is refused, and
+    over this loop nothing does."""
     if carried.is_product and carried.behind == "first":
         return number(1)  # there is one tile
     everywhere = carried.is_product and carried.behind != "lacking"
