@@ -1,16 +1,16 @@
 """Peaks of live elements, those between their first and their last use (docs/semantics.md, Occupancy).
 
 The phases of an Einsum are the iterations of its loops and of the offsets inside, outermost first. A phase
-meets the first use of an element if it agrees with it up to some loop and is further on there. So a buffet is
-followed from loop to loop, at one iteration of each: as long as elements are told by that iteration, it is
-`within` its tile. A loop that does not index the tensor uses each element again in every iteration: in its
-first one elements are used for the first time (the live ones are `growing`), in its last one for the last
-time (`shrinking`), and in others all of them are live (`whole`). Where an Einsum parts from the one that uses
-an element first or last, the branch that runs earlier decides.
+comes after the first use of an element if both agree up to some loop and the phase is later there. So a
+buffet is followed from loop to loop, at one iteration of each: as long as elements depend on that iteration,
+it is `within` its tile. A loop that does not index the tensor uses each element again in every iteration: in
+its first one elements are used for the first time (the live ones are `growing`), in its last one for the last
+time (`shrinking`), and in others all of them are live (`whole`). Where an Einsum diverges from the one that
+uses an element first or last, the branch that runs earlier decides.
 
 With three iterations or more, one in between has each of these buffets whole, so that only loops of two
 iterations make one buffet gain from what another one loses. What is live is linear in the counter of a loop
-from the second iteration to the last but one; these, the first and the last are looked at.
+from the second iteration to the last but one; these, the first and the last are considered.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ ONE = number(1)
 
 @dataclass(frozen=True)
 class Life:
-    """A buffet as the phases of one Einsum see it.
+    """A buffet as seen by the phases of one Einsum.
 
     `space`: the operations of the Einsum, or of the user with which it shares most loops, `reach` of them.
-    `depth`: from which loop on its elements stay. `first`, `last`: where the Einsum parts from those that use
-    elements first and last, and whether these run before it; None if it is the Einsum itself.
+    `depth`: from which loop on its elements stay. `first`, `last`: where the Einsum diverges from those that
+    use elements first and last, and whether these run before it; None if it is the Einsum itself.
     """
 
     held: HeldBuffet
@@ -85,16 +85,16 @@ class Life:
     last: tuple[int, bool] | None
 
     def indexed(self, axis: int) -> bool:
-        """Whether the loop at `axis` tells elements."""
+        """Whether the loop at `axis` distinguishes elements."""
         return axis < self.reach and self.space.axes[axis].variable in self.space.access.variables
 
     def open(self, axis: int) -> bool:
-        """Whether anything from the loop at `axis` on tells which elements are live."""
+        """Whether anything from the loop at `axis` on decides which elements are live."""
         ahead = any(self.indexed(i) and not self.space.axes[i].spatial for i in range(axis, self.reach))
         return ahead or any(end is not None and end[0] >= axis for end in (self.first, self.last))
 
     def size(self, stamp: Mapping[int, Role]) -> Form:
-        """How many elements agree with the iterations of a stamp."""
+        """The number of elements that agree with the iterations of a stamp."""
 
         def role(i: int) -> Role:
             return stamp.get(i, "first" if self._apart(i) else "each")
@@ -106,7 +106,7 @@ class Life:
         return product(chain(self.space, v, {i: role(i) for i in loops}, SIZE) for v, loops in told.items())
 
     def _apart(self, axis: int) -> bool:
-        """Whether the loop at `axis` tells instances of the memory, of which the first holds most."""
+        """Whether the loop at `axis` distinguishes instances of the memory, of which the first holds most."""
         return self.space.axes[axis].spatial and axis < self.node.depth
 
 
@@ -115,7 +115,7 @@ def live_sets(
 ) -> tuple[WorkingSetForm, ...]:
     """The joint peak of live elements during every Einsum, of all memories or of those that allocate them.
 
-    `listed`: the layout in which what executes is listed, which is looked at where there are no formulas.
+    `listed`: the layout in which executed iterations are listed, which is used if there are no formulas.
     """
     rows = []
     stores = [c for c in layout.problem.hierarchy.components if c.stores]
@@ -130,7 +130,8 @@ def live_sets(
 def live_elements(
     layout: SymbolicLayout, listed: Callable[[], SymbolicLayout]
 ) -> tuple[tuple[int, str, PeakForm], ...]:
-    """Node, tensor, and the most elements of each buffet that are live at a time, as if they had one bit."""
+    """Node, tensor, and the most elements of each buffet that are live at the same time, as if they had one
+    bit."""
     result = []
     for node in layout.nodes.values():
         alone = [OccupancyItem(node, HeldBuffet(node.id, node.tensor, ONE, 1))]
@@ -147,7 +148,7 @@ def _peak(
     items: Sequence[OccupancyItem],
     listed: Callable[[], SymbolicLayout],
 ) -> tuple[tuple[HeldBuffet, ...], ...]:
-    """The phases that may be the peak; of those that no formula tells, the one that is."""
+    """The phases that may be the peak; if no formula gives it, the one that is."""
     try:
         return leading(list(_phases(layout, einsum, component, items)))
     except NotSeparable as refusal:
@@ -164,14 +165,15 @@ def _peak(
 
 @dataclass(frozen=True)
 class Following:
-    """A buffet at some loop: what is live of it is `found` and what `state` says of what agrees so far."""
+    """A buffet at some loop: its live elements are `found` and what `state` says of those that agree so
+    far."""
 
     life: Life
     state: State = "within"
     found: Form = ZERO
 
     def parted(self, axis: int, stamp: Mapping[int, Role]) -> Following:
-        """The same where the Einsum has parted from others before the loop at `axis`."""
+        """The same if the Einsum has diverged from others before the loop at `axis`."""
         state = self.state
         for end, meanwhile in ((self.life.first, FIRST_USE), (self.life.last, LAST_USE)):
             if end is not None and end[0] == axis:
@@ -185,7 +187,7 @@ class Following:
         return mine and life.open(axis + 1)
 
     def is_followed(self, axis: int) -> bool:
-        """Whether elements of this iteration of the loop at `axis` alone are looked at."""
+        """Whether elements of this iteration of the loop at `axis` alone are considered."""
         return self.state == "within" and self.life.indexed(axis)
 
     def moved(self, axis: int) -> bool:
@@ -202,7 +204,8 @@ class Following:
         return replace(self, found=self.found + self._others(outer, axis, stamp[axis]))
 
     def settled(self, state: State, stamp: Mapping[int, Role]) -> Following:
-        """The buffet in a state: of what agrees so far all is live if it is whole, and none if it is gone."""
+        """The buffet in a state: of what agrees so far everything is live if it is whole, and nothing if it
+        is gone."""
         more = self.life.size(stamp) if state == "whole" else ZERO
         return replace(self, state=state, found=self.found + more)
 
@@ -221,8 +224,11 @@ class Following:
 
 @dataclass(frozen=True)
 class Iteration:
-    """An iteration of a loop: the one that is looked at, where there are as many of them (1 there), and what
-    becomes of buffets whose elements the loop uses again."""
+    """An iteration of a loop.
+
+    The one that is considered, a form that is 1 if the loop has enough iterations, and the states of buffets
+    whose elements the loop uses again.
+    """
 
     role: Role
     there: Form
@@ -234,8 +240,8 @@ def _iterations(
 ) -> list[Iteration]:
     """The iterations of a loop at which most may be live.
 
-    Where there are several, no less is live in the first one than if it were the only one; of three or more,
-    no less in one in between than at the ends, but for buffets of which other iterations count.
+    If there are several, no less is live in the first one than if it were the only one; of three or more, no
+    less in one in between than at the ends, except for buffets of which other iterations count.
     """
     moving = {b.state for b in buffets if b.moved(axis)}
     growing, shrinking = "growing" in moving, "shrinking" in moving
@@ -248,7 +254,7 @@ def _iterations(
         result += [Iteration("second", three, BETWEEN)] if shrinking or not growing else []
         result += [Iteration("before last", three, BETWEEN)] if growing else []
     else:
-        # Unless its tile may be smaller, the last iteration goes on as those before it do.
+        # Unless its tile may be smaller, the last iteration is like those before it.
         apart = bare.axes[axis].tile != 1 and (shrinking or any(b.is_followed(axis) for b in buffets))
         result = [Iteration("first", ONE, {})] if shrinking or not growing else []
         result += [Iteration("last", ONE, {})] if growing else []
@@ -257,7 +263,7 @@ def _iterations(
 
 
 def _at_most(bare: Space, stamp: Mapping[int, Role], axis: int, role: Role) -> Form:
-    """1 if the first instance has so few iterations of a loop in those of the stamp outside."""
+    """1 if the first instance has at most that many iterations of a loop in those of the stamp outside."""
     v = bare.axes[axis].variable
     roles: dict[int, Role] = {i: stamp.get(i, "first") for i in bare.of(v) if i < axis}
     return chain(bare, v, {**roles, axis: role}, until=axis)
@@ -266,7 +272,7 @@ def _at_most(bare: Space, stamp: Mapping[int, Role], axis: int, role: Role) -> F
 def _phases(
     layout: SymbolicLayout, einsum: str, component: str, items: Sequence[OccupancyItem]
 ) -> Iterator[tuple[Form, tuple[HeldBuffet, ...]]]:
-    """The phases that may be the peak: 1 where there is such a phase, and what is live then."""
+    """The phases that may be the peak: 1 if there is such a phase, and what is live then."""
     lasting = tuple(i.held for i in items if i.fixed)
     lives = [life for i in items if not i.fixed and (life := _life(layout, einsum, i)) is not None]
     bare = layout.stamps(einsum, layout.executed[einsum])
@@ -282,7 +288,7 @@ def _phases(
 def _followed(
     bare: Space, axis: int, there: Form, stamp: dict[int, Role], buffets: Sequence[Following]
 ) -> Iterator[tuple[Form, dict[int, Role], Sequence[Following]]]:
-    """All phases from the loop at `axis` on: where they are, their iterations, and the buffets there."""
+    """All phases from the loop at `axis` on: their conditions, their iterations, and the buffets there."""
     buffets = [b.parted(axis, stamp) for b in buffets]
     if axis == len(bare.axes):
         yield there, stamp, buffets
@@ -304,7 +310,7 @@ def _life(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> Life | No
     shares = {u: None if u == einsum else shared_loops(layout, einsum, u) for u in node.users}
     on_path = node.id in {s.id for s in layout.problem.tree.path(einsum)}
     if not on_path and all(n is not None and n <= since for n in shares.values()):
-        return None  # it is filled and used up while a branch runs in which the Einsum is not
+        return None  # it is filled and consumed while a branch runs that does not contain the Einsum
     chosen = einsum if einsum in shares else max(node.users, key=lambda u: shares[u] or 0)
     space = layout.space(chosen, node.tensor)
     reach = len(space.axes) if chosen == einsum else shares[chosen] or 0
@@ -335,7 +341,8 @@ def _parting(layout: SymbolicLayout, einsum: str, user: str, shared: int | None)
 
 
 def _since(node: SymbolicBuffet) -> int:
-    """From which loop on elements stay: those above the node count over whose steps its policy keeps all."""
+    """The loop from which on elements stay: those above the node count over whose steps its policy keeps
+    all."""
     space, depth = node.space, node.depth
     kept = policy(node)
     for axis in reversed(range(node.depth)):

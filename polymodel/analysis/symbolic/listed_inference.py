@@ -15,7 +15,7 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
 Image = tuple[int, ...] | None
-# Of own variables the terms of the consumer's that tell their values, and what is added.
+# The terms of the consumer's variables that give values of own variables, and the constant.
 Images = Mapping[str, tuple[tuple[tuple[str, int], ...], int]]
 
 
@@ -23,8 +23,8 @@ Images = Mapping[str, tuple[tuple[tuple[str, int], ...], int]]
 class Above:
     """The loops that decide what executes, outermost first, and the storage of the intermediate among them.
 
-    `kinds`: how the Einsum is tied to each; `theirs`: the same loops over variables of the consumer, and
-    those that decide further in what executes of that. `home`: how many stand above the storage; `reuse`: its
+    `kinds`: the tie of the Einsum to each; `theirs`: the same loops over variables of the consumer, and those
+    that decide further in what executes of it. `home`: the number of loops above the storage; `reuse`: its
     policy.
     """
 
@@ -37,8 +37,11 @@ class Above:
 
 @dataclass(frozen=True)
 class ConsumerPoints:
-    """The consumer: its Einsum, what executes of it that is not a box, and the widest windows of its
-    variables below the loops that decide."""
+    """The consumer.
+
+    Its Einsum, what executes of it that is not a box, and the widest windows of its variables below the loops
+    that decide.
+    """
 
     einsum: Einsum
     windows: Mapping[str, Window]
@@ -46,7 +49,8 @@ class ConsumerPoints:
     widths: Mapping[str, ChainSize]
 
     def bound(self, variable: str) -> tuple[int, int]:
-        """The lowest value of a variable, or of a loop that does not bind the consumer, and how many."""
+        """The lowest value of a variable, or of a loop that does not bind the consumer, and the number of
+        values."""
         if variable in self.einsum.rank_variables:
             low, high = self.einsum.bound(variable)
             return low, high - low + 1
@@ -64,8 +68,10 @@ class ConsumerPoints:
 
 
 def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> tuple[TiedGroup, ...]:
-    """What executes of an inferred Einsum, but for rank variables of which all does: what executes is the
-    product of these groups. There are none if all of all executes."""
+    """What executes of an inferred Einsum, except for rank variables of which all values do.
+
+    What executes is the product of these groups. There are none if everything executes.
+    """
     access, output = reader.einsum.access_of(tensor), einsum.outputs[0]
     deciding = {a.variable for a in above.theirs}
     tied = {v for g in (*reader.listed, *groups(reader.einsum)) for v in g.variables}
@@ -94,11 +100,11 @@ def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Ab
 def _factors(
     einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images
 ) -> Iterator[tuple[Above, Images]]:
-    """The factors of what executes: loops and own variables that have nothing to do with those of another.
+    """The factors of what executes: loops and own variables that are independent of those of another.
 
     What an operation needs is a product, and the stamps at which it needs an element are one too: so the
-    first of them is the first along each factor. An element stays from the visit before if it was there
-    along each factor: that is told by one of them if no other one has a loop above the storage.
+    first of them is the first along each factor. An element stays from the previous visit if it was there
+    along each factor: one of them decides it if no other one has a loop above the storage.
     """
     own, theirs = _closed(einsum, list(images)), [a.variable for a in above.theirs]
     wanted = [w for told, _ in images.values() for w, _ in told]
@@ -127,7 +133,7 @@ def _factors(
 
 
 def _merged(sets: Iterable[set[tuple[str, str]]]) -> list[set[tuple[str, str]]]:
-    """The sets, those that have something in common as one."""
+    """The sets, with those that have something in common merged."""
     result: list[set[tuple[str, str]]] = []
     for one in sets:
         apart = [other for other in result if not other & one]
@@ -206,7 +212,7 @@ def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSi
         readers = [e for e in cascade.consumers(output.tensor) if e.name in tree.paths and e.name != name]
         if len(readers) != 1:
             continue
-        above = {i for i, _ in loops}  # of which loops further in do not bind the reader
+        above = {i for i, _ in loops}  # its loops further in do not bind the reader
         theirs = widest_windows(
             problem, readers[0].name, sum(i in above for i, _ in tree.loops(readers[0].name))
         )
@@ -225,7 +231,7 @@ def _largest_tile(axis: LoopAxis) -> ChainSize:
 
 
 def _closed(einsum: Einsum, own: list[str]) -> list[str]:
-    """Some variables with those that bounds, or ranks of several variables, put together with them."""
+    """Some variables with those that bounds, or ranks of several variables, couple with them."""
     result, together = list(own), _tied_names(einsum)
     while True:
         more = [v for names in together if names & set(result) for v in sorted(names) if v not in result]
@@ -244,7 +250,7 @@ def _tied_names(einsum: Einsum) -> list[set[str]]:
 
 
 def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image]) -> tuple[int, ...]:
-    """Of each loop that decides the own variable that it cuts too, or -1."""
+    """For each loop that decides the own variable that it cuts too, or -1."""
     result = []
     for axis, kind in zip(above.axes, above.kinds, strict=True):
         v = axis.variable
@@ -275,7 +281,7 @@ def runs_once_inside(einsum: Einsum, listed: Sequence[TiedGroup], axis: LoopAxis
 
 
 def named(consumer: Einsum, variable: str) -> str:
-    """What the producer calls a variable of the consumer that a loop which decides is over."""
+    """The producer's name for a variable of the consumer that a deciding loop is over."""
     return variable if "." in variable else f"{consumer.name}.{variable}"
 
 

@@ -1,4 +1,4 @@
-"""Which lists tell the peaks of live elements of an Einsum: its phases and all uses, class by class."""
+"""The lists that give the peaks of live elements of an Einsum: its phases and all uses, class by class."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _refuse(layout: SymbolicLayout, item: OccupancyItem) -> None:
 
 @dataclass(frozen=True)
 class _Uses:
-    """An Einsum that runs, and the buffets whose elements may be live meanwhile."""
+    """An Einsum that runs, and the buffets whose elements may be live at the same time."""
 
     layout: SymbolicLayout
     einsum: str
@@ -82,7 +82,8 @@ class _Uses:
 
     @cached_property
     def groups(self) -> dict[str, list[TiedGroup]]:
-        """All variables of each Einsum, those that bounds, ranks or what executes tie together as one."""
+        """All variables of each Einsum, with those that bounds, ranks or executed iterations couple as one
+        group."""
         return {e: self._groups(e) for e in self.einsums}
 
     def _groups(self, name: str) -> list[TiedGroup]:
@@ -140,7 +141,7 @@ class _Uses:
         return {key: number for number, keys in enumerate(merged) for key in keys}
 
     def classes(self) -> tuple[tuple[LiveClass, ...], tuple[int, ...]]:
-        """The classes, and that of each loop and offset that tells phases."""
+        """The classes, and that of each loop and offset that distinguishes phases."""
         used = sorted(set(self.joined.values()))
         result, kept = [], []
         for number in used:

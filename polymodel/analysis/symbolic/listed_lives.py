@@ -1,13 +1,13 @@
-"""Peaks of live elements where what executes is listed: first and last uses, factor by factor.
+"""Peaks of live elements if executed iterations are listed: first and last uses, factor by factor.
 
 An element is live from its first to its last use, and so at a phase if its first use is not after it and its
 last one not before it. Along independent variables (a class) first and last uses are independent too, and the
 first use of an element is the first along each class. So the elements whose first use comes before a phase
 are those that agree with it down to some loop and are earlier there: a product of one number for each class.
 
-For each class the phases are a tree, loop by loop; trees that look alike are one, whichever tile sizes they
-are of. What is live is then a sum of what each loop adds, and the peak is found from the innermost loop
-outwards, at each combination of trees of the classes once.
+For each class the phases are a tree, loop by loop; equal trees are stored once, for all tile sizes. What is
+live is then a sum of what each loop adds, and the peak is found from the innermost loop outwards, at each
+combination of trees of the classes once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from polymodel.reuse import Reuse
 Ints = Any
 EXACT = "use engine exact, or allocation: tile"
 MOST_STATES = 2**21
-TOGETHER = 2**16  # states of several points at a time: what is made of more leaves the cache
-SPARSE = 16  # numbers up to so many times as large as there are of them are told apart by a table
+TOGETHER = 2**16  # states of several points at a time: results for more of them exceed the cache
+SPARSE = 16  # numbers up to this multiple of their count are distinguished by a table
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _points(group: ListedGroup, own: tuple[Tiles, ...]) -> tuple[Ints, Ints, Int
 class ListedUse:
     """The uses of a buffet by an Einsum along a class.
 
-    `times`, then `offsets` (group and variable): what tells their order; `visits`: the loops above the
+    `times`, then `offsets` (group and variable): what gives their order; `visits`: the loops above the
     buffet; `ranks`: of each rank the terms (group, variable, factor), and a constant.
     """
 
@@ -96,7 +96,7 @@ class ListedUse:
     ranks: tuple[tuple[tuple[tuple[int, int, int], ...], int], ...] = ()
 
     def table(self, tiles: Tiles) -> tuple[Ints, Ints, Ints]:
-        """Different rows of what tells the order, of visits, and of elements."""
+        """Distinct rows of order, visits, and elements."""
         import numpy as np
 
         every = [group.points(tiles) for group in self.groups]
@@ -131,7 +131,7 @@ class ListedLife:
     reuse: Reuse
 
     def ends(self, tiles: Tiles) -> tuple[Ints, Ints]:
-        """Of each element, in each run of visits in which it stays, when it is used first and last."""
+        """For each element, in each run of visits in which it stays, its first and last use."""
         import numpy as np
 
         tables = [use.table(tiles) for use in (self.first, self.last) if use is not None]
@@ -168,7 +168,7 @@ class ListedLife:
 
 
 def _extreme(order: Ints, item: Ints, *, first: bool) -> Ints:
-    """Of each item its first or last row."""
+    """The first or last row of each item."""
     import numpy as np
 
     rows = np.lexsort([*order.T[::-1], item])
@@ -179,8 +179,11 @@ def _extreme(order: Ints, item: Ints, *, first: bool) -> Ints:
 
 @dataclass(frozen=True)
 class LiveClass:
-    """Variables and loops that have nothing to do with those of other classes: the phases of the Einsum that
-    runs, and how long buffets live; None of those to which the class is no matter."""
+    """Variables and loops that are independent of those of other classes.
+
+    The phases of the Einsum that runs, and the lifetimes of buffets; None for those that do not depend on the
+    class.
+    """
 
     phases: ListedUse
     lives: tuple[ListedLife | None, ...]
@@ -211,7 +214,7 @@ class LivePeak(PeakTable):
 
 
 class _Rows:
-    """Different rows of numbers, each with a number of its own."""
+    """Distinct rows of numbers, each with a number of its own."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, int] = {}
@@ -242,8 +245,9 @@ class _Rows:
 class _Depth:
     """The trees of phases from one loop of a class on, each with a number.
 
-    A tree tells how many elements agree with the phase so far, of each end of each buffet, and its branches:
-    the tree below each, and how many elements agree with the phase so far and are earlier there.
+    A tree has the number of elements that agree with the phase so far, of each end of each buffet, and its
+    branches: the tree below each, and the number of elements that agree with the phase so far and are earlier
+    there.
     """
 
     def __init__(self) -> None:
@@ -260,7 +264,7 @@ class _Depth:
 
     @property
     def tables(self) -> _DepthTables:
-        """The same of all trees that are known, in arrays."""
+        """The same for all known trees, in arrays."""
         import numpy as np
 
         if self.made is None or self.made.count.size != len(self.known):
@@ -276,8 +280,11 @@ class _Depth:
 
 @dataclass(frozen=True)
 class _DepthTables:
-    """What each tree tells, its branches (`count` from `begin` on): the tree below each of these, and [end,
-    branch] how many elements are earlier there, of the `ends` of which any are."""
+    """The contents of each tree, and its branches (`count` from `begin` on).
+
+    Of each branch the tree below, and [end, branch] the number of elements that are earlier there, of the
+    `ends` that have any.
+    """
 
     equal: Ints
     count: Ints
@@ -288,11 +295,11 @@ class _DepthTables:
 
 
 def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
-    """Of the branches of some trees those at which most may be live: their rows, and how many of each parent.
+    """Of the branches of some trees those at which most may be live: their rows, and their number by parent.
 
-    What branches with the same tree below add is the same sum, with factors that are not negative, of what
-    is earlier there: more that begins, less that ends. So of two of which one has no less that has begun, and
-    no more that has ended, only that one counts; and of several on a straight line only both ends.
+    Branches with the same tree below add the same sum, with factors that are not negative, of what is earlier
+    there: more that begins, less that ends. So if one of two has no less that has begun, and no more that has
+    ended, only that one counts; and of several on a straight line only both ends.
     """
     import numpy as np
 
@@ -300,7 +307,7 @@ def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
     begun, ended = fewer[:, ::2], fewer[:, 1::2]
 
     def steps() -> tuple[Ints, Ints, Ints]:
-        """Whether each row has the parent and tree of the one before it, and what begins and ends between."""
+        """Whether each row has the parent and tree of the previous one, and what begins and ends between."""
         same = (np.diff(parent[rows]) == 0) & (np.diff(trees[rows]) == 0)
         return same, np.diff(begun[rows], axis=0), np.diff(ended[rows], axis=0)
 
@@ -368,7 +375,7 @@ class _Trees:
 
 
 def _different(rows: Ints) -> tuple[Ints, Ints]:
-    """The different rows of a table, and which of them each row is."""
+    """The distinct rows of a table, and the number of each row among them."""
     import numpy as np
 
     _, first, which = np.unique(coded(rows), return_index=True, return_inverse=True)
@@ -376,8 +383,11 @@ def _different(rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
-    """At each prefix of phases how many ends agree with it, and how many do so up to the last loop and are
-    earlier there; ends may be told by fewer loops."""
+    """The number of ends that agree with each prefix of phases.
+
+    Also the number of those that do so up to the last loop and are earlier there; ends may depend on fewer
+    loops.
+    """
     import numpy as np
 
     told = min(depth, ends.shape[1])
@@ -412,7 +422,7 @@ class _Search:
         self.ends = np.array([int(end) for both in asked.ends for end in both])
 
     def peaks(self, points: Ints) -> Ints:
-        """At each point what each buffet has at the peak."""
+        """The elements of each buffet at the peak, at each point."""
         import numpy as np
 
         roots = np.stack([trees.roots(points) for trees in self.trees], axis=1)
@@ -449,7 +459,7 @@ class _Search:
         return result.T.reshape(len(points), -1, 2).sum(axis=2)
 
     def _product(self, states: Ints, depths: Sequence[int], ends: Ints, without: int = -1) -> Ints:
-        """[end, state] how many elements agree with the phase so far along all classes."""
+        """[end, state] the number of elements that agree with the phase so far along all classes."""
         import numpy as np
 
         result = np.ones((len(ends), len(states)), np.int64)
@@ -462,7 +472,8 @@ class _Search:
 
 
 def _followed(states: Ints, g: int, parent: Ints, trees: Ints) -> tuple[Ints, Ints]:
-    """The different states that others become with another tree of one class, and which of them each is."""
+    """The distinct states that others become with another tree of one class, and the number of each among
+    them."""
     import numpy as np
 
     others = coded(np.delete(states, g, axis=1))
@@ -472,7 +483,7 @@ def _followed(states: Ints, g: int, parent: Ints, trees: Ints) -> tuple[Ints, In
     size = (int(number.max(initial=0)) + 1) * width
     if size > SPARSE * len(code):
         _, first, following = np.unique(code, return_index=True, return_inverse=True)
-    else:  # few numbers are told apart without sorting
+    else:  # few numbers are distinguished without sorting
         there = np.zeros(size, bool)
         there[code] = True
         following = (np.cumsum(there) - 1)[code]

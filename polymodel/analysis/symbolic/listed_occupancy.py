@@ -1,8 +1,9 @@
 """Working sets found by listing all stamps of an Einsum, with all buffets that are there at each.
 
-Where stamps are few kinds, `occupancy` knows which may be the peak. Elsewhere, below loops that Einsums run
-within other bounds or in which they execute in some iterations only, the stamps are listed, once for each
-choice of tile sizes, and so are the visits of buffets that come and go while others run.
+If there are few kinds of stamps, `occupancy` finds those that may be the peak. Otherwise, below loops that
+Einsums run within other bounds or in which they execute in some iterations only, the stamps are listed, once
+for each choice of tile sizes, and so are the visits of buffets that are there at some of them while others
+run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from polymodel.mapping.looptree import ties, users
 
 @dataclass(frozen=True)
 class Residents:
-    """What may be in a component while an Einsum runs: buffets, whether it uses them, what each holds.
+    """What may be in a component while an Einsum runs: buffets, whether it uses them, and their contents.
 
     `lasting`: of buffets that hold the same at all times.
     """
@@ -107,7 +108,7 @@ class _Listing:
         return dict(sorted(result.items()))
 
     def shared(self, user: str) -> int:
-        """How many loops stand above both the Einsum and one that uses a buffet."""
+        """The number of loops above both the Einsum and one that uses a buffet."""
         return shared_loops(self.layout, self.einsum, user)
 
     @cached_property
@@ -132,7 +133,7 @@ class _Listing:
         return tuple(result)
 
     def rest(self, node: SymbolicBuffet) -> int:
-        """How many elements a tile has along variables without loops."""
+        """The number of elements of a tile along variables without loops."""
         result = elements(grouped(node.space), {}).constant
         assert result is not None
         return result
@@ -150,7 +151,7 @@ class _Listing:
         return ListedBuffet(self.tiles(space), times, where, along, uses, on_path, node.reuse, outer, weights)
 
     def replicates(self, axis: LoopAxis) -> bool:
-        """Whether instances of the component are told by a loop."""
+        """Whether a loop distinguishes instances of the component."""
         hierarchy = self.layout.problem.hierarchy
         if axis.loop is None or not axis.spatial:
             return False
@@ -208,7 +209,7 @@ class _Listing:
         return ListedUses(stamps, tuple(self.places[a.node] for a in shared if not a.spatial), theirs < mine)
 
     def outer(self, node: SymbolicBuffet) -> tuple[ListedBuffet, ...]:
-        """The buffets further out that have to keep what is made and stays in one."""
+        """The buffets further out that must keep what is produced and stays in one."""
         if node.producer is None or not node.reuse.carries or node.parent is None:
             return ()
         result = []

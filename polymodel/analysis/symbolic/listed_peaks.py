@@ -28,10 +28,8 @@ Ints = Any
 
 @dataclass(frozen=True)
 class OneTrip(LoopTable):
-    """1 if a loop has one trip at every stamp, else 0.
-
-    `turns`: of each loop, as they stand, its variable; `place`: the loop among them.
-    """
+    """1 if a loop has one trip at every stamp, else 0. `turns`: the variable of each loop, outermost first;
+    `place`: the loop among them."""
 
     turns: tuple[int, ...]
     place: int
@@ -83,11 +81,9 @@ class NominalTrips(Tabled):
 
 @dataclass(frozen=True)
 class ListedTiles:
-    """Tiles along some variables, of which no other variable of the tensor is tied to any.
-
-    `loops`: of each variable its loops, by their place among those of the peak; `told`: those that tell
-    tiles apart, as they stand; `ranks`: of each rank of the tensor the factors of the variables.
-    """
+    """Tiles along some variables that no other variable of the tensor is coupled with. `loops`: the loops of
+    each variable, by their place among those of the peak; `told`: those that distinguish tiles, outermost
+    first; `ranks`: of each rank of the tensor the factors of the variables."""
 
     region: Region
     loops: tuple[tuple[int, ...], ...]
@@ -99,11 +95,11 @@ class ListedTiles:
         return tuple(tuple(tiles[p] for p in mine) for mine in self.loops)
 
     def rows(self, own: tuple[Tiles, ...]) -> Rows:
-        """Counters of the loops that tell tiles, and values."""
+        """Counters of the loops that distinguish tiles, and values."""
         return _rows(self, own)
 
     def elements(self, own: tuple[Tiles, ...]) -> Ints:
-        """Different rows of the counters that tell tiles and the index along each rank."""
+        """Distinct rows of the counters that distinguish tiles and the index along each rank."""
         import numpy as np
 
         rows = self.rows(own)
@@ -123,10 +119,8 @@ def _rows(asked: ListedTiles, own: tuple[Tiles, ...]) -> Rows:
 
 @dataclass(frozen=True)
 class ListedUses:
-    """The stamps of an Einsum that uses a buffet, and how it stands to the one that runs.
-
-    `shared`: loops in time above both, as they stand; `before`: whether it runs before.
-    """
+    """The stamps of an Einsum that uses a buffet, and its relation to the one that runs. `shared`: temporal
+    loops above both, outermost first; `before`: whether it runs before."""
 
     stamps: tuple[ListedTiles, ...]
     shared: tuple[int, ...]
@@ -135,8 +129,8 @@ class ListedUses:
 
 @dataclass(frozen=True)
 class CoordinateDigit:
-    """What the counter of a loop in space adds to the coordinate of instances along a dimension: `weight` for
-    each step. `radix`: how many values it has, 0 for the outermost loop, above which there is none."""
+    """What the counter of a spatial loop adds to the coordinate of instances along a dimension: `weight` for
+    each step. `radix`: the number of its values, 0 for the outermost loop, above which there is none."""
 
     dimension: int
     weight: int = 1
@@ -150,15 +144,12 @@ class CoordinateDigit:
 
 @dataclass(frozen=True)
 class ListedBuffet:
-    """What a buffet holds while an Einsum runs.
-
-    `tiles`: the factors of its tile; `times` and `places`: the loops above it in time and in space, as they
-    stand; `along`: of each of the latter the dimension along which it tells instances, and what its counter
-    adds to their coordinate. `uses`: of Einsums that use it, if the one that runs does not;
-    `on_path`: whether it stands above that one; `reuse`: whether it stays from one of their visits to the
-    next; `outer`: buffets further out that have to keep its elements too. `weights`: bits of an element of
-    the factors, numerator, denominator, and how often they are held.
-    """
+    """What a buffet holds while an Einsum runs. `tiles`: the factors of its tile; `times` and `places`: the
+    temporal and spatial loops above it, outermost first; `along`: of each of the latter the dimension along
+    which it distinguishes instances, and what its counter adds to their coordinate. `uses`: of Einsums that
+    use it, if the one that runs does not; `on_path`: whether it is above that one; `reuse`: whether it stays
+    from one of their visits to the next; `outer`: buffets further out that must keep its elements too.
+    `weights`: bits of an element of the factors, numerator, denominator, and how often they are held."""
 
     tiles: tuple[ListedTiles, ...]
     times: tuple[int, ...]
@@ -172,18 +163,18 @@ class ListedBuffet:
 
     @property
     def above(self) -> tuple[int, ...]:
-        """All loops above it: those in time first."""
+        """All loops above it, the temporal ones first."""
         return (*self.times, *self.places)
 
     def counters(self, coordinates: Ints) -> Ints:
-        """The counters of the loops above in space, where it is at coordinates along each dimension."""
+        """The counters of the spatial loops above, at coordinates along each dimension."""
         import numpy as np
 
         columns = [digit.of(coordinates[:, digit.dimension]) for digit in self.along]
         return np.stack(columns, axis=1) if columns else np.zeros((len(coordinates), 0), np.int64)
 
     def coordinates(self, counters: Ints, dimensions: int) -> Ints:
-        """Where it is along each dimension, told by these counters."""
+        """The coordinates along each dimension, from these counters."""
         import numpy as np
 
         result = np.zeros((len(counters), dimensions), np.int64)
@@ -195,9 +186,7 @@ class ListedBuffet:
 @dataclass(frozen=True)
 class PeakTable(Tabled):
     """What buffet number `item` has at the stamp at which all have most bits, for the sizes of all loops.
-
-    Many choices of tile sizes are looked at together.
-    """
+    Many choices of tile sizes are computed together."""
 
     every: tuple[ChainLevel, ...]
     item: int
@@ -221,11 +210,11 @@ class PeakTable(Tabled):
 
     def peaks(self, points: Ints) -> Ints:
         """What each buffet has at the peak, for several choices of tile sizes: at each point of each loop the
-        first size and the others. NotSeparable if these are too many at a time."""
+        first size and the others. Raises NotSeparable if these are too many at a time."""
         raise NotImplementedError
 
 
-@lru_cache(maxsize=128)  # buffets of one peak are asked for one after another, each for the same points
+@lru_cache(maxsize=128)  # buffets of one peak are requested one after another, each for the same points
 def _of_all(asked: PeakTable, sizes: bytes, count: int) -> Ints:
     import numpy as np
 
@@ -252,11 +241,9 @@ def _in_parts(asked: PeakTable, points: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class JointPeak(PeakTable):
-    """The sizes of tiles at the stamp at which all `held` have most bits together.
-
-    `stamps`: those of the Einsum that runs; `own`: its loops in time; `along`: those in space that tell
-    instances, with what they add to their coordinates along so many `dimensions`.
-    """
+    """The sizes of tiles at the stamp at which all `held` have most bits together. `stamps`: those of the
+    Einsum that runs; `own`: its temporal loops; `along`: the spatial ones that distinguish instances, with
+    what they add to their coordinates along that many `dimensions`."""
 
     stamps: tuple[ListedTiles, ...]
     own: tuple[int, ...]
@@ -291,7 +278,7 @@ class _Factor:
         self.number = np.array([numbers[own] for own in every], np.int64)
 
     def stamps(self, loops: Sequence[int]) -> Ints:
-        """The different counters of some loops."""
+        """The distinct counters of some loops."""
         places = [self.one.told.index(p) for p in loops]
         return _numbered([distinct(self.one.rows(own).counters[:, places]) for own in self.owns])
 
@@ -300,14 +287,15 @@ class _Factor:
         return _numbered([self.one.elements(own) for own in self.owns])
 
     def at(self, stamps: Ints, above: Sequence[int]) -> Ints:
-        """The counters that tell tiles, at stamps that have the point and the counters of the loops above."""
+        """The counters that distinguish tiles, at stamps that have the point and the counters of the loops
+        above."""
         import numpy as np
 
         places = [1 + above.index(p) for p in self.one.told]
         return np.concatenate([self.number[stamps[:, :1]], stamps[:, places]], axis=1)
 
     def sizes(self, stamps: Ints) -> Ints:
-        """How many elements there are at such counters."""
+        """The number of elements at these counters."""
         import numpy as np
 
         told = self.elements[:, : stamps.shape[1]]
@@ -341,8 +329,8 @@ def _numbered(tables: list[Ints]) -> Ints:
 
 
 def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> Ints:
-    """The stamps that groups of variables have together at each of so many points: the point, and the counter
-    of each loop, 0 of those of none."""
+    """The combined stamps of groups of variables at each point: the point, and the counter of each loop, 0
+    for loops of no group."""
     import numpy as np
 
     result = np.zeros((points, 1 + len(loops)), np.int64)
@@ -362,10 +350,8 @@ def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> 
 
 
 class _Stamps:
-    """The stamps of an Einsum at several choices of tile sizes (points), and what is held at each of them.
-
-    A stamp has the point, the counters of all loops, and where the Einsum runs along each dimension.
-    """
+    """The stamps of an Einsum at several choices of tile sizes (points), and what is held at each of them. A
+    stamp has the point, the counters of all loops, and the coordinates of the Einsum along each dimension."""
 
     def __init__(self, asked: JointPeak, points: tuple[Tiles, ...]) -> None:
         self.asked, self.points, self.count = asked, points, len(points)
@@ -389,7 +375,7 @@ class _Stamps:
         idle = self.idle(stamps)
         sizes = [self.resident(one, stamps) for one in held]
         if len(idle):
-            # Others may be there in instances in which the Einsum does not run at the time.
+            # Others may be there in instances in which the Einsum does not run at that time.
             most = [self.resident(one, idle) for one in held]
             least = [size * bool(one.uses) for one, size in zip(held, most, strict=True)]
             known = np.zeros(self.count, np.int64)
@@ -422,7 +408,7 @@ class _Stamps:
         return distinct(result)
 
     def idle(self, active: Ints) -> Ints:
-        """Stamps of the Einsum in instances in which it does not run at the time, but buffets may be."""
+        """Stamps of the Einsum in instances in which it does not run at that time, but buffets may be."""
         import numpy as np
 
         asked, until = self.asked, 1 + self.loops
@@ -442,7 +428,7 @@ class _Stamps:
         return result[~np.isin(both[len(active) :], both[: len(active)])]
 
     def resident(self, one: ListedBuffet, stamps: Ints) -> Ints:
-        """At each stamp how many elements of the factors a buffet holds."""
+        """The number of elements of the factors that a buffet holds at each stamp."""
         import numpy as np
 
         coordinates = stamps[:, 1 + self.loops :]
@@ -452,7 +438,7 @@ class _Stamps:
         if not one.uses:
             return np.where(there, self.sizes(one, np.concatenate([times, place], axis=1)), 0)
         visits = _Visits(one, self)
-        if not len(visits.times):  # its users read nothing but what is before the first generation
+        if not len(visits.times):  # its users read only what is before the first generation
             return np.zeros(len(stamps), np.int64)
         before, after = visits.around(stamps, place)
         some = there & (before >= 0) & (after < len(visits.times))
@@ -495,7 +481,7 @@ class _Visits:
         self.times = distinct(visits[:, : 1 + len(one.times)])
 
     def around(self, stamps: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """At each stamp, in instances told by the counters of loops in space, the visits of the last use
+        """At each stamp, in instances given by the counters of spatial loops, the visits of the last use
         before it, -1 if there is none, and of the next one."""
         import numpy as np
 
@@ -505,14 +491,14 @@ class _Visits:
         for use in one.uses:
             side: Literal["left", "right"] = "right" if use.before else "left"
             shared = stamps[:, [1 + p for p in use.shared]]
-            if not set(one.times) <= set(use.shared):  # in a branch of its own: its visits tell
+            if not set(one.times) <= set(use.shared):  # in a branch of its own: its visits decide
                 every, outside = self.times[:, : 1 + len(use.shared)], 1
                 now, visit = np.concatenate([point, shared], axis=1), np.arange(len(self.times))
             else:
                 every = self.stamps.together(use.stamps, (*one.places, *use.shared))
                 outside = 1 + len(one.places)
                 visits = every[:, [0, *range(outside, outside + depth)]]
-                both = coded(self.times, visits)  # where a use touches nothing there is no visit
+                both = coded(self.times, visits)  # a use that touches nothing is no visit
                 some = np.isin(both[len(self.times) :], both[: len(self.times)])
                 every, visit = every[some], self._number(visits[some])
                 now = np.concatenate([point, place, shared], axis=1)

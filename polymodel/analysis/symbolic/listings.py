@@ -1,10 +1,9 @@
 """Rank variables that depend on each other, listed value by value: once for each choice of their tile sizes.
 
-Of some variables there are all points that keep within bounds, with the counters of the loops that lead to
-each point, and the elements that ranks of these variables have there. So instances may share any part of a
-window, a bound may tie any number of variables together, and loops over these may be spread over instances.
-The time it takes grows with the number of points: where there is a formula, or pieces of intervals will do
-(`regions`), these are taken.
+For some variables all points within bounds are listed, with the counters of the loops that lead to each
+point, and the elements that ranks of these variables have there. So instances may share any part of a window,
+a bound may couple any number of variables, and loops over these may be spread over instances. The time grows
+with the number of points: if there is a formula, or pieces of intervals suffice (`regions`), these are used.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from polymodel.integers import distinct_numbers
 
 Ints = Any
 MOST_POINTS = 2**22
-MOST_WITHIN_BOUNDS = 2**20  # there engine exact, which tells pieces, does not take longer
-PEAKS = 6  # stamps at which now one tile, now another is larger
+MOST_WITHIN_BOUNDS = 2**20  # where engine exact, which counts pieces, is no slower
+PEAKS = 6  # stamps at which sometimes one tile, sometimes another is larger
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One loop: over which of the variables, whether in space, and what happens to its counter.
+    """One loop: its variable, whether it is spatial, and what happens to its counter.
 
     It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number, or at each of
-    them: `apart`), or kept apart while only the largest of all counts is asked for (`most`).
+    them: `apart`), or kept apart while only the largest of all counts is requested (`most`).
     """
 
     variable: int
@@ -43,7 +42,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """A step of a loop in time: how many of the loops stand outside it, and whether it is the next one."""
+    """A step of a temporal loop: the number of loops outside it, and whether it is the next one."""
 
     outside: int
     moves: bool
@@ -51,11 +50,11 @@ class LoopStep:
 
 @dataclass(frozen=True)
 class Listing(LoopTable):
-    """The different (kept counters, element); with `step` those that stay over the steps of a loop.
+    """The distinct (kept counters, element); with `step` those that stay over the steps of a loop.
 
-    `turns`: all loops as they stand. `ranks`: of each rank the factors
-    of the variables. What stays is what every instance that has it had before. `settled`: 1 if the tiles of
-    each instance do not depend on the loop that steps.
+    `turns`: all loops, outermost first. `ranks`: of each rank the factors of the variables. What stays is
+    what every instance that has it had before. `settled`: 1 if the tiles of each instance do not depend on
+    the loop that steps.
     """
 
     ranks: tuple[tuple[int, ...], ...]
@@ -98,11 +97,11 @@ class _Points:
         return self._of(self.index)
 
     def size(self, places: Iterable[int]) -> int:
-        """How many numbers the counters of some loops have."""
+        """The number of combinations of the counters of some loops."""
         return prod(self.widths[place] for place in places)
 
     def number_of(self, places: Iterable[int]) -> Ints:
-        """Of each point one number for the counters of some loops, outermost first."""
+        """For each point one number for the counters of some loops, outermost first."""
         import numpy as np
 
         result = np.zeros([1] * self.there.ndim, np.int64)
@@ -138,7 +137,7 @@ def _points(
     made: tuple[Made | None, ...],
     ranks: tuple[tuple[int, ...], ...],
 ) -> _Points:
-    """`variables`: of each loop, as they stand, the variable that it is over."""
+    """`variables`: the variable of each loop, outermost first."""
     import numpy as np
 
     if isinstance(region, NeededRegion):
@@ -163,7 +162,7 @@ def _points(
     for *factors, constant in region.bounds:
         there &= affine(factors) + constant >= 0
     for k in range(count):
-        if not any(rank[k] for rank in ranks):  # the values of a tile are alike
+        if not any(rank[k] for rank in ranks):  # the values of a tile are equivalent
             first = _first_of_tiles(listed[k][1], len(listed[k][0]))
             there = np.logical_or.reduceat(there, first, axis=k)
             listed[k] = listed[k][0][first], [c[first] for c in listed[k][1]]
@@ -201,7 +200,7 @@ def _points_of_rows(
 
 
 def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
-    """Where the innermost tiles begin among values in order."""
+    """The places at which the innermost tiles begin among values in order."""
     import numpy as np
 
     begins = np.zeros(count, bool)
@@ -212,7 +211,8 @@ def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
 
 
 def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
-    """The lowest and highest value of a rank, from the smallest values of its variables on, and how many."""
+    """The lowest and highest value of a rank, from the smallest values of its variables on, and their
+    number."""
 
     points = _points(region, ((),) * len(region.extents), (), (), (factors,))
     lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
@@ -229,7 +229,7 @@ def _places(asked: Listing, spatial: bool | None, use: str) -> list[int]:
 
 
 def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
-    """Worked out for all instances together, of which one may be asked for."""
+    """Computed for all instances together; the count of one of them may be requested."""
     held = [(i, t.use) for i, t in enumerate(asked.turns) if isinstance(t.use, int)]
     turns = tuple(replace(t, use="apart") if isinstance(t.use, int) else t for t in asked.turns)
     widths, counts = _by_instance(replace(asked, turns=turns), tiles)
@@ -243,7 +243,8 @@ def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, ...], Ints]:
-    """How many values each counter takes, and what is counted at each number of the counters kept `apart`."""
+    """The number of values of each counter, and what is counted at each number of the counters kept
+    `apart`."""
     import numpy as np
 
     points = _all(asked, tiles)
@@ -262,8 +263,10 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
 
 
 def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
-    """Whether no two points have the same counters and element: each variable is told by a rank of its own,
-    or by counters down to single values."""
+    """Whether no two points have the same counters and element.
+
+    Then each variable is determined by a rank of its own, or by counters down to single values.
+    """
     if isinstance(asked.region, NeededRegion):
         return False
     for k, own in enumerate(tiles):
@@ -275,7 +278,7 @@ def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
 
 
 def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
-    """How many elements every instance that has them has had before, over all steps of a loop."""
+    """The number of elements that every instance that has them had before, over all steps of a loop."""
     import numpy as np
 
     kept, merged = _places(asked, True, "keep"), _places(asked, True, "merge")
@@ -328,7 +331,7 @@ def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
 
 
 def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
-    """Whether visits that are equal but for the counter of a loop have equal tiles in each instance."""
+    """Whether visits that are equal except for the counter of a loop have equal tiles in each instance."""
     import numpy as np
 
     assert asked.step is not None
@@ -393,7 +396,7 @@ class DistinctValues:
 
 @dataclass(frozen=True)
 class SumTable(Tabled):
-    """How many values `a i + b j + c k ...` takes, for so many i, j, k ... from 0 on."""
+    """The number of values of `a i + b j + c k ...`, for given numbers of i, j, k ... from 0 on."""
 
     factors: tuple[int, ...]
 
@@ -435,7 +438,7 @@ def _sums(factors: tuple[int, ...], sizes: tuple[int, ...]) -> int:
 
 
 def interval(sides: Iterable[tuple[int, int]]) -> int | None:
-    """How many values a sum takes if they follow one another without holes; `sides`: extents and factors."""
+    """The number of values of a sum if they are consecutive; `sides`: extents and factors."""
     reach = 1
     for factor, extent in sorted((c, n) for n, c in sides):
         if extent > 1 and factor > reach:
@@ -446,7 +449,7 @@ def interval(sides: Iterable[tuple[int, int]]) -> int | None:
 
 @dataclass(frozen=True)
 class BuffetLoops:
-    """A buffet's tile along some variables: how many of the loops of each tell it, and its ranks."""
+    """A buffet's tile along some variables: the number of loops of each that determine it, and its ranks."""
 
     depth: tuple[int, ...]
     ranks: tuple[tuple[int, ...], ...]

@@ -1,11 +1,10 @@
-"""What inferred Einsums execute, value by value, where it is no product of intervals.
+"""What inferred Einsums execute, value by value, if it is no product of intervals.
 
 A consumer needs of an intermediate what its points touch at a stamp; of that its producer executes what the
 storage of the intermediate does not hold. Along rank variables whose windows have holes, reach into padding,
-or are tied to others by bounds, both are listed, once for each choice of tile sizes: the points of the
+or are coupled with others by bounds, both are listed, once for each choice of tile sizes: the points of the
 consumer with the counters of the loops that decide, then the values of the producer that these need and that
-are not held. All loops that decide are looked at together, so that what stays is told by the steps that
-there are.
+are not held. All loops that decide are considered together, so that the actual steps decide what stays.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from polymodel.errors import NotSeparable
 
 Ints = Any
 MOST_ROWS = 2**20
-FEW = 2**17  # combinations of values of which what executes is kept for many sizes of tiles
+FEW = 2**17  # combinations of values whose executed iterations are kept for many sizes of tiles
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Points: of each the counters of some loops, outermost first, and the values of some variables."""
+    """Points: for each the counters of some loops, outermost first, and the values of some variables."""
 
     counters: Ints
     values: Ints
@@ -42,7 +41,7 @@ class Rows:
 def rows_of(region: Region, tiles: Sequence[Tiles], order: Sequence[int], wanted: Sequence[bool]) -> Rows:
     """The points of a region under tiles of its variables.
 
-    `order`: of each loop, as they stand, its variable. Values of variables that are not `wanted` are those
+    `order`: the variable of each loop, outermost first. Values of variables that are not `wanted` are those
     of one point in each of their tiles.
     """
     import numpy as np
@@ -59,7 +58,7 @@ def rows_of(region: Region, tiles: Sequence[Tiles], order: Sequence[int], wanted
 
 
 def distinct(rows: Ints) -> Ints:
-    """The different rows of a table, in lexicographic order."""
+    """The distinct rows of a table, in lexicographic order."""
     import numpy as np
 
     code = coded(rows)
@@ -68,8 +67,10 @@ def distinct(rows: Ints) -> Ints:
 
 
 def coded(rows: Ints, like: Ints | None = None) -> Ints:
-    """One number for each row of numbers from 0 on, in lexicographic order; `like`: rows with others to tell
-    apart by the same numbers."""
+    """One number for each row of numbers from 0 on, in lexicographic order.
+
+    `like`: other rows that share the numbering.
+    """
     import numpy as np
 
     both = rows if like is None else np.concatenate([rows, like])
@@ -168,7 +169,7 @@ def executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
 
     `outer`: the tiles of the consumer's variables that these loops are over.
     """
-    # A sweep asks for the same chains at some sizes of tiles again and again.
+    # A sweep uses the same chains at some sizes of tiles again and again.
     return (_executed_of_few if _product(region.extents) <= FEW else _executed_of_many)(region, outer)
 
 
@@ -208,7 +209,8 @@ def _executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
 
 
 def widest(region: NeededRegion, outer: tuple[Tiles, ...], own: int) -> int:
-    """From the smallest to the largest value of an own variable that executes at one stamp, at most."""
+    """The maximum, over stamps, of the distance from the smallest to the largest executed value of an own
+    variable."""
     import numpy as np
 
     rows = executed(region, outer)
@@ -247,7 +249,7 @@ def _sources(region: NeededRegion, tiles: dict[int, Tiles]) -> Rows:
 
 
 def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
-    """What is needed: values of the own variables that the intermediate tells, as far as there are any."""
+    """What is needed: values of the own variables that the intermediate determines, as far as they exist."""
     import numpy as np
 
     told = [k for k, image in enumerate(region.image) if image is not None]
@@ -273,7 +275,7 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
 
 
 def _newly_needed(region: NeededRegion, needed: Rows) -> Rows:
-    """What is needed for the first time in a visit of the storage, and did not stay from the one before."""
+    """What is needed for the first time in a visit of the storage, and did not stay from the previous one."""
     import numpy as np
 
     home = region.home
@@ -294,7 +296,7 @@ def _newly_needed(region: NeededRegion, needed: Rows) -> Rows:
 
 
 def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
-    """Of each row, whether the visit before, of the same instance, has its element and leaves it there."""
+    """For each row, whether the previous visit of the same instance has its element and leaves it there."""
     import numpy as np
 
     places = [i for i in range(region.home) if region.spatial[i]]
@@ -310,7 +312,7 @@ def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
     if len(times) < 2 or len(places) == region.home:
         return np.zeros(len(values), bool)
     differ = every[1:] != every[:-1]
-    step = np.concatenate([[0], differ.argmax(axis=1)]) - len(places)  # the outermost loop that goes on
+    step = np.concatenate([[0], differ.argmax(axis=1)]) - len(places)  # the outermost loop that continues
     last = innermost(visits, element, len(places)) if region.reuse.by_tile else -1
     kept = np.array([region.reuse.stays(axis, last) for axis in range(region.home - len(places))])
     goes_on = step >= 0  # other visits are the first ones of their instances
@@ -318,8 +320,8 @@ def _stays(region: NeededRegion, visits: Ints, values: Ints) -> Ints:
 
 
 def innermost(stamps: Ints, element: Ints, outside: int = 0) -> int:
-    """The innermost loop on which tiles depend, or -1; of the first columns of stamps, `outside` in number,
-    is not asked."""
+    """The innermost loop on which tiles depend, or -1; the first `outside` columns of stamps are not
+    considered."""
     import numpy as np
 
     for axis in reversed(range(outside, stamps.shape[1])):

@@ -1,9 +1,9 @@
 """Working sets as the largest of few phases (docs/semantics.md, Occupancy).
 
-In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent
-there (used by later branches, from an earlier iteration), or holds nothing of a generation before, asks for
-other stamps: the second ones. A loop with a first tile of its own is taken at its largest tile, or where
-buffets come and go at its first three.
+In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent there
+(used by later branches, from an earlier iteration), or holds nothing of a previous generation, requires other
+stamps: the second ones. A loop with a first tile of its own is considered at its largest tile, or for buffets
+that are there at some stamps only, at its first three.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ MEASURES: tuple[Measure, ...] = ("tile", "reserved")
 class OccupancyItem:
     """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
 
-    Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
-    ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch. `gap`: over
-    which steps of loops over tied variables it stays; the loops above are then those over others.
-    `once`: loops in whose first iteration alone its users execute. `runs`: their stamps, if they go on in
+    Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, everything that it
+    ever holds stays. `shared`: the number of loops above both, for a buffet in another branch. `gap`: the
+    steps of loops over coupled variables over which it stays; the loops above are then those over others.
+    `once`: loops in whose first iteration alone its users execute. `runs`: their stamps, if they continue in
     loops in which the Einsum does not.
     """
 
@@ -88,8 +88,10 @@ class OccupancyItem:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is the same during every Einsum, worked out when it is first asked for. `only`: the buffets (node,
-    tensor) that are looked at, None for all."""
+    """What is the same during every Einsum, computed on first use.
+
+    `only`: the buffets (node, tensor) that are considered, None for all.
+    """
 
     layout: SymbolicLayout
     only: frozenset[tuple[int, str]] | None = None
@@ -134,14 +136,14 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
 
 
 def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
-    """The stamps that may be the peak; all are listed where few kinds do not tell."""
+    """The stamps that may be the peak; all are listed if a few kinds do not suffice."""
     if around(known.layout.problem.tree, einsum):
         return _overlapped_phases(known, einsum, component, measure)
     return _phases_by_lifetimes(known, einsum, component, measure)
 
 
 def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
-    """The same where no stages of pipelines overlap."""
+    """The same if no stages of pipelines overlap."""
     layout = known.layout
     axes = [layout.paths[einsum], *(n.space.axes for n in known.nodes.get(component, []))]
     listed = layout.listed.get(einsum) or any(n.space.listed for n in known.nodes.get(component, []))
@@ -166,10 +168,11 @@ def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Me
 def _overlapped_phases(
     known: _Known, einsum: str, component: str, measure: Measure, inside: PipelineSplit | None = None
 ) -> tuple[Phase, ...]:
-    """The peaks of a component while an Einsum of pipelines runs: buffets that stages share at their whole
-    tiles, those of each other stage at their own peak, and all else by lifetimes.
+    """The peaks of a component while an Einsum of pipelines runs.
 
-    docs/semantics.md, Pipelines. `inside`: of the buffets in the Einsum's stage of a pipeline alone.
+    Buffets that stages share count at their whole tiles, those of each other stage at their own peak, and all
+    others by lifetimes. docs/semantics.md, Pipelines. `inside`: only of the buffets in the Einsum's stage of
+    a pipeline.
     """
     layout, tree = known.layout, known.layout.problem.tree
     scope = inside.node if inside else -1
@@ -213,7 +216,7 @@ def _in_another_stage(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> bool
 
 
 def _copies(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> int:
-    """How many tiles a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
+    """The number of tiles that a node above a pipeline of the Einsum holds at once, 0 if no stage uses it."""
     if all(s.id != node.id for s in tree.path(einsum)):
         return 0
     above = (p for p in around(tree, einsum) if node.id < p.node)
@@ -221,7 +224,7 @@ def _copies(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> int:
 
 
 def _several(item: OccupancyItem, times: int) -> OccupancyItem:
-    """The buffet with so many tiles at once, if it does not hold all of the tensor anyway."""
+    """The buffet with that many tiles at once, if it does not hold all of the tensor anyway."""
     if item.fixed or times < 2:
         return item
     return replace(item, held=replace(item.held, count=item.held.count * times))
@@ -243,7 +246,7 @@ def _residents(known: _Known, einsum: str, component: str, measure: Measure) -> 
 
 
 def item_of(layout: SymbolicLayout, node: SymbolicBuffet) -> OccupancyItem:
-    """A buffet at its largest tile; one that persists at all that it ever holds."""
+    """A buffet at its largest tile; a persistent one with everything that it ever holds."""
     accesses = layout.problem.cascade.accesses_of(node.tensor)
     held = HeldBuffet(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
     if node.parent is None:
@@ -271,7 +274,8 @@ def _largest(space: Space) -> Form:
 
 
 def _distinct_elements(space: Space) -> Form:
-    """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
+    """The most elements that one instance accesses: its part of every spatial loop, all of the temporal
+    ones."""
     return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
@@ -283,7 +287,7 @@ def _reserved(known: _Known, einsum: str, component: str) -> list[OccupancyItem]
 
 
 def _own(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> OccupancyItem:
-    """The buffet with its tiles told within the bounds of the Einsum."""
+    """The buffet with its tiles within the bounds of the Einsum."""
     if item.fixed or not any(a.node in layout.mixed for a in item.node.space.axes):
         return item
     from polymodel.analysis.symbolic.tied_peaks import own_tile
@@ -338,7 +342,7 @@ def _peak(
 
 
 def _gap(bare: Space, stay: Stay, once: frozenset[int], unknown: bool) -> tuple[TiedGroup, Gap] | None:
-    """When a buffet is there over steps of loops over tied variables; refused if others are `unknown`."""
+    """When a buffet is there over steps of loops over coupled variables; refused if others are `unknown`."""
     if not bare.tied | stay.node.space.tied:
         return None
     from polymodel.analysis.symbolic.tied_peaks import gap_of, unknown_gap
@@ -377,8 +381,8 @@ def _carry(layout: SymbolicLayout, node: SymbolicBuffet) -> Carry:
     return carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
 
 
-# At which step each loop stands; loops that are not named at the one with their widest tile.
-ADVANCED: dict[Role, Role] = {"second": "first", "third": "second"}  # and the step before
+# The step of each loop; loops that are not included are at the one with their widest tile.
+ADVANCED: dict[Role, Role] = {"second": "first", "third": "second"}  # and the previous step
 LAST: dict[Role, Role] = {"first": "only", "widest": "only", "second": "two", "third": "three"}
 MOST_STAMPS = 500
 
@@ -386,7 +390,7 @@ MOST_STAMPS = 500
 def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
 
-    At any other stamp, let each buffet that is there name one of its loops that has advanced: the stamp
+    At any other stamp, choose for each buffet that is there one of its loops that has advanced: the stamp
     where just these are at their second step holds no fewer and no smaller buffets.
     """
     if not items:
@@ -406,7 +410,7 @@ def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, 
 def _along_tied(
     bare: Space, items: Sequence[OccupancyItem], gone: Sequence[Form], held: tuple[HeldBuffet, ...]
 ) -> Iterable[tuple[HeldBuffet, ...]]:
-    """What is held, at each stamp of tied variables that may be the peak."""
+    """What is held, at each stamp of coupled variables that may be the peak."""
     if not any(i.gap or (i.node.space.groups and not i.fixed) for i in items):
         return (held,)
     from polymodel.analysis.symbolic.tied_peaks import TiedBuffet, tied_peaks
@@ -442,10 +446,10 @@ def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
 
 
 def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
-    """Which stamps may be the peak.
+    """The stamps that may be the peak.
 
-    Of loops with a smaller first tile, over which buffets come and go or windows shrink, the first three
-    steps: the second tile may be the largest, and is what is left from the step before at the third step.
+    Of loops with a smaller first tile, over which buffets may be absent or windows shrink, the first three
+    steps: the second tile may be the largest, and is what remains from the previous step at the third step.
     """
     for item in items:
         if item.shared is not None and any(a >= item.shared for a in item.node.space.generations):
@@ -487,7 +491,7 @@ def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:
 
 
 def _gone(bare: Space, item: OccupancyItem, stamp: Stamp) -> Form:
-    """1 where no step of a loop over a variable that is not tied leaves the item there."""
+    """1 if no step of a loop over a variable that is not coupled leaves the item there."""
     one, gone = number(1), number(1 if item.gap else 0)
     if item.not_last:
         later = {i for i in item.once if stamp.get(i) in ADVANCED}  # then no step inside leads to a use
@@ -499,7 +503,7 @@ def _gone(bare: Space, item: OccupancyItem, stamp: Stamp) -> Form:
 
 
 def _at(item: OccupancyItem, stamp: Stamp, gone: Form) -> HeldBuffet:
-    """The item at the stamp that is chosen; nothing where it is gone, unless it is there in a gap."""
+    """The item at the chosen stamp; nothing if it is gone, unless it is there in a gap."""
     held = item.held
     if not item.fixed:
         held = held.of(elements(item.node.space, _there(item, stamp)))
@@ -507,7 +511,7 @@ def _at(item: OccupancyItem, stamp: Stamp, gone: Form) -> HeldBuffet:
 
 
 def _there(item: OccupancyItem, stamp: Stamp) -> dict[int, Role]:
-    """The tile that is held; in another branch that runs later, that of the visit before."""
+    """The tile that is held; in another branch that runs later, that of the previous visit."""
     stamp = {i: step for i, step in stamp.items() if i not in item.once}
     if item.shared is None:
         return _steps(range(item.node.depth), stamp)
@@ -519,7 +523,7 @@ def _there(item: OccupancyItem, stamp: Stamp) -> dict[int, Role]:
 
 
 def _is_last(bare: Space, axis: int, stamp: Stamp) -> Form:
-    """1 if the loop at `axis` has no step after the one that the stamp chooses."""
+    """1 if the loop at `axis` has no step after the chosen one."""
     v = bare.axes[axis].variable
     roles = _steps((i for i in bare.of(v) if i < axis), stamp)
     roles[axis] = LAST[stamp.get(axis, "first")]

@@ -1,7 +1,7 @@
-"""Factors of closed forms for two rank variables: each stands where an atom stands for a single variable.
+"""Factors of closed forms for two rank variables: each replaces an atom of a single variable.
 
-Two variables depend on each other where one rank is indexed by both (their windows overlap), and where a
-bound ties them together (sums and peaks over the tiles of a region).
+Two variables depend on each other if one rank is indexed by both (their windows overlap), and if a bound
+couples them (sums and peaks over the tiles of a region).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from polymodel.analysis.symbolic.regions import PEAKS, Kind, Loops, Region, Tile
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 
-# What the windows of two rank variables have in common before and after a step of a loop.
+# The common part of the windows of two rank variables before and after a step of a loop.
 #
 # Of a rank `a p + b r` (no common factor), let a tile hold n values of p and m of r. Values with
 # p = i + b u and r = j + a v, for fixed i < b and j < a, give the elements a i + b j + a b (u + v): different
@@ -88,7 +88,7 @@ class Meet:
 
 @dataclass(frozen=True)
 class TileChange:
-    """A variable's tile before and after a step; `gap`: how much further on it starts after it."""
+    """A variable's tile before and after a step; `gap`: the distance between their starts."""
 
     gap: Value
     before: Tile
@@ -103,7 +103,7 @@ class _Steps:
     inner: Callable[[TileChange], Value]
 
     def still(self, levels: tuple[ChainLevel, ...], tile: Tile) -> Value:
-        """Both tiles of a step lie in one tile so far."""
+        """Both tiles of a step are in one tile so far."""
         if not levels or levels[0].role == "wrap":
             return self.apart(levels, TileChange(0, tile, tile))
         level, rest = levels[0], levels[1:]
@@ -122,7 +122,7 @@ class _Steps:
         return begun + ops.positive(n) * self.apart(rest, TileChange(whole.e, whole, left))
 
     def onto(self, level: ChainLevel, rest: tuple[ChainLevel, ...], tile: Tile) -> Value:
-        """One step, from the tile before that of the role; the caller sees to it that there are both."""
+        """One step, from the previous tile to that of the role. The caller ensures that both exist."""
         walk = self.walk
         if level.role == "to last":
             before = walk.before_that(tile, level, lambda found: found)
@@ -156,7 +156,7 @@ class _Steps:
     def adjacent_instances(
         self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: TileChange
     ) -> Value:
-        """Instances side by side: counter by counter, as long as there is a tile on either side."""
+        """Adjacent instances: counter by counter, as long as there is a tile on either side."""
         walk, ops = self.walk, self.walk.ops
         sides, t = (change.before, change.after), walk.size(level.tile)
         refs = [walk.widest_of(tile.ref, level) for tile in sides]
@@ -177,7 +177,7 @@ class _Steps:
 
 
 def shared(ops: Ops, a: int, p: TileChange, b: int, r: TileChange) -> Value:
-    """How many elements of the rank `a p + b r` are there before and after."""
+    """The number of elements of the rank `a p + b r` that are there before and after."""
     total: Value = 0
     for i in range(b):
         for j in range(a):
@@ -204,7 +204,7 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
     return ops.above_zero(end - begin) * p.present * r.present
 
 
-# Factors of closed forms for two rank variables that a bound ties together: sums and peaks over their tiles.
+# Factors of closed forms for two rank variables that a bound couples: sums and peaks over their tiles.
 #
 # They stand where an atom stands for a single variable. Their values come from the region itself (`regions`),
 # once for each different choice of tile sizes.
@@ -233,7 +233,7 @@ _NAMES = {"none": "tiles", "u": "elements", "v": "elements", "both": "points", "
 
 @dataclass(frozen=True)
 class Tabled:
-    """A number of a region under tiles of its variables, worked out for each choice of tile sizes."""
+    """A number of a region under tiles of its variables, computed for each choice of tile sizes."""
 
     region: Region
 
@@ -275,20 +275,20 @@ class Tabled:
         raise NotImplementedError
 
     def without_sizes(self) -> Tabled:
-        """The same with all tiles alike: what is left tells numbers of equal sizes apart."""
+        """The same with equal tiles: a key that distinguishes numbers of equal sizes."""
         raise NotImplementedError
 
     def shown(self, sizes: Sequence[Any]) -> list[Any]:
-        """Those of the sizes that a reader is shown: the first tiles are left out."""
+        """The sizes that are shown to a reader: the first tiles are omitted."""
         return list(sizes[1::2])
 
     @property
     def named(self) -> str:
-        """What is counted, in a word."""
+        """The name of what is counted."""
         raise NotImplementedError
 
     def of(self, *sizes: Value) -> Value:
-        """The same for numbers or arrays of them, once for each different row of sizes."""
+        """The same for numbers or arrays of them, computed once for each distinct row of sizes."""
         import numpy as np
 
         arrays = np.broadcast_arrays(*(np.asarray(s, np.int64) for s in sizes)) if sizes else []
@@ -341,10 +341,10 @@ class TiedRegion(Tabled):
 
 @dataclass(frozen=True)
 class CutAtom(TiedRegion):
-    """The different (tile of u, tile of v, element of `what`).
+    """The distinct (tile of u, tile of v, element of `what`).
 
     With `asked` the size of the tile number `item` of those at the stamp number `place` that may be the peak;
-    the outermost `stamps` loops of either variable tell stamps, others are buffets' own.
+    the outermost `stamps` loops of either variable determine stamps, others belong to buffets.
     """
 
     what: What = "none"
@@ -385,7 +385,7 @@ class CutAtom(TiedRegion):
                 "use engine exact there",
                 code="too-large",
             )
-        if not rows:  # nothing is ever held: all that is read is before the first generation
+        if not rows:  # nothing is ever held: everything that is read is before the first generation
             return 0
         return rows[min(self.place, len(rows) - 1)][self.item]
 
@@ -400,9 +400,10 @@ def _choices(u: int, v: int, sizes: tuple[int, ...]) -> tuple[tuple[Tiles, Tiles
 
 @dataclass(frozen=True)
 class StepAtom(TiedRegion):
-    """What `kind` asks of a loop (`visits`): what stays over its steps, or whether tiles depend on it.
+    """The number that `kind` means for a loop (`visits`): what stays over its steps, or whether tiles depend
+    on it.
 
-    `order`: the loops over both variables as they stand, `axis` of them outside.
+    `order`: the loops over both variables, outermost first, `axis` of them outside.
     """
 
     order: str

@@ -1,4 +1,4 @@
-"""What tiles of two rank variables that a bound ties together hold at the stamps that may be the peak."""
+"""What tiles of two rank variables that a bound couples hold at the stamps that may be the peak."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polymodel.analysis.symbolic.regions import (
 from polymodel.analysis.symbolic.stamp_order import resident
 from polymodel.frozen import dataclass
 
-TRIED = 8  # tiles of one variable at which whole tiles are looked for
+TRIED = 8  # tiles of one variable at which whole tiles are searched
 TOGETHER = 2**17  # rows, tiles and stamps of several choices that are listed together
 
 Choice = tuple[Tiles, Tiles]  # sizes of the tiles of either variable
@@ -35,12 +35,12 @@ def front(
 ) -> Rows:
     """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`.
 
-    `stamps`: how many of the loops of either variable stamps are told by; all unless it is given.
+    `stamps`: the number of loops of either variable that determine stamps; all by default.
     """
     return _fronts(region, ((u, v),), asked, stamps)[0]
 
 
-@lru_cache(maxsize=16)  # what is held at one peak is asked for tile by tile, each at the same choices
+@lru_cache(maxsize=16)  # the contents at one peak are requested tile by tile, each at the same choices
 def fronts(
     region: Region,
     choices: tuple[Choice, ...],
@@ -130,7 +130,7 @@ def _exceeded_by_none(table: Ints, home: Ints, count: int) -> list[Rows]:
 
 
 def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
-    """The loops whose tiles tell what is held."""
+    """The loops whose tiles determine what is held."""
     if asked.gap is None:
         return u[: asked.u], v[: asked.v]
     above = asked.order[: asked.gap.shared]
@@ -149,18 +149,18 @@ class _Listed:
 
     @property
     def together(self) -> bool:
-        """Whether several choices may be listed at once: no policy looks at what tiles depend on."""
+        """Whether several choices may be listed at once: no policy depends on what tiles depend on."""
         return not any(a.gap is not None and a.gap.policy.by_tile for a in self.asked)
 
     def size(self, choice: Choice) -> int:
-        """About how many rows, tiles and stamps there are."""
+        """The approximate number of rows, tiles and stamps."""
         one, two = (
             len(self.region.starts(k, t[:n])) for k, (t, n) in enumerate(zip(choice, self.depth, strict=True))
         )
         return sum(self.region.extents) + one + two + (one * two if self.alike is None else 4 * one)
 
     def table(self, choices: Sequence[Choice]) -> tuple[Ints, Ints, int]:
-        """[stamp, asked] what tiles hold, the choice of each stamp, and how many choices there are."""
+        """[stamp, asked] what tiles hold, the choice of each stamp, and the number of choices."""
         import numpy as np
 
         count, every = len(choices), self.region
@@ -191,7 +191,7 @@ def _side_by_side(choices: Sequence[Tiles]) -> Any:
 def _sizes(
     region: Region, u: Tiles, v: Tiles, asked: TileQuery, alike: Tiles | None
 ) -> tuple[int, Ints, Ints]:
-    """How many tiles of v there are, numbers of pairs of tiles in order, and what these hold."""
+    """The number of tiles of v, numbers of pairs of tiles in order, and what these hold."""
     one, two = _outside(u, v, asked)
     width, gap = len(region.starts(1, two)), asked.gap
     if gap is None:
@@ -272,7 +272,7 @@ def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> 
 
 
 def _box(asked: TileQuery, n: int, m: int) -> int:
-    """How many elements a whole tile of n by m values has."""
+    """The number of elements of a whole tile of n by m values."""
     if asked.what == "rank":
         a, b = asked.rank
         return n * m - max(0, n - b) * max(0, m - a)

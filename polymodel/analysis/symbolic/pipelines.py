@@ -1,10 +1,10 @@
 """What the stages of pipelines do in each slot, as closed forms (docs/semantics.md, Pipelines).
 
-Where tiles are boxes and nothing stays from one iteration to the next, the first and all later whole
-iterations of a loop move the same but for what is moved once (storage that is filled before the first one,
-partial sums that are read again after it), and the last one moves what is left of a tile. So a wrap has three
-kinds of iterations, and its slots are those around the first one, those around the last one, and the others,
-which are alike.
+If tiles are boxes and nothing stays from one iteration to the next, the first and all later whole iterations
+of a loop move the same except for what is moved once (storage that is filled before the first one, partial
+sums that are read again after it), and the last one moves the remainder of a tile. So a wrap has three kinds
+of iterations, and its slots are those around the first one, those around the last one, and the others, which
+are equal.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import PipelineSplit, decided_above, ties
 
-MOST_LOOPS = 4  # in time above a pipeline: each has three kinds of iterations
+MOST_LOOPS = 4  # temporal, above a pipeline: each has three kinds of iterations
 Pair = tuple[Form, Form]
-Held = Mapping[int, Use]  # position of a loop in time -> which of its iterations
+Held = Mapping[int, Use]  # position of a temporal loop -> which of its iterations
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class StageForms:
 class WrapForms:
     """`times` equal wraps of `trips` iterations; `beyond[k]`: 1 if there are more than k.
 
-    `stages`: of each stage, per Einsum, what it does in the first, a later and the last iteration.
+    `stages`: for each stage, per Einsum, what it does in the first, a later and the last iteration.
     """
 
     times: Form
@@ -95,7 +95,7 @@ class PipelineForms:
                     yield from work.forms
 
     def at(self, values: Mapping[str, int]) -> PipelineRun:
-        """The slots for given symbols, equal ones counted once."""
+        """The slots for given symbols, with equal ones merged."""
         result: Counter[PipelineSlot] = Counter()
         for wrap in self.wraps:
             times = wrap.times.at(values)
@@ -124,7 +124,7 @@ def _loads(work: StageForms, of: Callable[[Form], Any]) -> tuple[Any, ...]:
 
 
 def _joint(stages: Sequence[Sequence[StageForms]]) -> list[tuple[str, Pair]]:
-    """What components that several stages may load are loaded with in one slot."""
+    """The joint loads in one slot of components that several stages may load."""
     result: dict[str, list[Pair]] = {}
     for stage in stages:
         own: dict[str, Pair] = {}
@@ -155,7 +155,7 @@ def _slot_forms(wrap: WrapForms) -> Iterator[tuple[str, Form, tuple[tuple[StageF
     one = number(1)
 
     def iteration(stage: int, n: int) -> tuple[StageForms, ...]:
-        """The n-th iteration of a stage, whatever it is and if it is there."""
+        """The n-th iteration of a stage, of any kind, if it exists."""
         if n == 0:
             return tuple(first for first, _, _ in wrap.stages[stage])
         there, after = wrap.beyond[n], wrap.beyond[n + 1]
@@ -191,7 +191,7 @@ Kinds = tuple[StageWork | None, ...]
 def _slots(
     components: tuple[str, ...], stages: Sequence[Sequence[Kinds]], n: int
 ) -> Iterator[tuple[PipelineSlot, int]]:
-    """The slots of a wrap of n iterations, and how many there are of each."""
+    """The slots of a wrap of n iterations, and the number of each."""
     many = len(stages)
     ends = {s for s in (*range(many + 1), *range(n - 2, n + many - 1)) if 0 <= s < n + many - 1}
     middle = many + 1
@@ -273,7 +273,7 @@ def _refused(what: str) -> NotSeparable:
 
 
 def _loops(layout: SymbolicLayout, p: PipelineSplit) -> tuple[int, tuple[int, ...]]:
-    """How many loops stand above the split, and the positions of those in time."""
+    """The number of loops above the split, and the positions of the temporal ones."""
     above = [a for a in layout.paths[p.einsums[0]] if a.node < p.node]
     return len(above), tuple(i for i, a in enumerate(above) if not a.spatial)
 
@@ -286,7 +286,7 @@ class _Iterations:
     p: PipelineSplit
 
     def _form(self, axis: int, held: Held, role: Role | None, leaf: Leaf = ONE) -> Form:
-        """Of a loop within the tile in which those outside are held."""
+        """The form of a loop within the tile in which those outside are held."""
         path = self.layout.paths[self.p.einsums[0]]
         stamps = self.layout.stamps(self.p.einsums[0], path[: axis + 1])
         v = path[axis].variable
@@ -305,14 +305,14 @@ class _Iterations:
         return self._form(axis, held, None, Leaf("reaches", n, (level,))) if n else number(1)
 
     def times(self, axis: int, held: Held) -> Form:
-        """How many iterations there are of the kind that the loop is held in."""
+        """The number of iterations of the kind in which the loop is held."""
         if held[axis] == "first":
             return number(1)
         last = self.beyond(axis, held, 1)
         return last if held[axis] == "last" else self.trips(axis, held) - number(1) - last
 
     def last(self, axis: int, held: Held) -> Form:
-        """1 where there is no iteration after it."""
+        """1 if there is no iteration after it."""
         if held[axis] == "first":
             return number(1) - self.beyond(axis, held, 1)
         return number(1) if held[axis] == "last" else ZERO

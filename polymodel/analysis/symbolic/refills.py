@@ -12,7 +12,7 @@ from polymodel.analysis.symbolic.flows import FormLedger
 from polymodel.analysis.symbolic.forms import READS, TRAFFIC, Form
 from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout
 
-Key = tuple[str, str, str]  # Einsum, component, and the storage that is refilled, or "" for all else
+Key = tuple[str, str, str]  # Einsum, component, and the storage that is refilled, or "" for everything else
 
 
 def refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[Form], ...]:

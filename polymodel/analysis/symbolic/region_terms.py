@@ -1,4 +1,4 @@
-"""Numbers of regions in SymPy: terms that stay as they are until every tile size is a number."""
+"""Numbers of regions in SymPy: terms that remain unevaluated until every tile size is a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
-    """What is counted of a region, but for the sizes of its tiles."""
+    """What is counted of a region, without the sizes of its tiles."""
 
     __slots__ = ("table",)
     is_commutative = True
@@ -47,7 +47,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return None
 
     def _eval_derivative(self, s: Any) -> Any:
-        """No derivative is given for a number that no formula gives."""
+        """No derivative is given for a number without a formula."""
         raise NotSeparable(
             f"{self._label} is a count at whole tile sizes, and has no derivative by them",
             "leave gradients out where the iteration space is not a box",
@@ -81,5 +81,5 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
 
 def term(table: Tabled, sizes: Sequence[Any]) -> Any:
-    """A number of a region as a SymPy term of its tile sizes, which are told apart by their place only."""
+    """A number of a region as a SymPy term of its tile sizes, which are distinguished by their place only."""
     return RegionCount(CountedRegion(table.without_sizes()), *(sympy.sympify(s) for s in sizes))

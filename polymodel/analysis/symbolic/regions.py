@@ -1,9 +1,9 @@
-"""Two rank variables that a bound ties together: their points, and the stamps at which tiles are visited.
+"""Two rank variables that a bound couples: their points, and the stamps at which tiles are visited.
 
-A diagonal (causal masks), two of them (sliding windows) or the edges of a padded convolution leave of a box
-of two variables a region that is convex. So each value of one variable, a row, has an interval of values of
-the other, and what tiles hold is a union of pieces of intervals. Extents are numbers; tiles may be symbols,
-and are looked at once for each choice of their sizes.
+A diagonal (causal masks), two of them (sliding windows) or the edges of a padded convolution cut a box of two
+variables to a region that is convex. So each value of one variable, a row, has an interval of values of the
+other, and what tiles hold is a union of pieces of intervals. Extents are numbers; tiles may be symbols, and
+are evaluated once for each choice of their sizes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the f
 # What is counted besides the counters of tiles: nothing, values of the one or the other variable, or those of
 # a rank of both.
 What = Literal["none", "u", "v", "both", "rank"]
-PEAKS = 6  # tiles of which now one, now another is larger: so many stamps may be the peak
+PEAKS = 6  # tiles of which sometimes one, sometimes another is larger: this many stamps may be the peak
 MOST_ROWS = 2**18
 MOST_PIECES = 20_000_000
 
@@ -46,19 +46,20 @@ class Region:
 
     @property
     def period(self) -> tuple[int, ...]:
-        """How far apart copies lie, of which this is one (`Copies`)."""
+        """The distance between copies, of which this is one (`Copies`)."""
         return self.extents
 
     def starts(self, side: int, tiles: Tiles) -> Ints:
-        """Where the innermost tiles of a variable begin, in order; not to be written to."""
+        """The starts of a variable's innermost tiles, in order. Read-only."""
         return starts(self.extents[side], tiles)
 
 
 @dataclass(frozen=True)
 class Copies(Region):
-    """Copies of a region of two variables, each behind the one before along both, so that they share no tile.
+    """Copies of a region of two variables, each after the previous one along both, so that they share no
+    tile.
 
-    Their tiles are of different sizes: where a loop has a size, here it has one for each copy.
+    Their tiles are of different sizes: if a loop has a size, here it has one for each copy.
     """
 
     one: Region
@@ -91,7 +92,7 @@ class Copies(Region):
 class Made:
     """What executes of a variable of an inferred Einsum: of a tile of e values `scale * e` and more.
 
-    `start` more at the first stamp of all, at others what `later` says of the innermost of the loops that cut
+    `start` more at the very first stamp, at others what `later` says of the innermost of the loops that cut
     tiles (one entry for each) whose counter is above 0; None: as outside it.
     """
 
@@ -136,7 +137,7 @@ class NeededRegion(Region):
 
     @property
     def over(self) -> tuple[int, ...]:
-        """The consumer's variables over which loops decide, in the order in which `extents` have them."""
+        """The consumer's variables over which loops decide, in the order of `extents`."""
         return tuple(dict.fromkeys(self.loops))
 
 
@@ -169,7 +170,7 @@ def _rows_of_copies(copies: Copies) -> tuple[Ints, Ints, Ints]:
 
 @lru_cache(maxsize=4096)
 def starts(extent: int, tiles: Tiles) -> Ints:
-    """Where the innermost of nested tiles begin, in order; not to be written to."""
+    """The starts of the innermost of nested tiles, in order. Read-only."""
     import numpy as np
 
     return _nested(np.zeros(1, np.int64), np.array([extent], np.int64), np.array([tiles], np.int64))
@@ -214,7 +215,7 @@ def tile_of(begin: Ints, values: Ints) -> Ints:
 
 
 def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
-    """By group, how many integers its intervals `low..high` hold together."""
+    """By group, the number of integers in the union of its intervals `low..high`."""
     import numpy as np
 
     if not len(group):
@@ -224,7 +225,7 @@ def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
     base = int(low.min())
     width = int(high.max()) - base + 2
     at = group * width
-    top = np.maximum.accumulate(at + high - base)  # of all before in the group: groups lie apart
+    top = np.maximum.accumulate(at + high - base)  # of all before in the group: groups are disjoint
     before = np.concatenate(([-1], top[:-1]))
     seen = np.maximum(before, at + low - base - 1)
     fresh = np.maximum(at + high - base - seen, 0)
@@ -233,7 +234,7 @@ def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
 
 @lru_cache(maxsize=65536)
 def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int]) -> int:
-    """How many different (innermost tile of u, innermost tile of v, element) there are."""
+    """The number of distinct (innermost tile of u, innermost tile of v, element)."""
     if what == "v":
         return total(region.turned, v, u, "u", (0, 0))
     row, low, high = region.rows
@@ -283,7 +284,7 @@ def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tup
     count = highest - lowest + 1
     touch = (first[1:] <= last[:-1] + 1) & (last[1:] >= first[:-1] - 1) | (group[1:] != group[:-1])
     if not touch.all() and int(united(group, first, last, len(cuts[0])).sum()) != int(count.sum()):
-        _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not side by side
+        _, code, _, _ = pieces(region, *cuts)  # tiles of v with points are not adjacent
         codes = distinct_numbers(code)
         return codes // len(cuts[1]), codes % len(cuts[1])
     if alike is not None:
@@ -380,7 +381,7 @@ def _sizes_of_pairs(region: Region, tiles: tuple[Tiles, Tiles], codes: Ints, poi
 
 
 def _rank_sizes(region: Region, cuts: tuple[Ints, Ints], rank: tuple[int, int]) -> Ints:
-    """How many values a rank of both variables takes in each pair of tiles, in order."""
+    """The number of values of a rank of both variables in each pair of tiles, in order."""
     import numpy as np
 
     turned = rank[1] != 1
@@ -412,7 +413,7 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return row[which], code, np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])
 
 
-# What is asked of tiles and of loops over both variables.
+# What is counted of tiles and of loops over both variables.
 
 # What is asked of a loop: elements that stay when it moves on, or when a loop over another variable does and
 # this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
@@ -431,9 +432,9 @@ def turned_order(order: str) -> str:
 
 @dataclass(frozen=True)
 class Loops:
-    """Loops over both variables, and the order in which they stand: one letter each, outermost first.
+    """Loops over both variables, and their order: one letter each, outermost first.
 
-    `alike`: stamps in the middle of equal ones are left out (`regions.pairs`); all are listed without it.
+    `alike`: stamps in the middle of equal ones are omitted (`regions.pairs`); all are listed without it.
     """
 
     region: Region
@@ -455,10 +456,11 @@ class Loops:
 
 @dataclass(frozen=True)
 class Gap:
-    """When a buffet is there while an Einsum runs that does not use it, and how its users lie to that one.
+    """When a buffet is there while an Einsum runs that does not use it, and the relation of its users to that
+    one.
 
-    `shared`: how many of its loops stand above both; `inside`: the buffet stands in the users' branch, below
-    `depth` loops, which are all; else above both, below the outermost `depth` loops. `before`: its users run
+    `shared`: the number of its loops above both; `inside`: the buffet is in the users' branch, below `depth`
+    loops, which are all; otherwise above both, below the outermost `depth` loops. `before`: its users run
     first in each iteration of the shared loops. Nothing stays over steps of the outermost `since` loops.
     """
 
@@ -475,8 +477,8 @@ class TileQuery:
     """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
 
     `rank`: the coefficients of both variables in a rank of both, one of which is 1. With a `gap`, what is
-    there of the tile while its users do not run: `order` has its loops as they stand, one letter each, and
-    `own` which loops of either variable these are.
+    there of the tile while its users do not run: `order` has its loops, one letter each, outermost first, and
+    `own` the loops of either variable among them.
     """
 
     u: int

@@ -1,4 +1,4 @@
-"""Closed forms as SymPy expressions, made when they are looked at.
+"""Closed forms as SymPy expressions, made on demand.
 
 Tiles are legal, 1 <= tile <= enclosing tile, so `min(X, t)` is written `t` wherever X encloses t.
 """
@@ -47,7 +47,7 @@ class Expressions:
             return True
         if self.is_number(inner) and self.is_number(outer):
             return bool(inner <= outer)
-        if inner == 1:  # what is left of a tile may be nothing
+        if inner == 1:  # the remainder of a tile may be empty
             return bool(outer.is_Symbol) or outer in self.one_or_more
         return (inner, outer) in self.nested
 
@@ -159,7 +159,7 @@ class Renderer:
         return result
 
     def form(self, form: Form) -> sympy.Expr:
-        """The sum of products, as it stands."""
+        """The sum of products, as it is."""
         sp = self.ops.sp
         return sp.Add(*(sp.Mul(c, *(self.atom(a) for a in product)) for product, c in form.terms))
 
@@ -175,7 +175,10 @@ class Renderer:
         return self.largest([sp.Add(*(self.buffet_bits(h) for h in phase)) for phase in peak.phases])
 
     def largest(self, parts: Iterable[sympy.Expr]) -> sympy.Expr:
-        """Max of the parts; SymPy's own comparison of all pairs is slow, so only numbers are compared."""
+        """Max of the parts.
+
+        SymPy's own comparison of all pairs is slow, so only numbers are compared.
+        """
         sp = self.ops.sp
         different = list(dict.fromkeys(parts))
         numbers = [p for p in different if p.is_number]

@@ -1,6 +1,6 @@
-"""Whole actions as closed forms: how many actions move tiles whose bits they do not divide.
+"""Whole actions as closed forms: the number of actions that move tiles whose bits they do not divide.
 
-docs/semantics.md, Whole actions. A transfer is a tile of a visit; tiles of a visit differ in size only where
+docs/semantics.md, Whole actions. A transfer is a tile of a visit; tiles of a visit differ in size only if
 those of a rank variable do. So the actions are a sum over the classes of tiles along each variable. What is
 moved in other pieces (parts of windows, what stays, what instances share) has no closed form here.
 """
@@ -39,7 +39,7 @@ def whole_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActi
 
 
 def action_of(layout: SymbolicLayout, node: SymbolicBuffet, kind: str) -> ActionCost:
-    """What a kind of access is at its component."""
+    """The cost of a kind of access at its component."""
     return layout.problem.hierarchy[node.component].action("read" if kind in READS else "write")
 
 
@@ -107,7 +107,7 @@ def _visits(link: TransferPath, kind: str) -> Form:
         result = result * summed(space.extent(v), space.ladder(v, dict.fromkeys(space.of(v), "each")), ONE)
     if not link.access.output or kind in ("reads_drain", "writes_drain") or link.access.accumulates:
         return result
-    # Where storage further out gives what nobody has written, all storage below has it as well.
+    # If storage further out supplies what nobody has written, all storage below has it as well.
     hierarchy = link.layout.problem.hierarchy
     given = any(hierarchy[n.component].read_first for n in link.chain[: link.place])
     return result if given else result - 1

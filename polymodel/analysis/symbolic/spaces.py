@@ -1,4 +1,4 @@
-"""The stamps and elements of one access of one Einsum: a box, or windows where an Einsum is inferred."""
+"""The stamps and elements of one access of one Einsum: a box, or windows if an Einsum is inferred."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_fixed(use: Use) -> bool:
 # `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
 # Where more is read than the generation before, tiles near the first one hold less of it, too.
 Behind = Literal["", "later", "each", "lacking", "first"]
-# One access to all elements of a tensor that an operation reads, where these are several.
+# One access to all elements of a tensor that an operation reads, if these are several.
 Unions = Mapping[str, TensorAccess]
 
 
@@ -51,13 +51,13 @@ class LoopAxis:
 
     @property
     def start(self) -> int | str | None:
-        """The size of its first tile, if that is another one."""
+        """The size of its first tile, if it differs."""
         first = self.loop.initial_tile_shape if self.loop is not None else None
         return None if first == self.tile else first
 
     @property
     def grows(self) -> bool:
-        """True if tiles behind the first one may be larger."""
+        """True if tiles after the first one may be larger."""
         if isinstance(self.start, int) and isinstance(self.tile, int):
             return self.start < self.tile
         return self.start is not None
@@ -85,7 +85,7 @@ class Halo:
 
 @dataclass(frozen=True)
 class SumRank:
-    """A rank `a p + b r + c s ...` of three rank variables and more, by its place in the access."""
+    """A rank `a p + b r + c s ...` of three or more rank variables, by its place in the access."""
 
     rank: int
     variables: tuple[str, ...]
@@ -123,7 +123,10 @@ class TiedGroup:
 
 @lru_cache(maxsize=1024)
 def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
-    """The bounds that the box of an Einsum does not imply, by their variables; NotSeparable for others."""
+    """The bounds that the box of an Einsum does not imply, by their variables.
+
+    Raises NotSeparable for others.
+    """
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
     bounds, tied = [], {v: {v} for v in box}
     for c in einsum.constraints:
@@ -192,13 +195,13 @@ class Window:
 
     @property
     def overlaps(self) -> bool:
-        """True if some stamp's interval meets that of the one before."""
+        """True if some stamp's interval meets that of the previous one."""
         return any(more for _, more in self.later)
 
 
 @dataclass(frozen=True)
 class Stride:
-    """Values `every * n + base` of a variable, told by n."""
+    """Values `every * n + base` of a variable, in terms of n."""
 
     every: int
     base: int
@@ -254,12 +257,12 @@ class Space:
 
     @cached_property
     def alone(self) -> Space:
-        """Without what tiles hold of the generation before."""
+        """Without what tiles hold of the previous generation."""
         return replace(self, carried=None)
 
     @cached_property
     def before(self) -> Space:
-        """What a tile holds of the generation before, as if it were a tensor without the carried rank."""
+        """What a tile holds of the previous generation, as if it were a tensor without the carried rank."""
         assert self.carried is not None
         rest = tuple(x for r, x in enumerate(self.access.projection) if r != self.carried.rank)
         ranks = tuple(x for r, x in enumerate(self.access.ranks) if r != self.carried.rank)
@@ -296,12 +299,12 @@ class Space:
 
     @property
     def sums(self) -> tuple[SumRank, ...]:
-        """Ranks of three rank variables and more."""
+        """Ranks of three or more rank variables."""
         return self._windows[1]
 
     @property
     def coupled(self) -> tuple[tuple[str, ...], ...]:
-        """The variables of each rank of several."""
+        """The variables of each rank that has several."""
         return (*((h.p, h.r) for h in self.halos), *(s.variables for s in self.sums))
 
     @cached_property
@@ -319,7 +322,7 @@ class Space:
 
     @cached_property
     def groups(self) -> tuple[TiedGroup, ...]:
-        """Variables that bounds, or what executes of an inferred Einsum, tie together."""
+        """Variables that bounds, or executed iterations of an inferred Einsum, couple."""
         listed = {v for g in self.listed for v in g.variables}
         return (*self.listed, *(g for g in groups(self.einsum) if not listed & set(g.variables)))
 
@@ -329,7 +332,7 @@ class Space:
         return frozenset(v for g in self.groups for v in g.variables)
 
     def of(self, variable: str) -> list[int]:
-        """The positions of a variable's loops; the list is the caller's."""
+        """The positions of a variable's loops; the caller may modify the list."""
         return list(self._positions.get(variable, ()))
 
     @cached_property
@@ -359,12 +362,12 @@ class Space:
 
     @cached_property
     def counted(self) -> dict[tuple[Use, ...], Form]:
-        """Counts that were worked out before: what happens to each counter -> (counters, elements)."""
+        """Counts that were computed before: the use of each counter -> (counters, elements)."""
         return {}
 
     @cached_property
     def sized(self) -> dict[tuple[Role | None, ...], Form]:
-        """Sizes of tiles that were worked out before: the role of each loop -> elements."""
+        """Sizes of tiles that were computed before: the role of each loop -> elements."""
         return {}
 
     @cached_property
@@ -408,7 +411,7 @@ class Space:
 
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
-    """The coupled ranks of an access; NotSeparable for accesses that are not products of such."""
+    """The coupled ranks of an access. Raises NotSeparable for accesses that are not products of such."""
     result, sums = windows(einsum, access)
     if sums:
         raise _no_rank_of_its_own(einsum, access, sums[0].rank)
@@ -465,7 +468,7 @@ class CarriedRank:
 
 
 def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
-    """The rank along which a tensor is carried forward; NotSeparable where these are several."""
+    """The rank along which a tensor is carried forward. Raises NotSeparable if there are several."""
     write, earlier = maker.access_of(tensor), cascade.earlier_readers(tensor)
     moved = {
         rank
@@ -505,7 +508,7 @@ def check_access(
 
 
 def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool:
-    """Whether all accesses of a tensor touch the same element in one operation, but for its generation."""
+    """Whether all accesses of a tensor touch the same element in one operation, except for its generation."""
 
     def rest(access: TensorAccess) -> list[Affine]:
         result = list(access.projection)
@@ -540,8 +543,8 @@ def check_space(
 def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple[Einsum, Unions]:
     """Of each tensor that is read at several elements in one operation one access to all of them.
 
-    Elements that stand evenly apart along a rank are those of one access with a rank variable more, which no
-    loop runs over: `A[x - 1]` and `A[x + 1]` are `A[x + 2 d - 1]` for d = 0, 1. Others stay as they are.
+    Equidistant elements along a rank are those of one access with one more rank variable, over which no loop
+    runs: `A[x - 1]` and `A[x + 1]` are `A[x + 2 d - 1]` for d = 0, 1. Others stay as they are.
     """
     unions: dict[str, TensorAccess] = {}
     more: dict[str, tuple[int, int]] = {}
@@ -569,7 +572,7 @@ def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple
 
 
 def evenly(places: set[int]) -> tuple[int, int] | None:
-    """(step, how many) of numbers that stand evenly apart; None for others."""
+    """(step, count) of equidistant numbers; None for others."""
     first, *others = sorted(places)
     step = others[0] - first if others else 1
     return (step, len(places)) if others == [first + step * (k + 1) for k in range(len(others))] else None

@@ -1,7 +1,7 @@
-"""Stamps of two tied rank variables in order of time: what their tiles share, and what stays between uses.
+"""Stamps of two coupled rank variables in order of time: what their tiles share, and what stays between uses.
 
 A stamp is a pair of tiles, one of either variable, that has points. Stamps are listed in the order in which
-the loops over both variables run through them, and neighbours in that order are compared as sets.
+the loops over both variables execute them, and neighbours in that order are compared as sets.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class StampOrder:
 
     @cached_property
     def starts(self) -> tuple[Ints, Ints]:
-        """Where the innermost tiles of either variable begin."""
+        """The starts of the innermost tiles of either variable."""
         region = self.loops.region
         return region.starts(0, self.loops.u), region.starts(1, self.loops.v)
 
     def outermost(self, count: int) -> tuple[Ints, Ints]:
-        """For each stamp the tiles of the outermost `count` loops that it lies in."""
+        """For each stamp the tiles of the outermost `count` loops that contain it."""
         above, every = self.loops.outermost(count), (self.loops.u, self.loops.v)
         innermost, region = (self.one, self.two), self.loops.region
         one, two = (
@@ -74,7 +74,7 @@ class StampOrder:
         return result
 
     def sizes(self, what: What, rank: tuple[int, int]) -> Ints:
-        """How many elements each stamp's tile has."""
+        """The number of elements of each stamp's tile."""
         one, two, result = tile_sizes(
             self.loops.region, self.loops.u, self.loops.v, what, rank, self.loops.alike
         )
@@ -82,7 +82,7 @@ class StampOrder:
         return result[(one * width + two).searchsorted(self.one * width + self.two)]
 
     def common(self, before: Ints, after: Ints, what: What, rank: tuple[int, int]) -> Ints:
-        """How many elements the tiles at two stamps share, for several pairs of stamps."""
+        """The number of elements that the tiles at two stamps share, for several pairs of stamps."""
         import numpy as np
 
         if what == "none":
@@ -125,7 +125,7 @@ class StampOrder:
 
 
 def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before: Ints, after: Ints) -> Ints:
-    """How many rows of a tile of u have points in both of two tiles of v, for several such choices."""
+    """The number of rows of a tile of u with points in both of two tiles of v, for several such choices."""
     import numpy as np
 
     group, first, last = rows_in_tiles(region, *tiles)
@@ -145,7 +145,7 @@ def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before
 
 
 def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
-    """How many of some rows begin no later than a tile and end no earlier than another one, row by row."""
+    """The number of rows that begin no later than a tile and end no earlier than another one, row by row."""
     import numpy as np
 
     begin, end = ends
@@ -162,7 +162,7 @@ def visits(loops: Loops) -> StampOrder:
 
     one, two = pairs(loops.region, loops.u, loops.v, loops.alike)
     result = StampOrder(loops, one, two)
-    if "vu" not in loops.order:  # then they are in order as they are
+    if "vu" not in loops.order:  # then they are in order already
         return result
     keys = [result.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
     order = np.lexsort(keys[::-1])
@@ -171,7 +171,7 @@ def visits(loops: Loops) -> StampOrder:
 
 @lru_cache(maxsize=65536)
 def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
-    """What `kind` asks of the loop number `axis`; `wraps`: of the loops from there on."""
+    """The number that `kind` means for the loop number `axis`; `wraps`: for the loops from there on."""
     import numpy as np
 
     if loops.alike is None and what != "rank" and kind != "settled":
@@ -193,12 +193,12 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
 
 
 def _single_inside(order: str) -> bool:
-    """Whether one loop over v stands inside all loops over u."""
+    """Whether one loop over v is inside all loops over u."""
     return order == "u" * (len(order) - 1) + "v"
 
 
 def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) -> bool:
-    """True if stamps that are equal but for the counter of a loop have equal tiles."""
+    """True if stamps that are equal except for the counter of a loop have equal tiles."""
     import numpy as np
 
     counters = found.counters()
@@ -252,7 +252,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
 
 
 def _allowed(held: StampOrder, steps: Ints, policy: Reuse, what: What, rank: tuple[int, int]) -> Ints:
-    """Over which steps the policy lets elements stay."""
+    """The steps over which the policy lets elements stay."""
     import numpy as np
 
     depth = len(held.loops.order)

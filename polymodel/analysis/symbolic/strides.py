@@ -1,4 +1,4 @@
-"""Values at even distances: of an inferred Einsum those that execute where consumers leave out the others."""
+"""Values at even distances: those that an inferred Einsum executes if consumers omit the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_strides(
     strides: Strides,
     numbers: bool,
 ) -> tuple[LoopAxis, ...]:
-    """Own loops, of which those over variables of which values are left out have tiles of the others.
+    """Own loops, of which those over variables with omitted values have tiles of the others.
 
     `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
     """
@@ -40,7 +40,7 @@ def in_strides(
             continue
         every = strides[a.variable].every
         tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
-        count = -(-tile // every)  # so many are in the first tile
+        count = -(-tile // every)  # this many are in the first tile
         # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
         # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
         # Values stand at the start of each tile if tiles divide the stride; else some instances run later.

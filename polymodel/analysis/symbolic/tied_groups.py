@@ -1,4 +1,4 @@
-"""Counts along rank variables that bounds tie together: pieces of intervals, or points value by value."""
+"""Counts along rank variables that bounds couple: pieces of intervals, or points value by value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Uses = Mapping[int, Use]
 MOST_INSTANCES = 256
-Values = tuple[int, int, int]  # the lowest, the highest, and how many
+Values = tuple[int, int, int]  # the lowest, the highest, and the number of values
 
 _TOLD: dict[tuple[bool, bool], What] = {
     (False, False): "none", (True, False): "u", (False, True): "v", (True, True): "both",
@@ -43,7 +43,7 @@ _TOLD: dict[tuple[bool, bool], What] = {
 
 
 def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
-    """Which of the variables of a pair an element tells, and the coefficients of a rank of both."""
+    """The variables of a pair that an element determines, and the coefficients of a rank of both."""
     ranks = ranks_of(space, group)
     for u, v in ranks:
         if u and v:
@@ -52,7 +52,7 @@ def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
 
 
 def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
-    """Of each rank that variables of a group index their coefficients."""
+    """The coefficients of each rank that variables of a group index."""
     result = []
     for expr in space.access.projection:
         terms = dict(expr.terms)
@@ -111,7 +111,7 @@ def listing(
 
 
 def listed_group_of(space: Space, variable: str) -> TiedGroup | None:
-    """The group of a variable of which what executes is listed, if it is in one."""
+    """The group of a variable whose executed values are listed, if it is in one."""
     result = (g for g in space.listed if variable in g.variables)
     return next((g for g in result if isinstance(g.region, NeededRegion)), None)
 
@@ -180,12 +180,12 @@ def retained_within(space: Space, group: TiedGroup, axis: int, uses: Uses) -> Cu
 
 
 def loop_order(space: Space, group: TiedGroup, positions: Sequence[int]) -> str:
-    """The loops of a group as they stand, one letter each."""
+    """The loops of a group, one letter each, outermost first."""
     return "".join("u" if space.axes[i].variable == group.u else "v" for i in positions)
 
 
 def untouched(space: Space, axis: int) -> Form:
-    """1 if the tile does not depend on a loop over a variable that a bound ties to another one."""
+    """1 if the tile does not depend on a loop over a variable that a bound couples with another one."""
     (group,) = (g for g in space.groups if space.axes[axis].variable in g.variables)
     if not ranks_of(space, group):
         return number(1)
@@ -229,7 +229,7 @@ def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
 
 
 def instances_of(problem: Problem, space: Space) -> Iterator[dict[int, int]]:
-    """The instances that loops in space over tied variables tell apart: by node id the number of each.
+    """The instances that spatial loops over coupled variables distinguish: by node id the number of each.
 
     Each may be the busiest: which it is depends on how the bounds cut their tiles.
     """
@@ -269,8 +269,8 @@ def is_whole(group: TiedGroup, variable: str) -> bool:
 def runs_through(problem: Problem, name: str, node_id: int) -> bool:
     """Whether an Einsum executes in each iteration of a loop that others share, and of loops above it.
 
-    It does if of the variables that its bounds tie together these loops are over one alone, at each value of
-    which there are points.
+    It does if these loops are over only one of the variables that its bounds couple, at each value of which
+    there are points.
     """
     einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
     for group in groups(einsum):
@@ -281,7 +281,7 @@ def runs_through(problem: Problem, name: str, node_id: int) -> bool:
 
 
 def _looped(problem: Problem, name: str, node_id: int) -> set[str]:
-    """The variables of an Einsum that loops down to one are over, but for loops of one iteration."""
+    """The variables of the loops of an Einsum down to one, without loops of one iteration."""
     loops = [(i, loop) for i, loop in problem.tree.loops(name) if i <= node_id]
     return {loop.variable_in(name) for i, loop in loops if not runs_once(problem, i, loop)}
 
@@ -335,7 +335,7 @@ def _boxed(einsum: Einsum, loose: frozenset[str]) -> Einsum:
     return replace(einsum, constraints=tuple(kept))
 
 
-# Tensors that an operation reads at several elements, as A[m] and A[k].
+# Tensors that an operation reads at several elements, such as A[m] and A[k].
 #
 # All of them are one access, A[x]: a number n says which access it is, and bounds tie x to the rank variables
 # of that access alone. Of values that are at most w apart `x - m <= w n` and `m - x <= w n` say nothing
@@ -396,7 +396,8 @@ def _range(einsum: Einsum, every: Sequence[Affine]) -> tuple[int, int]:
 
 
 def with_choice(space: Space, choice: TiedGroup | None) -> Space:
-    """The space of a tensor that is read at several elements, with what ties them to rank variables."""
+    """The space of a tensor that is read at several elements, with the bounds between them and rank
+    variables."""
     if choice is None:
         return space
     if space.listed or space.windows or groups(space.einsum):

@@ -1,4 +1,5 @@
-"""Peaks of what is held along rank variables that bounds tie together, also of buffets that come and go."""
+"""Peaks of what is held along rank variables that bounds couple, also of buffets that are there at times
+only."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ MOST_PEAKS = 2**16  # combinations of the stamps of several groups, of which any
 
 @dataclass(frozen=True)
 class TiedBuffet:
-    """A buffet in the phases of one Einsum, along tied variables.
+    """A buffet in the phases of one Einsum, along coupled variables.
 
     `fixed`: it holds the same at all stamps. `gap`: while its users do not run it is there at some stamps of
-    a group's loops only, but for where `absent` is 0: then it is there whatever they do.
+    a group's loops only, unless `absent` is 0: then it is there at all of them.
     """
 
     space: Space
@@ -39,7 +40,7 @@ class TiedBuffet:
 
 
 def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Gap] | None:
-    """When a buffet that an Einsum does not use is there over steps of tied loops; None if never.
+    """When a buffet that an Einsum does not use is there over steps of coupled loops; None if never.
 
     `once`: loops in whose first iteration alone its users execute: it is there over none of their steps.
     """
@@ -52,7 +53,7 @@ def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Ga
     kept = [i for i in tied if i < node.depth and stay.carry.get(i, ZERO) != ZERO]
     kept = [i for i in kept if i not in differs or not leaves_nothing(node.space, i)]
     if differs and stay.on_path and any(i >= node.depth for i in steps):
-        raise unknown_gap(bare, stay)  # how many steps a tile has decides whether it is there at all
+        raise unknown_gap(bare, stay)  # the number of steps of a tile decides whether it is there at all
     if not within and not kept:
         return None
     if differs or any(bare.axes[i].variable in bare.tied for i in every if i in once):
@@ -87,13 +88,13 @@ def _loops(space: Space, group: TiedGroup, until: int) -> list[int]:
 
 
 def _by_policy(stay: Stay, group: TiedGroup) -> bool:
-    """Whether nothing but the buffet's own policy decides about what stays."""
+    """Whether only the buffet's own policy decides what stays."""
     own = {a: form for a, form in policy(stay.node).items() if form != ZERO}
     return group in stay.node.space.groups and stay.carry == own
 
 
 def _stays_over(space: Space, group: TiedGroup, axis: int) -> bool | None:
-    """Whether loops inside that are not the group's leave the tile as it is over a step; None: not known."""
+    """Whether loops inside that are not the group's leave the tile unchanged over a step; None: unknown."""
     stays = True
     for i in temporal(space):
         v = space.axes[i].variable
@@ -141,7 +142,8 @@ class _Row:
 def tied_peaks(
     bare: Space, parts: Sequence[TiedBuffet], held: tuple[HeldBuffet, ...]
 ) -> Iterator[tuple[HeldBuffet, ...]]:
-    """What is held at the stamps of tied variables that may be the peak; `held` without these variables."""
+    """What is held at the stamps of coupled variables that may be the peak; `held` without these
+    variables."""
     found: dict[TiedGroup, list[_Row]] = {}
     listed: dict[TiedGroup, list[tuple[int, Space]]] = {}
     moving = [part.space for part in parts if not part.fixed]
@@ -174,7 +176,7 @@ def tied_peaks(
 
 
 def _refuse_gap(bare: Space, part: TiedBuffet, group: TiedGroup) -> None:
-    """Refuse a buffet that comes and goes along a group whose tiles are listed value by value."""
+    """Refuse a buffet that is there at times only along a group whose tiles are listed value by value."""
     if part.gap is not None and part.gap[0] == group:
         raise NotSeparable(
             f"{part.space.access.tensor} may stay while {bare.einsum.name} runs, over steps of loops whose "
@@ -246,7 +248,7 @@ def _factors(group: TiedGroup, rows: list[_Row]) -> list[dict[int, Form]]:
 
 
 def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[dict[int, Form]]:
-    """The same where tiles along a group are listed value by value."""
+    """The same if tiles along a group are listed value by value."""
     chains = []
     for v in group.variables:
         every = [[space.axes[i] for i in space.of(v)] for _, space in spaces]
@@ -271,7 +273,7 @@ def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[d
 
 
 def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
-    """The row with the places of its loops in the chains, which its own ones lengthen."""
+    """The row with the places of its loops in the chains, which its own ones extend."""
     if row.gap is None:
         return row
     places = []
@@ -305,8 +307,7 @@ def _refuse_mixed(
 
 
 def own_tile(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> SymbolicBuffet:
-    """The buffet with the tiles that an Einsum on whose path it stands touches there: the same, but told
-    within the bounds of that Einsum."""
+    """The buffet with its tiles within the bounds of an Einsum on whose path it is."""
     if einsum in node.users and node.space.carried is None:
         return replace(node, space=layout.space(einsum, node.tensor, node.depth))
     bare = layout.stamps(einsum, layout.paths[einsum])
