@@ -26,8 +26,11 @@ class Zeros(Protocol):
 
 def is_union(einsum: Einsum) -> bool:
     """True of sums: one operand alone makes a result, so that a missing one stops nothing. Not where one
-    that is absent decides the result: infinity is a sum with infinity, and leaves a minimum as it is."""
-    return _is_sum(einsum) and not _deciding(einsum)
+    that is absent decides the result: infinity is a sum with infinity, and leaves a minimum as it is. Nor
+    where all that are absent do not: the largest of some sums is another without those that are 0."""
+    if not _is_sum(einsum) or _deciding(einsum):
+        return False
+    return _left_out(einsum) == _value(einsum, {a: a.default for a in einsum.inputs})
 
 
 def _is_sum(einsum: Einsum) -> bool:
@@ -66,20 +69,20 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
     if not _differs_from_zero(einsum):
         return is_union(einsum) or _followed(einsum, sparse, 0.0)
     nothing, output = _nothing(einsum), einsum.outputs[0]
-    if nothing is None or (nothing != output.default and output.tensor in sparse):
+    stops = sparse - {a.tensor for a in unstopped(einsum)}
+    if stops & {a.tensor for a in einsum.inputs} and nothing != output.default and output.tensor in sparse:
         return False
-    if is_union(einsum):
-        return _value(einsum, {a: a.default for a in einsum.inputs}) == nothing
-    return _followed(einsum, sparse, nothing)
+    return is_union(einsum) or _followed(einsum, sparse, nothing)
 
 
-def _followed(einsum: Einsum, sparse: Container[str], nothing: float) -> bool:
+def _followed(einsum: Einsum, sparse: Container[str], nothing: float | None) -> bool:
     """Whether each absent operand stops the operation by itself, or none of the others do even together."""
     passing = [a for a in unstopped(einsum) if a.tensor in sparse]
     if passing and not _computes(einsum):
         return False
     groups = (some for n in range(1, len(passing) + 1) for some in combinations(passing, n))
-    return not any(_value(einsum, {a: a.default for a in some}) == nothing for some in groups)
+    reached = (_value(einsum, {a: a.default for a in some}) for some in groups)
+    return nothing is None or nothing not in reached
 
 
 def unstopped(einsum: Einsum) -> tuple[TensorAccess, ...]:
@@ -87,19 +90,20 @@ def unstopped(einsum: Einsum) -> tuple[TensorAccess, ...]:
     hold where they are absent is computed with like any other value, and their sparsity ends here."""
     if einsum.is_copy or is_union(einsum):
         return ()
-    nothing = _nothing(einsum) if _differs_from_zero(einsum) else 0.0
+    nothing = _left_out(einsum)
     return tuple(a for a in einsum.inputs if nothing is None or not _absorbs(einsum, a, nothing))
 
 
 def stopped_by(einsum: Einsum) -> tuple[tuple[TensorAccess, ...], float]:
-    """Operands of which one that is absent decides an operation, and what that then gives."""
-    if is_union(einsum):
-        return (), 0.0
+    """Operands of which one that is absent decides an operation, and what that then gives. Of a maximum, who
+    computes values leaves out products that are 0 as well, and takes it with 0 once at the end; a machine,
+    which counts no operations that it skips, does not (`unstopped`)."""
     if einsum.is_copy:
         return einsum.operands, einsum.operands[0].default
-    passing = unstopped(einsum)
-    nothing = _nothing(einsum) if _differs_from_zero(einsum) else 0.0
-    return tuple(a for a in einsum.operands if a not in passing), nothing or 0.0
+    nothing = _left_out(einsum) if _holds_others(einsum) else 0.0
+    if nothing is None or is_union(einsum):
+        return (), 0.0
+    return tuple(a for a in einsum.operands if _absorbs(einsum, a, nothing)), nothing
 
 
 def stopping(einsum: Einsum, tensor: str) -> bool:
@@ -140,11 +144,22 @@ def _nothing(einsum: Einsum) -> float | None:
     return _identity(einsum) if joins else output.default
 
 
-def _differs_from_zero(einsum: Einsum) -> bool:
-    """Whether some absent point holds another number than 0, or zeros change what an update joins them with:
-    a product, or a maximum."""
+def _left_out(einsum: Einsum) -> float | None:
+    """The same where zeros are left out: 0, but where that would change what they are reduced with."""
+    return _nothing(einsum) if _differs_from_zero(einsum) else 0.0
+
+
+def _holds_others(einsum: Einsum) -> bool:
+    """Whether some absent point holds another number than 0, or what is there is updated otherwise than by a
+    sum."""
     updates = any(a.accumulates for a in einsum.outputs)
     return any(a.default for a in einsum.accesses) or (updates and _identity(einsum) != 0)
+
+
+def _differs_from_zero(einsum: Einsum) -> bool:
+    """Whether some absent point holds another number than 0, or zeros change what they are reduced with: a
+    product, or a maximum."""
+    return any(a.default for a in einsum.accesses) or _nothing(einsum) != 0
 
 
 def _deciding(einsum: Einsum) -> list[TensorAccess]:
@@ -231,7 +246,7 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
     if not sparse or is_known(einsum, [*sparse, *results]):
         return
     operation = dict(einsum.operations).get("map")
-    if any(a.default for a in einsum.accesses):
+    if _differs_from_zero(einsum):
         held = ", ".join(f"{a.default:g} in {a.tensor}" for a in einsum.accesses)
         raise Refused(
             f"{einsum.name}: {operation or 'mul'} of what is absent in {', '.join(sparse)} is not what is "

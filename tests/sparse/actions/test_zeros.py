@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +229,50 @@ def test_an_absent_edge_beside_one_of_no_length() -> None:
     assert found.compute[["effectual", "skipped"]].to_dict("records") == [{"effectual": 250, "skipped": 750}]
 
 
+JOINS = {"mul": np.multiply, "add": np.add, "max": np.maximum, "min": np.minimum}
+
+
+@pytest.mark.parametrize("reduce", JOINS)
+@pytest.mark.parametrize("operation", JOINS)
+@pytest.mark.parametrize("absent", ["0", "identity"])
+def test_as_many_operations_are_counted_as_values_need(operation: str, reduce: str, absent: str) -> None:
+    """Without the operations that are not counted no result changes, whatever the values: a zero is the
+    largest of negative numbers, and makes a product 0."""
+    joins, reduces = JOINS[operation], JOINS[reduce]
+    start = {"mul": 1.0, "add": 0.0, "max": -np.inf, "min": np.inf}[reduce]
+    hold = 0.0 if absent == "0" else start
+    random = np.random.default_rng(3)
+    there = random.random((10, 100)) < 0.25, random.random(100) < 0.5
+    one_lacking = np.arange(1000).reshape(10, 100) % 100 > 0, np.arange(100) > 0
+    left = {lambda a, b: a | b, lambda a, b: a & b, lambda a, _: a, lambda _, b: np.tile(b, (10, 1))}
+    for held in (there, one_lacking):
+        for ends in product([(-2, -1), (-2, 2), (1, 2)], repeat=2):
+            drawn = (random.uniform(*end, t.shape) for end, t in zip(ends, held, strict=True))
+            a, b = (np.where(t, x, hold) for t, x in zip(held, drawn, strict=True))
+            with np.errstate(invalid="ignore"):
+                made = joins(a, b)
+                whole = reduces.reduce(made, axis=1)
+                kept = {k: reduces.reduce(np.where(k(*held), made, start), axis=1) for k in left}
+            left = {k for k in left if np.array_equal(kept[k], whole)}
+    data = {
+        name: pm.SparseTensor.from_coo(name, ranks, t.shape, np.array(np.nonzero(t)), np.ones(t.sum()))
+        for name, ranks, t in (("A", ["M", "K"], there[0]), ("B", ["K"], there[1]))
+    }
+    default = {} if absent == "0" else dict.fromkeys("ABZ", str(hold))
+    report = least_sums(operation, {"A": 1, "B": 1}, default, reduce)
+    if operation == "mul" and absent == "identity" and reduce in ("mul", "min"):
+        with pytest.raises(Refused, match="is not what is absent in its result"):
+            pm.sparsify(report, data)  # infinity times infinity, and 1 times 1
+        return
+    found = pm.sparsify(report, data).counts.compute[0]
+    assert found.effectual == min([1000, *(int(k(*there).sum()) for k in left)])
+
+
 def least_sums(
-    operation: str, densities: dict[str, float], default: dict[str, str], reduce: str = "min"
+    operation: str,
+    densities: dict[str, float],
+    default: dict[str, str],
+    reduce: str = "min",
 ) -> pm.Report:
     memory = {"type": "Memory", "name": "DRAM", "size": "inf", "tensors": {"keep": "All"},
               "actions": [{"name": n, "energy": 1, "throughput": 1} for n in ("read", "write")]}  # fmt: skip
