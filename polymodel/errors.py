@@ -49,6 +49,7 @@ CODES = {
     "unknown-key": "a key, section, option or column that does not exist",
     "unknown-choice": "a word that is none of the allowed ones",
     "unused-variable": "a value is given to a variable that nothing uses",
+    "assertion-failed": "template variables do not meet a condition that the template asserts",
     "duplicate-name": "a name, key or entry is given twice",
     "name-conflict": "a name is taken by something else",
     "invalid-name": "a value cannot be a name",

@@ -39,6 +39,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     whole = f"{spec}\n" if spec.teaal is not None else ""
     drawn = partial(show_html, *parts, spec.variable_declarations, whole)
     text = drawn() if options.format == "html" else whole or show_text(*parts, spec.variable_declarations)
+    if options.format != "html":
+        text += "".join(f"note: {remark}\n" for remark in spec.variable_remarks)
     saved = save_page(options.html, drawn)
     if options.out:
         saved.append(f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}")

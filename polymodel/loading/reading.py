@@ -56,7 +56,7 @@ def load(
     """
     given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
     values = {**_model_variables(sources), **given}
-    document = Document()
+    document = Document(asked=frozenset(given))
     if not sources:
         message = "load: there is nothing to load"
         document.faults.note(Diagnostic(message, "name a file or a library spec", code="missing-argument"))
@@ -130,7 +130,14 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         raw_teaal=document.teaal,
         template_variables=tuple(sorted(document.variables)),
         variable_declarations=tuple(document.declared.values()),
+        ineffective=_ineffective(document),
     )
+
+
+def _ineffective(document: Document) -> tuple[str, ...]:
+    """Given template variables that change nothing, though they are not what they are by default."""
+    given = (v for v in document.declared.values() if v.name in document.asked - document.effective)
+    return tuple(v.name for v in given if v.value != v.default)
 
 
 @dataclass
@@ -210,7 +217,7 @@ def near_name(text: str) -> str:
 def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:
     """Add the default mapping of a pair of library names, unless a source has one. Its template receives the
     values of the variables that the workload declares."""
-    if pair.workload is None or document.refused:  # the mapping cannot be determined
+    if pair.workload is None:
         return
     named, _, wanted = pair.variant.rpartition("/")
     arch = named or pair.arch  # a mapping that is named with its architecture may be used with any other
@@ -237,6 +244,11 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
     pair.chosen = f"{pair.workload}/{variant}{default}"
+    if document.refused:  # of which mapping nothing can be said but which variables it reads
+        from polymodel.spec.template import names_in
+
+        document.variables |= names_in(path.read_text(encoding="utf-8")) or set(variables)
+        return
     read_file(path, document, {v.name: v.value for v in document.declared.values()} | {**variables})
 
 

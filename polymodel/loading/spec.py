@@ -83,7 +83,8 @@ class Spec:
     (workload, architecture) pair of library names, where known; `chosen` is the name of the mapping as
     requested, or says that it is the default one. `raw_teaal` is a TeAAL spec as written; it provides
     `raw_workload` and, where possible, the mapping. `template_variables`: names known to the templates that
-    were read; `variable_declarations`: their declarations; `variables`: the values given.
+    were read; `variable_declarations`: their declarations; `variables`: the values given,
+    `ineffective` those of them that change nothing.
     """
 
     raw_workload: Workload | None = None
@@ -107,6 +108,7 @@ class Spec:
     raw_teaal: TeaalSpec | None = None
     template_variables: tuple[str, ...] = ()
     variable_declarations: tuple[Variable, ...] = ()
+    ineffective: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         remedy = "pm.load(...) makes specs"
@@ -146,7 +148,17 @@ class Spec:
 
             result += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
         result += likely_typos(workload.cascade) if workload is not None else ()
-        return result + self.number_remarks
+        return result + self.variable_remarks + self.number_remarks
+
+    @property
+    def variable_remarks(self) -> tuple[str, ...]:
+        """Template variables that were given and that, with the others as they are, change nothing."""
+        known = {v.name: v for v in self.variable_declarations}
+        return tuple(
+            f"template variable {name} = {known[name].value} changes nothing, with the others as they are"
+            + (f" ({known[name].about})" if known[name].about else "")
+            for name in self.ineffective
+        )
 
     @property
     def number_remarks(self) -> tuple[str, ...]:
@@ -160,6 +172,11 @@ class Spec:
         """Where the mapping of a TeAAL spec differs from the spec as written, such as loops that no fanout
         can hold."""
         return self._resolution.derived.remarks if self._resolution.derived is not None else ()
+
+    @property
+    def own_remarks(self) -> tuple[str, ...]:
+        """What an evaluation tells of the spec itself."""
+        return (*self.mapping_remarks, *self.variable_remarks, *self.number_remarks)
 
     def __getstate__(self) -> dict[str, object]:
         # Resolved parts are left out: they can be resolved again, and their scopes cannot be pickled.

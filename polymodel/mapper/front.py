@@ -458,6 +458,7 @@ def _notes(front: Front) -> Iterator[str]:
     result, request = front.found, front.request
     yield from _unbounded(front)
     yield from likely_typos(front.spec.workload)
+    yield from front.spec.variable_remarks
     if not front.points:
         first, *more = front.reason.split("\n")
         sure = result.complete and not result.candidates

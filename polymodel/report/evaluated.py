@@ -389,7 +389,7 @@ class Evaluated(Answer):
         from polymodel.loading.typos import likely_typos
         from polymodel.workload.spaces import unwritten
 
-        own = (*self.spec.mapping_remarks, *self.spec.number_remarks) if self.spec is not None else ()
+        own = self.spec.own_remarks if self.spec is not None else ()
         told = (*self.analysis.notes, *likely_typos(self.problem.cascade), *own)
         return told + tuple(
             f"{tensor} has {' x '.join(map(str, sizes))} elements, {count} of which no iteration writes, "

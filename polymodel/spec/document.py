@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from polymodel.spec.faults import (
     shown,
     suggestion,
 )
-from polymodel.spec.files import RefusedVariable, Variable, filled, is_template, text_of
+from polymodel.spec.files import RefusedVariable, Rendered, Variable, effective, filled, is_template, text_of
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 from polymodel.spec.other_tools import SECTIONS as TEAAL
 from polymodel.spec.other_tools import foreign, is_teaal, section_of_accelforge
@@ -48,6 +49,7 @@ from polymodel.spec.yaml_text import MAX_DEPTH, MAX_NODES, TAGS, parse_yaml, upg
 if TYPE_CHECKING:
     from polymodel.spec.includes import Includes
     from polymodel.spec.teaal.records import TeaalSpec
+    from polymodel.spec.template import Functions
 
 
 # Values of symbols: numbers, or expressions over other symbols.
@@ -200,6 +202,8 @@ class Document:
     teaal: TeaalSpec | None = None
     declared: dict[str, Variable] = field(default_factory=dict)  # template variables
     refused: set[str] = field(default_factory=set)  # template variables whose values are not allowed
+    asked: frozenset[str] = frozenset()  # template variables that the caller gives
+    effective: set[str] = field(default_factory=set)  # those of them that change what a template prints
     unread: bool = False  # a part of some file could not be read, and may contain what seems to be missing
 
     def __post_init__(self) -> None:
@@ -249,24 +253,38 @@ def root_of(
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
     if is_template(text):
         variables = {n: v for n, v in variables.items() if n not in document.refused}
-        rendered = filled(text, source, variables)
+        functions = includes.functions(path.parent) if includes is not None else {}
+        rendered, faults = _printed(text, source, functions, variables)
+        document.faults.extend(faults)
+        document.refused |= {d.name for d in faults if isinstance(d, RefusedVariable)}
         if rendered is None:
-            # jinja2 takes as long to import as a small spec to evaluate, and few files need all of it.
-            from polymodel.spec.template import render
+            from polymodel.spec.template import names_in
 
-            functions = includes.functions(path.parent) if includes is not None else {}
-            rendered, faults = render(text, source, variables, functions)
-            document.faults.extend(faults)
-            document.refused |= {d.name for d in faults if isinstance(d, RefusedVariable)}
-        if rendered is None:
-            document.variables |= set(variables)  # it is not known which variables it reads
+            document.variables |= set(variables) if (known := names_in(text)) is None else known
             return None, True
         document.declared = {v.name: v for v in rendered.declared} | document.declared
+        if includes is None:
+            defaults = {n: document.declared[n].default for n in document.asked & document.declared.keys()}
+            again = partial(_printed, text, source, functions)
+            document.effective |= effective(again, variables, rendered, defaults)
         document.variables |= rendered.variables | (includes.variables if includes is not None else set())
         text, source = rendered.text, rendered.source
     root, faults = parse_yaml(text, source, tags, includes.parts if includes is not None else None)
     document.faults.extend(faults)
     return root, bool(faults)
+
+
+def _printed(
+    text: str, source: Source, functions: Functions, variables: Mapping[str, object]
+) -> tuple[Rendered | None, tuple[Diagnostic, ...]]:
+    """What a template prints; None with its faults."""
+    result = filled(text, source, variables)
+    if result is not None:
+        return result, ()
+    # jinja2 takes as long to import as a small spec to evaluate, and few files need all of it.
+    from polymodel.spec.template import render
+
+    return render(text, source, variables, functions)
 
 
 def existing(text: str, document: Document) -> FilePath | None:

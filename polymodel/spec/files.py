@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -551,6 +551,23 @@ def _left_out(name: str, text: str, variables: Mapping[str, object], names: set[
     added to `names`; None where the variable is given, or the text has more than variables filled in."""
     names |= {place[1] for place in _PLACEHOLDER.finditer(text)}
     return None if name in variables or is_template(_PLACEHOLDER.sub("", text)) else ""
+
+
+def effective(
+    printed: Callable[[Mapping[str, object]], tuple[Rendered | None, object]],
+    variables: Mapping[str, object],
+    rendered: Rendered,
+    defaults: Mapping[str, object],
+) -> set[str]:
+    """Those variables with `defaults` that change what a file prints: it is printed without each of them."""
+    declared = {v.name for v in rendered.declared}
+
+    def without(name: str) -> Rendered | None:
+        others = {n: v for n, v in variables.items() if n != name}
+        return printed(others if name in declared else {**others, name: defaults[name]})[0]
+
+    found = {name: without(name) for name in defaults if name in rendered.variables}
+    return {name for name, other in found.items() if other is None or other.text != rendered.text}
 
 
 def _written(value: object) -> str | None:

@@ -92,7 +92,8 @@ def routing(
         what = f"LOADS are {experts} whole numbers of at most {tokens} tokens, {pairs} in all"
         if not experts:
             what = "LOADS, SKEW and CAPACITY are of models with experts"
-        raise TemplateStopped(what, "give the template other variables")
+        remedy = "give other values: --var LOADS=..., --var SKEW=..., --var CAPACITY=..."
+        raise TemplateStopped(what, remedy, code="assertion-failed", variable="LOADS")
     most = math.ceil(capacity * pairs / experts) if capacity else tokens
     held = [min(n, most) for n in loads]
     return {"loads": held, "taken": sum(held), "experts": experts, "places": most if capacity else max(held)}
@@ -106,12 +107,22 @@ class _TooMuch(SecurityError):
 
 
 class TemplateStopped(TemplateError):
-    """What stops a template and is told in its own words: a failed `assert`, the faults of another file."""
+    """What stops a template and is told in its own words: a failed `assert`, the faults of another file.
+    `variable`: of which the message speaks."""
 
-    def __init__(self, message: str, remedy: str, told: tuple[Diagnostic, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        remedy: str,
+        told: tuple[Diagnostic, ...] = (),
+        code: str = "syntax-error",
+        variable: str = "",
+    ) -> None:
         super().__init__(message)
         self.remedy = remedy
         self.told = told
+        self.code = code
+        self.variable = variable
 
 
 @dataclass
@@ -262,8 +273,13 @@ class _Environment(ImmutableSandboxedEnvironment):
         return part
 
     def _assert(self, holds: object, message: object) -> None:
-        if not holds:
-            raise TemplateStopped(str(self.weighed(message))[:400], "give the template other variables")
+        if holds:
+            return
+        text = str(self.weighed(message))[:400]
+        named = [name for name in self.declared if re.search(rf"\b{name}\b", text)]
+        others = ", ".join(f"--var {name}=..." for name in named)
+        remedy = f"give other values: {others}" if named else "give the template other variables"
+        raise TemplateStopped(text, remedy, code="assertion-failed", variable=named[0] if named else "")
 
     def _variable(
         self,
@@ -431,6 +447,14 @@ def render(
     return replace(_unmarked(output, plain, known), declared=declared), ()
 
 
+def names_in(text: str) -> frozenset[str] | None:
+    """The variables that a template reads, whatever their values; None if it cannot be parsed."""
+    try:
+        return frozenset(meta.find_undeclared_variables(_Environment(Budget(), {}).parse(text)))
+    except (TemplateError, SyntaxError, NameError, RecursionError):
+        return None
+
+
 def _output(
     environment: _Environment, text: str, plain: Source, variables: Mapping[str, object]
 ) -> tuple[str, frozenset[str], tuple[Diagnostic, ...]]:
@@ -521,7 +545,7 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
     text = source.lines[line - 1] if 0 < line <= len(source.lines) else ""
     written = error.message if isinstance(error, TemplateError) and error.message else str(error)
     message = _MARK.sub("", written) or type(error).__name__
-    remedy = "mend the expression; templates compute numbers, texts and lists"
+    remedy, code, path = "mend the expression; templates compute numbers, texts and lists", "syntax-error", ""
     if isinstance(error, UndefinedError):
         name = re.match(r"'(\w+)' is undefined", message)
         remedy = "give it a value, e.g. load(..., N=8) or --var N=8, or write {{ N | default(8) }}"
@@ -532,7 +556,8 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
             if name.group(1) in _IMPORTED:
                 remedy = "a file that includes others is imported: polymodel import accelforge (or timeloop)"
     elif isinstance(error, TemplateStopped):
-        remedy = error.remedy
+        remedy, code = error.remedy, error.code
+        path = f"variables.{error.variable}" if error.variable else ""
     elif isinstance(error, SecurityError):
         remedy = "templates may compute small values only: no Python attributes, no huge loops or powers"
     elif isinstance(error, TemplateSyntaxError) and message.startswith("No filter"):
@@ -543,7 +568,7 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
     spot = re.search(r"\{[{%#]", text)
     if spot:
         column = spot.start() + 1
-    return Diagnostic(f"template: {message}", remedy, "", source.place(line, column), code="syntax-error")
+    return Diagnostic(f"template: {message}", remedy, path, source.place(line, column), code=code)
 
 
 def _line_of(error: BaseException) -> int:

@@ -125,7 +125,7 @@ def _gpu() -> Any:
 
 def _asked_otherwise(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
     """Notes on requests that differ from what they seem to be."""
-    return (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
+    return (*spec.variable_remarks, *_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
 
 
 def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:

@@ -286,7 +286,19 @@ def test_loads_are_drawn_from_a_law_or_have_to_be_those_of_the_pairs() -> None:
     assert rows(SKEW=1, CAPACITY=1) == 4 * 3
     assert rows(CAPACITY=2) == 4 * 6
     for wrong in ([6, 3, 1], [6, 3, 2, 2], [7, 3, 1, 1]):
-        with faults("syntax-error", at=""):
+        with faults("assertion-failed", at="variables.LOADS"):
             rows(LOADS=wrong)
-    with faults("syntax-error", at=""):
+    with faults("assertion-failed", at="variables.LOADS"):
         pm.load("llama3_8b", SKEW=1)
+
+
+def test_sizes_of_the_phase_that_is_not_asked_for_change_nothing() -> None:
+    def told(**given: object) -> list[str]:
+        notes = pm.load("llama3_8b", **given).variable_remarks
+        return [note.split()[2] for note in notes]
+
+    assert told(PHASE="decode", TOKENS=64, CONTEXT=64) == ["TOKENS"]
+    assert told(TOKENS=64, CONTEXT=64) == ["CONTEXT"]
+    assert told(CONTEXT=2048) == []
+    report = pm.evaluate(pm.load("llama3_8b", "tpu_v4i", PHASE="decode", TOKENS=64))
+    assert [note for note in report.notes if "TOKENS = 64 changes nothing" in note]

@@ -186,6 +186,12 @@ def test_declared_variables_are_checked_and_listed(tmp_path: Path) -> None:
     told = [(d.path, d.place.line) for d in caught.value.diagnostics]
     assert told == [("variables.HEADS", 2), ("variables.PHASE", 3)]
     assert "did you mean one?" in str(caught.value)
+    with pytest.raises(pm.SpecError) as caught:  # a misspelt name is told beside a value that is refused
+        pm.load(path, PHASE="on", HAEDS=4)
+    assert [d.code for d in caught.value.diagnostics] == ["unknown-choice", "unused-variable"]
+    held = '{% variable N = 3 %}\n{% assert N > 3, "N is above 3" %}\n'
+    with faults("assertion-failed", at="variables.N"):
+        pm.load(str(spec_file(tmp_path, held + DECLARED)))
     with faults("syntax-error", at=""):
         pm.load(str(spec_file(tmp_path, "{% variable N = 3, larger=2 %}\n" + DECLARED)))
 

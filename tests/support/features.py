@@ -430,6 +430,21 @@ FEATURES: tuple[Feature, ...] = (
         ),
         slopes="ski",
     ),
+    *(
+        Feature(
+            f"values beyond the edges of a stencil in time, {what}",
+            {
+                "rank_sizes": {"T": 4, "X": 6},
+                "bits_per_value": {"All": 8},
+                "init": {"U": 0},
+                "boundary": {"U": edge},
+                "einsums": ["U[T=t+1, x] = U[t, X=x-1] + U[t, x] + U[t, X=x+1]"],
+            },
+            tree=(storage("DRAM", "U", *more), loop("t", 2), storage("GLB", "U", *more), leaf("U")),
+            slopes="ski",
+        )
+        for what, edge, more in (("a number", 1, ()), ("a tensor", "U0", ("U0",)))
+    ),
     Feature(
         "what is before, read by a later Einsum alone",
         {
