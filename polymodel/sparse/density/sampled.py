@@ -31,6 +31,8 @@ from polymodel.spec.faults import not_a
 SAMPLES = 4096
 # Shapes of tiles that are sampled, at most; of so many of the fullest tiles the tail is read.
 _SHAPES, _TAIL = 400, 40
+# Of data with at most so many nonzeros every shape is sampled when it is asked about.
+_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +80,18 @@ class Seen:
 class Sampled(Placed):
     """What some thousand tiles of a tensor say of all of them; `Sampled.from_tensor(tensor)` draws them.
 
-    Tiles of sizes 1, 2, 4, .. and the whole rank are sampled in all combinations; statistics of other sizes
-    lie between theirs: exact laws are those of the sampled shapes. `nonzeros` of the tensor and `multiplies`
-    (the products of a matrix with itself, with its relative standard error) stand beside them.
-    `errors(tile)` tells the standard errors.
+    Tiles of sizes 1, 2, 4, .. and the whole rank are sampled in all combinations, those of other shapes when
+    they are asked about (`source`: the data, and which nonzeros were drawn). Of large data, without
+    `source`, statistics of other shapes lie between those sampled, and laws are not exact. `nonzeros` of
+    the tensor and `multiplies` (the products of a matrix with itself, with its relative standard error) stand
+    beside them. `errors(tile)` tells the standard errors.
     """
 
     nonzeros: float
     sizes: tuple[tuple[int, ...], ...]
     seen: Mapping[tuple[int, ...], Seen]
     multiplies: tuple[float, float] | None = None
+    source: tuple[SparseTensor, Ints] | None = None
 
     def __repr__(self) -> str:
         sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
@@ -131,7 +135,8 @@ class Sampled(Placed):
             met = rows[tensor.coords[1][chosen]]
             spread = float(met.std() / max(met.mean(), 1e-300))
             many = nonzeros * float(met.mean()), spread / chosen.size**0.5
-        return cls(tensor.ranks, tensor.shape, nonzeros, ladder, seen, many)
+        source = (tensor, chosen) if tensor.nnz <= _AT_ONCE else None
+        return cls(tensor.ranks, tensor.shape, nonzeros, ladder, seen, many, source)
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
@@ -160,12 +165,27 @@ class Sampled(Placed):
         Between sampled shapes the larger ones of those around it.
         """
         shape = tuple(int(t) for t in self.tiles(tile))
-        result = [self.seen[corner].errors for corner, _ in self._corners(shape)]
+        result = [self._tiles_met(corner).errors for corner, _ in self._corners(shape)]
         return max(e[0] for e in result), max(e[1] for e in result)
+
+    @cached_property
+    def _asked(self) -> dict[tuple[int, ...], Seen]:
+        """The latest shapes that were sampled because they were asked about."""
+        return {}
+
+    def _tiles_met(self, tile: tuple[int, ...]) -> Seen:
+        """The tiles of a shape that the drawn nonzeros lie in."""
+        if tile in self.seen or self.source is None:
+            return self.seen[tile]
+        if tile not in self._asked:
+            if len(self._asked) == _SHAPES:
+                self._asked.clear()
+            self._asked[tile] = _met(self.source[0], tile, self.source[1])
+        return self._asked[tile]
 
     def _corners(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         """The sampled shapes around one, with weights (linear in the logarithms of sizes)."""
-        if tile in self.seen:
+        if tile in self.seen or self.source is not None:
             return [(tile, 1.0)]
         sides = []
         for size, known in zip(tile, self.sizes, strict=True):
@@ -191,7 +211,9 @@ class Sampled(Placed):
         corners = self._corners(tile)
         number = float(self.number_of_tiles(tile))
         whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
-        between = [(self.seen[c], w, float(self.number_of_tiles(c)), float(prod(c))) for c, w in corners]
+        between = [
+            (self._tiles_met(c), w, float(self.number_of_tiles(c)), float(prod(c))) for c, w in corners
+        ]
         # Shares of nonempty tiles, occupancies in units of the mean: what varies least between shapes.
         mean = self.nonzeros / number
         filled = _blended([(min(1.0, self.nonzeros * s.shares[0] / n), w) for s, w, n, _ in between])
@@ -202,7 +224,7 @@ class Sampled(Placed):
             )
             * mean
         )
-        exact = self.seen[corners[0][0]] if len(corners) == 1 else None
+        exact = self._tiles_met(corners[0][0]) if len(corners) == 1 else None
         full = float(prod(whole))
         return _OfSampled(self.nonzeros, mean, filled * number, second, min(top, float(prod(tile))), number,
                           float(prod(tile)), full, exact)  # fmt: skip
