@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polymodel as pm
+from polymodel.quantities import engineering
 from polymodel.spec.files import architectures, models, variants, workloads
-from tests.library.figures import macs, parameters
-from tests.library.published import PUBLISHED
+from tests.library.figures import macs, parameters, peak
+from tests.library.published import PEAKS, PUBLISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "libraries.md"
@@ -49,10 +50,13 @@ def variables(name: str) -> list[str]:
 
 
 def machines() -> Iterator[tuple[str, ...]]:
-    yield "machine", "is", "template variables"
+    yield "machine", "is", "template variables", "multiply-accumulates a second", "published"
     for name in architectures():
-        known = variables(name)
-        yield f"`{name}`", about(ROOT / "arch" / f"{name}.yaml"), ", ".join(known)
+        known, reaches, where = variables(name), "", ""
+        if name in PEAKS:
+            given, _, _, where = PEAKS[name]
+            reaches = engineering(peak(name)) + "".join(f" with `{k}={v}`" for k, v in given.items())
+        yield f"`{name}`", about(ROOT / "arch" / f"{name}.yaml"), ", ".join(known), reaches, where
 
 
 def templates() -> Iterator[tuple[str, ...]]:

@@ -133,6 +133,17 @@ def test_the_engines_agree_on_small_transformers(machine: str, name: str) -> Non
     assert not differences(pm.evaluate(spec, engine="auto").analysis, referee.analysis)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dense", "causal", "dense_decode"])
+def test_dense_transformers_are_explored(name: str) -> None:
+    """Any mapping that is found is evaluated to what the search says of it."""
+    run = {k: v for k, v in RUNS[name].items() if k not in ("QUERIES", "ROWS")}
+    spec = pm.load("transformer", "simple_two_level", **{**SMALL, "LAYERS": 1, **run})
+    front = pm.explore(spec, time_limit=10)
+    point = front.best("energy")
+    assert pm.evaluate(point.spec).total_energy == pytest.approx(point.energy, rel=1e-12)
+
+
 # How many layers of a model fit a machine's memory with eight bits each; all of them where nothing is said.
 FITS: dict[str, dict[str, int]] = {
     "tpu_v4i": {"gpt3_175b": 4, "llama3_70b": 8, "mixtral_8x22b": 2, "qwen3_30b_a3b": 8},

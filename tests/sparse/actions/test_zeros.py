@@ -191,24 +191,38 @@ def test_attention_in_a_sliding_window_takes_its_maximum_and_exponential_of_the_
     assert work == {"QK": 12 * 12 * 4, "LM": 54, "S": 54, "AV": 54 * 3}
 
 
+# The six weights of a layer of GPT-3 6.7B: ranks, the last of them with two values of four, and elements.
+GPT3 = {
+    **dict.fromkeys(("WQ", "WK", "WV"), (("H", "E", "D"), 4096**2)),
+    "WZ": (("H", "F", "G"), 4096**2), "WFFA": (("G", "C"), 4 * 4096**2), "WFFB": (("C", "J"), 4 * 4096**2),
+}  # fmt: skip
+
+
 def test_gpt_3_with_two_weights_of_four_is_what_a_hand_counts(tmp_path: Path) -> None:
-    """4096 x 16384 weights of one byte, half of them there, each with two bits for its place in four."""
+    """Of every weight half is read, once, a byte each and two bits for its place in four."""
+    stored = {}
+    for weight, ((*outer, last), _) in GPT3.items():
+        levels = ", ".join(
+            [*(f"{r}: {{format: U, pbits: 0}}" for r in outer), f"{last}: {{format: CP, cbits: 2, pbits: 8}}"]
+        )
+        stored[weight] = f"{weight}: {{rank-order: [{', '.join([*outer, last])}], {levels}}}"
     text = (ROOT / "arch/tpu_v4i.yaml").read_text(encoding="utf-8")
-    stored = "{rank-order: [G, C], G: {format: U, pbits: 0}, C: {format: CP, cbits: 2, pbits: 8}}"
     kept = "    tensors: {keep: ~Intermediates, may_keep: All}\n"
     machine = tmp_path / "machine.yaml"
-    packed = f"{kept}    sparse: {{format: {{WFFA: {stored}}}}}\n"
+    packed = f"{kept}    sparse: {{format: {{{', '.join(stored.values())}}}}}\n"
     machine.write_text(text.replace(kept, packed, 1), encoding="utf-8")
-    mapping = ROOT / "workloads/gpt3_6.7B/tpu_v4i/unfused.yaml"
-    half = {"WFFA": {"fixed_structured": {"n": 2, "m": 4, "rank": "C"}}}
+    mapping = ROOT / "workloads/gpt3_6.7B/tpu_v4i/fused.yaml"
+    half = {w: {"fixed_structured": {"n": 2, "m": 4, "rank": ranks[-1]}} for w, (ranks, _) in GPT3.items()}
     found = pm.sparsify(pm.evaluate(pm.load(machine, "gpt3_6.7B", mapping)), densities=half)
-    weights = 4096 * 16384 // 2
-    (read,) = found.accesses.query("component == 'DRAM' and tensor == 'WFFA'").itertuples()
-    assert (read.actual, read.actual_bits, read.metadata_bits) == (weights, 8 * weights, 2 * weights)
-    (energy,) = found.energy.query("component == 'DRAM' and tensor == 'WFFA'").itertuples()
-    assert energy.energy_J == pytest.approx(10 * weights * 450e-12 / 64, rel=1e-12)
     work = {c.einsum: c for c in found.counts.compute}
-    assert work["FFA"].effectual == work["FFA"].dense / 2
+    for weight, (_, elements) in GPT3.items():
+        there = f"component == 'DRAM' and tensor == '{weight}'"
+        (read,) = found.accesses.query(there).itertuples()
+        assert (read.actual, read.actual_bits, read.metadata_bits) == (elements // 2, 4 * elements, elements)
+        (energy,) = found.energy.query(there).itertuples()
+        assert energy.energy_J == pytest.approx(5 * elements * 450e-12 / 64, rel=1e-12)
+        einsum = weight.removeprefix("W")
+        assert work[einsum].effectual == work[einsum].dense / 2
 
 
 @pytest.mark.parametrize("operation", ["add", "_0 + _1"])
