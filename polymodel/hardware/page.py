@@ -44,8 +44,8 @@ def _linked(front: Part, shown: Sequence[int]) -> Part:
         replace(b, link=lambda row: links.get(row, ""), rows=ROWS) if isinstance(b, Section) else b
         for b in front.blocks
     ]
-    told = notes(["Where a number is a link, it leads to the machine and its mappings."] if links else [])
-    return replace(front, blocks=[*told, *blocks], opened=True)
+    legend = notes(["Where a number is a link, it leads to the machine and its mappings."] if links else [])
+    return replace(front, blocks=[*legend, *blocks], opened=True)
 
 
 def _machines(found: Codesign, shown: Sequence[int]) -> Iterator[Part]:
@@ -59,8 +59,8 @@ def _machines(found: Codesign, shown: Sequence[int]) -> Iterator[Part]:
         folds.append(Fold(title, (*_of_point(found, row),), opened=not k, anchor=f"point-{row}"))
     total = len(found.points)
     some = f"{len(shown)} of {total:,}: the best in each objective, others from all along. "
-    told = "Each YAML has the symbols of its machine and a mapping: it loads behind machine and workload."
-    yield Part("Machines and mappings", [*notes([some * (total > len(shown)) + told]), *folds], opened=True)
+    use = "Each YAML has the symbols of its machine and a mapping: it loads behind machine and workload."
+    yield Part("Machines and mappings", [*notes([some * (total > len(shown)) + use]), *folds], opened=True)
 
 
 def _of_point(found: Codesign, row: int) -> Iterator[Block]:

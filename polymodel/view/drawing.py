@@ -154,14 +154,14 @@ def titled(words: str) -> str:
     return f"<title>{escaped(words)}</title>"
 
 
-def node(drawn: str, told: str, kind: str = "node") -> str:
-    """A shape with its text, or an edge, as one group with the tooltip `told`."""
-    return f'<g class="{kind}">{titled(told)}{drawn}</g>'
+def node(drawn: str, tooltip: str, kind: str = "node") -> str:
+    """A shape with its text, or an edge, as one group with this tooltip."""
+    return f'<g class="{kind}">{titled(tooltip)}{drawn}</g>'
 
 
-def picture(width: float, height: float, title: str, body: list[str], told: str = "") -> str:
-    """A complete SVG document on white; `told` describes it in words."""
-    words = described(told) if told else ""
+def picture(width: float, height: float, title: str, body: list[str], description: str = "") -> str:
+    """A complete SVG document on white; `description` describes it in words."""
+    words = described(description) if description else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">{titled(title)}{words}'

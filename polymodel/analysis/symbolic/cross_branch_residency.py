@@ -131,10 +131,10 @@ def _with_generations(space: Space, roles: Stamp) -> Form:
     stamp."""
     assert space.carried is not None
     at = {roles[i] for i in space.generations}
-    told = space.carried.is_product and at <= {"first", "widest", "second", "third"}
-    if space.carried.behind == "first" and told:
+    is_product = space.carried.is_product and at <= {"first", "widest", "second", "third"}
+    if space.carried.behind == "first" and is_product:
         return ZERO if at & {"second", "third"} else elements(space.before, roles)
-    if space.carried.behind == "lacking" or not told:
+    if space.carried.behind == "lacking" or not is_product:
         raise unlike_first(space)
     later = space.carried.behind == "each" or at & {"second", "third"}
     result = elements(space.alone, roles)

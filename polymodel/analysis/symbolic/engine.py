@@ -512,6 +512,6 @@ def _replicated(
 
     It is one form for all depths between the same spatial loops.
     """
-    told = [i for i, a in enumerate(axes) if a.spatial and a.loop is not None and replicates(a.loop)]
-    uses: dict[int, Use] = {i: "keep" if i in told else "merge" for i in range(max(told, default=-1) + 1)}
+    kept = [i for i, a in enumerate(axes) if a.spatial and a.loop is not None and replicates(a.loop)]
+    uses: dict[int, Use] = {i: "keep" if i in kept else "merge" for i in range(max(kept, default=-1) + 1)}
     return count(layout.stamps(einsum, axes[: len(uses)]), uses) if uses else number(1)

@@ -250,8 +250,8 @@ class _Inference:
     ) -> Path:
         """What executes as a product of intervals."""
         theirs = self.of(consumer.name)
-        told = only_every(consumer, dict(theirs.strides), dict(theirs.windows))
-        hold = _Hold(self, name, told, theirs, depth)
+        strided = only_every(consumer, dict(theirs.strides), dict(theirs.windows))
+        hold = _Hold(self, name, strided, theirs, depth)
         if theirs.inferred and theirs.depth < depth:
             raise NotSeparable(
                 f"{name} is inferred from own tiles of {consumer.name}, which is inferred too",
@@ -534,12 +534,12 @@ class _Needed:
                     code="unsupported-inference",
                 )
             v = terms[0][0]
-            told, stride = hold.producer_values(theirs, mine.constant)
-            self.windows[v] = hold.window(told, theirs)
+            values, stride = hold.producer_values(theirs, mine.constant)
+            self.windows[v] = hold.window(values, theirs)
             if stride.every > 1:
                 self.strides[v] = stride
             refuse_outside(einsum, v, self.windows[v], stride)
-            self.renamed |= {w: v for w, c in told.terms if c}
+            self.renamed |= {w: v for w, c in values.terms if c}
 
     def decides(self, i: int, axis: LoopAxis, kind: Tie) -> LoopAxis:
         """A loop that decides what executes, over a variable of the Einsum or one that computes it again."""

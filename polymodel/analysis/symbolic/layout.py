@@ -257,8 +257,8 @@ def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
     """The problem with Einsums in terms of those of their values that execute."""
     if not any(path.strides for path in found.values()):
         return problem
-    told = {e: (dict(path.strides), dict(path.windows)) for e, path in found.items()}
-    einsums = tuple(only_every(e, *told[e.name]) if e.name in told else e for e in problem.cascade)
+    reduced = {e: (dict(path.strides), dict(path.windows)) for e, path in found.items()}
+    einsums = tuple(only_every(e, *reduced[e.name]) if e.name in reduced else e for e in problem.cascade)
     return replace(problem, cascade=replace(problem.cascade, einsums=einsums))
 
 
@@ -322,8 +322,8 @@ def _with_generations(
     if producer is not None and not looped:
         return space  # whatever is read was computed in the same visit
     mine = [problem.cascade[e] for e in users]
-    told = {frozenset((place, bool(access.guard)) for place, access in reads(e, line)) for e in mine}
-    if producer is None and len(told) > 1:  # fills are booked to the first user
+    generations = {frozenset((place, bool(access.guard)) for place, access in reads(e, line)) for e in mine}
+    if producer is None and len(generations) > 1:  # fills are booked to the first user
         raise NotSeparable(
             f"{users[0]} and others read {line.tensor} of different generations",
             code="unsupported-recurrence",
@@ -342,10 +342,10 @@ def check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> 
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):
         loop = spaces[0].axes[i].loop
-        told = [s for s in spaces if s.window(s.axes[i].variable) is None]
+        plain = [s for s in spaces if s.window(s.axes[i].variable) is None]
         node = spaces[0].axes[i].node
         bounded = node in layout.uneven and not all(runs_through(layout.problem, e, node) for e in einsums)
-        ways = {(iteration_keys(s, i), tied_signature(s) if bounded else ()) for s in told}
+        ways = {(iteration_keys(s, i), tied_signature(s) if bounded else ()) for s in plain}
         if loop is not None and len(ways) > 1 and any(settled(s, i).constant != 1 for s in spaces):
             raise other_ranges(tuple(einsums), loop, "within other bounds" if bounded else "in other ranges")
 

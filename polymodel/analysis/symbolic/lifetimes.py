@@ -99,11 +99,11 @@ class Life:
         def role(i: int) -> Role:
             return stamp.get(i, "first" if self._apart(i) else "each")
 
-        told = {
+        own = {
             v: [i for i in self.space.of(v) if i < self.reach or self._apart(i)]
             for v in sorted(self.space.single)
         }
-        return product(chain(self.space, v, {i: role(i) for i in loops}, SIZE) for v, loops in told.items())
+        return product(chain(self.space, v, {i: role(i) for i in loops}, SIZE) for v, loops in own.items())
 
     def _apart(self, axis: int) -> bool:
         """Whether the loop at `axis` distinguishes instances of the memory, of which the first holds most."""

@@ -86,14 +86,14 @@ def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Ab
                 code="unsupported-inference",
             )
         v = terms[0][0]
-        told = tuple((w, c) for w, c in expr.terms if c)
+        needs = tuple((w, c) for w, c in expr.terms if c)
         shift = expr.constant - mine.constant - einsum.bound(v)[0]
-        shift += sum(c * reader.bound(w)[0] for w, c in told)
-        touched = {w for w, _ in told}
+        shift += sum(c * reader.bound(w)[0] for w, c in needs)
+        touched = {w for w, _ in needs}
         extent = einsum.bound(v)[1] - einsum.bound(v)[0] + 1
-        whole = len(told) == 1 and told[0][1] == 1 and shift == 0 and reader.bound(told[0][0])[1] == extent
+        whole = len(needs) == 1 and needs[0][1] == 1 and shift == 0 and reader.bound(needs[0][0])[1] == extent
         if not whole or touched & (deciding | tied | set(reader.windows)) or v in cut:
-            images[v] = told, shift
+            images[v] = needs, shift
     return tuple(_group(einsum, reader, *part) for part in _factors(einsum, reader, above, images))
 
 
@@ -107,9 +107,9 @@ def _factors(
     along each factor: one of them decides it if no other one has a loop above the storage.
     """
     own, theirs = _closed(einsum, list(images)), [a.variable for a in above.theirs]
-    wanted = [w for told, _ in images.values() for w, _ in told]
+    wanted = [w for needs, _ in images.values() for w, _ in needs]
     together: list[set[tuple[str, str]]] = [{("own", v)} for v in own]
-    together += [{("own", v), *(("theirs", w) for w, _ in told)} for v, (told, _) in images.items()]
+    together += [{("own", v), *(("theirs", w) for w, _ in needs)} for v, (needs, _) in images.items()]
     together += [{("own", v) for v in names & set(own)} for names in _tied_names(einsum)]
     together += [{("theirs", w) for w in g.variables} for g in reader.together([*theirs, *wanted])]
     for axis, kind, w in zip(above.axes, above.kinds, theirs, strict=False):
@@ -143,7 +143,7 @@ def _merged(sets: Iterable[set[tuple[str, str]]]) -> list[set[tuple[str, str]]]:
 
 def _group(einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images) -> TiedGroup:
     own = _closed(einsum, list(images))
-    wanted = [w for told, _ in images.values() for w, _ in told]
+    wanted = [w for needs, _ in images.values() for w, _ in needs]
     sources = reader.together([*(a.variable for a in above.theirs), *wanted])
     names = [w for g in sources for w in g.variables]
     extents = [n for g in sources for n in g.region.extents]
@@ -152,8 +152,8 @@ def _group(einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images)
         if v not in images:
             image.append(None)
             continue
-        told, shift = dict(images[v][0]), images[v][1]
-        image.append((*(told.get(w, 0) for w in names), shift))
+        coefficients, shift = dict(images[v][0]), images[v][1]
+        image.append((*(coefficients.get(w, 0) for w in names), shift))
     loops = tuple(names.index(a.variable) for a in above.theirs)
     over = [names[k] for k in dict.fromkeys(loops)]
     width = len(own) + len(over)
@@ -186,12 +186,12 @@ def _group(einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images)
 
 
 def _width(
-    einsum: Einsum, v: str, told: tuple[tuple[str, int], ...], reader: ConsumerPoints, above: Above
+    einsum: Einsum, v: str, needs: tuple[tuple[str, int], ...], reader: ConsumerPoints, above: Above
 ) -> ChainSize:
     """The widest window of a variable below the tiles of the consumer, as if these were boxes."""
     low, high = einsum.bound(v)
     mine = [a for a, kind in zip(above.axes, above.kinds, strict=True) if kind == "bound" and a.variable == v]
-    terms = tuple((abs(factor), reader.widths.get(w, reader.bound(w)[1])) for w, factor in told)
+    terms = tuple((abs(factor), reader.widths.get(w, reader.bound(w)[1])) for w, factor in needs)
     return Spanned((high - low + 1, *map(_largest_tile, mine[-1:])), terms)
 
 

@@ -108,8 +108,8 @@ class ListedUse:
             raise too_many()
         rows = np.indices(sizes).reshape(len(sizes), count)
         counters: dict[int, Ints] = {}
-        for (told, _, _), at in zip(every, rows, strict=True):
-            counters |= {p: column[at] for p, column in told.items()}
+        for (columns, _, _), at in zip(every, rows, strict=True):
+            counters |= {p: column[at] for p, column in columns.items()}
 
         def stacked(columns: list[Ints]) -> Ints:
             return np.stack(columns, axis=1) if columns else np.zeros((count, 0), np.int64)
@@ -270,11 +270,11 @@ class _Depth:
         if self.made is None or self.made.count.size != len(self.known):
             count = np.array([len(rows) for _, rows in self.known], np.int64)
             branches = np.array([row for _, rows in self.known for row in rows], np.int64)
-            told = self.branches.table[branches] if len(branches) else np.zeros((0, 1), np.int64)
-            (ends,) = np.nonzero(told[:, 1:].any(axis=0))
+            rows = self.branches.table[branches] if len(branches) else np.zeros((0, 1), np.int64)
+            (ends,) = np.nonzero(rows[:, 1:].any(axis=0))
             equal = self.equals.table[np.array([one for one, _ in self.known])]
-            fewer = np.ascontiguousarray(told[:, 1:].T[ends])
-            self.made = _DepthTables(equal, count, np.cumsum(count) - count, told[:, 0], ends, fewer)
+            fewer = np.ascontiguousarray(rows[:, 1:].T[ends])
+            self.made = _DepthTables(equal, count, np.cumsum(count) - count, rows[:, 0], ends, fewer)
         return self.made
 
 
@@ -390,16 +390,16 @@ def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
     """
     import numpy as np
 
-    told = min(depth, ends.shape[1])
-    first = prefixes[:, :told].copy()
-    if told:
+    known = min(depth, ends.shape[1])
+    first = prefixes[:, :known].copy()
+    if known:
         first[:, -1] = 0
-    both = coded(ends[:, :told], np.concatenate([prefixes[:, :told], first]))
+    both = coded(ends[:, :known], np.concatenate([prefixes[:, :known], first]))
     code = np.sort(both[: len(ends)])
     here, begin = both[len(ends) : len(ends) + len(prefixes)], both[len(ends) + len(prefixes) :]
     left = code.searchsorted(here, side="left")
     equal = code.searchsorted(here, side="right") - left
-    fewer = left - code.searchsorted(begin, side="left") if told == depth and depth else np.zeros_like(equal)
+    fewer = left - code.searchsorted(begin, side="left") if known == depth and depth else np.zeros_like(equal)
     return equal, fewer
 
 

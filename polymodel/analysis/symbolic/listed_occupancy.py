@@ -128,8 +128,8 @@ class _Listing:
                 tuple(self.places[a.node] for a in (*own, *group.beyond(space.axes)) if a.variable == v)
                 for v in group.variables
             )
-            told = tuple(self.places[a.node] for a in own)
-            result.append(ListedTiles(group.region, loops, told, ranks_of(space, group)))
+            places = tuple(self.places[a.node] for a in own)
+            result.append(ListedTiles(group.region, loops, places, ranks_of(space, group)))
         return tuple(result)
 
     def rest(self, node: SymbolicBuffet) -> int:

@@ -52,9 +52,9 @@ def rows_of(region: Region, tiles: Sequence[Tiles], order: Sequence[int], wanted
         result = _boxed(region, tuple(tiles), tuple(order), tuple(wanted))
     if all(wanted):
         return result
-    told = np.concatenate([result.counters, result.values * np.array(wanted, np.int64)], axis=1)
-    told = distinct(told)
-    return Rows(told[:, : len(order)], told[:, len(order) :])
+    rows = np.concatenate([result.counters, result.values * np.array(wanted, np.int64)], axis=1)
+    rows = distinct(rows)
+    return Rows(rows[:, : len(order)], rows[:, len(order) :])
 
 
 def distinct(rows: Ints) -> Ints:
@@ -252,10 +252,10 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
     """What is needed: values of the own variables that the intermediate determines, as far as they exist."""
     import numpy as np
 
-    told = [k for k, image in enumerate(region.image) if image is not None]
+    determined = [k for k, image in enumerate(region.image) if image is not None]
     columns = []
     there = np.ones(len(source.values), bool)
-    for k in told:
+    for k in determined:
         image = region.image[k]
         assert image is not None
         column = source.values @ np.array(image[:-1], np.int64) + image[-1]
@@ -266,10 +266,10 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
         mine = [i for i, own in enumerate(region.binds) if own == k]
         taken = [sum(v == region.loops[i] for v in region.loops[:i]) for i in mine]
         cut = tuple(tiles[region.loops[i]][n] for i, n in zip(mine, taken, strict=True))
-        for i, counter in zip(mine, counters_of(values[:, told.index(k)], cut), strict=True):
+        for i, counter in zip(mine, counters_of(values[:, determined.index(k)], cut), strict=True):
             there &= counter == source.counters[:, i]
     counters = source.counters[there]
-    counters[:, region.told :] = 0
+    counters[:, region.above :] = 0
     rows = distinct(np.concatenate([counters, values[there]], axis=1))
     return Rows(rows[:, : len(region.loops)], rows[:, len(region.loops) :])
 

@@ -97,8 +97,8 @@ def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
     for a in asked:
         innermost = innermost and a.v <= 1 and a.what != "rank"
         if a.gap is not None:
-            told = a.order[: a.gap.shared]
-            innermost = innermost and "v" not in told[:-1]
+            shared = a.order[: a.gap.shared]
+            innermost = innermost and "v" not in shared[:-1]
             innermost = innermost and not a.gap.inside and not a.gap.policy.by_tile
         if a.v:
             result = min(result, a.u)

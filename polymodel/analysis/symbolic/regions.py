@@ -119,7 +119,7 @@ class NeededRegion(Region):
     region. `loops`: of each loop that decides, outermost first, which of these it is over; `binds`: which of
     the own variables it cuts as well, or -1; `spatial`: whether it is in space. `image`: of each own variable
     the factors of the consumer's and a constant; None: whatever its bounds leave. `home`: how many of the
-    loops stand above the storage; `told`: how many stand above the Einsum, others decide further in what
+    loops are above the storage; `above`: how many are above the Einsum, others decide further in what
     executes of the consumer.
     """
 
@@ -130,7 +130,7 @@ class NeededRegion(Region):
     spatial: tuple[bool, ...]
     image: tuple[tuple[int, ...] | None, ...]
     home: int
-    told: int
+    above: int
     reuse: Reuse
 
     __hash__ = Region.__hash__

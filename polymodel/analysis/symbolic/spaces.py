@@ -228,13 +228,13 @@ class CarriedDimension:
     @property
     def is_product(self) -> bool:
         """Whether tiles hold their own elements and those of one generation that all of them but the first
-        hold, or all; else they are told point by point."""
-        told = self.lags, self.since
+        hold, or all; otherwise they are listed point by point."""
+        key = self.lags, self.since
         return {
-            "later": told == ((1,), 0),
+            "later": key == ((1,), 0),
             "each": self.lags == (1,),
-            "lacking": told == ((), 1),
-            "first": told == ((), 0),
+            "lacking": key == ((), 1),
+            "first": key == ((), 0),
         }.get(self.behind, True)
 
 
@@ -317,8 +317,8 @@ class Space:
     def spread(self) -> tuple[str, ...]:
         """Variables that do not index the tensor; also those of loops that infer the Einsum again."""
         again = (v for v, _ in self.windows if v not in self.einsum.rank_variables)
-        told = {v for e in self.access.projection for v, _ in terms_of(self.einsum, e)}
-        return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in told)
+        indexing = {v for e in self.access.projection for v, _ in terms_of(self.einsum, e)}
+        return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in indexing)
 
     @cached_property
     def groups(self) -> tuple[TiedGroup, ...]:

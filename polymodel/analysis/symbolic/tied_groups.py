@@ -37,7 +37,7 @@ Uses = Mapping[int, Use]
 MOST_INSTANCES = 256
 Values = tuple[int, int, int]  # the lowest, the highest, and the number of values
 
-_TOLD: dict[tuple[bool, bool], What] = {
+_DETERMINED: dict[tuple[bool, bool], What] = {
     (False, False): "none", (True, False): "u", (False, True): "v", (True, True): "both",
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
     for u, v in ranks:
         if u and v:
             return "rank", (u, v)
-    return _TOLD[any(u for u, _ in ranks), any(v for _, v in ranks)], (0, 0)
+    return _DETERMINED[any(u for u, _ in ranks), any(v for _, v in ranks)], (0, 0)
 
 
 def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
@@ -75,7 +75,7 @@ def is_listed(space: Space, group: TiedGroup) -> bool:
 
 
 def has_holes(space: Space, group: TiedGroup) -> bool:
-    """Whether elements in tiles of a group need not be intervals, so that they are told value by value: a
+    """Whether elements in tiles of a group need not be intervals, so that they are listed value by value: a
     rank has both a stride and a dilation, or there are several ranks, or more than two variables."""
     if isinstance(group.region, NeededRegion):
         return True
@@ -145,7 +145,7 @@ def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
     if is_listed(space, group):
         return listing(space, group, uses)
     what, rank = touched(space, group)
-    chains, told = [], []
+    chains, determined = [], []
     for v, element in ((group.u, what in ("u", "both")), (group.v, what in ("v", "both"))):
         positions = space.of(v)
         kept = [i for i in positions if uses[i] == "keep"]
@@ -157,10 +157,10 @@ def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
             and space.axes[kept[-1]].tile == 1
             and space.axes[kept[-1]].start is None
         )
-        told.append(element or points)
-        chains.append(() if told[-1] else tuple(space.axes[i].level("each") for i in kept))
+        determined.append(element or points)
+        chains.append(() if determined[-1] else tuple(space.axes[i].level("each") for i in kept))
     if what != "rank":
-        what = _TOLD[told[0], told[1]]
+        what = _DETERMINED[determined[0], determined[1]]
     return CutAtom(group.region, chains[0], chains[1], what, rank)
 
 
@@ -377,10 +377,10 @@ def _choice(einsum: Einsum, accesses: Sequence[TensorAccess]) -> tuple[Einsum, T
         for n, p in enumerate(every):
             # Free by the whole range unless the number of the access is set; of the first unless none is.
             free = {v: low - high if n and v == numbers[n - 1] else (high - low) * (not n) for v in numbers}
-            told = {**dict(p[r].terms), own: -1}
+            factors = {**dict(p[r].terms), own: -1}
             rest = p[r].constant - low + sum(c * einsum.bound(v)[0] for v, c in p[r].terms)
             for sign in (1, -1):
-                row = [sign * told.get(v, 0) + free.get(v, 0) for v in names]
+                row = [sign * factors.get(v, 0) + free.get(v, 0) for v in names]
                 rows.append((*row, sign * rest + (high - low) * bool(n)))
     access = replace(first, projection=tuple(projection))
     return result, access, TiedGroup(names, Region(extents, tuple(rows)))

@@ -289,15 +289,15 @@ def _refuse_mixed(
 ) -> None:
     """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
     owner: dict[int, TiedGroup] = {}
-    told = [(group, axis) for group, rows in found.items() for row in rows for axis in chain(*row.loops)]
-    told += [
+    users = [(group, axis) for group, rows in found.items() for row in rows for axis in chain(*row.loops)]
+    users += [
         (group, axis)
         for group, spaces in listed.items()
         for _, space in spaces
         for axis in space.axes
         if axis.variable in group.variables
     ]
-    for group, axis in told:
+    for group, axis in users:
         if owner.setdefault(axis.node, group) != group:
             raise NotSeparable(
                 f"Einsums run loops over {' and '.join(group.variables)} within other bounds, or under other "
