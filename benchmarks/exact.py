@@ -15,6 +15,7 @@ from polymodel.analysis.result import Problem
 
 Tiles = Mapping[str, int]
 CAUSAL = [{"m": 370001, "n": 290003}, {"m": 1103, "n": 701}, {"m": 37, "n": 23}]
+SMALLER = [{"m": 149, "n": 113}, {"m": 47, "n": 31}, {"m": 13, "n": 7}]
 SIX = {"m": (701, 307, 103, 47, 11, 3), "n": (607, 203, 97, 31, 13, 5), "k": (503, 211, 89, 23, 7, 2)}
 
 
@@ -61,13 +62,18 @@ def spent(problem: Problem) -> float:
 def exact() -> dict[str, Row]:
     """Three levels of tiles below a diagonal, and six of a product."""
     spent(nest("Z[m,n] = A[m,k] * B[k,n]", {"M": 4, "N": 4, "K": 4}, [{"m": 2}]))  # imports
-    causal = nest("S[m,n] = Q[m,e] * K[n,e]", {"M": 10**6, "N": 10**6, "E": 64}, CAUSAL, "n <= m")
+    product = "S[m,n] = Q[m,e] * K[n,e]"
+    causal = nest(product, {"M": 10**6, "N": 10**6, "E": 64}, CAUSAL, "n <= m")
+    smaller = nest(product, {"M": 400, "N": 400, "E": 64}, SMALLER, "n <= m")
     levels = [dict(zip(SIX, tiles, strict=True)) for tiles in zip(*SIX.values(), strict=True)]
     six = nest("Z[m,n] = A[m,k] * B[k,n]", {"M": 1000, "N": 1000, "K": 1000}, levels)
     before = "this engine before tiles were counted by classes"
     return {
         "exact, causal product of 10^6 x 10^6, three uneven levels": cpu_seconds(
             spent(causal), 42.1, f"{before}, at 100 x 100 (fixed figure)"
+        ),
+        "exact, causal product of 400 x 400, three uneven levels": cpu_seconds(
+            spent(smaller), 93.0, f"{before}, tiles of other sizes (fixed figure)"
         ),
         "exact, product of 1000^3, six uneven levels": cpu_seconds(
             spent(six), 90.0, f"{before} (fixed figure)"

@@ -199,14 +199,14 @@ class PeakTable(Tabled):
         return replace(self, every=(ChainLevel(1, "each"),) * len(self.every))
 
     def number(self, *tiles: Tiles) -> int:
-        return int(self.each([[size for pair in tiles[0] for size in pair]])[0])
-
-    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
         import numpy as np
 
-        table = np.array(rows, np.int64)
-        found = _of_all(replace(self, every=(), item=0), table.tobytes(), len(table))
-        return [int(n) for n in found[:, self.item]]
+        return int(self.each(np.array([[size for pair in tiles[0] for size in pair]], np.int64))[0])
+
+    def each(self, rows: Ints) -> Sequence[int]:
+        found = _of_all(replace(self, every=(), item=0), rows.tobytes(), len(rows))
+        result: list[int] = found[:, self.item].tolist()
+        return result
 
     def peaks(self, points: Ints) -> Ints:
         """What each buffet has at the peak, for several choices of tile sizes: at each point of each loop the

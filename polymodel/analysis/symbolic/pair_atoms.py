@@ -13,7 +13,17 @@ from itertools import chain, islice
 from typing import Any, Self
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Role, Size, Tile, Value
-from polymodel.analysis.symbolic.regions import PEAKS, Kind, Loops, Region, TileQuery, Tiles, What, total
+from polymodel.analysis.symbolic.regions import (
+    PEAKS,
+    Ints,
+    Kind,
+    Loops,
+    Region,
+    TileQuery,
+    Tiles,
+    What,
+    total,
+)
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 
@@ -210,6 +220,9 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
 # once for each different choice of tile sizes.
 
 
+MOST_DIGITS = 2**20  # values of a column that are told apart by how far they are from the least
+
+
 def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
     """Of rows that are given by their columns the first of each kind, and of which kind each row is.
 
@@ -219,11 +232,16 @@ def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
 
     code, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        values, digit = np.unique(column, return_inverse=True)
-        if size * len(values) > 2**62:
+        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        width = high - low + 1
+        if width > MOST_DIGITS:  # of values far apart, each is a digit
+            values, column = np.unique(column, return_inverse=True)
+            column, low, width = column.reshape(-1), 0, len(values)
+        if size * width > 2**62:
             numbers, code = np.unique(code, return_inverse=True)
             code, size = code.reshape(-1), len(numbers)
-        code, size = code * len(values) + digit.reshape(-1), size * len(values)
+        if width > 1:
+            code, size = code * width + (column - low), size * width
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     return first, which.reshape(-1)
 
@@ -296,12 +314,12 @@ class Tabled:
             return self.at(*(int(s) for s in sizes))
         columns = [a.reshape(-1) for a in arrays]
         first, which = _apart(columns)
-        result = self.each(np.stack([c[first] for c in columns], axis=1).tolist())
+        result = self.each(np.stack([c[first] for c in columns], axis=1))
         return np.array(result, np.int64)[which].reshape(arrays[0].shape)
 
-    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
-        """The numbers for several choices of the sizes of all tiles."""
-        return [self.at(*row) for row in rows]
+    def each(self, rows: Ints) -> Sequence[int]:
+        """The numbers for several choices [choice, size] of the sizes of all tiles."""
+        return [self.at(*row) for row in rows.tolist()]
 
 
 @dataclass(frozen=True)
@@ -368,12 +386,12 @@ class CutAtom(TiedRegion):
 
         return self._of_peaks(front(self.region, u, v, self.asked, self.stamps), tiles)
 
-    def each(self, rows: Sequence[Sequence[int]]) -> Sequence[int]:
+    def each(self, rows: Ints) -> Sequence[int]:
         if not self.asked:
             return super().each(rows)
         from polymodel.analysis.symbolic.pair_peaks import fronts
 
-        choices = _choices(len(self.u), len(self.v), tuple(chain(*rows)))
+        choices = _choices(len(self.u), len(self.v), tuple(rows.ravel().tolist()))
         found = fronts(self.region, choices, self.asked, self.stamps)
         return [self._of_peaks(peaks, tiles) for peaks, tiles in zip(found, choices, strict=True)]
 
