@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -33,7 +34,7 @@ from benchmarks.machines import machines
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
-from benchmarks.small import small
+from benchmarks.small import before_and_after, small
 from benchmarks.sparse import sparse
 from benchmarks.sparse_products import products
 from benchmarks.sparse_sweeps import sparse_sweeps
@@ -152,6 +153,17 @@ def processes() -> dict[str, Row]:
     }
 
 
+def first_look() -> dict[str, Row]:
+    """What a person waits for at first, beside what it took before that was worked on."""
+    line = process("-m", "polymodel", "evaluate", "matmul/output_stationary", "simple_two_level")
+    line()
+    times = [of_children()]
+    for _ in range(10):
+        line()
+        times.append(of_children())
+    return before_and_after(min(late - early for early, late in pairwise(times)))
+
+
 def spread(count: int, most: int) -> list[int]:
     """`count` sizes from 1 to `most`, evenly apart, most of them no divisors."""
     return sorted({1 + i * (most - 1) // (count - 1) for i in range(count)})
@@ -267,6 +279,7 @@ def main() -> None:
     on_tpu, beaten_there = tpu_like(forget, long)
     designed, beaten_machines = machines()
     rows = {**engines(), **exact(), **fused(seconds), **closed(), **processes(), **small(forget), **slopes()}
+    rows |= first_look()
     rows |= {**sparse(seconds), **products(), **tied(), **designed}
     rows |= {**tiling(seconds), **tiling_matmul(seconds)}
     rows |= {**swept, **on_accelerator(), **points(), **paired, **pruning(), **sparse_sweeps(), **searched}

@@ -43,7 +43,7 @@ myst_heading_anchors = 4
 # Saves half the time of a build while one writes.
 nb_execution_mode = "off" if os.environ.get("POLYMODEL_DOCS_QUICK") else "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 60
+nb_execution_timeout = 600  # seconds of a cell, also on a machine that is busy with other things
 nb_merge_streams = True
 # Formulas as text: a page that draws them fetches a program from elsewhere.
 nb_mime_priority_overrides = [("html", "text/latex", None)]
@@ -113,6 +113,7 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", signature)
     app.connect("build-finished", for_screen_readers)
+
 
 # Files with template tags are shown as YAML, which they become.
 suppress_warnings = ["misc.highlighting_failure"]
