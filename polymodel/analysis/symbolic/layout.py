@@ -302,6 +302,7 @@ def _node(
             raise NotSeparable(
                 f"{spaces[0].einsum.name} and {other.einsum.name} touch different tiles of {tensor} in "
                 f"{node.component}",
+                f"give {tensor} storage of its own in the branch of each of them, or use engine exact",
                 code="unsupported-memory",
             )
     space = spaces[0]
