@@ -34,6 +34,7 @@ _KINDS = (
     ("Timeloop architectures", r"^architecture:"),
     ("Timeloop problems", r"^(problem|problem_base\w*):"),
 )
+_NO_SPECS = "AccelForge files that are no specs"  # each with the reason why it is refused
 _COUNTS = {"reads": "reads_fill", "fills": "writes_fill", "updates": "writes_drain"}
 
 
@@ -66,7 +67,7 @@ class Kind:
 
 def check(root: Path) -> list[Outcome]:
     """One outcome per kind of file, and one for the rest."""
-    kinds = {name: Kind(name) for name in ("Timeloop stored runs", *(n for n, _ in _KINDS))}
+    kinds = {name: Kind(name) for name in ("Timeloop stored runs", *(n for n, _ in _KINDS), _NO_SPECS)}
     rest: Counter[str] = Counter()
     for path in sorted(p for p in root.rglob("*") if p.suffix in SUFFIXES and p.is_file()):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -74,7 +75,9 @@ def check(root: Path) -> list[Outcome]:
             _run(path, kinds["Timeloop stored runs"])
             continue
         kind = next((name for name, mark in _KINDS if re.search(mark, text, re.MULTILINE)), None)
-        if kind is None:
+        if kind is None and "accelforge" in path.parts:
+            _load(path, kinds[_NO_SPECS])
+        elif kind is None:
             rest[path.suffix] += 1
         else:
             _load(path, kinds[kind])
