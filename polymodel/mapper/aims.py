@@ -543,6 +543,13 @@ class Bound:
             result[where] = left
         return result
 
+    def improved_by(self, figures: Sequence[Array]) -> bool:
+        """Where whole mappings are counted: whether some of these figures [n] are better than those of known
+        ones by more than rounding."""
+        values = np.stack(list(figures))
+        low = self.known.figures * ((1 - ROUNDING) / (1 + self.known.eps))
+        return len(values) < len(low) or bool(_against(low, values).any())
+
     def plus(self, more: Sequence[float]) -> Bound:
         """With these amounts added to the sums."""
         sums = np.array(more).reshape(-1, 1)

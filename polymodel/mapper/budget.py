@@ -43,7 +43,7 @@ _KNOWN = {
     "builtins": {"frozenset", "set"},
     "polymodel.mapper.pmappings": {"Pmappings"},
     "polymodel.mapper.regions": {"InnerPoints"},
-    "polymodel.mapper.templates": {"Template", "Sharing", "TemplateNode"},
+    "polymodel.mapper.templates": {"Template", "Sharing", "TemplateNode", "ArrayResidency"},
     "polymodel.mapper.join": {"States", "JoinStructure", "Live", "StateSource"},
     "polymodel.mapper.lower_bounds": {"Floors"},
 }

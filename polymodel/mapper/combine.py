@@ -250,8 +250,10 @@ class Combination:
         interest: Interest,
         bound: Bound | None,
         ask: Callable[[], None] = lambda: None,
+        many: int = PRUNE_ABOVE,
     ) -> None:
-        self.interest, self.ask = interest, ask
+        """`many`: beyond so many points those go that others beat."""
+        self.interest, self.ask, self.many = interest, ask, many
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
         factors = Factors(space, template, chains)
@@ -272,7 +274,7 @@ class Combination:
         self.figures = PartialFigures(
             space, template, found, self.factors, self.forms, where, interest.relaxed
         )
-        self.too_large = 0
+        self.too_large, self.thinned = 0, False  # whether points went that others beat
         self._extremes: dict[tuple[Part, Callable[[Array], Any], int], float] = {}
         if not self.left:
             one = self.points
@@ -298,7 +300,7 @@ class Combination:
         self.left.remove(group)
         every = 1.0
         others = [g for g in self.space.groups if g != group]
-        if before.n * mine.n > PRUNE_ABOVE and others:
+        if before.n * mine.n > self.many and others:
             m = mine.n
             mine = self._undominated(mine, others)
             every = m / mine.n
@@ -309,11 +311,11 @@ class Combination:
             self.ask()
             block = before.part(begin, begin + rows)
             part = self._hopeful_of(block.paired(mine, *self._fitting(block, mine, every)))
-            if part.n > PRUNE_ABOVE and before.n > rows and prune:
+            if part.n > self.many and before.n > rows and prune:
                 part = self._undominated(part, self.left)
             parts.append(part)
         self.points = _together(parts) if len(parts) != 1 else parts[0]
-        if self.n > PRUNE_ABOVE and prune:
+        if self.n > self.many and prune:
             self.ask()
             self.points = self._undominated(self.points, self.left)
 
@@ -424,6 +426,7 @@ class Combination:
 
     def _undominated(self, points: PartialPoints, others: Sequence[tuple[int, ...]]) -> PartialPoints:
         """The points that no other point dominates, whatever the groups `others` contribute."""
+        self.thinned = True
         figures = list(self.figures.of(points, others))
         if self.interest.rough:
             figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]

@@ -36,7 +36,7 @@ def loop_homes(
     """
     levels = max((n.level for n in nodes), default=0) + 1
     low, high = _bounds(indexed, variables, nodes, levels, reach)
-    usable = [tuple(m for m in range(reach) if not rules.single(m, v)) for v in range(variables)]
+    usable = _usable(rules, variables, reach)
     every = sorted(frozenset().union(*usable))
 
     def parted(level: int, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -62,6 +62,27 @@ def loop_homes(
         for ordered in _in_orders(rules, homes, levels):
             result.update(dict.fromkeys(_sliding_in(rules, ordered, nodes, indexed)))
     return _widest(list(result))
+
+
+def widest_homes(
+    rules: LoopRules,
+    indexed: Sequence[frozenset[int]],
+    variables: int,
+    nodes: Sequence[TemplateNode],
+    reach: int,
+) -> Homes:
+    """All memories whose loops they may be in any of these ways, whatever nodes slide along."""
+    levels = max((n.level for n in nodes), default=0) + 1
+    low, high = _bounds(indexed, variables, nodes, levels, reach)
+    return tuple(
+        tuple(tuple(m for m in mine if low[k][v] <= m <= high[k]) for k in range(levels))
+        for v, mine in enumerate(_usable(rules, variables, reach))
+    )
+
+
+def _usable(rules: LoopRules, variables: int, reach: int) -> list[tuple[int, ...]]:
+    """Per variable the memories that may have loops over it."""
+    return [tuple(m for m in range(reach) if not rules.single(m, v)) for v in range(variables)]
 
 
 def _bounds(

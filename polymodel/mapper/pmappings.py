@@ -18,7 +18,7 @@ import numpy as np
 
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import CUT, SearchTally, StoredStep, each_part, fingerprint, once, runs_of
-from polymodel.mapper.combine import Combination, CombinedPoints, Interest, group_numbers
+from polymodel.mapper.combine import PRUNE_ABOVE, Combination, CombinedPoints, Interest, group_numbers
 from polymodel.mapper.einsum_rules import cuts, cuttable
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import InnerPoints, inner_regions, origins
@@ -29,14 +29,17 @@ from polymodel.mapper.templates import (
     Sharing,
     Template,
     TemplateNode,
+    families,
+    members_of,
     outer_templates,
-    templates,
 )
 from polymodel.mapper.terms import costs
 from polymodel.mapper.tile_chains import (
     PointTiles,
     TileChains,
     all_chains,
+    broken_rules,
+    count_at_most,
     spread_after,
     tile_chains,
     unbundled,
@@ -48,6 +51,8 @@ Array = Any
 Several = tuple[Template, ...]
 Chains = dict[Template, tuple[TileChains, ...]]
 MOST_CHAINS = 4096  # bundles under rules whose chains are cached across templates
+MOST_OF_FAMILY = 300_000  # chains of a bundle of a family; its members are else searched one by one
+MORE = 25  # times the points of a family, at the second join of it
 FEW_CHAINS = 10_000  # chains of a template that are cached for its other points: less than a megabyte
 
 
@@ -216,10 +221,10 @@ class SearchedRegions:
 def _of_part(
     explorer: Explorer, part: tuple[Sharing, Several, range, Bound | None], tally: SearchTally
 ) -> tuple[Pmappings | None, bool]:
-    """The pmappings of some templates of a shape, without data that the caller already has."""
+    """The pmappings of some templates of a shape, without the regions, which the caller already has."""
     _, some, numbers, bound = part
     found, late = explorer.worked_out(some, numbers, bound, tally)
-    return None if found is None else replace(found, templates=(), regions=()), late
+    return None if found is None else replace(found, regions=()), late
 
 
 def _often_best(template: Template) -> tuple[int, int]:
@@ -312,13 +317,13 @@ class Explorer:
                         self._below(t, tally)
                     parts += [(shape, some, run, bounds[shape]) for run in runs_of(len(some), tally)]
             arriving = each_part(_of_part, self.with_passing(self.passing), parts, tally)
-            for shape, some in shapes.items():
+            for shape in shapes:
                 step = steps[shape]
                 if step.result is None:
                     before = tally.counts
                     each = [next(arriving) for p in parts if p[0] == shape]
                     found = self._from_parts(
-                        some, [p for p, _ in each if p is not None], bounds[shape], tally
+                        shape, [p for p, _ in each if p is not None], bounds[shape], tally
                     )
                     step.result = found, any(late for _, late in each)
                     if not step.result[1]:
@@ -328,19 +333,19 @@ class Explorer:
             tally.ended(error)
 
     def _from_parts(
-        self, some: Several, found: Sequence[Pmappings], bound: Bound | None, tally: SearchTally
+        self, shape: Sharing, found: Sequence[Pmappings], bound: Bound | None, tally: SearchTally
     ) -> Pmappings | None:
         """The pmappings of a shape, merged from those of parts of its templates."""
         tally.kept -= sum(map(len, found))
         if not found:
             return None
-        parts = [
-            CombinedPoints(
-                p.keys, p.energy, p.latency, p.more, p.local, p.above, p.template, p.choice, p.lower, p.below
-            )
-            for p in found
-        ]
-        merged = self._merged(some[0].shape, some, parts, self._interest(bound))
+        parts, before = list[CombinedPoints](), 0
+        for p in found:
+            number, before = p.template + before, before + len(p.templates)
+            rows = p.keys, p.energy, p.latency, p.more, p.local, p.above, number, p.choice, p.lower, p.below
+            parts.append(CombinedPoints(*rows))
+        used = tuple(t for p in found for t in p.templates)
+        merged = self._merged(shape, used, parts, self._interest(bound))
         tally.kept += len(merged)
         return merged
 
@@ -358,28 +363,69 @@ class Explorer:
     ) -> tuple[Pmappings | None, bool]:
         """The pmappings of some templates of a shape, and whether the time limit has passed."""
         parts: list[CombinedPoints] = []
+        used: list[Template] = []
         late = False
         interest = self._interest(bound)
         for number in numbers:
             try:
-                tally.ask()
-                tally.templates += 1
-                for p in self._points(some[number], number, interest, bound, tally):
-                    if not len(p.energy):
-                        continue
-                    parts.append(p)
-                    if bound is not None and bound.whole and not (interest.eps or interest.rough):
-                        rows = interest.figures(p.energy, p.latency, p.more, ())
-                        bound = bound.against(np.array(rows).reshape(-1, len(p.energy)))
+                for last in (False, True):
+                    many = PRUNE_ABOVE * (MORE if last else 1)
+                    left, all_left = self._left_of(some[number], bound, interest, tally, many)
+                    every = last and not all_left
+                    for template in self._with_some(some[number], () if every else left):
+                        tally.ask()
+                        tally.templates += 1
+                        for p in self._points(template, 0, interest, bound, tally, () if every else left):
+                            if not len(p.energy):
+                                continue
+                            used += [] if used and used[-1] is template else [template]
+                            parts.append(replace(p, number=len(used) - 1))
+                            if bound is not None and bound.whole and not (interest.eps or interest.rough):
+                                rows = interest.figures(p.energy, p.latency, p.more, ())
+                                bound = bound.against(np.array(rows).reshape(-1, len(p.energy)))
+                    if all_left:
+                        break
             except CUT as error:
                 tally.ended(error)
                 late = True
                 break
         if not parts:
             return None, late
-        merged = self._merged(some[0].shape, some, parts, interest)
+        merged = self._merged(some[0].shape, tuple(used), parts, interest)
         tally.kept += len(merged)
         return merged, late
+
+    def _left_of(
+        self, family: Template, bound: Bound | None, interest: Interest, tally: SearchTally, many: int
+    ) -> tuple[tuple[TileChains, ...] | None, bool]:
+        """The chains of tile sizes, per bundle, that known whole mappings leave of a family, whose members
+        cost no less with the same tiles (None: nothing; without any: all are left); whether these are all
+        that are left. Else some of more than `many` points went that others beat, and what members have of
+        these bounds the others."""
+        known = bound is not None and bool(bound.known.figures.shape[1])
+        if not (family.family and known) or count_at_most(self.space, family) > MOST_OF_FAMILY:
+            return (), True
+        chains = self._chains(family)
+        joined = self._joined(family, chains, interest, bound, tally, many)
+        if joined is None or not joined.n:
+            return None, True
+        if joined.thinned and bound is not None and bound.whole:
+            part = joined.part(0)
+            if not bound.improved_by(interest.figures(part.energy, part.latency, part.more, ())):
+                return None, True
+        left = (c.at(joined.points.index[b]) for b, c in enumerate(chains))
+        return tuple(left), not joined.thinned
+
+    def _with_some(self, family: Template, chains: Sequence[TileChains] | None) -> Iterator[Template]:
+        """The members of a family that may be made of these chains (without any: of all; None: of none)."""
+        for template in members_of(self.space, family) if chains is not None else ():
+            if not chains or self._obeyed(template, chains):
+                yield template
+
+    def _obeyed(self, template: Template, chains: Sequence[TileChains]) -> bool:
+        """Whether some of the chains of every bundle obey the rules as the template has them."""
+        several = zip(self.space.bundles, chains, strict=True)
+        return all((broken_rules(self.space, template, members[0], c) == 0).any() for members, c in several)
 
     def without_fused_loops(self, wanted: Container[Exchanges] | None, tally: SearchTally) -> Several:
         """Templates without fused loops whose exchanged tensors take no space, for these exchanges (None:
@@ -418,40 +464,58 @@ class Explorer:
         self, depth: int, wanted: Container[Sharing] | None = None, loose: bool = False
     ) -> Iterator[Template]:
         if not self.cut:
-            yield from templates(self.space, self.limits, self.passing, depth, wanted, loose)
+            yield from families(self.space, self.limits, self.passing, depth, wanted, loose)
             return
         for cut in cuts(self.space, self.limits):
             yield from outer_templates(self.space, self.limits, self.passing, depth, cut, wanted, loose)
 
     def _points(
-        self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: SearchTally
+        self,
+        template: Template,
+        number: int,
+        interest: Interest,
+        bound: Bound | None,
+        tally: SearchTally,
+        left: Sequence[TileChains] | None = (),
     ) -> Iterator[CombinedPoints]:
+        """The points of a template that are left; of those alone that are made of the chains in `left`, if
+        there are any."""
         if template.bottom:
             lower = self._below(template, tally)
-            yield from cut_points(
-                self.space,
-                template,
-                number,
-                self.limits,
-                interest,
-                bound,
-                self.regions[lower],
-                lower,
-                tally,
-            )
+            about = self.space, template, number, self.limits, interest, bound
+            yield from cut_points(*about, self.regions[lower], lower, tally)
             return
+        every = some = self._chains(template)
+        kept = [c.positions(x) for c, x in zip(every, left or (), strict=False)]
+        if kept:
+            some = tuple(c.at(k) for c, k in zip(every, kept, strict=False))
+        joined = self._joined(template, some, interest, bound, tally)
+        if joined is not None and joined.n:
+            points = joined.part(number).undominated(interest)
+            yield replace(points, choice=_among_all(points.choice, kept, every)) if kept else points
+
+    def _joined(
+        self,
+        template: Template,
+        chains: tuple[TileChains, ...],
+        interest: Interest,
+        bound: Bound | None,
+        tally: SearchTally,
+        many: int = PRUNE_ABOVE,
+    ) -> Combination | None:
+        """All combinations of these chains that are left; None where rules leave some variable nothing."""
         space = self.space
-        chains = self._chains(template)
         tally.points += prod(c.count for c in chains)
-        if not all(c.count for c in chains):
-            return  # rules leave some variable no candidate
-        joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
+        if len(chains) < len(space.bundles) or not all(c.count for c in chains):
+            return None
+        joined = Combination(
+            space, template, chains, costs(space, template), interest, bound, tally.ask, many
+        )
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
             tally.ask()
             joined.add(group)
         tally.too_large += joined.too_large
-        if joined.n:
-            yield joined.part(number).undominated(interest)
+        return joined
 
     def _chains(self, template: Template) -> tuple[TileChains, ...]:
         """The chains of every bundle, up to the first bundle that has none.
@@ -464,7 +528,7 @@ class Explorer:
             return all_chains(space, template, sizes)
         nodes = tuple((n.operand, n.memory, n.level, n.stays) for n in template.nodes)
         for b, members in enumerate(space.bundles):
-            slides = any(n.slides == members[0] for n in template.nodes)
+            slides = template.family or any(n.slides == members[0] for n in template.nodes)
             key = b, nodes, template.shape, template.unit, template.homes[members[0]], slides
             if key not in self.chains:
                 if len(self.chains) > MOST_CHAINS:
@@ -517,6 +581,14 @@ class Explorer:
             whole.keys, whole.energy, whole.latency, whole.more, whole.local, whole.above, 0, whole.choice
         ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
+
+
+def _among_all(choice: Array, kept: Sequence[Array], every: Sequence[TileChains]) -> Array:
+    """The numbers of combinations of the kept chains among those of all."""
+    chosen = np.unravel_index(choice, tuple(map(len, kept)))
+    where = tuple(k[i] for k, i in zip(kept, chosen, strict=True))
+    result: Array = np.ravel_multi_index(where, tuple(c.count for c in every))
+    return result
 
 
 def equal_shapes(spaces: Sequence[EinsumSpace], keys: Sequence[object]) -> Iterator[tuple[int, int]]:

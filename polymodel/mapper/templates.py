@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
-from polymodel.mapper.loop_homes import Homes, loop_homes
+from polymodel.mapper.loop_homes import Homes, loop_homes, widest_homes
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
 
@@ -17,6 +17,7 @@ from polymodel.mapper.space import EinsumSpace, Operand
 # the j-th node of the branch.
 
 Exchanges = tuple[tuple[int, int], ...]
+ANY = -2  # of what a node slides along, or the variable further out: whichever costs least
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,17 @@ class ArrayResidency:
     """The loops above its instances over which a node inside a fanout keeps its tile.
 
     They are the loops that do not index its tensor, in the blocks from that below level `since` on. `after`:
-    the tensor's variable whose loop in that block is outside these (-1: no temporal loop indexes the tensor).
+    the tensor's variable whose loop in that block is outside these (-1: no temporal loop indexes the tensor;
+    ANY: any of these, or none).
     """
 
     since: int
     after: int
+
+    @property
+    def within(self) -> int:
+        """The first level below which no loop indexes the tensor."""
+        return self.since + (self.after != -1)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class TemplateNode:
     """One tensor in one memory; `shared` nodes hold an exchanged tensor.
 
     `slides`: the variable of the loop right above it, across whose iterations it keeps the overlap of its
-    windows (-1: it refills). `stays`: loops above its instances over which it keeps its tile (None: none).
+    windows (-1: it refills; ANY: any variable that it may slide along). `stays`: loops above its instances
+    over which it keeps its tile (None: none).
     """
 
     operand: int
@@ -82,6 +90,7 @@ class Template:
     A template may be one region of a hierarchy cut in two: with `bottom` the rest is below (the last level is
     the tile that it gets), with `top` the rest is above (level 1 is the tile that it needs); `cut` is the
     innermost memory above. `homes`: the memories that loops belong to, where rules depend on it.
+    `family`: stands for all of `members_of` it, and costs no more than any of them at the same tile sizes.
     """
 
     shape: Sharing
@@ -92,6 +101,7 @@ class Template:
     bottom: bool = False
     cut: int = 0
     homes: Homes = ()
+    family: bool = False
 
     @property
     def depth(self) -> int:
@@ -126,12 +136,56 @@ def templates(
 
     `loose`: the order of exchanged tensors is free.
     """
+    for family in families(space, limits, passing, depth, wanted, loose):
+        yield from members_of(space, family)
+
+
+def families(
+    space: EinsumSpace,
+    limits: Limits,
+    passing: Passing,
+    depth: int,
+    wanted: Container[Sharing] | None = None,
+    loose: bool = False,
+) -> Iterator[Template]:
+    """The same, with one family for the templates that differ only in what nodes slide along, which loop is
+    outside those over which a node stays, and loop homes."""
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
         for shape in shapes(space, limits, passing, depth, reach):
             if wanted is None or shape in wanted:
-                for nodes in placements(space, limits, shape, reach, loose):
-                    yield from with_homes(space, Template(shape, nodes, unit))
+                for nodes in _placed(space, limits, shape, reach, loose):
+                    yield from _families(space, Template(shape, nodes, unit))
+
+
+def _families(space: EinsumSpace, template: Template) -> Iterator[Template]:
+    """The template, and the same with one of its nodes keeping its tile, as far as that has several ways."""
+    several = any(n.slides == ANY for n in template.nodes) or (space.rules.placed and not space.copy)
+    several = several and space.divide and space.even
+    yield replace(template, homes=_all_homes(space, template), family=True) if several else template
+    for nodes in _staying(space, template.depth, template.nodes):
+        one = replace(template, nodes=nodes)
+        yield replace(one, homes=_all_homes(space, one), family=True)
+
+
+def members_of(space: EinsumSpace, family: Template) -> Iterator[Template]:
+    """The templates that one of `families` stands for: itself, where it is the only one."""
+    if not family.family:
+        yield family
+        return
+    plain = replace(family, homes=(), family=False)
+    for nodes in product(*(_sliding(space, n) for n in family.nodes)):
+        for some in _ways_to_stay(space, family.depth, nodes):
+            yield from with_homes(space, replace(plain, nodes=some))
+
+
+def _all_homes(space: EinsumSpace, template: Template) -> Homes:
+    """All memories that the loops of a template may belong to, in any of the ways that `with_homes` gives."""
+    if not space.rules.placed or space.copy:
+        return ()
+    indexed = [o.alone | o.windowed for o in space.operands]
+    reach = space.units[template.unit].memories
+    return widest_homes(space.rules, indexed, len(space.variables), template.nodes, reach)
 
 
 def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
@@ -266,14 +320,31 @@ def inner_templates(
         subsets = [list(_holdings(space, i, cut, reach)) for i in range(len(space.operands))]
         for chosen in product(*subsets):
             private = [(i, m) for i, held in enumerate(chosen) for m in held]
-            for nodes in _arranged(space, limits, Sharing((), ()), (), private, reach, 2):
-                yield Template(Sharing((), ()), nodes, unit, parents, True, last is not None, cut)
+            for placed in _arranged(space, limits, Sharing((), ()), (), private, reach, 2):
+                for nodes in _ways(space, 0, placed):
+                    yield Template(Sharing((), ()), nodes, unit, parents, True, last is not None, cut)
 
 
 def placements(
     space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool = False
 ) -> Iterator[tuple[TemplateNode, ...]]:
     """The nodes of every template of a shape."""
+    for nodes in _placed(space, limits, shape, reach, loose):
+        yield from _ways(space, len(shape.prefix), nodes)
+
+
+def _ways(
+    space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """The nodes with all that each may slide along, and with each way in which one keeps its tile."""
+    for some in product(*(_sliding(space, n) for n in nodes)):
+        yield from (some, *staying(space, depth, some))
+
+
+def _placed(
+    space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool = False
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """The same, those of any that they may slide along together."""
     shared = tuple(TemplateNode(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
         yield shared
@@ -326,9 +397,8 @@ def _arranged(
         for order in permutations(rest):
             branch = tuple(TemplateNode(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if in_order((*fixed, *branch), band):
-                for sliding in product(*(_sliding(space, n) for n in branch)):
-                    nodes = tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
-                    yield from (nodes, *staying(space, depth, nodes))
+                sliding = (replace(n, slides=ANY) if space.slides(n.memory, n.operand) else n for n in branch)
+                yield tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
 
 
 def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
@@ -336,14 +406,24 @@ def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
 
     Refilling is never better than sliding, except under rules on the order of the loops above it.
     """
+    if node.slides != ANY:
+        return [node]
     along = [replace(node, slides=v) for v in space.slides(node.memory, node.operand)]
-    return [node, *along] if space.rules.placed or not along else along
+    return [replace(node, slides=-1), *along] if space.rules.placed else along
 
 
 def staying(
     space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
 ) -> Iterator[tuple[TemplateNode, ...]]:
     """The nodes with one of them staying over loops above its instances, in each possible way."""
+    for some in _staying(space, depth, nodes):
+        yield from _ways_to_stay(space, depth, some)
+
+
+def _staying(
+    space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """The same without saying which loop is further out."""
     places = [
         max((depth, *(n.level for n in nodes if n.memory < f.below)))
         for f in space.fanouts
@@ -351,13 +431,25 @@ def staying(
     ]
     for k, n in enumerate(nodes):
         below = [p for p in places if p < n.level] if n.level > depth and may_stay(space, n) else []
-        alone = space.operands[n.operand].alone
-        several = [members[0] for members in space.bundles if members[0] in alone]
         for since in range(depth, max(below, default=depth - 1) + 1):
-            # a node that slides along one of the tensor's variables has that loop innermost
-            across = any(m.level == since + 1 and m.slides in alone for m in nodes)
-            for after in () if across else several if since or depth else (*several, -1):
-                yield (*nodes[:k], replace(n, stays=ArrayResidency(since, after)), *nodes[k + 1 :])
+            yield (*nodes[:k], replace(n, stays=ArrayResidency(since, ANY)), *nodes[k + 1 :])
+
+
+def _ways_to_stay(
+    space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """The nodes with each loop further out than those over which one keeps its tile; themselves where none
+    does."""
+    k, stays = next(((k, n.stays) for k, n in enumerate(nodes) if n.stays is not None), (0, None))
+    if stays is None:
+        yield nodes
+        return
+    since, alone = stays.since, space.operands[nodes[k].operand].alone
+    several = [bundle[0] for bundle in space.bundles if bundle[0] in alone]
+    # What slides along a loop over a variable of the tensor has that loop innermost.
+    across = any(m.level == since + 1 and m.slides in alone for m in nodes)
+    for after in () if across else several if since or depth else (*several, -1):
+        yield (*nodes[:k], replace(nodes[k], stays=ArrayResidency(since, after)), *nodes[k + 1 :])
 
 
 def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:

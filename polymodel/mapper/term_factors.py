@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.integers import distinct_numbers
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import ANY, Template
 from polymodel.mapper.terms import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.ties import Cuts, cuts_of, is_busiest, of_busiest, of_instances
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
@@ -358,8 +358,10 @@ class Factors:
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
         """For equal tiles: their number times the elements of each, or of those that instances share."""
-        if term.slides in (w.p, w.r):
-            return self._sliding_window(term, w, p, r, axes, many)
+        if term.slides in (w.p, w.r, ANY):
+            along = [w.p, w.r] if term.slides == ANY else [term.slides]
+            every = [self._sliding_window(term._replace(slides=v), w, p, r, axes, many) for v in along]
+            return np.minimum(every[0], every[-1])
         times_p, parts_p, where_p = self._read_together(term, p)
         times_r, parts_r, where_r = self._read_together(term, r)
         sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.factoring import divisors
+from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.space import EinsumSpace, Operand
-from polymodel.mapper.templates import Template
+from polymodel.mapper.templates import ANY, Template
 from polymodel.pareto import rows_of
 
 # Of all chains t1 >= t2 >= ... only few can be optimal, whatever the other variables do. A node whose tensor
@@ -54,6 +54,18 @@ class TileChains:
     def only(self, kept: Array) -> TileChains:
         """The chains where the mask is True."""
         return self if kept.all() else rows_of(self, kept)
+
+    def at(self, positions: Array) -> TileChains:
+        """The candidates at these positions, each once."""
+        kept = np.zeros(self.count, bool)
+        kept[positions] = True
+        return self.only(kept)
+
+    def positions(self, some: TileChains) -> Array:
+        """The positions of the candidates that are among `some`."""
+        wanted, mine = (np.concatenate([c.tiles, c.spread, c.keys]).T for c in (some, self))
+        known = {row.tobytes() for row in wanted}
+        return np.array([i for i, row in enumerate(mine) if row.tobytes() in known], np.int64)
 
     def around_fanouts(self, positions: Sequence[int]) -> list[tuple[Array, Array]]:
         """Tiles above and below the spatial loop of each fanout [n]; `positions`: the levels they follow."""
@@ -105,7 +117,10 @@ def tile_chains(
     told = {m for m, _ in space.rules.factors(members[0])}
     homes = template.homes[members[0]] if template.homes else ()
     slides = any(n.slides == members[0] or n.stays is not None for n in template.nodes)
-    if slides or any(not some or told & {*some} for some in homes):
+    slides = slides or any(
+        n.slides == ANY and members[0] in space.operands[n.operand].windowed for n in template.nodes
+    )
+    if slides or (template.family and homes) or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no size is as good as another one
         pattern, symbols = _without_barred_loops(space, template, members[0], len(kinds))
     else:
@@ -267,8 +282,8 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
     for n in staying:
         assert n.stays is not None
         if variable in space.operands[n.operand].alone:
-            first = n.stays.since + (n.stays.after >= 0)
-            result += sum((trips[level] > 1 for level in range(first, n.level)), start=0 * result)
+            several = range(n.stays.within, n.level)
+            result += sum((trips[level] > 1 for level in several), start=0 * result)
         if variable == n.stays.after:
             result += trips[n.stays.since] == 1
     if template.homes:
@@ -290,6 +305,19 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
     return result
 
 
+def count_at_most(space: EinsumSpace, template: Template) -> int:
+    """How many chains a bundle of the template has at most, where all sizes are free and divide."""
+    result = 0
+    for members in space.bundles:
+        extent = math.prod(space.extents[v] for v in members)
+        _, free = _without_barred_loops(space, template, members[0], len(template.branch))
+        spreads = sum(1 for _ in _spreads(space, template, members[0], extent, "divisors"))
+        levels = free + template.depth
+        steps = (math.comb(n + levels, levels) for n in prime_factors(extent).values())
+        result = max(result, spreads * math.prod(steps))
+    return result
+
+
 def _without_barred_loops(
     space: EinsumSpace, template: Template, variable: int, levels: int
 ) -> tuple[list[int], int]:
@@ -302,7 +330,7 @@ def _without_barred_loops(
     barred = {level for level, some in enumerate(homes) if not some}
     for n in template.nodes:
         if n.stays is not None and variable in space.operands[n.operand].alone:
-            barred |= {*range(n.stays.since + (n.stays.after >= 0), n.level)}
+            barred |= {*range(n.stays.within, n.level)}
     pattern, free = [-1], 0
     for level in range(template.depth, template.depth + levels):
         pattern.append(pattern[-1] if level in barred else free)

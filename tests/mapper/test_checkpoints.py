@@ -17,8 +17,10 @@ import pytest
 
 import polymodel as pm
 from polymodel.mapper import budget
+from polymodel.mapping.looptree import StorageNode
 from polymodel.stores.store import write_table
 from tests.fuzz.forked import ROOT
+from tests.mapper.test_slides import array_of
 
 SOURCES = ("matmul_chain_2", "simple_two_level")
 OBJECTIVES = ("energy", "latency")
@@ -49,6 +51,7 @@ DYING = """
     import os, signal, sys
     import polymodel as pm
     from polymodel.mapper import budget
+from polymodel.mapping.looptree import StorageNode
     budget.SAVE_EVERY = budget.SHARE = 0.0
     left, put = [int(sys.argv[2])], budget.Finished.put
     def counted(store, key, result):
@@ -168,3 +171,11 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     for wrong in ({"store": 3}, {"store": tmp_path / "file"}, {"resume": "no"}):
         with pytest.raises(pm.SpecError):
             explored(**wrong)  # type: ignore[arg-type]  # on purpose
+
+
+def test_nodes_that_keep_tiles_above_their_instances_are_read_back(tmp_path: Path) -> None:
+    asked = {"memories": {"RF": {"reuse": ["refill", "slide"]}}}
+    first, again = (pm.explore(array_of(Random(6)), constraints=asked, store=tmp_path) for _ in range(2))
+    kept = (n.reuse for p in first for _, n, _ in p.mapping.walk() if isinstance(n, StorageNode))
+    assert "slide" in set(kept)
+    assert answer(again) == answer(first)

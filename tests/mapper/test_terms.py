@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from polymodel.mapper.full_mappings import ChosenMapping, looptree
 from polymodel.mapper.pmappings import separated
 from polymodel.mapper.records import Limits, Sizes
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
-from polymodel.mapper.templates import Passing, Template, templates
+from polymodel.mapper.templates import Passing, Template, families, members_of, templates
 from polymodel.mapper.terms import costs
 from polymodel.mapper.tile_chains import all_chains
 from polymodel.mapping.resolve import LoopRule
@@ -165,3 +166,43 @@ def test_points_cost_what_evaluate_says(sizes: Sizes, whole_actions: bool) -> No
         (space,) = einsum_spaces(spec.workload, spec.arch, limits)
         spread += compared(spec, space, some_template(space, limits, pick), sizes, pick)
     assert spread > 1
+
+
+def test_families_cost_no_more_than_their_members() -> None:
+    """With the same tiles, which are among theirs: so where no tiles of a family are good enough, none of a
+    member are."""
+    several, staying = 0, 0
+    factor = LoopRule("factors", "RF", "factors: {p: 1}", frozenset("pk"))
+    for text, rules in product(("O[p,m] = I[W=p+r] * F[r,m]", "Z[m] = A[m,k] * B[k]"), ((), (factor,))):
+        shape = {v: f"0 <= {v} < 2" for v in "mkpr" if v in text}
+        work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+        spec = pm.load({"workload": work, "arch": machine(random.Random(1))})
+        limits = Limits(rules=(*SLIDING, *rules))
+        (space,) = einsum_spaces(spec.workload, spec.arch, limits)
+        for family in random.Random(2).sample([*families(space, limits, Passing(), 0)], 8):
+            least = priced(space, family)
+            some = [*members_of(space, family)]
+            several += len(some) > 1
+            staying += any(n.stays is not None for n in family.nodes)
+            for tiles, figures in (x for member in some for x in priced(space, member)):
+                assert any(
+                    all(a <= b * (1 + 1e-12) for a, b in zip(mine, figures, strict=True))
+                    for same, mine in least
+                    if same == tiles
+                )
+    assert several > 10
+    assert staying > 3
+
+
+def priced(space: EinsumSpace, template: Template) -> list[tuple[bytes, tuple[float, float]]]:
+    """The tiles of all bundles at every point, with energy and latency."""
+    chains = all_chains(space, template, "divisors")
+    if not all(c.count for c in chains):
+        return []
+    whole = Combination(space, template, chains, costs(space, template), Interest(True, True, ()), None)
+    for group in space.groups:
+        whole.add(group)
+    part = whole.part(0)
+    rows = [np.concatenate([c.tiles, c.spread]).T[whole.points.index[b]] for b, c in enumerate(chains)]
+    marks = (row.tobytes() for row in np.concatenate(rows, axis=1))
+    return [*zip(marks, zip(part.energy.tolist(), part.latency.tolist(), strict=True), strict=True)]
