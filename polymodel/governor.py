@@ -147,7 +147,8 @@ class Crew:
     ) -> Iterator[T]:
         """The results of `action(common, item)` for each item, in order. `ask` is called from time to time;
         if it raises, running tasks are cancelled."""
-        sent, given = deque[Future[T]](), self.held(common)
+        sent: deque[Future[T]] = deque()
+        given = self.held(common)
         try:
             for item in items:
                 sent.append(self.executor.submit(action, given, item))
