@@ -151,7 +151,7 @@ class Front(Answer):
 
     @declared(title="What was looked at")
     def stages(self) -> Table:
-        """What each step of the search looked at: templates, points combined, those too large for a memory,
+        """What each step of the search considered: templates, points combined, those too large for a memory,
         points kept after dominance, seconds."""
         columns = [Column(n, "s" if n == "seconds" else "") for n in STAGES]
         rows = tuple(tuple(getattr(s, n) for n in STAGES) for s in self.found.stages)

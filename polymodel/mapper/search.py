@@ -381,13 +381,13 @@ def explore(
     factor of 1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall,
     whatever `workers` is, after which the best so far is returned with what was not searched. `workers`:
     processes that evaluate what the search finds. `progress` is called with a `Progress` now and then.
-    `store`: a folder for the steps that are done; the same exploration goes on there, however it was ended,
+    `store`: a folder for the steps that are done; the same exploration continues there, however it was ended,
     unless `resume` is False. What is left out comes from the section, or is energy and latency, no limit,
     eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
-    report is looked at); were its figures not those of the search, that is a bug, and InternalError names the
-    mapping. Ctrl-C returns what there is. Raises SpecError for wrong input, Refused for what is not covered.
+    report is read); InternalError names one whose figures differ from those of the search, which is a bug.
+    Ctrl-C returns what there is. Raises SpecError for wrong input, Refused for what is not covered.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)

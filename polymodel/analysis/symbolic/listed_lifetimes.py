@@ -110,8 +110,9 @@ class _Uses:
         return next(k for k, g in enumerate(self.groups[name]) if variable in g.variables)
 
     def loops(self, name: str, group: TiedGroup) -> list[LoopAxis]:
-        """The loops over a group's variables, with those that decide further in what executes; of others than
-        the Einsum that runs those that both share, or that tell visits, and those that decide."""
+        """The loops over a group's variables, with those that decide further in what executes; for Einsums
+        other than the running one those that both share, or that distinguish visits, and those that
+        decide."""
         path = self.layout.paths[name]
         until = len(path)
         if name != self.einsum:

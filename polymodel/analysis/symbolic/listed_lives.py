@@ -193,8 +193,8 @@ class LiveClass:
 class LivePeak(PeakTable):
     """The live elements of buffets at the phase of an Einsum at which all have most bits.
 
-    `order`: the class of each loop and offset that tells phases, outermost first. `ends`: of each buffet
-    whether it has begun, and ended, where the Einsum shares all loops with its first, or last, user.
+    `order`: the class of each loop and offset that distinguishes phases, outermost first. `ends`: of each
+    buffet whether it has begun, and ended, if the Einsum shares all loops with its first, or last, user.
     `weights`: bits of an element.
     """
 

@@ -89,8 +89,11 @@ class _Listing:
 
     @cached_property
     def axes(self) -> dict[int, LoopAxis]:
-        """By node id the loops above the buffets, those that tell when they come and go, and all that these
-        are nested in: others tell nothing of what is held."""
+        """The loops above the buffets that decide when they are there, and all that enclose these, by node
+        id.
+
+        Other loops do not change what is held.
+        """
         users = {self.einsum, *(e for node in self.nodes for e in node.users)}
         listed = [g for e in users for g in self.layout.listed.get(e, ())]
         result = {a.node: a for g in listed for a in (*g.deciding, *g.further)}
@@ -159,15 +162,19 @@ class _Listing:
 
     @cached_property
     def dimensions(self) -> tuple[tuple[str, str], ...]:
-        """Component and name of the dimensions along which loops above the Einsum and the buffets tell
-        instances of the component."""
+        """Component and name of the dimensions along which loops distinguish instances of the component.
+
+        The loops are those above the Einsum and the buffets.
+        """
         mine = [a for a in self.bare.axes if self.replicates(a)]
         others = [a for node in self.nodes for a in node.space.axes if a.spatial]
         return tuple(dict.fromkeys((a.loop.component, a.loop.dim) for a in (*mine, *others) if a.loop))
 
     def digits(self, einsum: str, loops: Sequence[LoopAxis]) -> tuple[CoordinateDigit, ...]:
-        """What the counters of loops in space on the path of an Einsum, as they stand, add to coordinates: of
-        several along a dimension the outer one most."""
+        """What the counters of spatial loops on the path of an Einsum, outermost first, add to coordinates.
+
+        Of several along a dimension the outer one adds most.
+        """
         result: list[CoordinateDigit] = []
         weights = [1] * len(self.dimensions)
         places = [self.dimensions.index((a.loop.component, a.loop.dim)) for a in loops if a.loop]
@@ -181,8 +188,11 @@ class _Listing:
         return tuple(reversed(result))
 
     def radix(self, einsum: str, axis: LoopAxis) -> int:
-        """How many values the counter of a loop in space counts for; of one that does not bind the Einsum, or
-        in which Einsums differ, for the one with most trips of those that it binds."""
+        """The number of values of the counter of a spatial loop.
+
+        If it does not bind the Einsum, or Einsums differ in it, that of the Einsum with most trips of those
+        that it binds.
+        """
         cascade, tree = self.layout.problem.cascade, self.layout.problem.tree
         bound = [e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound"]
         result = 0

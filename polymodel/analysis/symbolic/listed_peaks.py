@@ -82,12 +82,12 @@ class NominalTrips(Tabled):
 @dataclass(frozen=True)
 class ListedTiles:
     """Tiles along some variables that no other variable of the tensor is coupled with. `loops`: the loops of
-    each variable, by their place among those of the peak; `told`: those that distinguish tiles, outermost
-    first; `ranks`: of each rank of the tensor the factors of the variables."""
+    each variable, by their place among those of the peak; `tile_loops`: those that distinguish tiles,
+    outermost first; `ranks`: of each rank of the tensor the factors of the variables."""
 
     region: Region
     loops: tuple[tuple[int, ...], ...]
-    told: tuple[int, ...]
+    tile_loops: tuple[int, ...]
     ranks: tuple[tuple[int, ...], ...] = ()
 
     def own(self, tiles: Tiles) -> tuple[Tiles, ...]:
@@ -114,7 +114,7 @@ def _rows(asked: ListedTiles, own: tuple[Tiles, ...]) -> Rows:
     wanted = [any(rank[k] for rank in asked.ranks) for k in range(len(asked.loops))]
     places = sorted(order)
     result = rows_of(asked.region, own, [order[p] for p in places], wanted)
-    return Rows(result.counters[:, [places.index(p) for p in asked.told]], result.values)
+    return Rows(result.counters[:, [places.index(p) for p in asked.tile_loops]], result.values)
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class _Factor:
 
     def stamps(self, loops: Sequence[int]) -> Ints:
         """The distinct counters of some loops."""
-        places = [self.one.told.index(p) for p in loops]
+        places = [self.one.tile_loops.index(p) for p in loops]
         return _numbered([distinct(self.one.rows(own).counters[:, places]) for own in self.owns])
 
     @cached_property
@@ -291,17 +291,17 @@ class _Factor:
         above."""
         import numpy as np
 
-        places = [1 + above.index(p) for p in self.one.told]
+        places = [1 + above.index(p) for p in self.one.tile_loops]
         return np.concatenate([self.number[stamps[:, :1]], stamps[:, places]], axis=1)
 
     def sizes(self, stamps: Ints) -> Ints:
         """The number of elements at these counters."""
         import numpy as np
 
-        told = self.elements[:, : stamps.shape[1]]
-        both = coded(told, stamps)
-        names, count = np.unique(both[: len(told)], return_counts=True)
-        theirs = both[len(told) :]
+        prefixes = self.elements[:, : stamps.shape[1]]
+        both = coded(prefixes, stamps)
+        names, count = np.unique(both[: len(prefixes)], return_counts=True)
+        theirs = both[len(prefixes) :]
         place = np.minimum(names.searchsorted(theirs), max(0, len(names) - 1))
         return np.where(names[place] == theirs, count[place], 0) if len(names) else np.zeros_like(theirs)
 
@@ -309,13 +309,13 @@ class _Factor:
         """At each point the innermost loop of `times` on which tiles depend, by its place there, or -1."""
         import numpy as np
 
-        told = self.one.told
-        mine = [p for p in told if p in times]
-        order = [told.index(p) for p in told if p not in mine] + [told.index(p) for p in mine]
+        loops = self.one.tile_loops
+        mine = [p for p in loops if p in times]
+        order = [loops.index(p) for p in loops if p not in mine] + [loops.index(p) for p in mine]
         result = []
         for own in self.owns:
             rows = self.one.elements(own)
-            axis = innermost(rows[:, order], coded(rows[:, len(told) :]), len(order) - len(mine))
+            axis = innermost(rows[:, order], coded(rows[:, len(loops) :]), len(order) - len(mine))
             result.append(times.index(mine[axis]) if axis >= 0 else -1)
         return np.array(result)[self.number]
 
@@ -336,7 +336,7 @@ def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> 
     result = np.zeros((points, 1 + len(loops)), np.int64)
     result[:, 0] = np.arange(points)
     for factor in factors:
-        mine = [p for p in factor.one.told if p in loops]
+        mine = [p for p in factor.one.tile_loops if p in loops]
         found = factor.stamps(mine)
         number = factor.number[result[:, 0]]
         count = np.bincount(found[:, 0], minlength=len(factor.owns))

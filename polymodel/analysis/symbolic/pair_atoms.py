@@ -216,17 +216,17 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
 
 # Factors of closed forms for two rank variables that a bound couples: sums and peaks over their tiles.
 #
-# They stand where an atom stands for a single variable. Their values come from the region itself (`regions`),
-# once for each different choice of tile sizes.
+# Each replaces an atom of a single variable. Their values come from the region itself (`regions`), once for
+# each distinct choice of tile sizes.
 
 
 MOST_DIGITS = 2**20  # values of a column that are told apart by how far they are from the least
 
 
 def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
-    """Of rows that are given by their columns the first of each kind, and of which kind each row is.
+    """The first row of each kind, and the kind of each row, of rows that are given by their columns.
 
-    Each column is one more digit of a number, which is numbered anew before it is too large.
+    Each column is one more digit of a number, which is renumbered before it is too large.
     """
     import numpy as np
 

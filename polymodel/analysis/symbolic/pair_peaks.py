@@ -106,7 +106,7 @@ def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
 
 
 def _exceeded_by_none(table: Ints, home: Ints, count: int) -> list[Rows]:
-    """Of each choice the rows that none of its other rows exceeds, in descending order; of very many a few.
+    """The rows of each choice that none of its other rows exceeds, in descending order; of very many a few.
 
     `home`: the choice of each row, in order.
     """

@@ -415,8 +415,8 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 # What is counted of tiles and of loops over both variables.
 
-# What is asked of a loop: elements that stay when it moves on, or when a loop over another variable does and
-# this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
+# What is counted of a loop: elements that stay when it advances, or when a loop over another variable does
+# and this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
 Kind = Literal["moves", "wraps", "settled"]
 
 

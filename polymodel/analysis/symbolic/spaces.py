@@ -94,10 +94,12 @@ class SumRank:
 
 @dataclass(frozen=True)
 class TiedGroup:
-    """Rank variables that bounds of the iteration space tie together, and their points from the smallest
-    values on. Of an inferred Einsum `deciding` are the loops that decide what executes, outermost first, and
-    `widths` of variables the widest windows in which tiles have to fit; `further` do not stand above it, but
-    decide what executes of its consumer."""
+    """Rank variables that bounds of the iteration space couple, and their points from the smallest values on.
+
+    Of an inferred Einsum `deciding` are the loops that decide what executes, outermost first, and `widths` of
+    variables the widest windows in which tiles must fit; `further` are not above it, but decide what executes
+    of its consumer.
+    """
 
     variables: tuple[str, ...]
     region: Region
@@ -243,8 +245,8 @@ class Space:
     """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
 
     `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
-    `carried`: of a tensor of which tiles hold something of the generation before. `listed`: groups of
-    variables that are listed value by value, besides those that bounds tie together.
+    `carried`: of a tensor of which tiles hold something of the previous generation. `listed`: groups of
+    variables that are listed value by value, besides those that bounds couple.
     """
 
     einsum: Einsum
@@ -459,8 +461,11 @@ def _no_rank_of_its_own(einsum: Einsum, access: TensorAccess, rank: int) -> NotS
 
 @dataclass(frozen=True)
 class CarriedRank:
-    """The rank along which a tensor is carried forward. `alone`: loops in space (by node id) that have one
-    instance in any legal mapping: they stand above its maker, over the variable along which that goes on."""
+    """The rank along which a tensor is carried forward.
+
+    `alone`: spatial loops (by node id) that have one instance in any legal mapping: they are above its
+    producer, over the variable along which it is carried.
+    """
 
     tensor: str
     rank: int

@@ -43,7 +43,7 @@ def in_strides(
         count = -(-tile // every)  # this many are in the first tile
         # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
         # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
-        # Values stand at the start of each tile if tiles divide the stride; else some instances run later.
+        # Values are at the start of each tile if tiles divide the stride; otherwise some instances run later.
         aligned = tile > 0 and every % tile == 0
         apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
         if not tile or (most[a.variable] > count and tile % every and not apart):

@@ -288,8 +288,8 @@ def _looped(problem: Problem, name: str, node_id: int) -> set[str]:
 
 def needs_boxes(problem: Problem, name: str, node_id: int) -> bool:
     """Whether what an Einsum needs of others, in each iteration of the loops down to one, is what it would
-    need without bounds: of the variables that these tie together the loops and a tensor's ranks are over one
-    alone, at each value of which there are points."""
+    need without bounds: the loops and a tensor's ranks are over only one of the variables that these couple,
+    at each value of which there are points."""
     einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
     if any(loop.spatial for i, loop in problem.tree.loops(name) if i <= node_id):
         return False  # each instance needs something else
@@ -315,8 +315,8 @@ def runs_once(problem: Problem, node_id: int, loop: Loop) -> bool:
 
 
 def loosened(space: Space) -> Space:
-    """The space without the bounds that do not matter to it: of the variables that they tie together the
-    loops and the tensor's ranks are over one alone, at each value of which there are points."""
+    """The space without the bounds that do not matter to it: the loops and the tensor's ranks are over only
+    one of the variables that they couple, at each value of which there are points."""
     loose: set[str] = set()
     for group in space.groups:
         if isinstance(group.region, NeededRegion):
@@ -345,8 +345,8 @@ def _boxed(einsum: Einsum, loose: frozenset[str]) -> Einsum:
 def accesses_joined(
     einsum: Einsum, lines: Mapping[str, CarriedRank]
 ) -> tuple[Einsum, Unions, Mapping[str, TiedGroup]]:
-    """Of each tensor that is read at several elements in one operation one access to all of them, and what
-    ties its rank variables to others where the elements do not stand evenly apart."""
+    """One access to all elements of each tensor that is read at several elements in one operation, and the
+    bounds between its rank variables and others if the elements are not equidistant."""
     joined, unions = neighbours_joined(einsum, lines)
     tied: dict[str, TiedGroup] = {}
     for tensor in dict.fromkeys(a.tensor for a in einsum.operands):

@@ -120,9 +120,9 @@ def unknown_gap(bare: Space, stay: Stay) -> NotSeparable:
 
 @dataclass(frozen=True)
 class _Row:
-    """What is asked of one buffet along a group: what its tile holds, and what is there of it in a gap.
+    """What is counted of one buffet along a group: what its tile holds, and what is there of it in a gap.
 
-    `loops`: those that tell stamps; `own`: those further in, of a buffet in another branch.
+    `loops`: those that determine stamps; `own`: those further in, of a buffet in another branch.
     """
 
     number: int
