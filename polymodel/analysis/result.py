@@ -124,13 +124,20 @@ class TollTraffic(Generic[N]):
 
 @dataclass(frozen=True)
 class ComputeCounts(Generic[N]):
-    """Operations of one Einsum; `busiest`: of the instance that executes most of them."""
+    """Operations of one Einsum; `busiest`: of the instance that executes most of them. `dense`: both, with
+    what sparse data leave out."""
 
     einsum: str
     component: str
     operations: N
     busiest: N
     instances: N
+    dense: tuple[N, N] | None = None
+
+    @property
+    def every(self) -> tuple[N, N]:
+        """Operations, and those of the busiest instance, including what sparse data leave out."""
+        return (self.operations, self.busiest) if self.dense is None else self.dense
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 from polymodel.architecture.hierarchy import ActionCost, FanoutLink, Hierarchy, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
@@ -105,12 +106,23 @@ def _tolls(counts: Counts) -> Iterator[EnergyItem]:
 
 def _compute(counts: Counts) -> Iterator[EnergyItem]:
     for c in counts.analysis.compute:
-        n = c.operations * counts.executions(c.einsum)
-        for action, times in counts.operation(c.einsum, c.component).actions if not nothing(n) else ():
+        cost = counts.operation(c.einsum, c.component)
+        n, every = (x * counts.executions(c.einsum) for x in (c.operations, c.every[0]))
+        taken = [(action, n * times) for action, times in cost.actions] if not nothing(n) else []
+        taken += [(action, _share(every, times)) for action, times in cost.finish]
+        for action, count in taken:
             yield EnergyItem(
-                c.einsum, c.component, "", action.name, n * times, "operation",
-                action.energy, n * times * action.energy, action.provenance,
+                c.einsum, c.component, "", action.name, count, "operation",
+                action.energy, count * action.energy, action.provenance,
             )  # fmt: skip
+
+
+def _share(operations: Number, times: Fraction) -> Number:
+    """Finished results of so many operations; integers stay exact."""
+    if not isinstance(operations, int):
+        return operations * float(times)
+    found = operations * times
+    return int(found) if found.denominator == 1 else float(found)
 
 
 def _charges(counts: Counts) -> Iterator[EnergyItem]:

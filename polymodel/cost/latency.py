@@ -62,9 +62,8 @@ def _computing(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
         if nothing(work.operations):
             continue
         c, n = hierarchy[work.component], counts.executions(work.einsum)
-        busiest: Number = work.busiest
-        rate = counts.operation(work.einsum, c.name).throughput
-        seconds = busy_time(c, work.operations, busiest / rate, n, do)
+        spent = counts.operation(work.einsum, c.name).seconds(work.busiest, work.every[1])
+        seconds = busy_time(c, work.operations, spent, n, do)
         yield ComponentTime(
             work.einsum, c.name, c.kind, 0, 0, work.busiest * n, seconds, c.fill_drain_latency * n,
             cycles_of(c, seconds), work.instances, hierarchy.instances(c.name),
@@ -199,7 +198,7 @@ def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NU
         leaf = next(c.component for c in counts.analysis.compute if c.einsum == work.einsum)
         unit = counts.problem.hierarchy[leaf]
         if leaf != free:
-            seconds = work.operations / counts.operation(work.einsum, leaf).throughput
+            seconds = counts.operation(work.einsum, leaf).seconds(work.operations, work.operations)
             times[leaf] = busy_time(unit, work.operations, seconds, 1, do)
     return times
 
@@ -417,7 +416,11 @@ def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) 
     """Operations per second of the Einsums in sequence with all units fully used; in a pipeline units
     overlap."""
     hierarchy = counts.problem.hierarchy
-    rates = {e: counts.operation(e, unit).throughput * hierarchy.instances(unit) for e, unit in units.items()}
+    rates: dict[str, float] = {}
+    for e, unit in units.items():
+        cost = counts.operation(e, unit)
+        each = 1 / (1 / cost.throughput + cost.finish_seconds) if cost.finish_seconds else cost.throughput
+        rates[e] = each * hierarchy.instances(unit)
     if len({*rates.values()}) == 1 and len({*units.values()}) == 1:
         return next(iter(rates.values()))
     least = {t.einsum: t.operations / rates[t.einsum] for t in some if t.einsum in units}

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
 from polymodel.analysis.result import Analysis, Problem, Resident, TollTraffic, Traffic
-from polymodel.architecture.hierarchy import ActionCost, Component, link_name
-from polymodel.arithmetic import OPERATORS, is_priced
+from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy, link_name
+from polymodel.arithmetic import OPERATORS, is_priced, names_of
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import StorageNode, storage_chain
+from polymodel.polyhedra.sets import size
 from polymodel.quantities import data_amount, data_unit
-from polymodel.workload.einsum import TensorAccess
+from polymodel.spec.expressions import operators_named
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 
 @dataclass(frozen=True)
@@ -332,45 +335,108 @@ def _equal(a: float, b: float) -> bool:
 
 
 @dataclass(frozen=True)
+class ExecutedOperators:
+    """The operators that one operation of an Einsum executes, with multiplicities: `own`, of the operation
+    itself; `reduction`, which joins it with those before; `finish`, those of `populate`, which take each
+    finished result, as a share of each operation."""
+
+    own: tuple[tuple[str, int], ...] = ()
+    reduction: tuple[tuple[str, int], ...] = ()
+    finish: tuple[tuple[str, Fraction], ...] = ()
+
+    @staticmethod
+    def of(e: Einsum) -> ExecutedOperators:
+        """The operators of an Einsum; a reduction that is its only operator is its own."""
+        operations, output = dict(e.operations), e.outputs[0]
+        joins = {*e.rank_variables} - {*output.variables}
+        alone = len(e.operands) == 1 and operations.get("map") in (None, *names_of("identity"))
+        reduction = operators_named(operations.get("reduce") or "add", 2) if joins and not alone else ()
+        steps = [step.strip() for step in (operations.get("populate") or "").split(";") if step.strip()]
+        if not steps:
+            return ExecutedOperators(e.operators, reduction)
+        share = Fraction(size(e.relation(output).range()), max(size(e.iteration_space), 1))
+        found = [(name, times * share) for step in steps for name, times in operators_named(step, 1)]
+        return ExecutedOperators(e.operators, reduction, tuple(found))
+
+    @staticmethod
+    def priced(e: Einsum, hierarchy: Hierarchy) -> ExecutedOperators:
+        """The same where the costs of some compute unit depend on it; otherwise all Einsums are alike."""
+        apart = any(c.by_operator for c in hierarchy.components) and not e.is_copy
+        return ExecutedOperators.of(e) if apart else NO_OPERATORS
+
+
+NO_OPERATORS = ExecutedOperators()
+
+
+@dataclass(frozen=True)
 class OperationCost:
     """What one operation of an Einsum consists of on a compute unit: actions in sequence, with
-    repetitions."""
+    repetitions; `finish`: those of a finished result, as a share of each operation."""
 
     actions: tuple[tuple[ActionCost, int], ...]
+    finish: tuple[tuple[ActionCost, Fraction], ...] = ()
 
     @property
     def energy(self) -> float:
-        """Joules."""
+        """Joules, without those of finished results."""
         return sum(n * action.energy for action, n in self.actions)
 
     @property
+    def finish_energy(self) -> float:
+        """Joules of finished results per operation."""
+        return sum(float(n) * action.energy for action, n in self.finish)
+
+    @property
     def throughput(self) -> float:
-        """Operations per second."""
+        """Operations per second, without the time of finished results."""
         if len(self.actions) == 1:
             ((action, n),) = self.actions
             return action.throughput / n
         seconds = sum(n / action.throughput for action, n in self.actions)
         return 1 / seconds if seconds else math.inf
 
+    @property
+    def finish_seconds(self) -> float:
+        """Seconds of finished results per operation."""
+        return sum(float(n) / action.throughput for action, n in self.finish)
 
-def operation_cost(unit: Component, operators: Iterable[tuple[str, int]]) -> OperationCost:
-    """Each operator by its action; a unit without actions for operators takes one `compute` per operation."""
+    def seconds(self, executed: Number, every: Number) -> Number:
+        """Seconds of the executed operations; `every`: with those that sparse data leave out, as results are
+        finished all the same."""
+        seconds: Number = executed / self.throughput
+        return seconds + every * self.finish_seconds if self.finish else seconds
+
+
+def operation_cost(unit: Component, operators: ExecutedOperators) -> OperationCost:
+    """Each operator by its action; a unit without actions for operators takes one `compute` per operation.
+
+    What reduces beside other operators, and what finishes results, costs where the unit has an action for it.
+    A sum after a product that `compute` executes is part of that: a multiply-accumulate.
+    """
+    compute = unit.action("compute")
     if not unit.by_operator:
-        return OperationCost(((unit.action("compute"), 1),))
+        return OperationCost(((compute, 1),))
     found: dict[ActionCost, int] = {}
-    for name, times in operators:
-        action = _executing(unit, name)
+    for name, times in operators.own:
+        action = _executing(unit, name) or compute
         found[action] = found.get(action, 0) + times
-    return OperationCost(tuple(found.items()) or ((unit.action("compute"), 1),))
+    found = found or {compute: 1}
+    accumulates = operators.reduction == (("add", 1),) and {*found} == {compute}
+    for name, times in operators.reduction if not accumulates else ():
+        own = _executing(unit, name)
+        if own is not None:
+            found[own] = found.get(own, 0) + times
+    finish = [(_executing(unit, name), times) for name, times in operators.finish]
+    return OperationCost(tuple(found.items()), tuple((a, n) for a, n in finish if a is not None))
 
 
-def _executing(unit: Component, operator: str) -> ActionCost:
-    """The action named after an operator, or after its cost class, otherwise `compute`."""
+def _executing(unit: Component, operator: str) -> ActionCost | None:
+    """The action named after an operator, or after its cost class; None if there is none."""
     named = {OPERATORS[a.name].name if a.name in OPERATORS else a.name: a for a in unit.actions}
     if operator in named:
         return named[operator]
     kind = OPERATORS[operator].cost if operator in OPERATORS else operator
-    return next((a for a in unit.actions if a.name == kind and is_priced(kind)), unit.action("compute"))
+    return next((a for a in unit.actions if a.name == kind and is_priced(kind)), None)
 
 
 class Counts:
@@ -379,6 +445,7 @@ class Counts:
     def __init__(self, problem: Problem, analysis: Analysis) -> None:
         self.problem = problem
         self.analysis = analysis
+        self._operations: dict[tuple[str, str], OperationCost] = {}
 
     def __repr__(self) -> str:
         return f"Counts({self.analysis!r})"
@@ -393,7 +460,12 @@ class Counts:
 
     def operation(self, einsum: str, component: str) -> OperationCost:
         """The cost of one operation of an Einsum on a compute unit."""
-        return operation_cost(self.problem.hierarchy[component], self.problem.cascade[einsum].operators)
+        found = self._operations.get((einsum, component))
+        if found is None:
+            operators = ExecutedOperators.priced(self.problem.cascade[einsum], self.problem.hierarchy)
+            found = operation_cost(self.problem.hierarchy[component], operators)
+            self._operations[einsum, component] = found
+        return found
 
     @cached_property
     def accesses(self) -> dict[str, TensorAccess]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from polymodel.architecture.hierarchy import Component
 from polymodel.arithmetic import Affine, Constraint
+from polymodel.cost.records import ExecutedOperators
 from polymodel.errors import SpecError
 from polymodel.governor import look
 from polymodel.hardware.machines import relevant_symbols
@@ -98,7 +99,7 @@ def _structure(spec: Spec, einsum: Einsum) -> object:
     )  # fmt: skip
     return (
         _renamed_all(einsum.constraints, numbers), accesses, einsum.is_copy, einsum.n_instances,
-        einsum.operators, tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
+        ExecutedOperators.of(einsum), tuple(_rules(c, einsum, tensors) for c in spec.arch.components),
     )  # fmt: skip
 
 

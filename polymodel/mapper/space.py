@@ -16,6 +16,7 @@ from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, Hierarchy, Topology
 from polymodel.cost.energy import leak_power
+from polymodel.cost.records import NO_OPERATORS, ExecutedOperators
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapper.aims import Added
 from polymodel.mapper.einsum_rules import (
@@ -229,7 +230,7 @@ class EinsumSpace:
     even: bool = True
     shares: Shares | None = None
     rules: LoopRules = NO_RULES
-    operators: tuple[tuple[str, int], ...] = ()
+    operators: ExecutedOperators = NO_OPERATORS
     beside: frozenset[int] = frozenset()
     ties: tuple[Tie, ...] = ()
     more: tuple[Added, ...] = ()
@@ -456,7 +457,7 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
         limits.sizes != "all",
         limits.spatial_sizes != "all",
         rules=loop_rules(one, hierarchy, memories, position, limits),
-        operators=_operators(one, hierarchy),
+        operators=ExecutedOperators.priced(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
         ties=ties,
     )
@@ -500,12 +501,6 @@ def _equal_tiles(
         yield "`bits_per_action` that divides no value"
     if live := [m.name for m in memories if m.allocation == "live"]:
         yield f"`allocation: live` of {live[0]}"
-
-
-def _operators(one: Einsum, hierarchy: Hierarchy) -> tuple[tuple[str, int], ...]:
-    """The operators of the operations, where some unit's cost depends on them; otherwise all Einsums are
-    alike."""
-    return one.operators if any(c.by_operator for c in hierarchy.components) and not one.is_copy else ()
 
 
 def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:

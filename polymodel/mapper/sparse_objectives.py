@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.cost.records import operation_cost
+from polymodel.cost.records import ExecutedOperators, operation_cost
 from polymodel.errors import Refused
 from polymodel.loading import Spec
 from polymodel.mapper.aims import WORKING_SET
@@ -303,9 +303,9 @@ class _Least:
             max(effectual, self._chance(self._idle(component, reach, kinds)))
             for kinds in (("skip",), ("skip", "gate"))
         )
-        price = operation_cost(component, self.einsum.operators).energy
-        gated = component.action("gated_compute").energy
-        joules = executed * max(price - gated, 0.0) + turns * min(price, gated)
+        cost = operation_cost(component, ExecutedOperators.priced(self.einsum, self.hierarchy))
+        price, gated = cost.energy, component.action("gated_compute").energy
+        joules = executed * max(price - gated, 0.0) + turns * min(price, gated) + cost.finish_energy
         return component.name, joules, turns
 
     def _idle(self, component: Component, reach: int, kinds: Sequence[str]) -> frozenset[str]:
@@ -569,7 +569,9 @@ def _units(one: Einsum, least: Shares, sparse: SparseReport) -> tuple[tuple[str,
     for name, joules, share in least.units:
         count, component = known.get(name), sparse.dense.problem.hierarchy[name]
         if count is not None:
-            each = count.executed * operation_cost(component, one.operators).energy
+            hierarchy = sparse.dense.problem.hierarchy
+            cost = operation_cost(component, ExecutedOperators.priced(one, hierarchy))
+            each = count.executed * cost.energy + count.dense * cost.finish_energy
             each += count.gated * component.action("gated_compute").energy
             joules, share = each / count.dense, count.timed / count.dense
         result.append((name, joules, share))

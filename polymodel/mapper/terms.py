@@ -393,9 +393,9 @@ def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
     name = space.units[number].name
     cost = operation_cost(space.hierarchy[name], space.operators)
     if space.shares is None:
-        return cost.energy, 1 / cost.throughput
+        return cost.energy + cost.finish_energy, 1 / cost.throughput + cost.finish_seconds
     energy, share = space.shares.executed(name)
-    return energy, share / cost.throughput
+    return energy, share / cost.throughput + cost.finish_seconds
 
 
 @dataclass(frozen=True)

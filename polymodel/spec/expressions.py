@@ -318,6 +318,17 @@ def operators_in(tree: Tree, costs: Mapping[str, str] | None = None) -> Counter[
     return result + Counter({name: n * times for name, n in Counter(known).items()})
 
 
+def operators_named(text: str, operands: int) -> tuple[tuple[str, int], ...]:
+    """The operators of an operation with so many operands, given by name or as a formula; sorted, with their
+    multiplicities."""
+    if text in OPERATORS:
+        return ((OPERATORS[text].name, operands - 1 if OPERATORS[text].arity == 2 else 1),)
+    try:
+        return tuple(sorted(operators_in(parse_arithmetic(text)).items()))
+    except TextFault:
+        return ((text, 1),)
+
+
 # Set expressions over the tensors (or rank variables) of one Einsum.
 #
 # `~` binds tightest, then `-`, then `&`, then `|`. The universe is the Einsum's own tensors: `All`

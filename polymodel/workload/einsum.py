@@ -13,13 +13,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polymodel.arithmetic import OPERATORS, SIGNS, Affine, Constraint, names_of
+from polymodel.arithmetic import SIGNS, Affine, Constraint, names_of
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import map_from_affine, set_from_constraints
 from polymodel.quantities import drawn
-from polymodel.spec.expressions import operators_in, parse_arithmetic
-from polymodel.spec.faults import TextFault
+from polymodel.spec.expressions import operators_named
 
 if TYPE_CHECKING:
     import islpy
@@ -112,20 +111,15 @@ class Einsum:
 
     @cached_property
     def operators(self) -> tuple[tuple[str, int], ...]:
-        """The operators that one operation costs as, each with its multiplicity. A reduction costs nothing
-        beside a `map`; without a `map`, an operation of one operand costs as its reduction."""
+        """The operators that one operation costs as, each with its multiplicity, without the reduction beside
+        a `map`. Without a `map`, an operation of one operand costs as its reduction."""
         operations, several = dict(self.operations), len(self.operands)
         if operations.get("cost"):
             return tuple(sorted(Counter((operations["cost"] or "").split()).items()))
         text = operations.get("map") or ("mul" if several > 1 else "")
         if several == 1 and text in ("", *names_of("identity")):
             text, several = operations.get("reduce") or text or "add", 2
-        if text in OPERATORS:
-            return ((OPERATORS[text].name, several - 1 if OPERATORS[text].arity == 2 else 1),)
-        try:
-            return tuple(sorted(operators_in(parse_arithmetic(text)).items()))
-        except TextFault:
-            return ((text, 1),)
+        return operators_named(text, several)
 
     def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
         """All accesses of `tensor`, in order; none if this Einsum does not touch it."""

@@ -84,6 +84,64 @@ def test_all_entry_points_cost_each_operator() -> None:
     assert dict(zip(mine.action, mine["count"], strict=True)) == {"exp": 32, "compute": 64}
 
 
+FULL = {
+    **UNIT,
+    "actions": [
+        *UNIT["actions"],
+        {"name": "add", "energy": 2e-13, "throughput": 2e9},
+        {"name": "tanh", "energy": 7e-12, "throughput": 1e9},
+    ],
+}
+
+
+@pytest.mark.parametrize("engine", ["enumerate", "exact", "symbolic"])
+@pytest.mark.parametrize(
+    ("operations", "inputs", "energy", "seconds"),
+    [
+        # 32 exponentials, each added or compared: 5 pJ and 8 ns, 0.2 pJ and 0.5 ns, 0.1 pJ and 1 ns.
+        ({"map": "exp", "reduce": "add"}, ("A",), 32 * 5.2e-12, 32 * 8.5e-9),
+        ({"map": "exp(_0 - _1)", "reduce": "max"}, ("A", "B"), 32 * 5.3e-12, 32 * 9.5e-9),
+        ({"map": "mul", "reduce": "max"}, ("A", "B"), 32 * 1.1e-12, 32 * 2e-9),
+        ({"map": "mul", "reduce": "add"}, ("A", "B"), 32 * 1e-12, 32 * 1e-9),  # a multiply-accumulate
+        # Of 4 results the hyperbolic tangent, 7 pJ and 1 ns; the unit has no action of its own for relu.
+        ({"reduce": "add", "populate": "tanh"}, ("A", "B"), 32 * 1e-12 + 4 * 7e-12, 32e-9 + 4e-9),
+        ({"reduce": "add", "populate": "tanh(_ + 1); relu"}, ("A", "B"), 60.8e-12, 38e-9),
+        ({"map": "exp", "populate": "tanh"}, ("A",), 32 * 12e-12, 32 * 9e-9),
+    ],
+)
+def test_what_reduces_and_what_finishes_results_costs_where_the_unit_has_an_action(
+    operations: dict[str, str], inputs: tuple[str, ...], energy: float, seconds: float, engine: str
+) -> None:
+    report = pm.evaluate(specified(operations, *inputs, unit=FULL), engine=engine)
+    assert report.total_energy == pytest.approx(energy)
+    assert report.total_latency == pytest.approx(seconds)
+
+
+def test_all_entry_points_cost_reductions_and_results() -> None:
+    """32 exponentials and additions, 4 hyperbolic tangents."""
+    operations = {"map": "exp", "reduce": "add", "populate": "tanh"}
+    spec = specified(operations, "A", tile="T", unit=FULL)
+    joules, seconds = pytest.approx(32 * 5.2e-12 + 28e-12), pytest.approx(32 * 8.5e-9 + 4e-9)
+    (best,) = pm.explore(spec.bind(T=2), objectives=["energy", "latency"])
+    assert (best.energy, best.latency) == (joules, seconds)
+    swept = pm.sweep(spec, {"T": [1, 4]}, objectives=["energy", "latency"], keep="all").frame
+    assert (swept.energy.tolist(), swept.latency.tolist()) == ([joules] * 2, [seconds] * 2)
+    closed = pm.closed_forms(spec)
+    assert [float(closed.value(what)) for what in ("energy", "latency")] == [joules, seconds]
+    report = pm.evaluate(spec.bind(T=2))
+    mine = report.energy[report.energy.component == "MAC"]
+    assert dict(zip(mine.action, mine["count"], strict=True)) == {"exp": 32, "add": 32, "tanh": 4}
+
+
+def test_of_sparse_data_every_result_is_finished() -> None:
+    """Half of the products are left out; 4 results are finished all the same."""
+    unit = {**FULL, "sparse": {"actions": [{"skip": "compute", "on": ["A"]}]}}
+    spec = specified({"reduce": "add", "populate": "tanh"}, "A", "B", unit=unit)
+    found = pm.sparsify(pm.evaluate(spec), densities={"A": 0.5})
+    assert found.total_energy == pytest.approx(16e-12 + 28e-12)
+    assert found.total_latency == pytest.approx(16e-9 + 4e-9)
+
+
 def test_an_action_that_is_no_operator_is_refused() -> None:
     unit = {**UNIT, "actions": [{"name": "exq", "energy": 1}]}
     with faults("unknown-name", at="arch.nodes[1].actions[0].name"):

@@ -120,7 +120,8 @@ class _Rescaled:
         count = self.work.get(row.einsum)
         if count is None or not _some(count.dense):
             return row
-        return replace(row, operations=_count(count.executed), busiest=_count(count.busiest))
+        dense = row.operations, row.busiest
+        return replace(row, operations=_count(count.executed), busiest=_count(count.busiest), dense=dense)
 
     def _transfer(self, row: TransferSizes) -> TransferSizes:
         """Transfers are there or not; of a compressed tensor as many, each with fewer elements, so that
