@@ -20,6 +20,8 @@ Expression = Any  # of SymPy
 Ends = Mapping[
     Any, tuple[Expression, Expression]
 ]  # symbol -> the least and the largest value that it may have
+_ROUNDING = 1e-12  # relative
+_SHOWN = 15  # digits of results
 _DIGITS = 60  # digits of the numbers that distinguish roots
 NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
 
@@ -28,19 +30,20 @@ NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
 class Minimum:
     """The least value of an objective over real tile sizes.
 
-    `value`: an expression in the capacity and the extents; `at`: tile size -> where it is taken. It holds
-    where every tile size of `at` lies within its range, and more than two tiles in the one around it: for
-    capacities that are neither tiny nor so large that a whole operand fits. `roots`: size -> a polynomial in
-    it that is 0 there, of sizes that no radicals tell; `value` and `at` then have that size as a symbol
-    (`numbers` has their values).
-    `where`: what is not below 0 where the formula holds, if the capacity has room for the largest of several
-    peaks: one for each that is not the largest.
+    `value`: an expression in the capacity and the extents; `at`: tile size -> its best value. Both hold where
+    every tile size of `at` lies within its range (`ranges`: tile size -> the least and the greatest), with
+    more than two tiles in the enclosing one: for capacities that are neither tiny nor so large that a whole
+    operand fits. `roots`: size -> a polynomial that is 0 at its best value, for sizes without an expression
+    in radicals; `value` and `at` then contain that size as a symbol (`numbers` has their values). `where`:
+    expressions that are not below 0 where the formula holds, if the capacity limits the largest of several
+    peaks: one for each of the others.
     """
 
     value: Expression
     at: Mapping[str, Expression]
     roots: Mapping[str, Expression] = field(default_factory=dict)
     where: tuple[Expression, ...] = ()
+    ranges: Mapping[str, tuple[Expression, Expression]] = field(default_factory=dict)
 
     def leading(self, symbol: Any) -> Expression:
         """The value for large values of a symbol: the terms without it, and of those with it what falls most
@@ -62,9 +65,8 @@ class Minimum:
         return apart + leading_of(sympy.Add(*moving), symbol, known) if moving else apart
 
     def numbers(self, **values: float) -> Minimum:
-        """The same with a number for every symbol. Raises SpecError for unknown names and for missing
-        ones.
-        """
+        """The same with a number for every symbol. Raises SpecError for unknown names, for missing ones, and
+        where a tile size lies outside its range, so that the formula does not hold."""
         import sympy
 
         sizes = set(self.roots)
@@ -82,8 +84,30 @@ class Minimum:
             raise SpecError(faults)
         trial = {names[n]: sympy.nsimplify(v) for n, v in values.items()}
         value, at = self._there(trial)
+        self._require_ranges(trial, at)
         trial |= {s: at[s.name] for e in self.where for s in e.free_symbols if s.name in sizes}
-        return Minimum(value, at, where=tuple(sympy.N(e.subs(trial), _DIGITS) for e in self.where))
+        above = tuple(sympy.N(sympy.N(e.subs(trial), _DIGITS), _SHOWN) for e in self.where)
+        sizes = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
+        return replace(self, value=sympy.N(value, _SHOWN), at=sizes, roots={}, where=above)
+
+    def _require_ranges(self, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> None:
+        """Raise SpecError if a tile size lies outside its range at these numbers."""
+        import sympy
+
+        faults = []
+        for name, (least, greatest) in self.ranges.items():
+            for end, side in ((least, "below"), (greatest, "above")):
+                bound = sympy.sympify(end).subs(trial)
+                bound = bound.subs({s: at[s.name] for s in bound.free_symbols if s.name in at})
+                beyond = at[name] - bound if side == "above" else bound - at[name]
+                if beyond > _ROUNDING * abs(bound):
+                    shown = end if sympy.sympify(end).is_number else f"{end} = {sympy.N(bound, 6)}"
+                    message = f"{name} = {sympy.N(at[name], 6)} is {side} {shown}"
+                    more = "smaller" if side == "above" else "larger"
+                    remedy = f"the formula does not hold: give a {more} capacity, or {NUMERIC}"
+                    faults.append(Diagnostic(message, remedy, name, code="out-of-range"))
+        if faults:
+            raise SpecError(faults)
 
     def _there(self, trial: Mapping[Any, Any]) -> tuple[Expression, dict[str, Expression]]:
         """The least value, and the tile sizes, at numbers of all symbols."""
@@ -155,7 +179,8 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         # Term by term, so that terms without the capacity stay separate.
         value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(form)))
         at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
-        one = Minimum(value, {x.name: at[x] for x in ends}, {x.name: p for x, p in roots.items()})
+        sizes, ranges = {x.name: at[x] for x in ends}, {x.name: end for x, end in ends.items()}
+        one = Minimum(value, sizes, {x.name: p for x, p in roots.items()}, ranges=ranges)
         above = [sympy.factor((peak - p).subs(inside)) for p in peaks if p is not peak]
         if not above or _is_largest(one, above, sympy.sympify(capacity).free_symbols):
             return replace(one, where=tuple(above))

@@ -222,6 +222,17 @@ def test_a_size_that_is_the_root_of_a_polynomial() -> None:
         least.numbers(M=512, P=300, Q=300, C=64)
 
 
+def test_a_formula_has_no_numbers_where_it_does_not_hold() -> None:
+    """A matmul of 8 x 8 x 8 cannot move fewer than its 192 elements, whatever a formula of tiles says."""
+    forms = pm.closed_forms(CUBE, ranks=True, assume="divides")
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    assert least.numbers(M=80, N=80, K=80, S=960).at["TM"] < 80
+    for capacity in (10_000_000, 2):  # tiles larger than the operands, and smaller than an element
+        with pytest.raises(pm.SpecError) as caught:
+            least.numbers(M=8, N=8, K=8, S=capacity)
+        assert {(d.code, d.path) for d in caught.value.diagnostics} >= {("out-of-range", "TM")}
+
+
 def test_how_roots_grow_with_the_capacity() -> None:
     a, x, s = sympy.symbols("a x S", positive=True)
     least = minimum(a / x, x**3 + x, s, {x: (sympy.Integer(1), sympy.oo)})
