@@ -87,8 +87,8 @@ class Minimum:
         self._require_ranges(trial, at)
         trial |= {s: at[s.name] for e in self.where for s in e.free_symbols if s.name in sizes}
         above = tuple(sympy.N(sympy.N(e.subs(trial), _DIGITS), _SHOWN) for e in self.where)
-        sizes = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
-        return replace(self, value=sympy.N(value, _SHOWN), at=sizes, roots={}, where=above)
+        best = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
+        return replace(self, value=sympy.N(value, _SHOWN), at=best, roots={}, where=above)
 
     def _require_ranges(self, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> None:
         """Raise SpecError if a tile size lies outside its range at these numbers."""
