@@ -309,11 +309,18 @@ def score(name: str, number: Number) -> Number:
 
 
 def unit_of(name: str) -> str:
-    """The unit of an objective, also of one network's, empty for any other name."""
+    """The unit of an objective, also of one network's; empty for sums of unlike figures, and for any other
+    name."""
+    return objective_of(whose(name)[0]).unit if is_objective(name) else ""
+
+
+def is_objective(name: str) -> bool:
+    """True if the name is that of an objective, also of one network's, or of a weighted sum."""
     try:
-        return objective_of(whose(name)[0]).unit
+        objective_of(whose(name)[0])
     except KeyError:
-        return ""
+        return False
+    return True
 
 
 def known_names(memories: Iterable[str], tolls: Iterable[str] = (), sparse: bool = False) -> tuple[str, ...]:

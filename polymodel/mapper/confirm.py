@@ -28,11 +28,11 @@ from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import (
     canonical,
+    is_objective,
     on_dense_data,
     on_sparse_data,
     renamed,
     score,
-    unit_of,
     uses,
     value,
 )
@@ -363,7 +363,7 @@ class Point:
         if name == "speedup" and sparse is not None:
             return self.speedup or 0.0
         of_sparse = on_sparse_data(name)
-        if (of_sparse and sparse is None) or not unit_of(name):
+        if (of_sparse and sparse is None) or not is_objective(name):
             raise KeyError(objective)
         if name in known:
             return known[name]

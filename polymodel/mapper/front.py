@@ -31,7 +31,7 @@ from polymodel.mapper.records import (
     share_text,
 )
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
-from polymodel.objectives import SPARSE, on_sparse_data, score, unit_of, uses
+from polymodel.objectives import SPARSE, is_objective, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.spec.faults import suggestion
 from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
@@ -232,7 +232,7 @@ class Front(Answer):
         if name not in known:
             # objectives on dense and on sparse data do not mix
             others = "" if (self.sparse is None) == on_sparse_data(name) else "..., "
-            remedy = suggestion(name, known, "objectives of this front") if not unit_of(name) else ""
+            remedy = suggestion(name, known, "objectives of this front") if not is_objective(name) else ""
             raise SpecError(
                 [
                     Diagnostic(

@@ -12,7 +12,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
-from polymodel.objectives import canonical, objective_of, score, unit_of
+from polymodel.objectives import canonical, is_objective, objective_of, score, unit_of
 from polymodel.report.search_page import Finding, search_figures, search_sections, search_title
 from polymodel.spec.faults import as_number, shown, suggestion
 from polymodel.sweeps.grid import Grid
@@ -126,7 +126,7 @@ class Sweep(Answer):
     def _ranked(self, rows: pd.DataFrame, column: str) -> pd.Series[Any]:
         """A column as numbers of which the least is the best: an objective, or another column such as
         `TM`."""
-        return self.scores(rows, column) if unit_of(column) else rows[column].astype(float)
+        return self.scores(rows, column) if is_objective(column) else rows[column].astype(float)
 
     def sensitivity(self, objective: str = "") -> pd.DataFrame:
         """The best value of an objective over the kept feasible rows, for each value of each symbol.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import sympy
 
@@ -49,7 +50,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     def _eval_derivative(self, s: Any) -> Any:
         """No derivative is given for a number without a formula."""
         raise NotSeparable(
-            f"{self._label} is a count at whole tile sizes, and has no derivative by them",
+            f"{self._named[0]} is a count at whole tile sizes, and has no derivative by them",
             "leave gradients out where the iteration space is not a box",
             code="unsupported-symbol",
         )
@@ -61,18 +62,27 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return True
 
     def _sympystr(self, printer: Any) -> str:
-        return f"{self._label}({', '.join(printer.doprint(s) for s in self._shown)})"
+        name, extents, mark = self._named
+        label = f"{name}_within_{'x'.join(extents)}_{mark}" if extents else name
+        return f"{label}({', '.join(printer.doprint(s) for s in self._shown)})"
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         inside = ", ".join(printer.doprint(s) for s in self._shown)
-        text = rf"\operatorname{{{self._label}}}\left({inside}\right)"
+        name, extents, mark = self._named
+        title = name.replace("_", r"\ ")
+        sizes = r" \times ".join(extents)
+        below = rf"_{{{sizes},\,\mathrm{{{mark}}}}}" if extents else ""
+        text = rf"\operatorname{{{title}}}{below}\left({inside}\right)"
         return text if exp is None else f"{text}^{{{exp}}}"
 
     @property
-    def _label(self) -> str:
+    def _named(self) -> tuple[str, tuple[str, ...], str]:
+        """What is counted, the extents of the region, and a mark that distinguishes regions of equal
+        extents.
+        """
         table = self.args[0].table
-        extents = "x".join(map(str, table.region.extents))
-        return f"{table.named}_within_{extents}" if extents else table.named
+        mark = crc32(repr(table.without_sizes()).encode()) % 16**3
+        return table.named, tuple(map(str, table.region.extents)), f"{mark:03x}"
 
     @property
     def _shown(self) -> list[Any]:

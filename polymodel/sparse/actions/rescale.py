@@ -120,8 +120,10 @@ class _Rescaled:
         count = self.work.get(row.einsum)
         if count is None or not _some(count.dense):
             return row
-        dense = row.operations, row.busiest
-        return replace(row, operations=_count(count.executed), busiest=_count(count.busiest), dense=dense)
+        executed, busiest = _count(count.executed), _count(count.busiest)
+        every = row.operations, row.busiest
+        dense = None if (executed, busiest) == every else every
+        return replace(row, operations=executed, busiest=busiest, dense=dense)
 
     def _transfer(self, row: TransferSizes) -> TransferSizes:
         """Transfers are there or not; of a compressed tensor as many, each with fewer elements, so that
