@@ -19,6 +19,7 @@ from polymodel.spec.document import (
     Document,
     UnusedVariable,
     add_object,
+    alike,
     check_variables,
     existing,
     read_file,
@@ -131,7 +132,14 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         template_variables=tuple(sorted(document.variables)),
         variable_declarations=tuple(document.declared.values()),
         ineffective=_ineffective(document),
+        replaced=_replaced(document),
     )
+
+
+def _replaced(document: Document) -> dict[str, int | float | str]:
+    """The values of symbols that other files declare and the mapping's file replaces by other numbers."""
+    declared = {n: v for n in document.bound if (v := document.symbols.get(n)) is not None}
+    return {n: v for n, v in declared.items() if not alike(v, document.bound[n], document.symbols)}
 
 
 def _ineffective(document: Document) -> tuple[str, ...]:

@@ -84,7 +84,8 @@ class Spec:
     requested, or says that it is the default one. `raw_teaal` is a TeAAL spec as written; it provides
     `raw_workload` and, where possible, the mapping. `template_variables`: names known to the templates that
     were read; `variable_declarations`: their declarations; `variables`: the values given,
-    `ineffective` those of them that change nothing.
+    `ineffective` those of them that change nothing; `replaced`: what other files declare for symbols whose
+    values come from the mapping's file.
     """
 
     raw_workload: Workload | None = None
@@ -109,6 +110,7 @@ class Spec:
     template_variables: tuple[str, ...] = ()
     variable_declarations: tuple[Variable, ...] = ()
     ineffective: tuple[str, ...] = ()
+    replaced: Mapping[str, Value | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         remedy = "pm.load(...) makes specs"
@@ -152,12 +154,18 @@ class Spec:
 
     @property
     def variable_remarks(self) -> tuple[str, ...]:
-        """Template variables that were given and that, with the others as they are, change nothing."""
+        """Given template variables that change nothing, and symbols that the mapping's file replaces."""
         known = {v.name: v for v in self.variable_declarations}
-        return tuple(
+        unused = tuple(
             f"template variable {name} = {known[name].value} changes nothing, with the others as they are"
             + (f" ({known[name].about})" if known[name].about else "")
             for name in self.ineffective
+        )
+        return unused + tuple(
+            f"symbol {name} is {self.declared[name]}, from the file of the mapping, which replaces {other}: "
+            f"set {name} to choose another value"
+            for name, other in self.replaced.items()
+            if name not in self.given
         )
 
     @property

@@ -463,7 +463,7 @@ def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -
         earlier = document.symbols.get(name)
         if binds or (earlier is None and not problem):
             earlier = document.bound.get(name)
-        if earlier is not None and value is not None and not _alike(earlier, value, document.symbols):
+        if earlier is not None and value is not None and not alike(earlier, value, document.symbols):
             twice = f"symbol {name} is given twice, as {earlier} and {value}"
             remedy = "keep it in one of the sources"
             faults.add(("symbols", name), twice, remedy, key=True, code="duplicate-name")
@@ -475,7 +475,7 @@ def _symbols(entry: YamlEntry, document: Document, binds: bool, problem: bool) -
     document.faults.extend(faults.found)
 
 
-def _alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
+def alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
     """True if two texts of a symbol denote the same number."""
     if a == b:
         return True

@@ -23,7 +23,10 @@ def test_a_saved_winner_loads_back_beside_declared_symbols(tmp_path: Path) -> No
     for sources in permutations((problem, mapping)):
         loaded = pm.load(*sources)
         assert float(str(loaded.symbols["R"])) == best["R"] != 1.0e9
-        assert pm.evaluate(loaded).total_latency == pytest.approx(best["latency"], rel=1e-12)
+        report = pm.evaluate(loaded)
+        assert report.total_latency == pytest.approx(best["latency"], rel=1e-12)
+        assert [n for n in report.notes if "symbol R is" in n]
+        assert not [n for n in pm.evaluate(loaded.bind(R=1.0e9)).notes if "symbol R is" in n]
 
 
 def test_two_declarations_still_contradict() -> None:
