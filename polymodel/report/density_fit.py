@@ -19,6 +19,8 @@ _NOTE = (
     "behind: by how much the logarithm of the likelihood of the tiles held out is less than that of the best "
     "model, with its standard error; worst: the largest error in the table below"
 )
+_FROM_FILES = ("row_column", "sampled")  # the kinds that a workload can fit to a file
+_READ = "in a workload: densities: {{TENSOR: {{{}: {{file: MATRIX.mtx}}}}}}"
 _NONE = "no model is near the data in all quantities: the one that tells the tiles held out best is chosen"
 
 
@@ -79,7 +81,8 @@ class DensityFit(Answer):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """The meaning of the columns, and warnings about large errors."""
-        return (_NOTE,) if self.choice.chosen.near else (_NOTE, _NONE)
+        result = (_NOTE,) if self.choice.chosen.near else (_NOTE, _NONE)
+        return (*result, _READ.format(self.name)) if self.name in _FROM_FILES else result
 
     def __repr__(self) -> str:
         return f"DensityFit({self.tensor}: {self.model!r})"

@@ -73,6 +73,7 @@ def _far(found: Sequence[Prediction]) -> list[str]:
         if worst[1] is not None and abs(worst[1]) > FAR:
             told.append(
                 f"{name}: its nonzeros cluster within rows, which neither model knows ({worst[0].quantity}: "
-                f"{100 * worst[1]:+.0f} %); give the tensor itself (`actual`) where tiles matter"
+                f"{100 * worst[1]:+.0f} %); give the tensor itself (`actual`) where tiles matter, or "
+                "look for a model of its structure (`pm.fit_density`, `polymodel sparse FILE --fit`)"
             )
     return told
