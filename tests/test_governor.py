@@ -247,6 +247,7 @@ COMMANDS = {
     "validate": "validate simple_two_level {slow}",
     "show": "show simple_two_level {slow}",
     "evaluate": "evaluate simple_two_level {slow}",
+    "forms": "forms simple_two_level {slow}",
     "timeline": "timeline simple_two_level {slow} --component GLB",
     "compare": "compare {slow} {slow} --with simple_two_level",
     "sweep": "sweep simple_two_level {slow}",

@@ -48,10 +48,11 @@ class Command(Protocol):
 
 
 COMMANDS = (
-    "validate", "show", "evaluate", "compare", "timeline", "sweep", "explore", "codesign", "distribute",
-    "sparse", "execute", "traffic", "tensaurus", "tile", "gallery", "import", "export", "schema", "new",
+    "validate", "show", "evaluate", "forms", "compare", "timeline", "sweep", "explore", "codesign",
+    "distribute", "sparse", "execute", "traffic", "tensaurus", "tile", "gallery", "import", "export",
+    "schema", "new",
 )  # fmt: skip
-DATA = ("json", "csv", "html")  # formats for other programs
+DATA = ("json", "csv", "html", "latex")  # formats for other programs
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 

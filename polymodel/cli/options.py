@@ -63,7 +63,7 @@ def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPOR
 
 def add_units(parser: argparse.ArgumentParser, name: str) -> None:
     """`--units`: of what people read; none for commands that show no amount of data."""
-    if name in ("validate", "schema", "new", "import", "export", "gallery"):
+    if name in ("validate", "schema", "new", "import", "export", "gallery", "forms"):
         return
     parser.add_argument(
         "--units", choices=UNITS, default=UNITS[0],

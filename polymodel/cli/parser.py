@@ -141,7 +141,8 @@ def _named(action: argparse.Action) -> str:
 
 _EXAMPLES = {
     "--set": "TN2=3", "--var": "N_TOKENS=2048", "--size": "I=400",
-    "--network": "resnet=resnet_18.yaml", "--weight": "resnet=3",
+    "--at": "TM=16", "--under": "working_set:GLB=S", "--network": "resnet=resnet_18.yaml",
+    "--weight": "resnet=3",
 }  # fmt: skip
 
 
@@ -206,14 +207,16 @@ def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
     return result
 
 
-def symbols(texts: Sequence[str]) -> dict[str, int | float]:
-    """The values of `--set`. Raises SpecError."""
+def symbols(texts: Sequence[str], option: str = "--set") -> dict[str, int | float]:
+    """The values of `--set`, or of another option. Raises SpecError."""
     from polymodel.spec.numbers import plain_number
 
-    values = {name: (plain_number(v), v) for name, v in pairs(texts, "--set").items()}
+    values = {name: (plain_number(v), v) for name, v in pairs(texts, option).items()}
     faults = [
         Diagnostic(
-            f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3", code="not-a-number"
+            f"{option} {name}={text}: {text} is not a number",
+            f"write e.g. {option} {name}=3",
+            code="not-a-number",
         )
         for name, (v, text) in values.items()
         if v is None

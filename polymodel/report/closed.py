@@ -257,6 +257,11 @@ class SymbolicReport(Answer):
             return number_of(result, self.values)
         return factored(filled(result, self.renderer, self.values))
 
+    def listed_formulas(self, name: str, formulas: Mapping[str, object]) -> SymbolicTable:
+        """A table of named formulas, such as `{"edp": forms.value("edp")}`: a name and a formula per row."""
+        rows = tuple((quantity, formula) for quantity, formula in formulas.items())
+        return self._formulas(name, ("quantity", "formula"), rows)  # type: ignore[arg-type]  # SymPy cells stay
+
     def minimize(
         self, objective: object, held: object, capacity: object, over: Iterable[str] | None = None
     ) -> Minimum:

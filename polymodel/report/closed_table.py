@@ -197,6 +197,14 @@ class SymbolicTable:
         """CSV text with a header line, formulas as they are printed."""
         return self.shown().to_csv()
 
+    def to_latex(self) -> str:
+        """The table as a LaTeX `tabular`, its formulas and numbers in mathematics."""
+        from polymodel.report.formula import latex
+
+        lines = [" & ".join(map(latex, row)) + r" \\" for row in (self.columns, *self._filled())]
+        lines.insert(1, r"\hline")
+        return "\n".join((rf"\begin{{tabular}}{{{'l' * len(self.columns)}}}", *lines, r"\end{tabular}", ""))
+
     def __repr__(self) -> str:
         more = len(self.rows) - MOST
         return self.shown(MOST).text(indent="") + (f"\n... {more} more rows in .frame()" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Closed forms as plain text that needs no typesetting: ⌈M/TM⌉, not LaTeX."""
+"""Closed forms as plain text that needs no typesetting, ⌈M/TM⌉, and as LaTeX."""
 
 from __future__ import annotations
 
@@ -79,3 +79,19 @@ def text(found: object) -> str:
         return str(found)
     written: str = _Printer({"full_prec": False}).doprint(found)
     return written.replace("**", "^").replace("*", "·").replace("<=", "≤").replace(">=", "≥")
+
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{c: rf"\{c}" for c in "&%$#_{}"},
+}  # fmt: skip
+
+
+def latex(found: object) -> str:
+    """A cell in LaTeX: formulas and numbers in mathematics, `$16 \\left\\lceil 128/TM \\right\\rceil$`."""
+    import sympy
+
+    if isinstance(found, sympy.Basic | int | float) and not isinstance(found, bool):
+        shown = sympy.Float(found, 6) if isinstance(found, float) else found
+        return f"${sympy.latex(shown)}$"
+    return "".join(_SPECIAL.get(c, c) for c in text(found))

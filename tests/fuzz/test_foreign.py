@@ -23,7 +23,10 @@ OTHERS = (
     "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",
 )  # fmt: skip
 KINDS = {"--html": "*.html", "--plot": "*.svg"}
-SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore", "codesign", "distribute", "export")
+SOURCES = (
+    "validate", "show", "evaluate", "forms", "timeline", "sweep", "explore", "codesign", "distribute",
+    "export",
+)  # fmt: skip
 # Arguments without an option that are read. Any other is taken to name a place to write to.
 READ = frozenset(
     [f"{name} sources" for name in SOURCES]

@@ -47,6 +47,7 @@ LINES = (
     f"validate {S}",
     f"show {S} --set TM=4 --out {OUT} --html {OUT}.html",
     f"evaluate {S} --set TM=4 --out {OUT} --parquet --html {OUT}.html",
+    f"forms {S} --out {OUT} --html {OUT}.html",
     f"compare {S} {S} --set TM=4 --html {OUT}.html",
     f"timeline {S} --set TM=4 --component GLB --out {OUT} --html {OUT}.html",
     f"sweep {S} --symbol TM=2,4 --out {OUT} --store {OUT}-store --html {OUT}.html",

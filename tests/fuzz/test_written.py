@@ -47,6 +47,8 @@ EVERY = (
     "evaluate s.yaml --set TM=4 --out saved --parquet",
     "evaluate s.yaml --set TM=4 --html saved/report.html",
     "show s.yaml --set TM=4 --out saved",
+    "forms s.yaml --out saved",
+    "forms s.yaml --html saved/page.html",
     "timeline s.yaml --set TM=4 --component GLB --out saved",
     "sweep s.yaml --symbol TM=divisors(m) --store saved",
     "sweep s.yaml --symbol TM=divisors(m) --out saved",
