@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.cli.parser import pairs, symbols
@@ -14,12 +14,22 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 
-def load_spec(options: argparse.Namespace, sources: Sequence[str] | None = None) -> Spec:
-    """The spec of `sources` (None: those of the options). Raises SpecError with every fault."""
+def load_spec(
+    options: argparse.Namespace, sources: Sequence[str] | None = None, swept: Collection[str] = ()
+) -> Spec:
+    """The spec of `sources` (None: those of the options). Raises SpecError with every fault.
+
+    `swept`: names of symbols that a sweep gives values; those that template variables bring in need no
+    declaration.
+    """
     from polymodel.loading import load
+    from polymodel.spec.document import words_of
 
     names = options.sources if sources is None else sources
-    result = with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
+    given = variables(options.var)
+    brought = sorted(words_of(given) & {*swept})
+    more = [{"symbols": dict.fromkeys(brought)}] if brought else []
+    result = with_files(load(*names, *more, variables=given, symbols=symbols(options.set)))
     einsums: Sequence[str] = getattr(options, "einsum", ())
     return result.only(*einsums) if einsums else result
 

@@ -86,7 +86,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     stopped for want of memory or time."""
     from polymodel.sweeps.run import sweep
 
-    spec = load_spec(options)
     if options.top is not None and options.keep not in (None, "top"):
         message = (
             f"--top {options.top} keeps the best by the first objective, the other option something else"
@@ -94,6 +93,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         remedy = "give --top N alone, or leave it out"
         raise SpecError([Diagnostic(message, remedy, code="conflicting-arguments")])
     symbols = named_values(options.symbol, "--symbol") or None
+    spec = load_spec(options, swept=symbols or ())
     _check_set(options.set, symbols, spec)
     check_targets(options)
     bar = SweepProgress(sys.stderr.write, live=sys.stderr.isatty())

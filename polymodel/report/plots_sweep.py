@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # More than these as bars are neither readable nor fast: an area under steps then.
 BARS = 60
+LABELS = 12  # most labels along an axis that stay readable
 _FEW = 8
 COLOURS = ("#2563a8", "#b45309", "#1d7a46", "#7440a8", "#b02a50", "#2b6b78", "#7d6b10", "#4a4a4a")
 MARKERS = "os^Dv<>P"
@@ -232,13 +233,13 @@ def heat_axes(
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
     colours = "viridis_r" if best == "least" else "viridis"
-    image = ax.imshow(values, origin="lower", aspect="auto", cmap=colours, norm=norm)
+    # Hard cells: smoothing would show values between a cell and one where nothing fits.
+    image = ax.imshow(values, origin="lower", aspect="auto", cmap=colours, norm=norm, interpolation="nearest")
     for places, labels, names in (
         (ax.set_xticks, ax.set_xticklabels, table.columns),
         (ax.set_yticks, ax.set_yticklabels, table.index),
     ):
-        # At most a dozen labels, so that they stay readable.
-        step = -(-len(names) // 12)
+        step = -(-len(names) // LABELS)
         places(range(0, len(names), step))
         labels([f"{v:g}" for v in names[::step]])
     ax.set_xlabel(x)
@@ -288,7 +289,7 @@ def level_axes(
         else:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
-        step = -(-len(ticks) // 16)
+        step = -(-len(ticks) // LABELS)
         ax.set_xticks(places[::step], ticks[::step])
     ax.set_xlim(min(-0.5, len(parts) / 2 - 2), max(len(parts) - 0.5, len(parts) / 2 + 1))
     ax.set_xlabel(xlabel)

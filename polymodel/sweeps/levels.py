@@ -9,6 +9,7 @@ from polymodel.api.evaluation import evaluate
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.objectives import is_sum, objective_of
+from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,12 +22,12 @@ LEAKAGE = "leakage"
 
 
 def plot_levels(
-    sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None
+    sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None, level: str = ""
 ) -> Axes:
     """One stack per kept feasible point, by the first objective.
 
     Along one symbol, the best point (by the first objective) for each of its values. Raises SpecError for
-    other symbols.
+    other symbols, and for a `level` (the only one that is drawn) that there is not.
     """
     from polymodel.report.plots_sweep import level_axes
 
@@ -38,6 +39,12 @@ def plot_levels(
     else:
         rows = rows.sort_values(order, kind="stable", ascending=not objective_of(order).most)
     parts = traffic(rows) if kind == "traffic" else energy(sweep, rows)
+    if level:
+        if level not in parts.columns:
+            near = suggestion(level, list(parts.columns), "levels")
+            message = f"the {kind} of the sweep has no level {level}"
+            raise SpecError([Diagnostic(message, near, "level", code="unknown-name")])
+        parts = parts[[level]]
     shown = ("accesses", "bit") if kind == "traffic" else ("energy", "J")
     return level_axes(parts, shown, xlabel, along, ticks, ax)
 

@@ -36,7 +36,8 @@ class Sweep(Answer):
     `columns`: name -> values, one per row; `infeasible`: reason -> number of points; `points`: size of the
     whole grid; `evaluated`: points with legal tiles, whose costs were computed, `before` of them by earlier
     runs; `feasible`: those of them that fit; `complete`: False if the sweep was interrupted or its front
-    outgrew its memory; `eps`: the margin by which the front was thinned.
+    outgrew its memory; `seconds`: of the whole run, kept rows included; `eps`: the margin by which the front
+    was thinned.
     """
 
     specs: tuple[Spec, ...]
@@ -167,16 +168,21 @@ class Sweep(Answer):
         result: pd.Series[Any] = score(objective, column)
         return result
 
-    def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
+    def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None, level: str = "") -> Axes:
         """A plot of the kept points.
 
-        `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy` by level, for
-        the kept points or along one symbol (`plot("energy", "TM")`). A heat map shows the best of the first
-        objective over all mappings; levels along a symbol are those of the best point at each value. Both
-        need keep="all".
+        `front` over the first objective (x) and the second (y); `heat` over two symbols
+        (`plot("heat", "TM", "TN")`); `traffic` or `energy` by level, for the kept points or along one symbol
+        (`plot("energy", "TM")`). A heat map shows the best of the first objective over all mappings; levels
+        along a symbol are those of the best point at each value. Both need keep="all". `level`: the only one
+        of which traffic or energy is drawn, on a scale of its own.
         """
         from polymodel.report.plots_sweep import front_axes, heat_axes
 
+        if level and kind not in ("traffic", "energy"):
+            message = f"a picture {kind!r} has no levels"
+            remedy = f'leave out level={level!r}, or draw "traffic" or "energy"'
+            raise SpecError([Diagnostic(message, remedy, "level", code="ineffective-argument")])
         rows = self.frame[self.frame["feasible"]]
         if rows.empty:
             self.best()
@@ -200,7 +206,7 @@ class Sweep(Answer):
         if kind in ("traffic", "energy"):
             from polymodel.sweeps.levels import plot_levels
 
-            return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
+            return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax, level)
         message = f"there is no picture {kind!r}"
         raise SpecError([Diagnostic(message, "front, heat, traffic or energy", code="unknown-choice")])
 

@@ -47,7 +47,7 @@ from polymodel.sweeps.work_units import Snapshot, Units
 Progress = Callable[[int, int, float], None]
 ROWS = "rows.parquet"
 LINES = 2048  # left combinations prepared at once
-EXACT_ROWS = 20_000
+EXACT_ROWS = 5000  # kept rows from which on a note says what takes the time
 ROW = 1000  # bytes of one kept row
 KEPT_ROWS = "1GB"  # memory of kept rows by default
 
@@ -257,12 +257,12 @@ class _Search:
             complete = False
             text = f"{INTERRUPTED} {state.done} of {self.total} points; what was found is kept"
             self.notes.append(text)
-        seconds = perf_counter() - self.start
         state.bounded = False
         state.gather()
         numbers = state.numbers()
         self._tell(len(numbers))
         columns = self._columns(numbers, store)
+        seconds = perf_counter() - self.start
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
             seconds, tuple(self.notes), state.keep, self.pruned + state.passed,
@@ -299,7 +299,11 @@ class _Search:
             )
         self.notes.extend(state.ties(self.objectives))
         if kept > EXACT_ROWS:
-            self.notes.append(f"{kept} rows are recomputed one by one")
+            fewer = "keep='front' or keep='top'" if state.keep == "all" else "keep='top', or eps,"
+            self.notes.append(
+                f"all figures of the {kept} kept rows were computed by the code of `evaluate`, row by row, "
+                f"which takes longer than finding them; {fewer} keeps fewer"
+            )
 
     def _columns(self, numbers: Sequence[int], store: Path | None) -> Mapping[str, Any]:
         """The kept rows; with a store also written there, and only there if they exceed the memory."""

@@ -277,3 +277,25 @@ def test_a_front_that_outgrows_its_memory_is_unfinished_or_goes_to_the_store(
     for again in ((), ("--no-resume",), ()):
         stored = run(capsys, *sweep, "--memory", "5KB", "--store", str(tmp_path / "store"), *again)
         assert stored[:2] == (FINE, whole)
+
+
+def test_a_template_variable_brings_in_a_symbol_that_is_swept(capsys: Captured, tmp_path: Path) -> None:
+    """It needs no declaration; rows are those of the number itself, and of a misspelt symbol it is said."""
+    source = Path(tmp_path / "sized.yaml")
+    source.write_text(SMALL.replace("size: 8 * 64 * 1024", "size: 1024 * {{ SIZE | default(1) }}"))
+    symbols = ["--symbol", "UNITS=2,64", "--symbol", "TM=1,8", "--keep", "all", "--format", "csv"]
+    code, out, err = run(capsys, "sweep", str(source), "--var", "SIZE=UNITS", *symbols)
+    assert (code, err) == (FINE, "")
+    rows = [line.split(",") for line in out.splitlines()]
+    at = {name: rows[0].index(name) for name in ("UNITS", "TM", "feasible")}
+    assert len(rows) == 5
+    for row in rows[1:]:
+        report = pm.evaluate(pm.load(source, SIZE=int(row[at["UNITS"]]), symbols={"TM": int(row[at["TM"]])}))
+        assert str(report.feasible) == row[at["feasible"]]
+    assert len({row[at["feasible"]] for row in rows[1:]}) == 2
+    opened = pm.load(source, {"symbols": {"UNITS": None}}, SIZE="UNITS")
+    swept = pm.sweep(opened, {"UNITS": [2, 64], "TM": [1, 8]}, keep="all")
+    assert [str(f) for f in swept.frame["feasible"]] == [row[at["feasible"]] for row in rows[1:]]
+    code, _, err = run(capsys, "sweep", str(source), "--var", "SIZE=UNITS", "--symbol", "UNIT=1,2")
+    assert code == BAD_INPUT
+    assert "unknown symbol UNITS" in err

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from time import sleep
+from typing import Any
+
 import matplotlib as mpl
 import pandas as pd
 import pytest
 
 import polymodel as pm
 from polymodel.report.plots_sweep import level_axes
+from polymodel.sweeps.rows import table
+from tests.faults import faults
 
 mpl.use("Agg")
 
@@ -39,12 +44,44 @@ def test_heat_map(found: pm.Sweep) -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("TM", "TK")
     assert len(ax.get_xticks()) <= 12
     assert ax.images[0].get_array().shape == (7, 64)
+    assert ax.images[0].get_interpolation() == "nearest", "no shades between what fits and what does not"
 
 
 def test_traffic_by_level(found: pm.Sweep) -> None:
     ax = found.plot("traffic")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB", "DRAM"], "as they are stacked"
     assert ax.get_ylabel() == "accesses (bit)"
+
+
+def test_traffic_of_one_level_along_many_values(found: pm.Sweep) -> None:
+    ax = found.plot("traffic", "TM", level="GLB")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB"]
+    assert len(ax.get_xticks()) <= 12
+    rows = found.frame.loc[found.frame.groupby("TM")["accesses:DRAM"].idxmin()]
+    moved = (rows["reads:GLB"] + rows["writes:GLB"]).tolist()
+    (area,) = ax.collections
+    assert area.get_datalim(ax.transData).ymax == max(moved) < ax.get_ylim()[1] < 1.1 * max(moved)
+    with faults("unknown-name", at="level"):
+        found.plot("traffic", level="GBL")
+    with faults("ineffective-argument", at="level"):
+        found.plot("front", level="GLB")
+
+
+def test_the_time_of_a_sweep_is_that_of_the_whole_call(
+    found: pm.Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it the note that says what takes the time of many rows, and what to do."""
+    monkeypatch.setattr("polymodel.sweeps.run.EXACT_ROWS", 3)
+
+    def slow(*arguments: Any) -> dict[str, list[Any]]:
+        sleep(0.2)
+        return table(*arguments)
+
+    monkeypatch.setattr("polymodel.sweeps.run.table", slow)
+    swept = pm.sweep(found.specs[0], {"TM": [1, 2], "TK": [1, 2]}, keep="all")
+    assert swept.seconds > 0.2
+    assert swept.rate < 20
+    assert any("4 kept rows" in n and "keep='front' or keep='top'" in n for n in swept.notes)
 
 
 def test_a_lone_bar_is_no_wall() -> None:
