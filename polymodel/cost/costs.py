@@ -25,7 +25,7 @@ from polymodel.cost.latency import (
     spans_in_formulas,
 )
 from polymodel.cost.records import AreaItem, CapacityViolation, ComponentTime, Costs, Counts, Need
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import instances_in_use
 from polymodel.objectives import (
@@ -258,10 +258,15 @@ def objective_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> f
 
 
 class CostFigures:
-    """`objectives.Figures` of an analysis and its costs, in numbers or formulas."""
+    """`objectives.Figures` of an analysis and its costs, in numbers or formulas.
 
-    def __init__(self, counts: Counts, costs: Costs, do: Algebra = NUMBERS) -> None:
-        self.counts, self.costs, self.do = counts, costs, do
+    `without_peaks`: why working sets are missing.
+    """
+
+    def __init__(
+        self, counts: Counts, costs: Costs, do: Algebra = NUMBERS, without_peaks: Refused | None = None
+    ) -> None:
+        self.counts, self.costs, self.do, self.without_peaks = counts, costs, do, without_peaks
 
     @property
     def energy(self) -> Number:
@@ -292,6 +297,8 @@ class CostFigures:
     @cached_property
     def working_sets(self) -> Mapping[str, Number]:
         """Memory -> the largest of its needs that count for its `allocation`."""
+        if self.without_peaks is not None:
+            raise self.without_peaks
         result: dict[str, list[Number]] = {}
         for n in self.costs.needs:
             if n.counts:

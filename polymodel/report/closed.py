@@ -41,7 +41,8 @@ class SymbolicReport(Answer):
     `domain`: the conditions under which they hold, e.g. `print(forms.domain)`: tile sizes from 1 to the
     enclosing tile, fanouts with enough instances, satisfied dependences. `assume="divides"` (see `assuming`)
     gives the textbook forms, which hold if also each tile size divides its enclosing one. Units are in the
-    column names: bits, elements, joules, seconds.
+    column names: bits, elements, joules, seconds. `without_peaks`: why peaks of live elements have no closed
+    form; only what depends on them (working sets) is refused.
     """
 
     problem: Problem
@@ -50,6 +51,7 @@ class SymbolicReport(Answer):
     assume: Assume = None
     values: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    without_peaks: NotSeparable | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -227,6 +229,8 @@ class SymbolicReport(Answer):
     @declared
     def working_sets(self) -> SymbolicTable:
         """Peak occupancy of each memory over the phases, by each `measure`."""
+        if self.without_peaks is not None:
+            raise self.without_peaks
         columns = ("component", "einsum", "measure", "bits", "capacity_bits")
         order = row_order(self.problem)
         held = sorted(
@@ -246,7 +250,8 @@ class SymbolicReport(Answer):
     @cached_property
     def figures(self) -> CostFigures:
         """The quantities of which objectives are composed, as formulas."""
-        return CostFigures(Counts(self.problem, in_formulas(self.analysis)), self.costs, FORMULAS)
+        counts = Counts(self.problem, in_formulas(self.analysis))
+        return CostFigures(counts, self.costs, FORMULAS, self.without_peaks)
 
     def value(self, objective: str) -> object:
         """The value of an objective named as in searches (`edp`, `area`, `accesses:DRAM` ...): a SymPy
@@ -357,8 +362,9 @@ class SymbolicReport(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The conditions under which the forms hold."""
-        return (f"they hold for {self.domain}",) if self.analysis.symbols else ()
+        """The conditions under which the forms hold, and why any is missing."""
+        missing = (f"no working sets: {self.without_peaks.message}",) if self.without_peaks else ()
+        return (*((f"they hold for {self.domain}",) if self.analysis.symbols else ()), *missing)
 
     def content(self, live: bool = True) -> list[Block]:
         """The summary, and the conditions under which the forms hold."""
@@ -395,9 +401,9 @@ def symbolic_report(
     mixed = _mixed(problem) if ranks else []
     sizes = _extents(problem, chosen.tree) if ranks and not mixed else {}
     try:
-        result = forms(chosen, ranks=sizes)
+        result, without = _formed(chosen, sizes)
     except NotSeparable as refusal:
-        raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem), code=refusal.code) from refusal
+        raise _advised(refusal, problem) from refusal
     if mixed:
         # A case without any closed form is refused before, with another remedy.
         raise NotSeparable(
@@ -405,7 +411,28 @@ def symbolic_report(
             "leave extents numbers (ranks=False)",
             code="unsupported-symbol",
         )
-    return SymbolicReport(chosen, result, Domain(chosen, result, sizes, assume == "divides"), assume)
+    domain = Domain(chosen, result, sizes, assume == "divides")
+    reason = without and _advised(without, problem)
+    return SymbolicReport(chosen, result, domain, assume, without_peaks=reason)
+
+
+def _formed(problem: Problem, sizes: Mapping[str, str]) -> tuple[SymbolicAnalysis, NotSeparable | None]:
+    """The forms, and the refusal of peaks of live elements where only these have none.
+
+    Nothing else depends on how memories allocate.
+    """
+    try:
+        return forms(problem, ranks=sizes), None
+    except NotSeparable as refusal:
+        hierarchy = problem.hierarchy
+        if all(c.allocation == "tile" for c in hierarchy.components):
+            raise
+        whole = tuple(replace(c, allocation="tile") for c in hierarchy.components)
+        return forms(replace(problem, hierarchy=replace(hierarchy, components=whole)), ranks=sizes), refusal
+
+
+def _advised(refusal: NotSeparable, problem: Problem) -> NotSeparable:
+    return NotSeparable(refusal.message, _remedy(refusal.remedy, problem), code=refusal.code)
 
 
 def _check_assume(assume: object) -> None:

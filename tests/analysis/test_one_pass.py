@@ -9,6 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.workload.einsum import passes
+from tests.analysis.test_agreement import differences
 from tests.support.small_specs import memory, unit
 
 MAPPING = "attention_one_pass/one_pass"
@@ -52,6 +53,37 @@ def test_keys_and_values_pass_once_for_each_tile_of_queries(p: int, tiles: int) 
     }
     keys = 2 * 3 * 4 * 6
     assert moved == {"Q": 2 * p * 6, "K": tiles * keys, "V": tiles * keys, "AV": 2 * p * 6}
+
+
+def test_the_last_chunk_of_keys_may_be_shorter() -> None:
+    """Ten keys in chunks of four: values are those of attention over ten, and no more keys are moved."""
+    sizes = {"H": 1, "M": 4, "LENGTH": 10, "P": 5, "E": 3}
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.normal(0, 3, (1, *shape)) for shape in ((5, 3), (3, 4, 3), (3, 4, 3)))
+    want = softmax(q, *(x.reshape(1, -1, 3)[:, :10] for x in (k, v)))
+    found = pm.values(pm.load("attention_one_pass", **sizes), {"Q": q, "K": k, "V": v})
+    assert np.abs(found["AV"] - want).max() < 1e-12
+    spec = pm.load("simple_two_level", MAPPING, TP=2, **sizes)
+    referee, *others = (pm.evaluate(spec, engine=e).analysis for e in ("enumerate", "exact", "symbolic"))
+    assert not any(differences(one, referee) for one in others)
+    moved = {t.tensor: t.reads_fill for t in referee.traffic if t.component == "DRAM"}
+    assert moved["K"] == moved["V"] == 3 * 10 * 3  # once for each tile of queries
+
+
+def test_without_closed_forms_of_live_peaks_the_others_are_there() -> None:
+    """Traffic, energy and latency do not depend on the allocation; what needs the peak is refused by name."""
+    sizes = {"TP": "TP", "H": 1, "C": 2, "M": 2, "P": 4, "E": 2}
+    live, whole = (
+        pm.closed_forms(pm.load("simple_two_level", MAPPING, ALLOCATION=a, **sizes)) for a in ("live", "tile")
+    )
+    for name in ("accesses:DRAM", "energy", "latency"):
+        assert live.value(name) == whole.value(name)
+    with pytest.raises(pm.NotSeparable, match="allocation: live, and RM is carried forward"):
+        live.value("working_set:GLB")
+    with pytest.raises(pm.NotSeparable, match="peaks of live elements"):
+        live.table("working_sets")
+    assert [name for name, _ in live.listed()] == [n for n in whole.tables if n != "working_sets"]
+    assert any("no working sets" in note and "live" in note for note in live.notes)
 
 
 @pytest.mark.slow
