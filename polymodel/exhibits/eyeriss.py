@@ -235,5 +235,5 @@ EXHIBIT = Exhibit(
     "it reads and writes less its fills from DRAM.",
     figures,
     "polymodel evaluate eyeriss_like alexnet --var BATCH=4 --var BITS=16  # under another mapping than this "
-    "table's, which are built in polymodel/exhibits/eyeriss.py",
+    "table's, which docs/gallery.md writes to files",
 )
