@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
 from polymodel.cli.output import check_table, check_targets, tell, write_page
 from polymodel.cli.parser import named_values, pairs, symbols
@@ -125,6 +125,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         mappings = "point-I-layer-J.yaml for each point and layer"
         tell(f"saved {len(saved)} files in {options.out}: tables, and {mappings}\n")
     write_page(result, options)
+    if result.interrupted:
+        return text, INTERRUPTED
+    if not len(result) and not result.complete:
+        return text, REFUSED  # time is over: nothing is known of what fits
     return text, FINE if len(result) else INFEASIBLE
 
 

@@ -18,7 +18,10 @@ from polymodel.governor import bytes_of, counted_from, searches, seconds_of, sta
 
 # Commands that keep the best so far end by themselves; what they need to print it comes on top, and time for
 # which other processes had the processors is not what they need.
-_SEARCHES = {"explore": "print the best so far", "sweep": "print what was found so far"}
+_SEARCHES = {
+    "explore": "print the best so far", "sweep": "print what was found so far",
+    "codesign": "print the best so far",
+}  # fmt: skip
 _SHORT = ("schema", "new", "import")  # the kinds of import have them
 _TAIL, _LEAST_TAIL = 0.25, 3.0
 _LAST = 2.0  # seconds after which a process that does not even look is killed

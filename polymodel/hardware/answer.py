@@ -18,7 +18,7 @@ from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
-from polymodel.mapper.records import gap_of, gap_texts
+from polymodel.mapper.records import gap_of, gap_texts, share_text
 from polymodel.objectives import canonical, of_network, unit_of
 from polymodel.report import tables
 from polymodel.spec.faults import suggestion
@@ -52,6 +52,14 @@ def _counted(machines: int) -> str:
     return f"{machines} machine{'s' * (machines != 1)}"
 
 
+def _above(row: MachineRow, objective: str, least: float) -> str:
+    """A machine, and by how much its least figure found is above the least of all."""
+    found = row.least[objective]
+    if found is None:
+        return f"{row.machine.name} (no mapping found)"
+    return f"{row.machine.name} (now {share_text(found / least - 1)} more)" if least else row.machine.name
+
+
 def _gap(row: MachineRow) -> float | None:
     """The largest relative gap between a machine's least figures and its optimum; None if unknown."""
     if row.complete:
@@ -65,7 +73,8 @@ def _gap(row: MachineRow) -> float | None:
 class Codesign(Answer):
     """The joint front of machines and mappings, sorted by the first objective. `found[i]` is a
     `CodesignPoint` with `.machine.symbols`, `.specs`, `.reports`, `.yaml(layer)`; layers are those of all
-    networks. `refused`: reason -> number of invalid machines; `searches`: number of searches."""
+    networks. `refused`: reason -> number of invalid machines; `searches`: number of searches;
+    `stopped`: `time` with a time limit, `interrupted` after Ctrl-C, else empty."""
 
     work: NetworkLayers
     grid: Grid
@@ -76,6 +85,12 @@ class Codesign(Answer):
     searches: int
     eps: float
     seconds: float
+    stopped: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stopped == "interrupted"
 
     @property
     def layers(self) -> tuple[Spec, ...]:
@@ -179,6 +194,11 @@ class Codesign(Answer):
             for n in known
         ]  # fmt: skip
         return Table("networks", tuple(columns), tuple(rows))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables; a limit may have left no time to evaluate what one needs."""
+        return tuple(n for n in self.declared if n not in self._unevaluated)
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
         """The tables with content: that of networks if they have names, that of blocks if layers belong to
@@ -300,6 +320,15 @@ class Codesign(Answer):
             yield workload.blocks[einsum], n, n * energy, n * latency
 
     @cached_property
+    def _unevaluated(self) -> tuple[str, ...]:
+        """The tables whose mappings were not evaluated before the end of a time limit."""
+        if not self.stopped or not self.points:
+            return ()
+        late = [not p.evaluated_whole for p in self.points]
+        tables = {"blocks": self.work.split and any(late), "roofline": late[0]}
+        return tuple(name for name, missing in tables.items() if missing)
+
+    @cached_property
     def _blocked(self) -> bool:
         return any(map(self.work.blocks_of, range(len(self.layers))))
 
@@ -332,13 +361,41 @@ class Codesign(Answer):
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")
             result.append(f"{len(cut)} of {len(self.rows)} machines were not searched to the end: {shown}")
             result += gap_texts(self)
+            result += self._undecided()
         elif self.points:
             above = f" by more than a factor of {1 + self.eps:g} (its square for edp)" if self.eps else ""
             result.append(
                 "the front is exact over the machines given and the mapspace of `explore`: each machine and "
                 f"mapping left out has one here that is no worse{above}"
             )
+        if self.interrupted:
+            result.append(
+                "interrupted, so that there may be better machines and mappings" if cut else "interrupted"
+            )
+        if self._unevaluated:
+            many = "are" if len(self._unevaluated) > 1 else "is"
+            result.append(
+                f"not all mappings were evaluated before the end: {' and '.join(self._unevaluated)} {many} "
+                "left out; allow more time"
+            )
         return tuple(result)
+
+    def _undecided(self) -> Iterator[str]:
+        """Machines that may have less than the best one here, as far as searches that were cut short
+        know."""
+        for objective in self.objectives if self.points else ():
+            first = self.best(objective)
+            least = first.figures[objective]
+            may = [
+                r for r in self.rows
+                if not r.complete and r.machine != first.machine and r.bounds[objective] < least
+            ]  # fmt: skip
+            shown = "; ".join(_above(r, objective, least) for r in may[:3]) + "; ..." * (len(may) > 3)
+            if may:
+                yield (
+                    f"which machine has the least {objective} is not decided: with more time there may be "
+                    f"less than on {first.machine.name} on {shown}"
+                )
 
     def _unknown_areas(self) -> Iterator[str]:
         """Components that have an area on some machines alone, where machines are compared by area."""
@@ -470,9 +527,10 @@ class Codesign(Answer):
         ]
         if len(self.layers) > 1:
             pictures.append(Plot("layers of the first point", partial(self._drawn, "layers", "energy")))
-        if self._blocked:
+        if self._blocked and "blocks" not in self._unevaluated:
             pictures.append(Plot("blocks of the first point", partial(self._drawn, "blocks", "energy")))
-        return [*pictures, Plot("roofline of the first point", self.points[0].plot)]
+        late = "roofline" in self._unevaluated
+        return [*pictures, *([] if late else [Plot("roofline of the first point", self.points[0].plot)])]
 
     def _drawn(self, x: str, y: str, ax: Axes) -> None:
         self.plot(x, y, ax=ax)
@@ -488,10 +546,12 @@ class Codesign(Answer):
 
     def _headline(self, timed: bool = True) -> str:
         points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
+        there, every = len({p.machine.number for p in self.points}), _counted(len(self.rows))
+        place = every if there == len(self.rows) else f"{there} of {every}"
         each = ", ".join(limit.for_readers for limit in self.request.limits)
         limits = f" with {each}" if each else ""
         return (
-            f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {_counted(len(self.rows))}, "
+            f"Co-design over {', '.join(self.objectives)}{limits}: {points} on {place}, "
             f"{self.searches} search{'es' * (self.searches != 1)}" + f" in {self.seconds:.3g} s" * timed
         )
 

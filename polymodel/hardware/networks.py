@@ -63,6 +63,11 @@ class NetworkLayers:
         found = self.blocks[layer] or (workload.blocks.values() if workload else ())
         return tuple(dict.fromkeys(b for b in found if b))
 
+    @property
+    def split(self) -> bool:
+        """Whether a layer has Einsums of blocks, whose costs an evaluation tells apart."""
+        return any(not at and self.blocks_of(i) for i, at in enumerate(self.blocks))
+
     def weighted(self, weights: object, faults: Faults) -> NetworkLayers:
         """The networks with weights: network -> number. Reports faults."""
         given = weights if isinstance(weights, Mapping) else {}

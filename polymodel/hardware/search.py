@@ -91,21 +91,20 @@ def codesign(
         hardware, objectives, limits, where, weights, layer_by_layer, eps, time_limit
     )
     work, wanted, asked, grid = _checked(layers, arguments, store)
-    eps, time_limit = wanted.eps, wanted.time_limit
     given, _ = section_of_arguments(constraints)  # the searches report faults in them
-    wholes = work.specs
-    if wanted.layer_by_layer:
-        work, wholes = work.one_by_one(grid, given)
+    work, wholes = work.one_by_one(grid, given) if wanted.layer_by_layer else (work, work.specs)
     of_layers = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
     every, refused = machines(work.specs, grid)
     # With eps a kept mapping may need more space than a dropped one, which fits a smaller machine.
-    groups = families(every, grid, given) if not eps else tuple(map(alone, every))
+    groups = families(every, grid, given) if not wanted.eps else tuple(map(alone, every))
     with terminable():
-        end = monotonic() + spare(time_limit)
-        orders = _orders(groups, asked, of_layers, eps, store, resume)
-        front = _joint(groups, answered(orders, end, workers, progress, begun), asked, work)
-        evaluate_front(front[0], end)
-    return Codesign(work, grid, asked, *front, refused, len(orders), eps, perf_counter() - begun)
+        end = monotonic() + spare(wanted.time_limit)
+        orders = _orders(groups, asked, of_layers, wanted.eps, store, resume)
+        found = answered(orders, end, workers, progress, begun, orderly=True)
+        front = _joint(groups, found, asked, work)
+        stopped = _evaluated_in_time(front[0], found, work, end)
+    seconds = perf_counter() - begun
+    return Codesign(work, grid, asked, *front, refused, len(orders), wanted.eps, seconds, stopped)
 
 
 def _checked(
@@ -172,13 +171,14 @@ class SearchTask:
 @dataclass(frozen=True)
 class Answered:
     """The front of one search: figures, mappings, whether it was complete, why it is empty, and lower bounds
-    of what was minimised."""
+    of what was minimised; `interrupted`: by Ctrl-C."""
 
     figures: Mapping[str, Array]
     mappings: tuple[Candidate, ...]
     complete: bool
     reason: str
     bounds: Mapping[str, float]
+    interrupted: bool = False
 
 
 def _orders(
@@ -211,9 +211,18 @@ def mark_of(spec: Spec, names: tuple[str, ...]) -> str:
 
 
 def answered(
-    orders: Mapping[str, SearchTask], end: float, workers: int, progress: Progress | None, begun: float
+    orders: Mapping[str, SearchTask],
+    end: float,
+    workers: int,
+    progress: Progress | None,
+    begun: float,
+    orderly: bool = False,
 ) -> dict[str, Answered]:
-    """The fronts of all searches, here or in joblib's processes, in order."""
+    """The fronts of all searches, here or in joblib's processes, in order.
+
+    `orderly`: after Ctrl-C the searches here end with what they have, and those after it have no time; the
+    next Ctrl-C ends all. Raises KeyboardInterrupt.
+    """
     result: dict[str, Answered] = {}
     total = len(orders)
 
@@ -224,7 +233,12 @@ def answered(
 
     if workers == 1:
         for i, (mark, order) in enumerate(orders.items()):
-            finished(mark, _searched(order, (end - monotonic()) / (total - i)))
+            answer = _searched(order, (end - monotonic()) / (total - i))
+            if answer.interrupted:
+                if not orderly or any(a.interrupted for a in result.values()):
+                    raise KeyboardInterrupt
+                end = monotonic()
+            finished(mark, answer)
         return result
     from joblib import delayed
 
@@ -247,12 +261,10 @@ def _searched(order: SearchTask, seconds: float) -> Answered:
     request = replace(checked.request, objectives=(*checked.request.objectives, *more))
     checked = replace(checked, request=request)
     front = explored(order.spec, checked, order.store, order.resume, order.evaluated)
-    if front.interrupted:  # it ends in an orderly way, and so do the searches that have not begun
-        raise KeyboardInterrupt
     names = dict.fromkeys([*order.figures, *COSTS])
     figures = {n: np.array([p.value(n) for p in front], float) for n in names}
     mappings = tuple(p.candidate for p in front)
-    return Answered(figures, mappings, front.complete, front.reason, front.bounds)
+    return Answered(figures, mappings, front.complete, front.reason, front.bounds, front.interrupted)
 
 
 def _joint(
@@ -357,18 +369,40 @@ def _bounds(
     return {n: float(values[n][0]) for n in asked.figures}
 
 
-def evaluate_front(points: Sequence[CodesignPoint], end: float) -> None:
+def _evaluated_in_time(
+    points: Sequence[CodesignPoint], answers: Mapping[str, Answered], work: NetworkLayers, end: float
+) -> str:
+    """Evaluate the front; what may have cut it or the searches short, as in `Codesign.stopped`."""
+    interrupted = any(a.interrupted for a in answers.values())
+    last = min(end, monotonic() + LONGEST) if interrupted else end
+    interrupted |= evaluate_front(points, last, len(points) if work.split else 1)
+    return "interrupted" if interrupted else "time" if end < inf else ""
+
+
+def evaluate_front(points: Sequence[CodesignPoint], end: float, needed: int) -> bool:
     """Evaluate the mappings of a front on their machines, up to the time limit of `explore`; others on
-    access.
+    access. With a time limit, those of the first `needed` points, which tables need, up to its end. True
+    if Ctrl-C stopped it.
 
     Machines with different sizes and prices under the same mapping are counted once. Raises InternalError if
     a figure differs.
     """
     counted: dict[tuple[int, int], Report] = {}
-    with suppress(*CUT), until(min(end, monotonic() + LONGEST)):
-        for point in points:
-            for layer, mapping in enumerate(point.mappings):
-                known = counted.get((layer, id(mapping)))
-                report = point.evaluated(layer, known)
-                if known is None and report is not None:
-                    counted[layer, id(mapping)] = report
+    longest = min(end, monotonic() + LONGEST)
+    first = needed if end < inf else 0
+    for some, last in ((points[:first], end), (points[first:], longest)):
+        try:
+            with suppress(*CUT), until(last):
+                for point in some:
+                    _evaluate_layers(point, counted)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def _evaluate_layers(point: CodesignPoint, counted: dict[tuple[int, int], Report]) -> None:
+    for layer, mapping in enumerate(point.mappings):
+        known = counted.get((layer, id(mapping)))
+        report = point.evaluated(layer, known)
+        if known is None and report is not None:
+            counted[layer, id(mapping)] = report

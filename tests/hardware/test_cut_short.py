@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import polymodel as pm
-from polymodel.hardware import search
+from polymodel.errors import TimeUp
+from polymodel.hardware import points, search
 from polymodel.mapper.front import Front
 from polymodel.mapper.lower_bounds import compulsory_peaks
 from polymodel.mapper.records import Limits
@@ -52,6 +54,7 @@ def test_a_search_that_is_cut_short_has_bounds(
         assert found.bounds[o] <= least * (1 + 1e-9)
         assert found.best(o).figures[o] <= least * (1 + found.gaps[o]) * (1 + 1e-9)
     assert any("may be above the least" in n for n in found.notes)
+    assert all(name in _undecided(found) for name in _better(found))
     gaps = found.machines["gap"].tolist()
     assert 0.0 in gaps
     assert any(gap > 0 for gap in gaps)
@@ -74,3 +77,94 @@ def test_a_memory_that_must_keep_tensors_has_a_least_peak(overlap: bool) -> None
     found = pm.codesign(big, {"S": [2**18, 2**20], "F": [4, 16]}, objectives=[objective], time_limit=0.01)
     assert found.bounds[objective] >= 16
     assert found.gap < float("inf")
+
+
+def _undecided(found: pm.Codesign) -> str:
+    return " ".join(n for n in found.notes if "is not decided" in n)
+
+
+def _better(found: pm.Codesign) -> list[str]:
+    """Machines that may have less than the best one here, by their bounds alone."""
+    return [
+        row.machine.name
+        for o in found.objectives
+        for row in found.rows
+        if not row.complete
+        and row.machine.name != found.best(o).machine.name
+        and row.bounds[o] < found.best(o).figures[o]
+    ]
+
+
+def test_machines_of_an_unfinished_search_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger memory costs more with each mapping, but its bound is below the least of the smaller one."""
+    spec = small(energy="1.0e-15 * S")
+    searched = search.explored
+
+    def cut(*args: Any) -> Front:
+        front = searched(*args)
+        return replace(front, found=replace(front.found, complete=False, bounds=(0.0,) * 9))
+
+    monkeypatch.setattr(search, "explored", cut)
+    found = pm.codesign(spec, {"S": [512, 4096]}, objectives=["energy"])
+    assert len(found) == 1
+    assert "1 point on 1 of 2 machines" in repr(found)
+    assert _better(found) == ["S=4096" if found[0].machine.symbols["S"] == 512 else "S=512"]
+    assert _better(found)[0] in _undecided(found)
+    monkeypatch.setattr(search, "explored", searched)
+    exact = pm.codesign(spec, {"S": [512, 4096]}, objectives=["energy"])
+    assert not _undecided(exact)
+
+
+def test_a_time_limit_that_ends_in_the_evaluation_leaves_the_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tables that need evaluated mappings are left out by name, and all else is saved and on the page."""
+    spec, hardware = small(CHAIN, {"M": 4, "N": 4, "K": 4, "L": 4}), {"S": [512]}
+    pm.codesign(spec, hardware, objectives=["energy"], time_limit=60).save(tmp_path / "whole")
+
+    def late(*_: object) -> None:
+        raise TimeUp("the time limit is over", "allow more time")
+
+    monkeypatch.setattr(points, "evaluate_problem", late)
+    monkeypatch.setattr(points, "evaluate", late)
+    found = pm.codesign(spec, hardware, objectives=["energy"], time_limit=60)
+    assert "roofline is left out" in found.notes[-1]
+    found.save(tmp_path / "out")
+    assert "Machines and mappings" in found.to_html()
+    whole, out = ({p.stem for p in (tmp_path / name).iterdir()} for name in ("whole", "out"))
+    assert whole - out == {"roofline"}
+
+
+def test_evaluated_mappings_are_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the reports of a point say is what `evaluate` says of its specs."""
+    found = pm.codesign(small(), {"S": [512, 4096]}, objectives=["energy", "area"])
+    each = [[pm.evaluate(s) for s in p.specs] for p in found]
+    monkeypatch.setattr(points, "evaluate", None)
+    for point, reports in zip(found, each, strict=True):
+        for mine, other in zip(point.reports, reports, strict=True):
+            assert mine.to_csv() == other.to_csv()
+            assert (mine.spec, mine.names) == (other.spec, other.names)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_ends_with_the_best_so_far(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The searches after it have no time; at the next Ctrl-C there is no answer."""
+    searched, limits = search.explored, []
+
+    def pressed(spec: pm.Spec, checked: Any, *rest: Any) -> Front:
+        front = searched(spec, checked, *rest)
+        limits.append(checked.request.time_limit)
+        short = replace(front.found, complete=False, bounds=(0.0,) * 9)
+        return replace(front, found=short, interrupted=again or len(limits) == 1)
+
+    monkeypatch.setattr(search, "explored", pressed)
+    spec, hardware = small(), {"S": [512, 1024]}
+    if again:
+        with pytest.raises(KeyboardInterrupt):
+            pm.codesign(spec, hardware, eps=0.1, objectives=["energy"])
+        return
+    found = pm.codesign(spec, hardware, eps=0.1, objectives=["energy"])
+    assert limits == [None, 0.1]
+    assert found.interrupted
+    assert len(found) == 1
+    assert any(n.startswith("interrupted") for n in found.notes)
