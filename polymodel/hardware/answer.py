@@ -547,7 +547,7 @@ class Codesign(Answer):
     def _headline(self, timed: bool = True) -> str:
         points = f"{len(self.points)} point{'s' * (len(self.points) != 1)}"
         there, every = len({p.machine.number for p in self.points}), _counted(len(self.rows))
-        place = every if there == len(self.rows) else f"{there} of {every}"
+        place = every if there in (0, len(self.rows)) else f"{there} of {every}"
         each = ", ".join(limit.for_readers for limit in self.request.limits)
         limits = f" with {each}" if each else ""
         return (
