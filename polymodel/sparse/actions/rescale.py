@@ -122,7 +122,8 @@ class _Rescaled:
             return row
         executed, busiest = _count(count.executed), _count(count.busiest)
         every = row.operations, row.busiest
-        dense = None if (executed, busiest) == every else every
+        fewer = _some(row.operations - executed) or _some(row.busiest - busiest)
+        dense = every if fewer else None
         return replace(row, operations=executed, busiest=busiest, dense=dense)
 
     def _transfer(self, row: TransferSizes) -> TransferSizes:
