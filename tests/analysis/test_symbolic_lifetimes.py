@@ -143,5 +143,7 @@ def test_what_is_not_counted_is_named() -> None:
     window["einsums"] = ["O[p] = I[W=p + r] * F[r]", "U[p] = I[W=p + r] * F[r]"]  # two Einsums read them
     both = split([leaf("O")], [leaf("U")])
     nodes = (storage("DRAM", "I", "F", "O", "U"), storage("GLB", "I", "F"), loop("p", "TP"), both)
+    forms = pm.closed_forms(spec_of(window, *nodes, TP=2))
+    assert forms.value("accesses:DRAM") > 0
     with pytest.raises(NotSeparable, match="allocation: live, and ranks of I have several rank variables"):
-        pm.closed_forms(spec_of(window, *nodes, TP=2))
+        forms.value("working_set:GLB")

@@ -50,7 +50,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     def _eval_derivative(self, s: Any) -> Any:
         """No derivative is given for a number without a formula."""
         raise NotSeparable(
-            f"{self._named[0]} is a count at whole tile sizes, and has no derivative by them",
+            f"{self._region} is a count at whole tile sizes, and has no derivative by them",
             "leave gradients out where the iteration space is not a box",
             code="unsupported-symbol",
         )
@@ -62,8 +62,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return True
 
     def _sympystr(self, printer: Any) -> str:
-        name, extents, mark = self._named
-        label = f"{name}_within_{'x'.join(extents)}_{mark}" if extents else name
+        label = f"{self._region}_{self._named[2]}" if self._named[1] else self._region
         return f"{label}({', '.join(printer.doprint(s) for s in self._shown)})"
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
@@ -74,6 +73,11 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         below = rf"_{{{sizes},\,\mathrm{{{mark}}}}}" if extents else ""
         text = rf"\operatorname{{{title}}}{below}\left({inside}\right)"
         return text if exp is None else f"{text}^{{{exp}}}"
+
+    @property
+    def _region(self) -> str:
+        name, extents, _ = self._named
+        return f"{name}_within_{'x'.join(extents)}" if extents else name
 
     @property
     def _named(self) -> tuple[str, tuple[str, ...], str]:
