@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import LISTED, add_format, add_html
-from polymodel.cli.output import check_html, write_page
+from polymodel.cli.output import check_targets, saved_text, tell_plots_left_out, with_saved_files
 from polymodel.cli.progress import waiting
+from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.exhibits.records import Gallery
 
 NAME = "gallery"
 ABOUT = "Compute published results anew, and show ours beside theirs."
@@ -20,6 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="compute every exhibit")
     add_format(parser, LISTED)
+    parser.add_argument("--out", metavar="DIR", help="also save them as CSV, JSON, text and one page")
     add_html(parser, "")
 
 
@@ -28,16 +34,28 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.exhibits.listed import exhibits, gallery
 
     if not options.exhibits and not options.all:
+        if options.out or options.html:
+            what = f"{'--out' if options.out else '--html'} without exhibits: nothing is computed"
+            raise SpecError([Diagnostic(what, "name some, or write --all", code="missing-argument")])
         width = max(len(e.name) for e in exhibits())
         lines = [f"{e.name:{width}}  {e.title}" for e in exhibits()]
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
-    check_html(options.html)
+    check_targets(options)
     with waiting("computing"):
-        result = gallery(*options.exhibits)
-    write_page(result, options)
-    table = result.table("figures")
-    if options.format == "json":
+        result, told = gallery(*options.exhibits), []
+        if options.html:
+            result.to_html(options.html, command=options.command)
+            told.append(f"saved {options.html}")
+        if options.out:
+            told.append(saved_text(result.save(options.out, command=options.command)))
+    if told:
+        tell_plots_left_out()
+    return with_saved_files(_formatted(result, options.format), told, options.format == "table"), FINE
+
+
+def _formatted(result: Gallery, style: str) -> str:
+    if style == "json":
         from polymodel.view.files import table_json
 
-        return table_json(table), FINE
-    return table.to_csv() if options.format == "csv" else f"{result}", FINE
+        return table_json(result.exported())
+    return result.to_csv() if style == "csv" else f"{result}"

@@ -57,7 +57,7 @@ def saved_text(files: Sequence[Path]) -> str:
     kinds = (".csv", ".parquet", ".json", ".txt")
     seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
     tables = sum(f.suffix == ".csv" for f in files)
-    return f"saved {seen}, and {tables} tables beside them"
+    return f"saved {seen}, and {tables} table{'' if tables == 1 else 's'} beside them"
 
 
 def with_saved_files(text: str, told: Sequence[str], below: bool) -> str:

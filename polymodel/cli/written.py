@@ -111,6 +111,12 @@ def _traffic(_: argparse.Namespace) -> Iterable[str]:
     return (f"{name}.csv" for name in TrafficReport.declared)
 
 
+def _gallery(_: argparse.Namespace) -> Iterable[str]:
+    from polymodel.exhibits.records import Gallery
+
+    return (*(f"{name}.csv" for name in Gallery.declared), "gallery.json", "gallery.html", "gallery.txt")
+
+
 def _schema(_: argparse.Namespace) -> Iterable[str]:
     from polymodel.spec.schemas import KINDS
 
@@ -143,5 +149,6 @@ _NAMES: dict[str, dict[str, Callable[[argparse.Namespace], Iterable[str]]]] = {
     "execute": {"out": _execute},
     "traffic": {"out": _traffic},
     "export": {"out": _export},
+    "gallery": {"out": _gallery},
     "schema": {"out": _schema},
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Number = int | float | str
 
 WIDE = 100  # characters of a line
+_COLUMNS = tuple(map(Column, ("exhibit", "figure", "unit", "published", "ours", "difference", "why")))
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,18 @@ class Gallery(Answer):
     def figures(self) -> Table:
         """One row per figure: what, unit, the published value, ours, ours over theirs less 1, and why they
         differ."""
-        columns = [Column(n) for n in ("exhibit", "figure", "unit", "published", "ours", "difference", "why")]
         cells: list[tuple[Cell, ...]] = [
             (f.exhibit, f.what, f.unit, _shown(f.published), _shown(f.ours), _percent(f.error), f.why)
             for f in self.rows
         ]
-        return Table("figures", tuple(columns), tuple(cells))
+        return Table("figures", _COLUMNS, tuple(cells))
+
+    def exported(self, name: str = "", *, live: bool = True) -> Table:
+        """The figures as numbers, not rounded; the difference is a share."""
+        cells: list[tuple[Cell, ...]] = [
+            (f.exhibit, f.what, f.unit, f.published, f.ours, f.error, f.why) for f in self.rows
+        ]
+        return Table(self.table(name).name, _COLUMNS, tuple(cells))
 
     @property
     def title(self) -> str:

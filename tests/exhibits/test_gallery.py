@@ -119,6 +119,18 @@ def test_the_command_lists_computes_and_saves(tmp_path: Path, capsys: pytest.Cap
     assert main(["gallery", "fused_layer"]) == 2
 
 
+def test_out_saves_the_table_the_data_the_page_and_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gallery", "timeloop_page", "--out", str(tmp_path)]) == 0
+    assert f"saved {tmp_path / 'gallery.html'}, and 1 table beside them" in capsys.readouterr().out
+    names = ["figures.csv", "gallery.html", "gallery.json", "gallery.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+    assert (tmp_path / "figures.csv").read_text(encoding="utf-8").count("49152") == 2
+    for option in ("--out", "--html"):
+        assert main(["gallery", option, str(tmp_path / "all")]) == 2
+
+
 def test_the_picture_has_a_bar_for_each_figure_with_both() -> None:
     axes = pm.gallery("timeloop_page").plot()
     assert len(axes.patches) == 5

@@ -61,6 +61,7 @@ EVERY = (
     "distribute h.yaml --chips 2 --split m --store saved",
     "distribute h.yaml --chips 2 --split m --html saved/page.html",
     "gallery timeloop_page --html saved/page.html",
+    "gallery timeloop_page --out saved",
     "tile a.mtx --capacity 3 --out saved",
     "tile a.mtx --capacity 3 --export saved",
     "sparse a.mtx --tiles 2 --out saved",
