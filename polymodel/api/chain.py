@@ -50,6 +50,7 @@ def tile_chain(
     """
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tile_chain", launch, "pass e.g. pm.Launch(config_multiply=907)")
+    (launch or Launch()).by_tokens("two products in a row")
     rooms = _capacities(capacity)
     pes, split, buffers = plainly((pes, split, buffers))
     _check(order, pes, split, bandwidth, buffers)

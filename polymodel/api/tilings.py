@@ -71,6 +71,8 @@ def tile(
             raise not_a("compat", "tile", compat, "write 'tiler-swift', or leave it out")
         if compat is None:
             tiler_parts(tiler, objective)
+        elif launch is not None:
+            launch.by_tokens("Tiler-Swift's figures")
     with faults.noting():
         action = operation(op)
     with faults.noting():
@@ -149,6 +151,7 @@ def estimate_tiling(
     """
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "estimate_tiling", launch, "pass e.g. pm.Launch(run='all')")
+    (launch or Launch()).by_tokens("estimates")
     if second is not None and not isinstance(second, SecondModel):
         raise not_a("second operand", "estimate_tiling", second, "pass a density model, or pm.Rolled(5)")
     action, rule = operation(op), fitting(fit)
@@ -284,6 +287,7 @@ def tiler_swift_comparison(
         raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices", code="wrong-type")])
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")
+    (launch or Launch()).by_tokens("Tiler-Swift's figures")
     read = [operand(m, f"M{number}") for number, m in enumerate(matrices, 1)]
     names = [tensor.name.removeprefix("ts_") for tensor, _ in read]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]

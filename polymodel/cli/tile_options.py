@@ -106,6 +106,10 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         help="which tiles are launched: those that can have a result (default), or all",
     )  # fmt: skip
     parser.add_argument("--config", metavar="CYCLES", help="to configure one kernel (default: 824, 907)")
+    parser.add_argument(
+        "--cycles", choices=("tokens", "blocks"), default="tokens",
+        help="of a kernel: a token a cycle (default), or with stops and waits of the simulated blocks",
+    )  # fmt: skip
     parser.add_argument("--clock", metavar="MHZ", help="turns cycles into seconds (default: 1000)")
 
 
@@ -319,4 +323,5 @@ def launch_of(options: argparse.Namespace) -> Launch:
         config_multiply=usual.config_multiply if options.config is None else options.config,
         run=options.which,
         clock_mhz=usual.clock_mhz if options.clock is None else options.clock,
+        cycles=options.cycles,
     )

@@ -80,7 +80,7 @@ _FLAGS = (
     "--set", "--var", "--symbol", "--where", "--objective", "--out", "--format", "--engine", "--table",
     "--fit", "--capacity", "--with", "--eps", "--top", "--memory", "--store", "--component", "--help",
     "--version", "--", "-x", "--live", "--names", "--ranks", "--size", "--tile", "--shape", "--density",
-    "--config", "--clock", "--fuse", "--sizes", "--time-limit", "--units",
+    "--config", "--clock", "--cycles", "--fuse", "--sizes", "--time-limit", "--units",
 )  # fmt: skip
 
 

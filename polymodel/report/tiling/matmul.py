@@ -15,6 +15,7 @@ from polymodel.tiling.matmul.panels import RowPanels
 from polymodel.tiling.matmul.product import PatternProduct
 from polymodel.tiling.matmul.search import TilingCandidate
 from polymodel.tiling.matmul.shapes import UNBOUNDED, TilingSearch
+from polymodel.tiling.matmul.streams import kind_of, overhead, product_cycles, streamed_cycles
 from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Ints
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from polymodel.report.tiling.simulation import TileSimulation
-    from polymodel.tiling.simulate.dataflows import Kind
 
 _LISTED = 2 * 10**6  # rows of a table that are still made
 _WORDS = ("A_read_words", "B_read_words", "Z_read_words", "Z_write_words", "total_words")
 _MOST = 12  # candidates that are printed
 _EXACT = (
     "words, fetches, pairs, multiplies: exact counts of the patterns (values all one, nothing cancels); "
-    "cycles: a model, max(multiplies / PEs, words / bandwidth) + launches x (configuration + ramp)"
+    "cycles: a model, max("
 )
+_TOKENS = "multiplies / PEs, words / bandwidth) + launches x (configuration + ramp)"
+_BLOCKS = "entries, ends and waits of streams, words / bandwidth) + launches x (configuration + ramp)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,8 @@ class MatmulTiling(Answer):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the figures are, and what to know beside them."""
-        result = [_EXACT, *self.told]
+        blocks = self.asked.machine.launch.cycles == "blocks"
+        result = [_EXACT + (_BLOCKS if blocks else _TOKENS), *self.told]
         if self.best.traffic.streamed:
             result.append(
                 "overbooked: some tiles exceed their buffer, and what exceeds it is moved at every use"
@@ -142,8 +145,7 @@ class MatmulTiling(Answer):
 
         run = of_product(self.best.source, self.asked.machine.launch, most, seed)
         name = f"{self.product.name} times {self.product.second}"
-        kind: Kind = "spmv" if self.product.extents[2] == 1 else "spmm"
-        return TileSimulation(name, kind, self.best.launches, run)
+        return TileSimulation(name, kind_of(self.product), self.best.launches, run)
 
     def __repr__(self) -> str:
         moved = f"{self.words:,} words, {self.ratio:.3g} x the least"
@@ -185,9 +187,11 @@ def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCand
         ("of these for what exceeds a buffer", t.streamed, "words", "exact"),
         ("least words (what is used, once)", least, "words", "bound"),
         ("words / least", round(t.words / least, 4) if least else 1.0, "", "bound"),
-        ("configuration and ramps", asked.machine.overhead(best.launches), "cycles", "model"),
+        ("configuration and ramps", overhead(asked.machine, source, best.launches), "cycles", "model"),
         ("all", round(best.cycles, 3), "cycles", "model"),
     ]
+    if asked.machine.launch.cycles == "blocks":
+        rows.insert(-2, ("entries, ends and waits of streams", streamed_cycles(source), "cycles", "model"))
     columns = Column("quantity"), Column("value", "element"), Column("unit"), Column("label")
     return Table("summary", columns, tuple(rows))
 
@@ -212,7 +216,7 @@ def orders_table(product: PatternProduct, asked: TilingSearch, best: TilingCandi
 def _order(
     product: PatternProduct, asked: TilingSearch, best: TilingCandidate, t: OrderTraffic
 ) -> tuple[Cell, ...]:
-    cycles = asked.machine.cycles(product.multiplies, t.words, best.launches)
+    cycles = product_cycles(asked.machine, best.source, t.words, best.launches)
     words = t.a_read, t.b_read, t.z_read, t.z_write, t.words
     return t.order, t.a_fetches, t.b_fetches, t.z_visits, *words, t.streamed, _ratio(product, t), cycles
 

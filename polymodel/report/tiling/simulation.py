@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polymodel.spec.faults import check_classes
-from polymodel.tiling.simulate.dataflows import Kind
+from polymodel.tiling.cost.blocks import TERMS, Kind
 from polymodel.tiling.simulate.launched import SimulatedLaunch
-from polymodel.tiling.simulate.terms import TERMS
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Column, Table
 

@@ -86,7 +86,11 @@ def figures(tiling: Tiling) -> list[tuple[str, str]]:
             + (f"; this is {ratio:.2f} x that" if ratio else ""),
         ),
         ("configuration", f"{_cycles(c, c.config_cycles)}: {kernels} x {each:,} cycles"),
-        ("run", f"{_cycles(c, c.run_cycles)}: {c.launch.ramp} to fill and drain, then a token a cycle"),
+        (
+            "run",
+            f"{_cycles(c, c.run_cycles)}: {c.launch.ramp} to fill and drain, then a token a cycle"
+            + (", and waits of the blocks" if c.launch.cycles == "blocks" else ""),
+        ),
         ("in all", f"{_cycles(c, c.total_cycles)} at {c.launch.clock_mhz:,.6g} MHz{_least(tiling)}"),
         ("memory", _filled(c)),
     ]

@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import plainly
+from polymodel.tiling.cost.blocks import merged, row_parts
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Stored, Words
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, TileCounts, starts
 
@@ -39,7 +40,10 @@ class Launch:
     the charts of Tiler-Swift, within 1 %. `ramp`: cycles to fill and drain its pipeline. `run`: `nonempty`
     launches tiles that can have a result (add: A or B nonempty; multiply: both), `all` every tile; then one
     without a result takes `empty` cycles. All of these are at most 10^9. `clock_mhz`: turns cycles into
-    seconds; by default a cycle is 1 ns.
+    seconds; by default a cycle is 1 ns. `cycles`: `tokens`, one for each entry and each end of a row; or
+    `blocks`, what a tile takes on the blocks of docs/tiling/simulation.md, which also wait for each other,
+    take a stop after each fiber and send the last rows of a product behind it. These are of matrices and have
+    a ramp of their own.
     """
 
     config_add: int = 824
@@ -48,6 +52,7 @@ class Launch:
     empty: int = 10
     run: Literal["nonempty", "all"] = "nonempty"
     clock_mhz: float = 1000.0
+    cycles: Literal["tokens", "blocks"] = "tokens"
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -66,6 +71,12 @@ class Launch:
         if self.run not in ("nonempty", "all"):
             message = f"run {self.run!r} is unknown"
             faults.append(Diagnostic(message, "write nonempty or all", code="unknown-choice"))
+        if self.cycles not in ("tokens", "blocks"):
+            message = f"cycles {self.cycles!r} is unknown"
+            faults.append(Diagnostic(message, "write tokens or blocks", code="unknown-choice"))
+        elif self.cycles == "blocks" and (self.ramp, self.empty) != (Launch.ramp, Launch.empty):
+            message = "cycles='blocks' with ramp or empty: the blocks have a ramp of their own"
+            faults.append(Diagnostic(message, "leave ramp and empty out", code="inconsistent-values"))
         clock = self.clock_mhz
         real = isinstance(clock, int | float) and not isinstance(clock, bool)
         if not real or not 1 / _MOST_MHZ <= clock <= _MOST_MHZ:
@@ -73,6 +84,13 @@ class Launch:
             faults.append(Diagnostic(what, "write e.g. 1000", code="out-of-range"))
         if faults:
             raise SpecError(faults)
+
+    def by_tokens(self, what: str) -> None:
+        """SpecError where cycles of blocks are asked of `what`, which counts tokens."""
+        if self.cycles != "tokens":
+            message = f"cycles={self.cycles!r}: {what} count tokens"
+            remedy = "leave cycles (--cycles) out"
+            raise SpecError([Diagnostic(message, remedy, code="ineffective-argument")])
 
     def config(self, op: Op) -> int:
         """Cycles to configure one kernel."""
@@ -185,6 +203,15 @@ def useful(counts: TileCounts, op: Op) -> Flags:
 
 def kernel_cycles(counts: TileCounts, op: Op, launch: Launch) -> Ints:
     """Cycles each tile runs, without its configuration; 0 where it is not launched."""
+    if launch.cycles == "blocks":
+        pattern = counts.pattern
+        if pattern.levels != 2:
+            what = f"{pattern.name} has {pattern.levels} rank{'s' if pattern.levels > 1 else ''}"
+            message = f"{what}: cycles of blocks are those of matrices"
+            raise Refused(message, "take cycles='tokens'", code="unsupported-shape")
+        parts = row_parts(pattern.rows, counts.ids, pattern.in_a, pattern.in_b, counts.tiles)
+        taken = merged(op, parts).cycles
+        return taken if launch.run == "all" else np.where(useful(counts, op), taken, 0)
     if op == "add":
         tokens = counts.union + counts.rows_union
     else:

@@ -31,6 +31,9 @@ class MatmulMachine:
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not isfinite(rate) or rate <= 0:
             message = f"bandwidth {rate!r} is not a number above 0"
             faults.append(Diagnostic(message, "write words a cycle, e.g. 4", code="out-of-range"))
+        if self.launch.cycles == "blocks" and self.pes != 1:
+            message = f"cycles='blocks' with pes={self.pes}: the blocks multiply one pair a cycle"
+            faults.append(Diagnostic(message, "leave pes out, or count tokens", code="inconsistent-values"))
         if faults:
             raise SpecError(faults)
 
@@ -39,5 +42,5 @@ class MatmulMachine:
         return pairs * (self.launch.config("multiply") + self.launch.ramp)
 
     def cycles(self, multiplies: int, words: int, pairs: int) -> float:
-        """Multiplies overlap transfers; launches overlap nothing."""
+        """Multiplies overlap transfers; launches overlap nothing. Of blocks it is a lower bound."""
         return max(multiplies / self.pes, words / self.bandwidth) + self.overhead(pairs)

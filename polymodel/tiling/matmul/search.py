@@ -15,6 +15,7 @@ from polymodel.tiling.matmul.dynamic import GROWS, STEPS, Dynamic, Stationary, d
 from polymodel.tiling.matmul.panels import RowPanels, panels_of
 from polymodel.tiling.matmul.product import PatternProduct
 from polymodel.tiling.matmul.shapes import Shaped, TilingSearch, best_shapes
+from polymodel.tiling.matmul.streams import product_cycles
 from polymodel.tiling.matmul.uniform import Shape, UniformTiles
 from polymodel.tiling.matmul.walk import OrderTraffic
 
@@ -155,7 +156,7 @@ def tiles_of_shape(
     for order in asked.orders:
         asked.tell(f"order {order}")
         traffic = uniform.traffic(order, asked.buffers if streamed else None)
-        cycles = asked.machine.cycles(product.multiplies, traffic.words, uniform.effectual)
+        cycles = product_cycles(asked.machine, uniform, traffic.words, uniform.effectual)
         made.append(
             Shaped(uniform.tile, traffic, uniform.effectual, largest, (over[0], over[1], over[2]), cycles)
         )
@@ -175,7 +176,7 @@ def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
         int(np.count_nonzero((named > 0) & (2 * named + 2 > b))),
         int(np.count_nonzero(panels.z[on] > z)),
     )
-    cycles = asked.machine.cycles(product.multiplies, traffic.words, panels.launches)
+    cycles = product_cycles(asked.machine, panels, traffic.words, panels.launches)
     name = f"{panels.count} panel{'' if panels.count == 1 else 's'} of rows"
     return TilingCandidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
 
@@ -208,7 +209,7 @@ def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[
             told.notes.append(f"dynamic: {name}: given up ({why})")
             continue
         traffic = made.traffic()
-        cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
+        cycles = product_cycles(asked.machine, made, traffic.words, made.launches)
         result.append(
             TilingCandidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
         )

@@ -20,6 +20,7 @@ from polymodel.errors import Refused, TimeUp
 from polymodel.governor import look, until
 from polymodel.tiling.matmul.cost import MatmulMachine
 from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, changes
+from polymodel.tiling.matmul.streams import product_cycles
 from polymodel.tiling.matmul.uniform import PAIRS, Shape, UniformTiles, numbers, tiles_of
 from polymodel.tiling.matmul.walk import ORDERS, OrderTraffic
 from polymodel.tiling.plane.pattern import Index, Ints
@@ -229,7 +230,7 @@ def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, be
         if asked.value(least, machine.cycles(product.multiplies, least, uniform.effectual)) >= beat:
             continue
         traffic = uniform.traffic(order, asked.buffers if any(over) else None)
-        cycles = machine.cycles(product.multiplies, traffic.words, uniform.effectual)
+        cycles = product_cycles(machine, uniform, traffic.words, uniform.effectual)
         result.append(Shaped(waiting.tile, traffic, uniform.effectual, largest, over, cycles))
         beat = min(beat, asked.value(traffic.words, cycles))
     return min(result, key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles), default=None)

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from polymodel.integers import distinct_numbers
+from polymodel.tiling.cost.blocks import Kind
 from polymodel.tiling.plane.pattern import Index, Ints
 from polymodel.tiling.simulate.blocks import (
     FiberLevel,
@@ -32,8 +33,6 @@ from polymodel.tiling.simulate.blocks import (
     writer,
 )
 from polymodel.tiling.simulate.streams import BlockMachine, Port, Stream, Token
-
-Kind = Literal["add", "multiply", "spmv", "spmm"]
 
 
 @dataclass(frozen=True, eq=False)

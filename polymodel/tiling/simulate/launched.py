@@ -9,13 +9,15 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.spec.faults import plainly
+from polymodel.tiling.cost.blocks import Kind
 from polymodel.tiling.cost.model import CutCosts, Launch
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import RowPanels
-from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct
+from polymodel.tiling.matmul.product import EntryCoordinates
+from polymodel.tiling.matmul.streams import boxes_of, kind_of
 from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.plane.pattern import Ints
-from polymodel.tiling.simulate.dataflows import Kind, TileOperand, simulate
+from polymodel.tiling.simulate.dataflows import TileOperand, simulate
 from polymodel.tiling.simulate.terms import TileTerms, by_rule, measured, modelled
 
 CYCLES = 2 * 10**6  # simulated at once: about half a minute
@@ -85,15 +87,14 @@ def of_product(
 ) -> tuple[SimulatedLaunch, ...]:
     """Launches of a product: pairs of tiles, or a panel and the rows of B that it names."""
     product = source.product
-    boxes = _boxes(source, product)
+    boxes = boxes_of(source)
     tiles = chosen(np.arange(boxes.shape[0]), most, seed)
 
     def operands(tile: int) -> tuple[TileOperand, TileOperand]:
         i, i_end, k, k_end, j, j_end = boxes[tile].tolist()
         return _part(product.a, (i, i_end), (k, k_end)), _part(product.b, (k, k_end), (j, j_end))
 
-    kind: Kind = "spmv" if product.extents[2] == 1 else "spmm"
-    return tuple(_run(kind, tiles, operands, launch))
+    return tuple(_run(kind_of(product), tiles, operands, launch))
 
 
 def _run(kind: Kind, tiles: list[int], operands: Operands, launch: Launch) -> Iterator[SimulatedLaunch]:
@@ -116,24 +117,3 @@ def _part(whole: EntryCoordinates, rows: tuple[int, int], cols: tuple[int, int])
     inside = (col >= cols[0]) & (col < cols[1])
     shape = rows[1] - rows[0], cols[1] - cols[0]
     return TileOperand.ones(row[inside] - rows[0], col[inside] - cols[0], shape)
-
-
-def _boxes(source: UniformTiles | RowPanels | Dynamic, product: PatternProduct) -> Ints:
-    """First and last + 1 along i, k and j of every launch."""
-    i, k, j = product.extents
-    if isinstance(source, UniformTiles):
-        pairs = source.pairs
-        columns = [
-            edge
-            for at, size, extent in zip((pairs.i, pairs.k, pairs.j), source.tile, (i, k, j), strict=True)
-            for edge in (at * size, np.minimum((at + 1) * size, extent))
-        ]
-        return np.stack(columns, axis=1)
-    if isinstance(source, RowPanels):
-        on = source.launched
-        first, last = source.begins[:-1][on], source.begins[1:][on]
-        zero = np.zeros_like(first)
-        return np.stack([first, last, zero, zero + k, zero, zero + j], axis=1)
-    at = source.column
-    names = ("outer", "k", "inner") if source.stationary == "A" else ("inner", "k", "outer")
-    return np.stack([at(f"{name}{end}") for name in names for end in ("", "_end")], axis=1)

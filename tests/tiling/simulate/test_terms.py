@@ -10,10 +10,12 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
+from polymodel.tiling.cost.blocks import TERMS, Kind
 from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.matmul import streams
 from polymodel.tiling.simulate import launched
-from polymodel.tiling.simulate.dataflows import Kind, SimulatedTile, TileOperand, simulate
-from polymodel.tiling.simulate.terms import TERMS, TileTerms, by_rule, measured, modelled
+from polymodel.tiling.simulate.dataflows import SimulatedTile, TileOperand, simulate
+from polymodel.tiling.simulate.terms import TileTerms, by_rule, measured, modelled
 
 KINDS: tuple[Kind, ...] = ("add", "multiply", "spmv", "spmm")
 DIFFER: dict[Kind, set[str]] = {
@@ -132,3 +134,56 @@ def test_what_cannot_be_simulated_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launched, "CYCLES", 50)
     with pytest.raises(Refused, match="more than 50 that are simulated at once"):
         cut.simulate()
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("run", ["all", "nonempty"])
+def test_a_cutting_takes_the_simulated_cycles_when_blocks_are_counted(op: str, run: str) -> None:
+    a = pm.random_tensor(["I", "J"], [14, 11], 0.25, seed=8)
+    launch = Launch(run=run, cycles="blocks")  # type: ignore[arg-type]  # is a parameter
+    cut = pm.tile(a, op=op, fit=pm.elements(12), tiler="qtree", launch=launch)
+    ran = cut.simulate()
+    assert ran.equal == len(ran.tiles_run) == cut.costs.kernels
+    assert cut.costs.run_cycles == ran.cycles
+    assert cut.costs.total_cycles >= cut.cycles_bound
+
+
+@pytest.mark.parametrize("columns", [1, 18])
+@pytest.mark.parametrize("strategy", ["uniform", "panels", "dynamic"])
+def test_a_product_takes_the_simulated_cycles_when_blocks_are_counted(strategy: str, columns: int) -> None:
+    a = pm.random_tensor(["I", "K"], [20, 24], 0.15, seed=5)
+    b = pm.random_tensor(["K", "J"], [24, columns], 0.3, seed=6)
+    launch = Launch(cycles="blocks", config_multiply=0)
+    how = {"capacity": 80, "strategy": strategy, "launch": launch, "bandwidth": 1e6}
+    found = pm.tile_matmul(a, b, **how)  # type: ignore[arg-type]  # arguments of several types
+    ran = found.simulate(most=10**4)
+    assert ran.equal == len(ran.tiles_run) == found.best.launches
+    assert found.best.cycles == ran.cycles
+
+
+def test_pieces_of_launches_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = pm.random_tensor(["I", "K"], [20, 24], 0.15, seed=5)
+    b = pm.random_tensor(["K", "J"], [24, 18], 0.3, seed=6)
+    source = pm.tile_matmul(a, b, tile=(7, 6, 5)).best.source
+    whole = streams.launch_cycles(source)
+    monkeypatch.setattr(streams, "_PIECE", 3)
+    assert np.array_equal(streams.launch_cycles(source), whole)
+
+
+def test_blocks_are_asked_for_where_they_are_known() -> None:
+    a = pm.random_tensor(["I", "J", "K"], [6, 6, 6], 0.2, seed=1)
+    square = pm.random_tensor(["I", "K"], [6, 6], 0.3, seed=1)
+    blocks = Launch(cycles="blocks")
+    with pytest.raises(Refused, match="cycles of blocks are those of matrices"):
+        _ = pm.tile(a, launch=blocks).costs.run_cycles
+    for call in (
+        lambda: Launch(cycles="blocks", ramp=9),
+        lambda: Launch(cycles="stops"),  # type: ignore[arg-type]  # none of the words
+        lambda: pm.tile_matmul(square, square, capacity=64, launch=blocks, pes=2),
+        lambda: pm.estimate_tiling(pm.Uniform.of(["I", "J"], [9, 9], density=0.1), launch=blocks),
+        lambda: pm.tile_chain(square, square, square, capacity=64, launch=blocks),
+        lambda: pm.tiler_swift_comparison([square], launch=blocks),
+        lambda: pm.tile(square, launch=blocks, compat="tiler-swift"),
+    ):
+        with pytest.raises(SpecError, match="cycles"):
+            call()
