@@ -1,4 +1,4 @@
-"""Points by which of several sets they are in: how many there are of each kind."""
+"""Numbers of points of several sets, by which of the sets each point belongs to."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from polymodel.polyhedra.sets import bounding_box, is_box, size
 
 Members = frozenset[int]
 Box = tuple[tuple[int, int], ...]
-MOST = 5000  # kinds of points in sets that are not boxes; more take minutes
+MOST = 5000  # combinations of sets that are not boxes; more take minutes
 DOING = "which points are in which sets"
 
 
 def within(relation: isl.Map, place: int, low: int, high: int) -> isl.Map:
-    """The part of a relation whose domain has one dimension within inclusive ends."""
+    """The part of a relation in whose domain one dimension lies between two inclusive bounds."""
     relation = relation.lower_bound_val(isl.dim_type.in_, place, isl.Val(low))
     return relation.upper_bound_val(isl.dim_type.in_, place, isl.Val(high))
 
 
 def united(sets: Sequence[isl.Set]) -> isl.Set:
-    """The union of at least one set."""
+    """The union of one or more sets."""
     result = sets[0]
     for other in sets[1:]:
         result = result.union(other)
@@ -34,8 +34,9 @@ def united(sets: Sequence[isl.Set]) -> isl.Set:
 
 
 def points_by_members(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
-    """How many points are in just these of the sets, each of which is given as parts that may overlap;
-    nothing of points that are in none. Refused where there are too many kinds."""
+    """For each combination of sets, the number of points that belong to exactly these sets. Each set is given
+    as parts that may overlap. Combinations without points are left out. Raises Refused where there are too
+    many combinations."""
     distinct = {str(part): part for parts in sets for part in parts}
     if not all(is_box(part) for part in distinct.values()):
         return _of_sets(sets)
@@ -44,7 +45,8 @@ def points_by_members(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
 
 
 def _of_boxes(sets: Sequence[Sequence[Box]]) -> dict[Members, int]:
-    """Of unions of boxes: along each dimension the ends of all boxes cut it into intervals."""
+    """The counts where all parts are boxes: along each dimension, the bounds of all boxes divide it into
+    intervals."""
     every = [box for boxes in sets for box in boxes]
     result: dict[Members, int] = defaultdict(int)
     if not every:
@@ -68,7 +70,7 @@ def _of_boxes(sets: Sequence[Sequence[Box]]) -> dict[Members, int]:
 
 
 def _of_sets(sets: Sequence[Sequence[isl.Set]]) -> dict[Members, int]:
-    """Of any sets: each cuts the kinds so far in two."""
+    """The counts for arbitrary sets: each set splits the combinations found so far in two."""
     kinds: list[tuple[Members, isl.Set]] = []
     for i, parts in enumerate(sets):
         look(DOING)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def first_need(text: str, np: int, nt: int, keep_p: int, keep_t: int) -> str | None:
-    """The points at the first of the inner stamps (`t[keep_t:]`) that needs them, in each outer one.
+    """The points at the first inner stamp (`t[keep_t:]`) that needs them, in each outer stamp.
 
-    None if at that stamp several instances (along `p[keep_p:]`) need the same element at once.
+    Returns None if several instances (along `p[keep_p:]`) need the same element at that stamp.
     """
     points = parse_set(text)
     if nt > keep_t:
@@ -42,16 +42,17 @@ def first_need(text: str, np: int, nt: int, keep_p: int, keep_t: int) -> str | N
 
 @lru_cache(maxsize=4096)
 def staying(text: str, np: int, nt: int, mode: Mode) -> tuple[str, str, bool]:
-    """(stamps and elements with a preceding visit of `mode`, those of them that it holds, all of them?)."""
+    """Returns (stamps and elements that have a preceding visit under `mode`, those of them that this visit
+    holds, whether these are all of them)."""
     candidates, stay = steps.resident_at_neighbor(text, text, np, nt, mode, False)
     return str(candidates), str(stay), bool(candidates.is_subset(stay))
 
 
 @lru_cache(maxsize=4096)
 def without_stamps(text: str, gone: str, np: int, nt: int, outer_p: int, outer_t: int, ranks: int) -> str:
-    """`text` over `[p, t, x]` less `gone` over `[p[:outer_p], t[:outer_t], x]`.
+    """`text` over `[p, t, x]` minus `gone` over `[p[:outer_p], t[:outer_t], x]`.
 
-    With `ranks` 0 whole stamps go, with all their elements; else only the elements that `gone` has.
+    With `ranks` 0, whole stamps are removed with all their elements; otherwise only the elements in `gone`.
     """
     points, lost = parse_set(text), parse_set(gone)
     nx = points.dim(isl.dim_type.set) - np - nt
@@ -72,7 +73,9 @@ def is_empty(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def pulled_back(points: str, image: str, facts: str) -> str:
-    """`{ [loops, variables] }` that satisfy `facts` and that the map `image` takes into `points`."""
+    """The set `{ [loops, variables] }` that satisfies `facts` and that the map `image` takes into
+    `points`.
+    """
     return str(
         isl.Map(image).intersect_range(parse_set(points)).domain().intersect(parse_set(facts)).coalesce()
     )
@@ -80,7 +83,8 @@ def pulled_back(points: str, image: str, facts: str) -> str:
 
 @lru_cache(maxsize=4096)
 def starts(text: str, loops: int, variables: int) -> tuple[str, ...]:
-    """For each variable `{ [loops, b] }`, b its smallest value at each stamp of `[loops, variables]`."""
+    """For each variable, the set `{ [loops, b] }` where b is its smallest value at each stamp of `[loops,
+    variables]`."""
     points = parse_set(text)
     result = []
     for k in range(variables):
@@ -96,8 +100,8 @@ def starts(text: str, loops: int, variables: int) -> tuple[str, ...]:
 def tiled(text: str, outer: int, variables: int, inner: int, facts: str, begins: tuple[str, ...]) -> str:
     """The part `[outer loops, inner loops, variables, offsets]` of a set over `[outer loops, variables]`.
 
-    `facts` is a set over `[outer, inner, variables, offsets, starts]`; `begins` gives each variable's
-    starts as `starts` does, or is empty where they are constant zero.
+    `facts` is a set over `[outer, inner, variables, offsets, starts]`. `begins` gives the starts of each
+    variable in the form that `starts` returns, or is empty where all starts are zero.
     """
     points = parse_set(text).insert_dims(isl.dim_type.set, outer, inner)
     points = points.insert_dims(isl.dim_type.set, outer + inner + variables, 2 * variables)
@@ -113,7 +117,7 @@ def tiled(text: str, outer: int, variables: int, inner: int, facts: str, begins:
 
 @lru_cache(maxsize=8192)
 def image(parts: tuple[str, ...], outputs: str) -> str:
-    """The image of the product of some sets under a map from their dimensions in a row."""
+    """The image of the product of several sets under a map from their concatenated dimensions."""
     return str(_product(parts).apply(isl.Map(outputs)).coalesce())
 
 
@@ -135,7 +139,7 @@ def named_relation(
     ins: Sequence[str],
     outs: Sequence[str],
 ) -> isl.Map:
-    """The image of a product of sets, whose dimensions are `names`, under `pair`: `"[a]", "T[a + b]"`.
+    """The image of a product of sets with dimensions `names` under `pair`, for instance `"[a]", "T[a + b]"`.
 
     `ins` and `outs` name the dimensions of the two sides.
     """
@@ -149,7 +153,7 @@ def named_relation(
 
 
 def points(text: str, first: int, count: int) -> int:
-    """How many different values the dimensions from `first` on take together."""
+    """The number of different values that the dimensions from `first` on take together."""
     result = parse_set(text)
     result = result.project_out(
         isl.dim_type.set, first + count, result.dim(isl.dim_type.set) - first - count
@@ -167,7 +171,7 @@ def union(texts: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=8192)
 def extent(text: str, position: int) -> tuple[int, int]:
-    """Smallest and largest value of one dimension of a non-empty set."""
+    """The smallest and the largest value of one dimension of a non-empty set."""
     points = parse_set(text)
     low, high = points.dim_min_val(position), points.dim_max_val(position)
     return int(low.to_python()), int(high.to_python())
@@ -175,7 +179,8 @@ def extent(text: str, position: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def widest(text: str, outer: int, position: int) -> int:
-    """The most values, from smallest to largest, of the dimension at `position` at one outer stamp."""
+    """The largest range, over all outer stamps, from the smallest to the largest value of the dimension at
+    `position`."""
     points = parse_set(text)
     total = points.dim(isl.dim_type.set)
     mine = points.project_out(isl.dim_type.set, position + 1, total - position - 1)
@@ -190,7 +195,8 @@ def widest(text: str, outer: int, position: int) -> int:
 
 @lru_cache(maxsize=4096)
 def determined(text: str, stamps: int, free: tuple[int, ...]) -> bool:
-    """True if data `[x...]` are touched at one stamp only, but for the counters at positions `free`."""
+    """True if each element `[x...]` is touched at one stamp only, apart from the counters at positions
+    `free`."""
     points = parse_set(text)
     relation = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
     relation = relation.project_out(isl.dim_type.in_, 0, stamps)
@@ -202,7 +208,7 @@ def determined(text: str, stamps: int, free: tuple[int, ...]) -> bool:
 
 @lru_cache(maxsize=4096)
 def first_covers(made: str, stamps: int, read: str) -> bool:
-    """True if the elements `[x...]` of `read` are all among those made while the counters are zero."""
+    """True if all elements `[x...]` of `read` are made while the counters are zero."""
     points = parse_set(made)
     for position in range(stamps):
         points = points.fix_val(isl.dim_type.set, position, isl.Val(0))
@@ -223,10 +229,11 @@ def is_subset(one: str, other: str) -> bool:
 def retained_from_previous(
     tiles: isl.Map, spatial: Sequence[int], kept: Sequence[int]
 ) -> tuple[isl.Map, int] | None:
-    """Of `{ stamp -> element }` what the visit before held too, if it stays over the step between them.
+    """The part of `{ stamp -> element }` that the preceding visit held too, provided that it stays over the
+    step between them.
 
-    `spatial`: positions of spatial counters; `kept`: of the temporal ones over whose steps elements stay.
-    With it the largest size at any stamp; None if nothing ever stays.
+    `spatial` holds the positions of spatial counters, `kept` those of the temporal counters over whose steps
+    elements stay. Also returns the largest size at any stamp. Returns None if nothing ever stays.
     """
     stamps = tiles.domain()
     count = stamps.dim(isl.dim_type.set)
@@ -261,7 +268,7 @@ Row = tuple[tuple[int, bool, bool], ...]
 
 @lru_cache(maxsize=16384)
 def sizes(text: str, stamp_dims: int) -> tuple[tuple[isl.Set, int], ...]:
-    """Disjoint (stamps, tile size) of a touch `[stamp..., x...]`; sizes are positive."""
+    """Disjoint pairs (stamps, tile size) of the touched set `[stamp..., x...]`; all sizes are positive."""
     points = parse_set(text)
     total = points.dim(isl.dim_type.set)
     if total == stamp_dims:
@@ -288,7 +295,7 @@ def _widen(points: isl.Set, positions: tuple[int, ...], width: int) -> isl.Set:
 
 @lru_cache(maxsize=4096)
 def at_all_places(text: str, extents: tuple[int, ...]) -> str:
-    """Stamps `[p..., t...]` with every time of `text` at all places `0 <= p < extents`."""
+    """Stamps `[p..., t...]` that combine every time of `text` with all instances `0 <= p < extents`."""
     times = parse_set(text).project_out(isl.dim_type.set, 0, len(extents))
     box = " and ".join(f"0 <= p{i} < {extent}" for i, extent in enumerate(extents))
     places = isl.Set(f"{{ [{', '.join(f'p{i}' for i in range(len(extents)))}] : {box} }}")
@@ -299,7 +306,8 @@ def at_all_places(text: str, extents: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def at_times_of(one: str, other: str, np: int) -> tuple[bool, bool]:
-    """Of the stamps `[p..., t...]` of `one` at any time of `other`: are there some, is one not in `other`?"""
+    """Compares the stamps `[p..., t...]` of `one` at the times of `other`: whether there are any, and whether
+    one of them is not in `other`."""
     points, stamps = parse_set(one), parse_set(other)
     times = stamps.project_out(isl.dim_type.set, 0, np).insert_dims(isl.dim_type.set, 0, np)
     together = points.intersect(times)
@@ -321,10 +329,11 @@ def _edge(stamps: isl.Set, np: int, nt: int, loops: tuple[int, ...], last: bool)
 
 @lru_cache(maxsize=8192)
 def rows(text: str, np: int, nt: int, requests: tuple[Request, ...]) -> tuple[Row, ...]:
-    """Distinct rows over all stamps `[p..., t...]` of `text`; per request (size, at first, at last).
+    """The distinct rows over all stamps `[p..., t...]` of `text`; a row has one entry (size, is first, is
+    last) for each request.
 
-    A request names tile factors by text and the positions of their stamp dimensions, then the
-    temporal counters that must be first, and those that must be last.
+    A request names tile factors by their text and the positions of their stamp dimensions, then the temporal
+    counters that have to be at their first value, and those that have to be at their last.
     """
     stamps = parse_set(text)
     width = np + nt
@@ -377,13 +386,13 @@ Point = tuple[int, ...]
 
 @lru_cache(maxsize=1024)
 def list_stamps(text: str, drop: tuple[int, ...]) -> tuple[Point, ...]:
-    """All points without the dimensions at positions `drop`; refuses more than 200,000."""
+    """All points without the dimensions at positions `drop`. Raises Refused for more than 200,000 points."""
     return tuple(points_of(without(parse_set(text), drop).coalesce()))
 
 
 @lru_cache(maxsize=1024)
 def stamp_sizes(text: str, width: int) -> tuple[tuple[Point, int], ...]:
-    """(stamp, elements): stamps are the first `width` dimensions."""
+    """Pairs (stamp, number of elements); the stamps are the first `width` dimensions."""
     return tuple((point, size) for domain, size in sizes(text, width) for point in points_of(domain))
 
 
@@ -411,7 +420,7 @@ Sizes = tuple[int, ...]
 
 
 def _pieces(points: isl.Set, stamps: int) -> list[tuple[isl.Set, int]]:
-    """Disjoint (stamps, how many points of `[stamp..., x...]` have them); sizes are positive."""
+    """Disjoint pairs (stamps, number of points of `[stamp..., x...]` at each); all numbers are positive."""
     data = points.dim(isl.dim_type.set) - stamps
     if points.is_empty():
         return []
@@ -426,9 +435,9 @@ def _pieces(points: isl.Set, stamps: int) -> list[tuple[isl.Set, int]]:
 def size_classes(
     members: Sequence[isl.Set], stamps: int, keep: int
 ) -> list[tuple[Sizes, NDArray[np.object_]]]:
-    """Each different row of sizes, with the number of its stamps per value of the first `keep` counters.
+    """Each distinct row of sizes, with the number of its stamps per value of the first `keep` counters.
 
-    `members`: sets `[stamp..., x...]` with `stamps` leading stamp dimensions. Stamps at which all of them
+    `members` are sets `[stamp..., x...]` with `stamps` leading stamp dimensions. Stamps at which all of them
     are empty are left out.
     """
     groups: list[tuple[Sizes, isl.Set]] = []

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = "NDArray[Any]"
 FREE = 2**61  # the slack of a bound that no point of the tile breaks
-MOST = 2**58  # of all that is computed with 64 bits here
-ROWS = 6_000_000  # tiles that are looked at one by one
-FEW, MANY = 8, 2_000  # so many different tiles are counted each, and no more
+MOST = 2**58  # bound of every number computed with 64 bits here
+ROWS = 6_000_000  # tiles that may be treated one by one
+FEW, MANY = 8, 2_000  # different tiles that may be counted one by one
 
 
 @dataclass(frozen=True)
 class LoopCut:
-    """A loop: tiles of `tile` values of a variable, the first one of `first`."""
+    """A loop that cuts a variable into tiles of `tile` values; the first tile has `first`."""
 
     variable: int
     tile: int
@@ -50,10 +50,12 @@ class LinearInequality:
 
 @dataclass(frozen=True)
 class Nest:
-    """Points of a box from 0 on within `bounds`, the loops that cut it, and what is touched at each point.
+    """The points of a box with origin 0 within `bounds`, the loops that cut it, and what is touched at each
+    point.
 
-    `extents`: of the variables. `loops`: in the order of their counters (those of space, then of time);
-    `path`: their positions from the outermost in. `ranks`: coefficients of each variable.
+    `extents` are those of the variables. `loops` are in the order of their counters (spatial before
+    temporal); `path` lists their positions from the outermost loop inwards. `ranks` holds the coefficients of
+    each variable.
     """
 
     extents: tuple[int, ...]
@@ -64,22 +66,22 @@ class Nest:
 
     @property
     def countable(self) -> bool:
-        """True if all that is computed fits 64 bits."""
+        """True if every intermediate number fits in 64 bits."""
         sizes = (abs(c) * e for b in self.bounds for c, e in zip(b.coefficients, self.extents, strict=True))
         constants = (abs(b.constant) for b in self.bounds)
         return max((*self.extents, sum(sizes) + sum(constants))) * 2 < MOST
 
     def of(self, variable: int) -> list[int]:
-        """Positions of a variable's loops, outermost first."""
+        """Positions of the loops of a variable, outermost first."""
         return [i for i in self.path if self.loops[i].variable == variable]
 
 
 @dataclass(frozen=True)
 class TileClasses:
-    """Classes of tiles, one a row.
+    """Classes of equal tiles, one class per row.
 
-    `sizes`: extent along each variable; `slack`: of each bound at the tile's first point; `times`: how many
-    such tiles there are; `marks`: what rows are kept apart by.
+    `sizes` holds the extents along each variable; `slack` the value of each bound at the first point of a
+    tile; `times` the number of tiles in the class; `marks` the counters that keep classes apart.
     """
 
     sizes: Ints
@@ -95,7 +97,7 @@ class TileClasses:
 
 
 class TooManyTiles(Exception):
-    """There are too many different tiles to list."""
+    """Raised where there are too many different tiles to list."""
 
 
 def start(nest: Nest) -> TileClasses:
@@ -107,7 +109,8 @@ def start(nest: Nest) -> TileClasses:
 
 
 def _reach(nest: Nest, bound: int, sizes: Ints, low: bool) -> Ints:
-    """By how much a bound's value changes at most, down (`low`) or up, from a tile's first point on."""
+    """The largest decrease (`low`) or increase of the value of a bound from the first point of a tile to any
+    other."""
     result = np.zeros(len(sizes), dtype=np.int64)
     for v, c in enumerate(nest.bounds[bound].coefficients):
         if (c < 0) == low and c:
@@ -116,7 +119,8 @@ def _reach(nest: Nest, bound: int, sizes: Ints, low: bool) -> Ints:
 
 
 def _settled(nest: Nest, states: TileClasses) -> TileClasses:
-    """Bounds that no point breaks are free; tiles of which every point breaks a bound are gone."""
+    """Marks bounds that no point of a tile violates as free, and removes tiles in which every point violates
+    a bound."""
     slack = states.slack.copy()
     there = np.ones(len(states), dtype=bool)
     for j in range(len(nest.bounds)):
@@ -127,7 +131,7 @@ def _settled(nest: Nest, states: TileClasses) -> TileClasses:
 
 
 def expand(nest: Nest, states: TileClasses, loop: LoopCut, marked: bool) -> TileClasses:
-    """The tiles that a loop cuts; `marked`: its counter becomes one more mark."""
+    """The tiles that a loop makes of each tile. With `marked`, the loop's counter becomes one more mark."""
     e, first, tile = states.sizes[:, loop.variable], loop.first, loop.tile
     runs = []
     behind, base = e, np.zeros_like(e)
@@ -153,7 +157,7 @@ def _run(
     counter: Ints,
     marked: bool,
 ) -> TileClasses:
-    """Of each state `count` tiles in a row, all of one extent, the first one at `base`."""
+    """For each state, `count` consecutive tiles of one extent, the first of which starts at `base`."""
     rows = np.flatnonzero(count > 0)
     inner = states.take(rows)
     extent, base, count, counter = extent[rows], base[rows], count[rows], counter[rows]
@@ -192,7 +196,8 @@ def _run(
 def _cut(
     nest: Nest, inner: TileClasses, bound: int, base: Ints, count: Ints, step: int, tile: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Of a run of tiles: from and up to which one a bound cuts, and the same for those it leaves at all."""
+    """For a run of consecutive tiles: the first and the last tile that a bound cuts, and the first and the
+    last one that has any point within the bound."""
     slack = inner.slack[:, bound]
     free = slack == FREE
     at = np.where(free, 0, slack) + step * base
@@ -213,7 +218,7 @@ def _cut(
 
 
 def _listed(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """All (row, number) with a number from `begin` up to `end` of the row."""
+    """All pairs (row, number) where the number runs from `begin` to `end` of the row."""
     count = end - begin
     if int(count.sum()) > ROWS:
         raise TooManyTiles
@@ -232,7 +237,7 @@ def _placed(
     at: Ints,
     counter: Ints | None,
 ) -> TileClasses:
-    """The tile at number `at` of each run, one by one."""
+    """Single tiles: the ones at number `at` of each run."""
     result = inner.take(which)
     slack = result.slack.copy()
     for j in moving:
@@ -252,7 +257,7 @@ def _joined(parts: Sequence[TileClasses]) -> TileClasses:
 
 
 def merged(states: TileClasses) -> TileClasses:
-    """Equal states as one."""
+    """The states, with equal ones joined and their numbers of tiles added."""
     if len(states) < 2:
         return states
     table = np.concatenate([states.sizes, states.slack, states.marks], axis=1)
@@ -263,7 +268,8 @@ def merged(states: TileClasses) -> TileClasses:
 
 
 def _distinct(table: Ints) -> tuple[Ints, Ints, Ints]:
-    """The distinct rows of a table, where each one is first, and which of them each row is."""
+    """The distinct rows of a table, the first position of each, and for every row the distinct row that it
+    equals."""
     code, width = np.zeros(len(table), dtype=np.int64), 1
     for column in table.T:
         low = int(column.min())
@@ -280,7 +286,7 @@ def _distinct(table: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def counted(nest: Nest, states: TileClasses, variables: Sequence[int], ranks: Sequence[int]) -> Ints:
-    """In each state, how many different values some variables and ranks take together."""
+    """For each state, the number of different values that some variables and ranks take together."""
     if not len(states):
         return np.zeros(0, dtype=np.int64)
     parts: list[tuple[Ints, Ints]] = []
@@ -299,14 +305,14 @@ def counted(nest: Nest, states: TileClasses, variables: Sequence[int], ranks: Se
 
 
 def _is_plain(nest: Nest, tight: tuple[int, ...], ranks: Sequence[int]) -> bool:
-    """True if a count with parameters has few pieces: two variables, or few unit bounds."""
+    """True if a parametric count has few pieces: two variables, or few bounds with unit coefficients."""
     rows = [*(nest.bounds[j].coefficients for j in tight), *(nest.ranks[r] for r in ranks)]
     tied = [v for v in range(len(nest.extents)) if any(row[v] for row in rows)]
     return len(tied) <= 2 or (len(tight) <= 2 and all(abs(c) <= 1 for row in rows for c in row))
 
 
 def _counts(text: str, columns: Ints, plain: bool) -> Ints:
-    """The counts of a set with parameters: all at once if they are many, else one by one."""
+    """The counts of a parametric set: from one parametric count if there are many, otherwise one by one."""
     if plain and len(columns) > FEW:
         return count_of(text).at(columns)
     rows, _, which = _distinct(columns)
@@ -325,7 +331,9 @@ def _count(text: str, values: tuple[int, ...]) -> int:
 
 
 def _inside(nest: Nest, tight: tuple[int, ...], variables: tuple[int, ...], ranks: tuple[int, ...]) -> str:
-    """What a tile holds, its extents and the slack of the bounds that matter as parameters."""
+    """The points of a tile as a set, with its extents and the slack of the bounds that matter as
+    parameters.
+    """
     every = range(len(nest.extents))
     params = [f"e{v}" for v in every] + [f"k{j}" for j in tight]
     dims = [f"v{v}" for v in variables] + [f"x{r}" for r in ranks]
@@ -343,15 +351,17 @@ def _sum(coefficients: tuple[int, ...]) -> str:
 
 
 def rounds(nest: Nest, wanted: Sequence[int]) -> list[int]:
-    """Positions of the wanted loops, the outermost ones of all variables first."""
+    """Positions of the requested loops; the outermost loops of all variables come first."""
     depth = {i: k for v in range(len(nest.extents)) for k, i in enumerate(nest.of(v))}
     return sorted(wanted, key=lambda i: (depth[i], nest.path.index(i)))
 
 
 def tally(nest: Nest, shown: tuple[int, ...], kept: tuple[int, ...], data: bool) -> Ints | None:
-    """Different (counters at positions `kept`, touched element), per value of the counters `shown`.
+    """The number of distinct pairs (counters at positions `kept`, touched element), per value of the counters
+    `shown`.
 
-    `data`: False without elements. None where the classes do not tell: counters of tiles that are merged.
+    With `data` False, elements are left out. Returns None where the classes do not determine the number
+    because tiles with different counters were merged.
     """
     whole = {v for v in range(len(nest.extents)) if _resolved(nest, v, kept, data)}
     wanted: list[int] = []
@@ -380,7 +390,8 @@ def tally(nest: Nest, shown: tuple[int, ...], kept: tuple[int, ...], data: bool)
 
 
 def _resolved(nest: Nest, variable: int, kept: tuple[int, ...], data: bool) -> bool:
-    """True if what is counted tells the variable's value: an element, or counters down to single values."""
+    """True if what is counted determines the value of the variable: through an element, or through counters
+    down to single values."""
     alone = any(c[variable] and not any(x for v, x in enumerate(c) if v != variable) for c in nest.ranks)
     mine = nest.of(variable)
     ends = bool(mine) and nest.loops[mine[-1]].tile == nest.loops[mine[-1]].first == 1
@@ -402,7 +413,7 @@ def _spread(values: Ints, places: Ints) -> Ints:
 
 
 def widest(nest: Nest) -> int | None:
-    """The most elements that any tile touches; None if there are too many different ones."""
+    """The largest number of elements that any tile touches; None if there are too many different tiles."""
     states = start(nest)
     try:
         for i in rounds(nest, range(len(nest.loops))):
@@ -414,9 +425,10 @@ def widest(nest: Nest) -> int | None:
 
 @dataclass(frozen=True)
 class NestPrefix:
-    """A nest's outermost loops down to `depth` of its path, some of its variables, and what they touch there.
+    """The outermost loops of a nest down to `depth` of its path, some of its variables, and the elements that
+    they touch.
 
-    `bounds`: positions of the bounds that hold for these variables.
+    `bounds` holds the positions of the bounds over these variables.
     """
 
     depth: int
@@ -428,9 +440,10 @@ class NestPrefix:
 def part_of(
     whole: Nest, names: Sequence[str], inner: Nest, own: Sequence[str], loops: Sequence[int]
 ) -> NestPrefix | None:
-    """The nest `inner` over variables `own`, its loops at positions `loops` of the nest `whole` over `names`.
+    """Reads the nest `inner` over the variables `own`, whose loops are at positions `loops`, as a part of the
+    nest `whole` over `names`.
 
-    None if `inner` is not what a tile of `whole` has of these variables.
+    Returns None if `inner` is not the restriction of `whole` to these variables and loops.
     """
     if not set(own) <= set(names):
         return None
@@ -457,7 +470,7 @@ def part_of(
 
 
 def size_rows(nest: Nest, parts: Sequence[NestPrefix]) -> list[tuple[int, ...]] | None:
-    """The different rows of tile sizes, one of each part, over all tiles; None if there are too many."""
+    """The distinct rows of tile sizes, one size per part, over all tiles; None if there are too many."""
     states = start(nest)
     order: list[int] = []
     try:
@@ -477,7 +490,7 @@ def size_rows(nest: Nest, parts: Sequence[NestPrefix]) -> list[tuple[int, ...]] 
 
 
 def _part_sizes(nest: Nest, states: TileClasses, part: NestPrefix) -> Ints:
-    """How many elements of the part each state touches."""
+    """The number of elements of the part that each state touches."""
     variables, bounds = list(part.variables), list(part.bounds)
     inner = Nest(
         tuple(nest.extents[v] for v in variables),

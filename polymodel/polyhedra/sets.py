@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 # No free text ever reaches isl.
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# In small letters: isl knows them in large ones too.
+# In lower case: isl also reserves them in upper case.
 _RESERVED = frozenset(
     "and or not exists mod floor ceil floord ceild infty infinity nan rat true false min max implies".split()
 )
 
 
 def isl_name(name: str) -> str:
-    """`name` as isl can read it: reserved words and odd characters get a harmless spelling.
+    """`name` in a spelling that isl can read: reserved words and unusual characters are replaced.
 
-    Two names stay two: `_and` becomes `__and`, since `and` becomes `_and`.
+    Different names stay different: `_and` becomes `__and`, because `and` becomes `_and`.
     """
     if _NAME.match(name) and name.lstrip("_").lower() not in _RESERVED:
         return name
@@ -56,7 +56,8 @@ def constraint_text(constraint: Constraint) -> str:
 
 
 def set_from_constraints(name: str, variables: Sequence[str], constraints: Sequence[Constraint]) -> isl.Set:
-    """The integer points of `constraints`; tuple `name`, one dimension per variable, in order."""
+    """The integer points that satisfy `constraints`, as a set with tuple `name` and one dimension per
+    variable, in order."""
     unknown = {v for c in constraints for v in c.expr.variables} - set(variables)
     if unknown:
         raise ValueError(f"constraints of {name} use unknown variables {sorted(unknown)}")
@@ -89,7 +90,7 @@ def bounding_box(points: isl.Set) -> tuple[tuple[int, int], ...] | None:
 
 
 def is_box(points: isl.Set) -> bool:
-    """True if all integer points between the least and the largest of each dimension are in the set."""
+    """True if the set contains every integer point of its bounding box."""
     box = bounding_box(points)
     if box is None:
         return bool(points.is_empty())
@@ -102,12 +103,12 @@ def is_box(points: isl.Set) -> bool:
 
 @lru_cache(maxsize=65536)
 def parse_set(text: str) -> isl.Set:
-    """A set from text that this package wrote itself; the same text is parsed once."""
+    """A set from text that this package wrote. Each text is parsed once and then reused."""
     return isl.Set(text)
 
 
 def parse_map(text: str) -> isl.Map:
-    """A relation from text that this package wrote itself."""
+    """A relation from text that this package wrote."""
     return isl.Map(text)
 
 
@@ -121,7 +122,8 @@ def without(points: isl.Set, drop: tuple[int, ...]) -> isl.Set:
 
 
 def located(points: isl.Set, places: isl.Set, np: int, nt: int, np_where: int) -> isl.Set:
-    """`{ [p_where, t, x] }`: points `[p, t, x]` joined with places `[p_where, x]`, p a prefix of p_where."""
+    """`{ [p_where, t, x] }`: the points `[p, t, x]` joined with the places `[p_where, x]`, where p is a
+    prefix of p_where."""
     nx = points.dim(isl.dim_type.set) - np - nt
     wide = points.insert_dims(isl.dim_type.set, np, np_where - np)
     assert places.dim(isl.dim_type.set) == np_where + nx
@@ -129,7 +131,7 @@ def located(points: isl.Set, places: isl.Set, np: int, nt: int, np_where: int) -
 
 
 def is_subset(one: str, other: str) -> bool:
-    """Every point of `one` is in `other` (texts over the same dimensions)."""
+    """True if every point of `one` is in `other`; both are texts over the same dimensions."""
     return bool(parse_set(one).is_subset(parse_set(other)))
 
 
@@ -142,7 +144,8 @@ OPERATIONS = 20_000_000  # isl's own count of elementary steps; some seconds
 
 @contextmanager
 def bounded(message: str, remedy: str, operations: int | None = None) -> Iterator[None]:
-    """Refuse with `message` and `remedy` when isl needs more than `operations` steps inside."""
+    """Raises Refused with `message` and `remedy` when isl needs more than `operations` steps within this
+    context."""
     context = isl.DEFAULT_CONTEXT
     context.reset_operations()
     context.set_max_operations(OPERATIONS if operations is None else operations)
@@ -166,19 +169,19 @@ _VERY_MANY, _STAMPS = 8, 500  # the same for sizes by stamp, where few stamps ma
 
 
 def _box(points: isl.Set) -> int:
-    """How many points the bounding box has."""
+    """The number of points in the bounding box."""
     return prod(1 + high - low for low, high in spans(points))
 
 
 def spans(points: isl.Set) -> tuple[tuple[int, int], ...]:
-    """The lowest and the highest value of each dimension of a bounded set that has points."""
+    """The smallest and the largest value of each dimension of a bounded, non-empty set."""
     dims = range(points.dim(isl.dim_type.set))
     ends = [(points.dim_min_val(i), points.dim_max_val(i)) for i in dims]
     return tuple((int(low.to_python()), int(high.to_python())) for low, high in ends)
 
 
 def size(points: isl.Set) -> int:
-    """How many integer points a bounded set has."""
+    """The number of integer points of a bounded set."""
     if points.dim(isl.dim_type.set) == 0:
         return 0 if points.is_empty() else 1
     if points.is_empty():
@@ -195,7 +198,7 @@ def size(points: isl.Set) -> int:
 
 @dataclass(frozen=True)
 class SizePiece:
-    """On every point of `domain` the counted fibre has `size` elements."""
+    """A part of the domain of a relation: every point of `domain` has an image of `size` elements."""
 
     domain: isl.Set
     size: int
@@ -217,12 +220,12 @@ def _constant(poly: isl.QPolynomial) -> int | None:
 
 
 def points_of(domain: isl.Set) -> list[tuple[int, ...]]:
-    """All points of a small bounded set, in isl's order; refuses more than 200,000."""
+    """All points of a small bounded set, in isl's order. Raises Refused for more than 200,000 points."""
     return [tuple(point) for point in point_table(domain).tolist()]
 
 
 def point_table(domain: isl.Set) -> NDArray[np.int64]:
-    """The same as a table of one row per point and one column per dimension."""
+    """All points of a small bounded set as a table with one row per point and one column per dimension."""
     count, width = size(domain), domain.dim(isl.dim_type.set)
     # isl swallows exceptions of callbacks, so the size is checked before.
     if count > _POINT_LIMIT:
@@ -236,7 +239,7 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
         if width and result
         else np.zeros(0, np.int64)
     )
-    if largest(table) >= SUMMED:  # what does not fit at all reads as the largest of int64
+    if largest(table) >= SUMMED:  # numbers that do not fit read as the largest int64
         message = "coordinates exceed 62 bits: they cannot be listed"
         raise Refused(message, "use smaller coefficients", code="number-too-large")
     return table.reshape(len(result), width)
@@ -244,16 +247,16 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=256)
 def listed_points(text: str) -> NDArray[np.int64]:
-    """The table of a set given as text; it is kept, and so cannot be written to."""
+    """The table of points of a set given as text. It is cached, and therefore read-only."""
     table = point_table(parse_set(text))
     table.flags.writeable = False
     return table
 
 
 def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
-    """The sizes of `relation`'s images as disjoint pieces of its domain, each of constant size.
+    """The sizes of the images of `relation`: disjoint pieces of its domain, each with a constant size.
 
-    Pieces where the size varies from point to point are split into single points.
+    Pieces on which the size varies from point to point are split into single points.
     """
     whole = relation.wrap()
     many = whole.dim(isl.dim_type.set) >= _VERY_MANY
@@ -277,7 +280,7 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
 
 
 def _scanned(relation: isl.Map, points: list[tuple[int, ...]]) -> tuple[SizePiece, ...]:
-    """The pieces from all points of a small relation."""
+    """The pieces, computed by listing all points of a small relation."""
     width = relation.dim(isl.dim_type.in_)
     by_size: dict[int, isl.Set] = {}
     universe = isl.Set.universe(relation.domain().get_space())
@@ -294,15 +297,17 @@ def _single(domain: isl.Set, point: tuple[int, ...]) -> isl.Set:
 
 
 def count_by(points: isl.Set, keep: int) -> NDArray[np.object_]:
-    """Counts per value of the first `keep` dimensions (all >= 0), as a dense array of Python ints.
+    """The number of points per value of the first `keep` dimensions (all >= 0), as a dense array of Python
+    integers.
 
-    Shape: one axis per kept dimension, as long as its largest value plus one.
+    Shape: one axis per kept dimension, whose length is the largest value plus one.
     """
     return count_at(points, tuple(range(keep)))
 
 
 def count_at(points: isl.Set, kept: tuple[int, ...]) -> NDArray[np.object_]:
-    """The same per value of the dimensions at positions `kept`, which ascend."""
+    """The number of points per value of the dimensions at positions `kept`, which are in ascending order;
+    otherwise as `count_by`."""
     if not kept:
         out = np.empty((), dtype=object)
         out[()] = size(points)
@@ -333,7 +338,8 @@ def count_at(points: isl.Set, kept: tuple[int, ...]) -> NDArray[np.object_]:
 
 
 def missing_points(points: isl.Set, sizes: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
-    """How many points of the box `0 <= x < sizes` are not in `points`, and the first; None if all are."""
+    """The number of points of the box `0 <= x < sizes` that are not in `points`, and the first of them; None
+    if none is missing."""
     dims = [f"x{k}" for k in range(len(sizes))]
     bounds = " and ".join(f"0 <= {x} < {n}" for x, n in zip(dims, sizes, strict=True)) or "true"
     box = isl.Set(f"{{ [{', '.join(dims)}] : {bounds} }}")
@@ -355,7 +361,7 @@ Row = tuple[int, tuple[int, ...]]  # a constant, and one coefficient per column
 
 @dataclass(frozen=True)
 class Floor:
-    """`floor(row / divisor)` of the parameters and of the floors before it."""
+    """`floor(row / divisor)`, where `row` is affine in the parameters and in the floors before it."""
 
     row: Row
     divisor: int
@@ -363,7 +369,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class ParameterRegion:
-    """Where the parameters and their floors satisfy all of the rows: `== 0` or `>= 0`."""
+    """The parameter values at which the parameters and their floors satisfy all rows: `== 0` or `>= 0`."""
 
     floors: tuple[Floor, ...]
     equal: tuple[Row, ...]
@@ -372,7 +378,8 @@ class ParameterRegion:
 
 @dataclass(frozen=True)
 class CountPiece:
-    """In any of `regions` the count is the sum of `coefficient * product of columns`, over `denominator`."""
+    """A piece of a count: in each of `regions` the count is the sum of `coefficient * product of columns`,
+    divided by `denominator`."""
 
     regions: tuple[ParameterRegion, ...]
     floors: tuple[Floor, ...]
@@ -380,7 +387,7 @@ class CountPiece:
     denominator: int
 
     def most(self, value: int) -> int:
-        """A bound on all that is computed where no parameter exceeds `value`."""
+        """An upper bound of every intermediate number where no parameter exceeds `value`."""
         result = [1]
         for region in self.regions:
             bounds = _bounds(region.floors, value)
@@ -398,12 +405,12 @@ class CountPiece:
 
 @dataclass(frozen=True)
 class PointCount:
-    """How many points a set has, for each value of its parameters."""
+    """The number of points of a set as a function of its parameters."""
 
     pieces: tuple[CountPiece, ...]
 
     def at(self, columns: NDArray[Any]) -> NDArray[Any]:
-        """The counts of a table of one row per point and one column per parameter."""
+        """The counts for a table with one row per parameter point and one column per parameter."""
         value = largest(columns)
         held = dtype_of(max((p.most(value) for p in self.pieces), default=0))
         table = columns.astype(held, copy=False)
@@ -472,7 +479,7 @@ def _values(piece: CountPiece, table: NDArray[Any]) -> NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def count_of(text: str) -> PointCount:
-    """The count of a bounded set with parameters, written by this package."""
+    """The parametric count of a bounded set that this package wrote."""
     return PointCount(tuple(_piece(domain, poly) for domain, poly in isl.Set(text).card().get_pieces()))
 
 
@@ -510,7 +517,8 @@ def _region(part: isl.BasicSet) -> ParameterRegion:
 
 
 def _floor(div: isl.Aff, params: int, before: int) -> Floor:
-    """A floor as isl has it, of the parameters and of so many floors `before` it."""
+    """Reads a floor from isl as a function of the parameters and the number `before` of floors that precede
+    it."""
     scale = int(div.get_denominator_val().to_python())
     values = [div.get_coefficient_val(isl.dim_type.param, i).mul(isl.Val(scale)) for i in range(params)]
     values += [

@@ -1,9 +1,9 @@
 """Consecutive visits as relations: which stamp precedes which, and what both hold.
 
-Sets are over `[p..., t..., x...]` with `np` spatial, `nt` temporal and then data dimensions.
-A transition is named by where the first differing temporal counter stands relative to this
-factor: `("eq", 0)` inside another factor and after all of ours, `("at", q)` is our counter q,
-`("wrap", q)` another factor's, so that our counters from q on wrap from their last to their first values.
+Sets are over `[p..., t..., x...]` with `np` spatial, `nt` temporal and then data dimensions. A transition is
+named by the position, relative to this factor, of the first temporal counter that differs: `("eq", 0)` in
+another factor and inside all counters of this one; `("at", q)` at counter q of this factor; `("wrap", q)` in
+another factor, such that the counters of this factor from q on go from their last to their first values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mode = tuple[str, int]
 
 @lru_cache(maxsize=16384)
 def visits(text: str, np: int, nt: int) -> isl.Set:
-    """The temporal stamps at which anything is touched."""
+    """The temporal stamps at which any element is touched."""
     points = parse_set(text)
     total = points.dim(isl.dim_type.set)
     points = points.project_out(isl.dim_type.set, np + nt, total - np - nt)
@@ -41,7 +41,7 @@ def _prefix_map(stamps: isl.Set, nt: int, length: int) -> isl.Map:
 
 @lru_cache(maxsize=16384)
 def transition(text: str, np: int, nt: int, mode: Mode) -> isl.Map:
-    """`{ t -> t' }`: t' is the visit before t, for the transitions that `mode` names."""
+    """`{ t -> t' }`, where t' is the visit before t, for the transitions that `mode` names."""
     stamps = visits(text, np, nt)
     kind, q = mode
     if kind == "eq":
@@ -73,10 +73,11 @@ def _lift(step: isl.Map, np: int, nt: int, nx: int) -> isl.Map:
 def resident_at_neighbor(
     text: str, held: str, np: int, nt: int, mode: Mode, forward: bool
 ) -> tuple[isl.Set, isl.Set]:
-    """(touched at a stamp that has a neighbour, of these also held at the neighbour).
+    """Returns (elements touched at a stamp that has a neighbour, those of them that are also held at the
+    neighbour).
 
-    The neighbour is the preceding visit, or the following one if `forward`. `text` is what is
-    touched now, `held` what the node touches at any visit (it defines the visits).
+    The neighbour is the preceding visit, or the following one if `forward`. `text` is what is touched at the
+    stamp, `held` what the node touches at any visit, which defines the visits.
     """
     now, all_held = parse_set(text), parse_set(held)
     total = now.dim(isl.dim_type.set)
@@ -88,10 +89,10 @@ def resident_at_neighbor(
 
 
 def united(candidates: isl.Set, stay: isl.Set, drop: tuple[int, ...]) -> isl.Set:
-    """Stamps and elements that no instance along the dropped dimensions has to move.
+    """The stamps and elements that have to move once for all instances along the dropped dimensions.
 
-    `candidates` minus `stay` move; dropping the shared dimensions, an element is left alone
-    only if every instance that touches it keeps it.
+    These are `candidates` minus `stay`: when shared dimensions are dropped, an element does not move only if
+    every instance that touches it keeps it.
     """
     moving = candidates.subtract(stay)
     for position in sorted(drop, reverse=True):
@@ -116,7 +117,7 @@ def depends(text: str, np: int, nt: int, q: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def moves(text: str, np: int, nt: int, q: int) -> bool:
-    """True if temporal counter q takes two values somewhere with all counters before it equal."""
+    """True if temporal counter q takes two values at some stamp prefix, with all counters before it equal."""
     stamps = visits(text, np, nt)
     heads = stamps.project_out(isl.dim_type.set, q + 1, nt - q - 1)
     before = isl.Map.lex_gt(heads.get_space())
@@ -127,7 +128,7 @@ def moves(text: str, np: int, nt: int, q: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def instance_of_element(text: str, np: int, nt: int) -> bool:
-    """True if every element is only ever touched in one instance (x determines p)."""
+    """True if each element is touched in one instance only, that is, if x determines p."""
     points = parse_set(text)
     total = points.dim(isl.dim_type.set)
     places = points.project_out(isl.dim_type.set, np, nt)
@@ -142,7 +143,7 @@ def instance_of_element(text: str, np: int, nt: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def uniform(text: str, np: int, nt: int) -> bool:
-    """True if the same instances are active at every stamp (no data dimensions here)."""
+    """True if the same instances are active at every stamp. The set has no data dimensions."""
     points = parse_set(text)
     where = points.project_out(isl.dim_type.set, np, nt)
     when = points.project_out(isl.dim_type.set, 0, np)
@@ -152,7 +153,8 @@ def uniform(text: str, np: int, nt: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def first_is_fullest(text: str, np: int, nt: int) -> bool:
-    """True if every instance active at some stamp is active at the first stamp with each prefix."""
+    """True if each instance that is active at some stamp is also active at the first stamp with the same
+    prefix."""
     points = parse_set(text)
     stamps = points.project_out(isl.dim_type.set, 0, np)
     for length in range(nt):
@@ -166,7 +168,7 @@ def first_is_fullest(text: str, np: int, nt: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def lowest_receives(text: str, keep: int, np: int, nt: int) -> bool:
-    """True if counter 0 of dimensions keep..np is active whenever any of them is."""
+    """True if the instance with counter 0 in dimensions keep..np is active whenever any of them is."""
     points = parse_set(text)
     group = points.project_out(isl.dim_type.set, keep, np - keep)
     lowest = points
@@ -177,7 +179,7 @@ def lowest_receives(text: str, keep: int, np: int, nt: int) -> bool:
 
 @lru_cache(maxsize=16384)
 def at_first(text: str, np: int, nt: int) -> isl.Set:
-    """The touches that happen at each element's first stamp over all instances: `[p, x]`."""
+    """The touches `[p, x]` at the first stamp of each element over all instances."""
     points = parse_set(text)
     total = points.dim(isl.dim_type.set)
     nx = total - np - nt
@@ -191,13 +193,14 @@ def at_first(text: str, np: int, nt: int) -> isl.Set:
 
 # Dependences in one factor: elements that are read out of order, or lost before the stamp that reads them.
 #
-# Every answer is the set of elements `[x...]` of one factor for which such stamps exist. The stamps of a node
+# Each result is the set of elements `[x...]` of one factor for which such stamps exist. The stamps of a node
 # are a product over factors, and so is each question here: it holds somewhere if it holds in every factor.
 
 
 def shared_element(one: str, other: str, np: int, nt: int, equal: int, later: bool) -> tuple[int, ...] | None:
-    """An element x with t in `one`, t' in `other`, both touching x, t and t' equal in their first
-    `equal` counters and, if `later`, t greater in the next; None if there is none."""
+    """An element x with a stamp t in `one` and a stamp t' in `other` that both touch x, such that t and t'
+    are equal in their first `equal` counters and, if `later`, t is greater in the next one; None if there is
+    none."""
     a = parse_set(one).project_out(isl.dim_type.set, 0, np)
     b = parse_set(other).project_out(isl.dim_type.set, 0, np)
     nx = a.dim(isl.dim_type.set) - nt
@@ -211,7 +214,7 @@ def shared_element(one: str, other: str, np: int, nt: int, equal: int, later: bo
 
 
 def sample(points: isl.Set) -> tuple[int, ...] | None:
-    """The first point of a set, None if it has none."""
+    """The first point of a set; None if the set is empty."""
     if points.is_empty():
         return None
     if points.dim(isl.dim_type.set) == 0:
@@ -220,7 +223,8 @@ def sample(points: isl.Set) -> tuple[int, ...] | None:
 
 
 def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
-    """A point of `wanted` that is not in `made` (None: any point), ignoring the first `drop` dimensions."""
+    """A point of `wanted` that is not in `made` (if that is None: any point of `wanted`), ignoring the first
+    `drop` dimensions."""
     points = parse_set(wanted).project_out(isl.dim_type.set, 0, drop)
     if made is not None:
         points = points.subtract(parse_set(made).project_out(isl.dim_type.set, 0, drop))
@@ -228,12 +232,13 @@ def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
 
 
 def made_once(made: str, np: int, nt: int) -> bool:
-    """True if each element is touched at one stamp only, counters of instances included."""
+    """True if each element is touched at one stamp only, where the counters of instances are part of the
+    stamp."""
     return bool(_stamps_of(made, np, nt).is_single_valued())
 
 
 def made_apart(made: str, np: int, nt: int) -> tuple[int, ...]:
-    """An element that is touched at several stamps, any element if none is."""
+    """An element that is touched at several stamps; if there is none, any element."""
     where = _stamps_of(made, np, nt)
     others = where.subtract(where.lexmin()).domain()
     return sample(where.domain() if others.is_empty() else others) or ()
@@ -252,7 +257,7 @@ Order = tuple[int, bool]
 
 @dataclass(frozen=True)
 class Trace:
-    """One factor over `[p..., t..., x...]`: what is made, what is read, all that the node ever holds."""
+    """One factor over `[p..., t..., x...]`: what is made, what is read, and all that the node ever holds."""
 
     made: str
     read: str
@@ -267,7 +272,8 @@ class Trace:
 
 @lru_cache(maxsize=8192)
 def elsewhere(trace: Trace, axis: int | None) -> isl.Set:
-    """Elements made in one instance and read in another that differs in counter `axis` (None: in any)."""
+    """Elements made in one instance and read in another that differs in counter `axis` (None: in any
+    counter)."""
     np, nt, nx = trace.np, trace.nt, trace.nx
     made = parse_set(trace.made).project_out(isl.dim_type.set, np, nt).insert_dims(isl.dim_type.set, np, np)
     read = parse_set(trace.read).project_out(isl.dim_type.set, np, nt).insert_dims(isl.dim_type.set, 0, np)
@@ -279,7 +285,8 @@ def elsewhere(trace: Trace, axis: int | None) -> isl.Set:
 
 @lru_cache(maxsize=8192)
 def revisited(trace: Trace, equal: int, differs: bool) -> isl.Set:
-    """Elements made and read at stamps of one instance with `equal` equal counters, the next unequal."""
+    """Elements made and read in the same instance at stamps whose first `equal` counters are equal and whose
+    next one differs."""
     np, nt, nx = trace.np, trace.nt, trace.nx
     pairs = _at(parse_set(trace.made), np, nt, 0, 2).intersect(_at(parse_set(trace.read), np, nt, 1, 2))
     facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
@@ -290,9 +297,11 @@ def revisited(trace: Trace, equal: int, differs: bool) -> isl.Set:
 
 @lru_cache(maxsize=8192)
 def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
-    """Elements made at s and read at t in one instance, with a visit v between; `idle`: v has not got them.
+    """Elements made at stamp s and read at stamp t in the same instance with a visit v in between. With
+    `idle`, only those that v does not hold.
 
-    `after`: how v follows s, `before`: how t follows v; each as (equal counters, the next is greater).
+    `after` says how v follows s, `before` how t follows v; each is a pair (number of equal counters, whether
+    the next one is greater).
     """
     np, nt = trace.np, trace.nt
     between = _idle(trace.held, np, nt) if idle else _visited(trace.held, np, nt)
@@ -303,7 +312,7 @@ def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
 
 @lru_cache(maxsize=8192)
 def _neighbour(text: str, np: int, nt: int, order: Order, later: bool) -> isl.Set:
-    """`[p, v, x]`: x is touched at a stamp before v (`later`: after it), in the given order."""
+    """`[p, v, x]` such that x is touched at a stamp before v (with `later`: after v) in the given order."""
     points = parse_set(text)
     nx = points.dim(isl.dim_type.set) - np - nt
     equal, greater = order
@@ -316,7 +325,7 @@ def _neighbour(text: str, np: int, nt: int, order: Order, later: bool) -> isl.Se
 
 @lru_cache(maxsize=8192)
 def _visited(text: str, np: int, nt: int) -> isl.Set:
-    """`[p, v, x]` at the node's visits, any p and x."""
+    """`[p, v, x]` for the visits v of the node, with any p and x."""
     nx = parse_set(text).dim(isl.dim_type.set) - np - nt
     return visits(text, np, nt).insert_dims(isl.dim_type.set, nt, nx).insert_dims(isl.dim_type.set, 0, np)
 
@@ -327,9 +336,10 @@ def _idle(text: str, np: int, nt: int) -> isl.Set:
 
 
 def unfinished(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
-    """Elements that one instance made and still holds while another, that reads them, holds them too.
+    """Elements that one instance made and still holds while another instance, which reads them, holds them
+    too.
 
-    For a node of a single factor. `kept`: the temporal counters over whose steps elements stay.
+    Applies to a node with a single factor. `kept`: the temporal counters over whose steps elements stay.
     """
     np, nt, nx = trace.np, trace.nt, trace.nx
     alive = _alive(trace, kept)
@@ -343,7 +353,7 @@ def unfinished(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
 
 
 def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
-    """`[p, s, v, x]`: instance p holds x at s and at v, and all the way from one to the other."""
+    """`[p, s, v, x]` such that instance p holds x at s, at v, and at every visit in between."""
     np, nt, nx = trace.np, trace.nt, trace.nx
     dims = np + 2 * nt + nx
     both = parse_set(trace.held)
@@ -370,7 +380,7 @@ def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
 
 
 def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
-    """`[p, t, x]` widened to `slots` stamps; t becomes number `slot` of them."""
+    """`[p, t, x]` extended to `slots` stamps, among which t has number `slot`."""
     points = points.insert_dims(isl.dim_type.set, np, slot * nt)
     return points.insert_dims(isl.dim_type.set, np + (slot + 1) * nt, (slots - slot - 1) * nt)
 
@@ -398,11 +408,11 @@ def _elements(points: isl.Set, nx: int) -> isl.Set:
 class CrossingCount:
     """What to count per value of the dimensions `labels`.
 
-    `coordinate`: (dimension, weight) pairs whose sum is the instance's coordinate. `shift`: None counts a
-    chain's links 0..coordinate; else the tree's links at height `shift`, numbered coordinate >> shift.
-    `ring`: instead the links of the shorter way round so many instances. `beyond`: links from number 1 on.
-    With an empty `coordinate` transfers are counted. `drop`: dimensions that are united over. `by_link`:
-    the link's number is one more label.
+    `coordinate` holds pairs (dimension, weight) whose sum is the coordinate of the instance. With `shift`
+    None, the links 0..coordinate of a chain are counted; otherwise the links of a tree at height `shift`,
+    numbered coordinate >> shift. `ring` counts instead the links of the shorter direction around a ring of so
+    many instances. `beyond` counts links from number 1 on. With an empty `coordinate`, transfers are counted.
+    `drop` lists dimensions that are united over. With `by_link`, the number of the link is one more label.
     """
 
     labels: tuple[int, ...]
@@ -423,7 +433,7 @@ class CrossingCount:
         body = "true"
         if self.coordinate:
             body = f"0 <= e <= {where}" if self.shift is None else f"e = floor(({where})/{2**self.shift})"
-            if self.ring:  # links of the way down have numbers below 0
+            if self.ring:  # links of the downward direction have negative numbers
                 half, back = self.ring // 2, f"{where} - {self.ring}"
                 body = f"(1 <= e <= {where} <= {half}) or ({back} <= e < 0 and {where} > {half})"
             if self.beyond:
@@ -431,14 +441,14 @@ class CrossingCount:
         return parse_map(f"{{ [{', '.join(names)}] -> [{', '.join(image)}] : {body} }}")
 
     def count(self, points: isl.Set) -> Counts:
-        """How many (transfer, link) pairs there are, per label."""
+        """The number of pairs (transfer, link), per label."""
         crossed = points.apply(self.relation(points.dim(isl.dim_type.set)))
         return count_by(crossed.coalesce(), len(self.labels) + self.by_link)
 
 
 @lru_cache(maxsize=8192)
 def crossed(text: str, crossing: CrossingCount) -> Counts:
-    """Of everything in the factor."""
+    """The crossings of all that is touched in the factor."""
     return crossing.count(parse_set(text))
 
 
@@ -446,7 +456,8 @@ def crossed(text: str, crossing: CrossingCount) -> Counts:
 def crossed_at_steps(
     text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> tuple[Counts, Counts]:
-    """Of what is touched at stamps that have a neighbour: of all of it, and of what is not held there."""
+    """The crossings of what is touched at stamps that have a neighbour: of all of it, and of the part not
+    held at the neighbour."""
     candidates, stay = resident_at_neighbor(text, held, np, nt, mode, forward)
     return crossing.count(candidates), crossing.count(candidates.subtract(stay))
 
@@ -455,7 +466,7 @@ def crossed_at_steps(
 def wholly_resident(
     text: str, held: str, np: int, nt: int, mode: Mode, forward: bool, crossing: CrossingCount
 ) -> Counts:
-    """Transfers, per label, of which every instance keeps its part."""
+    """The transfers, per label, of which every instance keeps its part."""
     candidates, stay = resident_at_neighbor(text, held, np, nt, mode, forward)
     if not crossing.drop:
         return crossing.count(stay)
@@ -465,14 +476,14 @@ def wholly_resident(
 
 
 def widen(points: isl.Set, positions: tuple[int, ...]) -> isl.Set:
-    """Insert free dimensions so that they end up at `positions` (ascending)."""
+    """Inserts unconstrained dimensions so that they end up at `positions`, which are in ascending order."""
     for position in sorted(positions):
         points = points.insert_dims(isl.dim_type.set, position, 1)
     return points
 
 
 def of_each(points: isl.Set, touched: isl.Set) -> isl.Set:
-    """Touches that are in `points` by all dimensions but the last ones, which `points` does not have."""
+    """Touches whose dimensions other than the last ones, which `points` does not have, are in `points`."""
     total = points.dim(isl.dim_type.set)
     return touched.intersect(
         points.insert_dims(isl.dim_type.set, total, touched.dim(isl.dim_type.set) - total)
@@ -480,7 +491,7 @@ def of_each(points: isl.Set, touched: isl.Set) -> isl.Set:
 
 
 def inner_first(points: isl.Set, np: int, nt: int, np_parent: int, nt_parent: int) -> isl.Set:
-    """Touches at the first time, over all children of one parent instance, within the parent's stamp."""
+    """Touches at the first time, over all children of one parent instance, within the stamp of the parent."""
     between = tuple(range(np_parent, np))
     times = without(points, between)
     spread = isl.Map.identity(times.get_space().map_from_set()).intersect_domain(times)
@@ -490,7 +501,9 @@ def inner_first(points: isl.Set, np: int, nt: int, np_parent: int, nt_parent: in
 
 
 def receivers(points: isl.Set, single: tuple[int, ...], every: tuple[int, ...]) -> isl.Set:
-    """Per stamp and element the instances that receive: first along `single`, all along `every`."""
+    """Per stamp and element, the instances that receive it: the first one along `single`, all along
+    `every`.
+    """
     if not single:
         return points
     narrow = without(points, every)
