@@ -25,6 +25,8 @@ def solved(polynomial: Expression, x: Any) -> list[Expression] | None:
     terms = one.terms()
     if len(terms) == 1:
         return []
+    if one.degree() == 2 and not one_sign(one.LC()) and one_sign(one.nth(0)):
+        return _inverted(*one.all_coeffs())
     if one.degree() <= 2:
         found: list[Expression] = sympy.solve(one.as_expr(), x)
         return [r for r in found if r != 0]
@@ -36,6 +38,29 @@ def solved(polynomial: Expression, x: Any) -> list[Expression] | None:
     if not one.free_symbols_in_domain and all(c.is_rational for c in one.all_coeffs()):
         return [r for r in sympy.real_roots(one) if r != 0]
     return None
+
+
+def one_sign(form: Expression) -> bool:
+    """True if it is plain that a sum is nonzero wherever its symbols are positive."""
+    import sympy
+
+    terms = sympy.Add.make_args(sympy.expand(form))
+    return all(t.is_positive for t in terms) or all(t.is_negative for t in terms)
+
+
+def _inverted(square: Expression, once: Expression, constant: Expression) -> list[Expression]:
+    """The roots of a quadratic whose first coefficient may be 0 and whose last one is not: divided by the sum
+    with the square root, so that none is 0 / 0 where the first coefficient is."""
+    import sympy
+
+    inside = sympy.factor(once**2 - 4 * square * constant)
+    parts = [a.as_base_exp() for a in sympy.Mul.make_args(inside)]
+    outer = sympy.Mul(*(b ** (e / 2) for b, e in parts if e.is_even))
+    root = outer * sympy.sqrt(sympy.Mul(*(b**e for b, e in parts if not e.is_even)))
+    return [
+        sympy.factor_terms(sympy.cancel(2 * constant / outer) / sympy.expand((s * root - once) / outer))
+        for s in (1, -1)
+    ]
 
 
 def grown(form: Expression, symbol: Any, known: Mapping[Any, Growth]) -> Growth:

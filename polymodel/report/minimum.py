@@ -2,19 +2,20 @@
 
 Forms whose tiles divide are sums of products of powers. A tile size that always saves or always costs when it
 grows is taken at an end of its range; the others are where the gradients of the form and of the capacity are
-parallel (Lagrange): sizes that are a multiple of another one are eliminated first, and the last one or two
-are solved for. A size that is a root of a polynomial of degree three or more is kept as that polynomial.
+parallel (Lagrange): sizes that are a multiple of another one are eliminated first, and up to three are solved
+for. A size that is a root of a polynomial of degree three or more is kept as that polynomial.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from functools import partial
+from itertools import combinations, permutations
 from typing import Any
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.growth import leading_of, root_growth, solved
+from polymodel.report.growth import leading_of, one_sign, root_growth, solved
 
 Expression = Any  # of SymPy
 Ends = Mapping[
@@ -23,6 +24,7 @@ Ends = Mapping[
 _ROUNDING = 1e-12  # relative
 _SHOWN = 15  # digits of results
 _DIGITS = 60  # digits of the numbers that distinguish roots
+_MOST_TERMS = 12  # of equations that are solved together; elimination takes minutes of larger ones
 NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
 
 
@@ -316,12 +318,13 @@ def _inside(
     # Positive reals: positive integers would hide roots.
     real = {x: sympy.Symbol(x.name, positive=True) for x in {*free, *sympy.sympify(capacity).free_symbols}}
     f, g, most = (sympy.sympify(e).subs(real) for e in (objective, held, capacity))
+    f = sympy.nsimplify(f, rational=True)  # joules are floats, with which elimination rounds
     multiples = _multiples(f, g, [real[x] for x in free])
     f, g = f.subs(multiples), g.subs(multiples)
     symbols = [real[x] for x in free if real[x] not in multiples]
-    if len(symbols) > 2:
+    if len(symbols) > 3:
         names = ", ".join(x.name for x in symbols)
-        message = f"{names} depend on each other: no formula for more than two that are no multiples"
+        message = f"{names} depend on each other: no formula for more than three that are no multiples"
         raise Refused(message, NUMERIC, code="unsupported-symbol")
     found = _solutions(f, g, most, symbols)
     names = ", ".join(x.name for x in free)
@@ -346,10 +349,10 @@ def _multiples(f: Expression, g: Expression, symbols: Sequence[Any]) -> dict[Any
     left = list(symbols)
     while len(left) > 2:
         for x, y in permutations(left, 2):
-            factors = [p for p in _balance(f, g, x, y) if not _one_sign(p, left)]
+            factors = [p for p in _balance(f, g, x, y) if not one_sign(p)]
             if len(factors) == 1 and sympy.degree(factors[0], y) == 1:
                 ratio = sympy.solve(factors[0], y)[0]
-                if ratio.free_symbols & set(left) == {x} and _one_sign(sympy.numer(ratio), [x]):
+                if ratio.free_symbols & set(left) == {x} and one_sign(sympy.numer(ratio)):
                     break
         else:
             return result
@@ -366,14 +369,6 @@ def _balance(f: Expression, g: Expression, x: Any, y: Any) -> list[Expression]:
     difference = sympy.diff(f, x) * sympy.diff(g, y) - sympy.diff(f, y) * sympy.diff(g, x)
     numerator = sympy.numer(sympy.together(difference))
     return [p for p, _ in sympy.factor_list(numerator)[1] if p.has(x) or p.has(y)]
-
-
-def _one_sign(polynomial: Expression, symbols: Sequence[Any]) -> bool:
-    """True if it is nonzero wherever its symbols are positive."""
-    import sympy
-
-    terms = sympy.Add.make_args(sympy.expand(polynomial))
-    return all(t.is_positive for t in terms) or all(t.is_negative for t in terms)
 
 
 def _best(found: Sequence[_Point], f: Expression, g: Expression, capacity: set[Any]) -> _Point | None:
@@ -421,41 +416,84 @@ def _solutions(f: Expression, g: Expression, most: Expression, symbols: Sequence
     """Where one symbol uses up the capacity, or two do and no exchange of them pays."""
     import sympy
 
-    def of_one(equation: Expression, x: Any, others: Mapping[Any, Expression]) -> list[_Point]:
-        """The points told by an equation in one symbol, of which the others are expressions."""
-        numerator = sympy.numer(sympy.together(equation))
-        result = []
-        for polynomial, _ in sympy.factor_list(numerator)[1]:
-            if not polynomial.has(x):
-                continue
-            roots = solved(polynomial, x)
-            if roots is None:
-                result.append(_Point({x: x, **others}, (x, sympy.collect(sympy.expand(polynomial), x))))
-            for v in roots or ():
-                result.append(_Point({x: v, **{y: _short(e.subs(x, v)) for y, e in others.items()}}))
-        return [p for p in result if not any(v.has(sympy.zoo, sympy.nan) for v in p.sizes.values())]
-
     if len(symbols) == 1:
-        return of_one(g - most, symbols[0], {})
+        return _of_one(g - most, symbols[0], {})
     result: list[_Point] = []
+    if len(symbols) == 3:
+        return _of_three(f, g - most, symbols)
     for factor in _balance(f, g, *symbols):
-        if _one_sign(factor, symbols):
+        if one_sign(factor):
             continue
+        found: list[_Point] = []
         for x, y in permutations(symbols):
-            ratios = solved(factor, y) if factor.has(x) and factor.has(y) else None
-            if ratios is not None:
-                for ratio in ratios:
-                    if not ratio.has(sympy.Pow) or ratio.is_rational_function(x):
-                        result += of_one((g - most).subs(y, ratio), x, {y: ratio})
-                    else:
-                        result += _with_roots((g - most).subs(y, ratio), x, y, ratio)
-                break
             room = sympy.numer(sympy.together(g - most))
+            ratios = solved(factor, y) if factor.has(x) and factor.has(y) else None
+            ways = [partial(_along, g - most, x, y, ratios)] if ratios is not None else []
             if sympy.degree(room, y) == 1:
                 rest = sympy.solve(room, y)[0]
-                result += of_one(factor.subs(y, rest), x, {y: rest})
+                ways.append(partial(_of_one, factor.subs(y, rest), x, {y: rest}))
+            for way in ways:
+                points = way()
+                if points and (not found or all(p.root is None for p in points)):
+                    found = points
+                if found and all(p.root is None for p in found):
+                    break
+            if found:
                 break
+        result += found
     return result
+
+
+def _of_three(f: Expression, room: Expression, symbols: Sequence[Any]) -> list[_Point]:
+    """The points of three symbols: a polynomial in one of them, of which the others are expressions, by
+    elimination (a Groebner basis in lexicographic order)."""
+    import sympy
+
+    pairs = list(combinations(symbols, 2))
+    balances = [[p for p in _balance(f, room, x, y) if not one_sign(p)] for x, y in pairs]
+    equations = [*(sympy.Mul(*factors) for factors in balances), sympy.numer(sympy.together(room))]
+    if max(len(sympy.Add.make_args(sympy.expand(e))) for e in equations) > _MOST_TERMS:
+        return []
+    x, *others = symbols
+    basis = sympy.groebner(equations, *others, x, order="lex")
+    ratios = {}
+    for y in others:
+        linear = [e for e in basis.exprs if e.free_symbols & {*symbols} == {x, y} and sympy.degree(e, y) == 1]
+        if not linear:
+            return []
+        ratios[y] = sympy.solve(linear[0], y)[0]
+    alone = [e for e in basis.exprs if e.free_symbols & {*symbols} == {x}]
+    return _of_one(alone[0], x, ratios) if len(alone) == 1 else []
+
+
+def _along(room: Expression, x: Any, y: Any, ratios: Sequence[Expression]) -> list[_Point]:
+    """The points that use up the capacity where one symbol is any of several expressions in the other."""
+    import sympy
+
+    result: list[_Point] = []
+    for ratio in ratios:
+        if not ratio.has(sympy.Pow) or ratio.is_rational_function(x):
+            result += _of_one(room.subs(y, ratio), x, {y: ratio})
+        else:
+            result += _with_roots(room.subs(y, ratio), x, y, ratio)
+    return result
+
+
+def _of_one(equation: Expression, x: Any, others: Mapping[Any, Expression]) -> list[_Point]:
+    """The points told by an equation in one symbol, of which the others are expressions."""
+    import sympy
+
+    numerator = sympy.numer(sympy.together(equation))
+    result = []
+    for polynomial, _ in sympy.factor_list(numerator)[1]:
+        if not polynomial.has(x):
+            continue
+        roots = solved(polynomial, x)
+        if roots is None:
+            result.append(_Point({x: x, **others}, (x, sympy.collect(sympy.expand(polynomial), x))))
+        for v in roots or ():
+            result.append(_Point({x: v, **{y: _short(e.subs(x, v)) for y, e in others.items()}}))
+    return [p for p in result if not any(v.has(sympy.zoo, sympy.nan) for v in p.sizes.values())]
 
 
 def _with_roots(equation: Expression, x: Any, y: Any, ratio: Expression) -> list[_Point]:

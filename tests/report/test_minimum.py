@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -30,16 +31,18 @@ def loop(v: str, tile: str) -> dict[str, Any]:
     return {"type": "Temporal", "rank_variable": v, "tile_shape": tile}
 
 
-def matmul(*nodes: dict[str, Any], **sizes: int | None) -> pm.Spec:
+def matmul(
+    *nodes: dict[str, Any], arch: object = ARCH, bits: Mapping[str, int] = {}, **sizes: int | None
+) -> pm.Spec:
     symbols = {"M": None, "N": None, "K": None, **sizes}
     ends = [{"type": "Compute", "einsum": "Z", "component": "MAC"}]
     return pm.load(
         {
-            "arch": ARCH,
+            "arch": arch,
             "symbols": symbols,
             "workload": {
                 "rank_sizes": {n: n for n in "MNK"},
-                "bits_per_value": {"All": 1},
+                "bits_per_value": {**bits, "Other": 1},
                 "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
             },
             "mapping": {"nodes": [storage("DRAM", "A", "B", "Z"), *nodes, *ends]},
@@ -317,16 +320,76 @@ def test_what_is_counted_of_a_triangle_has_no_formula() -> None:
 
 def test_where_there_is_no_formula_the_remedy_is_numbers() -> None:
     forms = pm.closed_forms(CUBE, ranks=True)
-    a, b, c, x, y, z, s = sympy.symbols("a b c x y z S", positive=True)
-    ends = dict.fromkeys((x, y, z), (sympy.Integer(1), sympy.oo))
-    with pytest.raises(pm.Refused, match=r"no formula for more than two(.|\n)*pm.compile"):
-        minimum(a / x + b / y + c / z, x * y + y * z + x * z, s, ends)
+    u, x, y, z, s = sympy.symbols("u x y z S", positive=True)
+    ends = dict.fromkeys((u, x, y, z), (sympy.Integer(1), sympy.oo))
+    with pytest.raises(pm.Refused, match=r"no formula for more than three(.|\n)*pm.compile"):
+        minimum(1 / u + 2 / x + 3 / y + 4 / z, u * x + x * y + y * z + x * z, s, ends)
     with pytest.raises(pm.SpecError, match="TX is not a tile size to choose"):
         forms.minimize("accesses:DRAM", "working_set:GLB", "S", over=["TX"])
     with pytest.raises(pm.SpecError, match="nothing to choose"):
         forms.at(TM=2, TN=2, TK=2).minimize("accesses:DRAM", "working_set:GLB", "S")
     with pytest.raises(pm.Refused, match="has no derivative"):
         forms.minimize(forms.value("accesses:DRAM"), "working_set:GLB", "S")
+
+
+def numeric(objective: Any, held: Any, capacity: float, symbols: list[Any]) -> float:
+    """The least value by an optimiser, from tiles that fit; nothing of the derivation."""
+    from scipy.optimize import minimize
+
+    value, room = (sympy.lambdify(symbols, e) for e in (objective, held))
+    fits = {"type": "ineq", "fun": lambda logs: 1 - room(*(2.0**n for n in logs)) / capacity}
+    start = [1.0] * len(symbols)
+    scale = value(*(2.0**n for n in start))
+    found = minimize(
+        lambda logs: value(*(2.0**n for n in logs)) / scale, start, constraints=fits, method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 500},
+    )  # fmt: skip
+    assert room(*(2.0**n for n in found.x)) == pytest.approx(capacity)
+    return float(found.fun * scale)
+
+
+@pytest.mark.parametrize("pair", [(1, 5), (10, 1)])
+def test_two_sizes_that_save_unequally_have_a_formula(pair: tuple[int, int]) -> None:
+    """The best tiles are a product of a * b; at (10, 1) a quadratic equation's first coefficient is 0."""
+    a, b, x, y, s = sympy.symbols("a b x y S", positive=True)
+    ends = dict.fromkeys((x, y), (sympy.Rational(1, 2), sympy.oo))
+    form, room = a / x + b / y, x * y + x + y
+    least = minimum(form, room, s, ends)
+    assert not least.roots
+    assert sympy.simplify(least.leading("S") - 2 * sympy.sqrt(a * b) / sympy.sqrt(s)) == 0
+    weights = dict(zip((a, b), pair, strict=True))
+    value = least.numbers(a=pair[0], b=pair[1], S=9).value
+    assert float(value) == pytest.approx(numeric(form.subs(weights), room, 9, [x, y]), rel=1e-6)
+
+
+def test_three_sizes_that_save_unequally_are_roots_of_a_polynomial() -> None:
+    """Cubes whose operands cost differently: t/(t+a) + t/(t+b) + t/(t+c) = 1 for the volume by hand."""
+    weights = (5, 1, 2)
+    x, y, z, s, t = sympy.symbols("x y z S t", positive=True)
+    ends = dict.fromkeys((x, y, z), (sympy.Integer(1), sympy.oo))
+    form = sum(w / n for w, n in zip(weights, (x, y, z), strict=True))
+    room = x * y + y * z + x * z
+    there = minimum(form, room, s, ends).numbers(S=1000)
+    volume = sympy.nsolve(sum(t / (t + w) for w in weights) - 1, t, 1)
+    plane = [1000 * volume / (volume + w) for w in weights]
+    by_hand = [sympy.sqrt(plane[i - 1] * plane[i - 2] / plane[i]) for i in range(3)]
+    assert [float(there.at[n]) for n in "xyz"] == pytest.approx([float(v) for v in by_hand])
+    assert float(there.value) == pytest.approx(numeric(form, room, 1000, [x, y, z]), rel=1e-6)
+
+
+def test_the_least_energy_where_operands_have_different_values() -> None:
+    """Joules weigh accesses by their memory, and a value of A has three times the bits of one of B."""
+    prices = [{"name": "read", "energy": 1.3e-12}, {"name": "write", "energy": 2.1e-12}]
+    nodes = [{**ARCH["nodes"][0], "actions": prices}, *ARCH["nodes"][1:]]
+    spec = matmul(*OUTPUT_STAYS, arch={"nodes": nodes}, bits={"A": 3})
+    forms = pm.closed_forms(spec, ranks=True, assume="divides")
+    least = forms.minimize("energy", "working_set:GLB", "S")
+    there = least.numbers(M=4096, N=4096, K=512, S=65536)
+    fixed = {forms.symbols[n]: v for n, v in {"M": 4096, "N": 4096, "K": 512, "TK": 1}.items()}
+    form, room = (sympy.sympify(forms.value(n)).subs(fixed) for n in ("energy", "working_set:GLB"))
+    tiles = [forms.symbols[n] for n in ("TM", "TN")]
+    assert float(there.value) == pytest.approx(numeric(form, room, 65536, tiles), rel=1e-6)
+    assert float(there.at["TM"]) < float(there.at["TN"])
 
 
 def test_the_difference_of_two_mappings_is_one_formula() -> None:
