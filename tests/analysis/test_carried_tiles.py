@@ -20,6 +20,7 @@ from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.reuse import Reuse
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
 from tests.analysis.test_agreement import POLICIES, SETTINGS, differences, drawing
+from tests.faults import refused
 from tests.generators import problems
 
 EXACT: Engine = exact_engine
@@ -60,7 +61,7 @@ def test_cells_of_shared_loops_are_listed_and_no_operations() -> None:
 
 def test_remedy_of_the_refusal_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factor_tables, "LIMIT", 50)
-    with pytest.raises(Refused, match="stamps to list") as refusal:
+    with refused("too-large", "60") as refusal:
         EXACT.analyse(_chain(60, 30, shared=True))
     assert "share no loops" in refusal.value.remedy
     rows = EXACT.analyse(_chain(60, 30, shared=False)).working_sets
@@ -72,7 +73,7 @@ def test_remedy_of_the_refusal_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_element_lifetimes_still_list_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_OPERATIONS", 100)
     given = _chain(20, 30, shared=True)
-    with pytest.raises(Refused, match="too many to list") as refusal:
+    with refused("too-large") as refusal:
         EXACT.analyse(given, live=True)
     assert "allocation: tile" in refusal.value.remedy
     assert EXACT.analyse(given).working_sets
@@ -209,7 +210,7 @@ def test_remedy_of_too_many_sizes_is_true(monkeypatch: pytest.MonkeyPatch) -> No
     for tile in (1, 2, 3, 4):
         assert not differences(EXACT.analyse(_triangles(tile)), REFEREE.analyse(_triangles(tile)))
     monkeypatch.setattr(occupancy, "_COMBINATIONS", 8)
-    with pytest.raises(Refused, match="tiles of GLB under E0 have too many different sizes") as refusal:
+    with refused("too-large", "GLB", "E0") as refusal:
         EXACT.analyse(_triangles(1))
     assert "larger tiles" in refusal.value.remedy
     wanted = {(w.component, w.measure): w.bits for w in REFEREE.analyse(_triangles(2)).working_sets}

@@ -17,6 +17,7 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Affine, Constraint
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rule, spread
 from tests.analysis.test_agreement import differences
+from tests.faults import refused
 
 
 def _spread_unevenly(extent: int = 5, reuse: Reuse = "keep_previous") -> Problem:
@@ -229,7 +230,7 @@ def test_where_nothing_stays_any_policy_counts_like_refill(monkeypatch: pytest.M
     assert moved(found, "RF", "C") == moved(refilled, "RF", "C")
     # The second channel brings 7 sums back; 20 of the 21 points of each channel are left.
     assert moved(found, "RF", "C")[1:3] == (2 * 20, 7)
-    with pytest.raises(Refused, match=r"stays from visit to visit in RF .* instances over PE\.X sum it up"):
+    with refused("unsupported-space", "RF", "PE.X"):
         EXACT.analyse(_padded(loop("m", 1), loop("c", 1)))
     for reuse in ("slide", "keep_previous"):
         agreed(_skewed(spread("m", 1), reuse))  # an instance makes another element each time
@@ -254,9 +255,7 @@ def test_below_the_limit_the_same_is_counted(
 def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     given = _spread_unevenly()
     monkeypatch.setattr(enumerated_partials, "LIMIT", 9)
-    with pytest.raises(
-        Refused, match="partial sums of C are carried and spread over a fanout unevenly"
-    ) as refusal:
+    with refused("unsupported-instances", "C") as refusal:
         EXACT.analyse(given)
     assert "reuse: refill" in str(refusal.value)
     assert EXACT.analyse(given, reuse="refill").traffic == REFEREE.analyse(given, reuse="refill").traffic
@@ -266,7 +265,7 @@ def test_lifetimes_of_too_many_instances_are_refused_and_whole_tiles_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(live_peaks, "_CELLS", 0)
-    with pytest.raises(Refused, match="too many instances and phases") as refusal:
+    with refused("too-large") as refusal:
         EXACT.analyse(_spread_unevenly(), live=True)
     assert "allocation: tile" in refusal.value.remedy
     assert EXACT.analyse(_spread_unevenly()).working_sets

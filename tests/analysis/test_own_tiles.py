@@ -17,7 +17,7 @@ from polymodel.loading import mapping_to_yaml
 from polymodel.mapping.looptree import Loop
 from tests.analysis.test_agreement import SETTINGS
 from tests.analysis.test_fused import compare
-from tests.faults import faults
+from tests.faults import faults, refused
 from tests.fused import lawless_fused
 from tests.generators import lawless
 
@@ -103,7 +103,7 @@ def test_the_tree_prints_saves_and_loads(tmp_path: Path) -> None:
 
 
 def test_closed_forms_refuse_tiles_per_einsum_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NotSeparable, match="loop over p1 has tile sizes of its own for Conv, Pool"):
+    with refused("unsupported-loop", "p1", "Conv", "Pool", kind=NotSeparable):
         pm.evaluate(pooled(tmp_path), engine="symbolic")
 
 

@@ -21,6 +21,7 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import ComputeNode, LoopTree, Split, pipelines
 from polymodel.report.closed import symbolic_report
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
+from tests.faults import refused
 from tests.overlapped import lawless_overlapped
 from tests.report.test_closed import tile_values
 
@@ -372,7 +373,7 @@ def test_stages_of_one_compute_unit_are_refused(engine: Engine, tmp_path: Path) 
     assert isinstance(split, Split)
     same = Split((split.branches[0], (ComputeNode("T2", "A"),)), pipeline=True)
     tree = LoopTree((*problem.tree.nodes[:-1], same))
-    with pytest.raises(Refused, match="T1 and T2 both execute on A"):
+    with refused("unsupported-pipeline", "T1", "T2", "A"):
         engine.analyse(replace(problem, tree=tree))
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import polymodel as pm
 from polymodel.analysis.result import Analysis
-from polymodel.errors import SpecError
 from tests.conv_pair import COLUMNS, HOLD, ROWS, pair_text
+from tests.faults import faults
 
 
 def pair(folder: Path, nodes: str, *, side: int = 8, engine: str = "exact") -> Analysis:
@@ -70,10 +70,7 @@ def test_a_loop_over_the_consumers_channels_makes_once_or_again(tmp_path: Path) 
 
 def test_a_reduction_above_the_decision_is_refused(tmp_path: Path) -> None:
     nodes = "  - !Temporal {rank_variable: r1, tile_shape: 1}\n" + ROWS + HOLD.replace("POLICY", "slide")
-    with pytest.raises(
-        SpecError,
-        match=r"Layer2 executes in every iteration of the loop over r1 .* makes only a part of what Layer1",
-    ):
+    with faults("illegal-dependence", "Layer2", "r1", "Layer1", at="mapping"):
         pair(tmp_path, nodes)
 
 
@@ -88,7 +85,7 @@ def test_layers_of_the_published_figures(tmp_path: Path) -> None:
 def test_storage_below_own_loops_holds_what_their_iteration_makes(tmp_path: Path) -> None:
     """The six rows of F2 are made in the first step of the second loop and read in both."""
     tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: q2}, tile_shape: 6}\n"
-    with pytest.raises(SpecError, match="Layer2 reads F2 in another iteration of the loops over p1"):
+    with faults("illegal-dependence", "Layer2", "F2", "p1", at="mapping"):
         pair(tmp_path, ROWS + tied + HOLD.replace("POLICY", "refill"))
 
 

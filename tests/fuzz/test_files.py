@@ -18,6 +18,7 @@ from polymodel.sparse.files import text
 from polymodel.sparse.files.readers import MOST_RANKS
 from polymodel.spec.energy import confined
 from polymodel.spec.files import JOURNAL, clear_unfinished, record, unfinished, write_text
+from tests.faults import faults
 from tests.fuzz.lines import SPEC
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")
@@ -48,10 +49,10 @@ def test_what_a_spec_names_stays_in_its_folder(tmp_path: Path) -> None:
     (inside / "round.csv").symlink_to("round.csv")
     os.mkfifo(inside / "pipe.csv")
     for name in ("link.csv", "up/out.csv", "../out.csv", str(tmp_path / "out.csv"), "/dev/zero", "a\0"):
-        with pytest.raises(pm.SpecError, match="leaves the spec's folder"):
+        with faults("unreadable-file", at=""):
             confined(name, str(inside))
     for name in ("round.csv", "pipe.csv", "n" * 5000, "."):
-        with pytest.raises(pm.SpecError, match=r"cannot be read|is not a file"):
+        with faults("unreadable-file", at=""):
             confined(name, str(inside))
     (inside / "fine.csv").write_text("x", encoding="utf-8")
     assert confined("fine.csv", str(inside)) == inside / "fine.csv"
@@ -117,7 +118,7 @@ def test_comments_without_end(
         if lines < 5000:
             assert pm.read_tensor(file).nnz == 1
             continue
-        with pytest.raises(pm.SpecError, match="more than 5,000 lines of comments and empty lines"):
+        with faults("too-large", "5,000", at=""):
             pm.read_tensor(file)
 
 
@@ -135,7 +136,7 @@ def test_millions_of_lines_of_comments(lines: int, tmp_path: Path) -> None:
             file.write(b"%\n" * 1_000_000)
         file.write(b"9 9 1\n1 1 2.5\n")
     begun = process_time()
-    with pytest.raises(pm.SpecError, match="more than 1,000,000 lines of comments"):
+    with faults("too-large", "1,000,000", at=""):
         pm.read_tensor(tmp_path / "a.mtx")
     assert process_time() - begun < 5
 
