@@ -14,13 +14,13 @@ from polymodel.analysis.symbolic.spaces import (
     carried_line,
     check_access,
     groups,
-    neighbours_joined,
     same_elements,
 )
 from polymodel.architecture.hierarchy import SEARCHED, Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
+from polymodel.mapper.windows import RankWindow
 from polymodel.mapping.resolve import OTHERS, LoopRule
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
@@ -373,7 +373,7 @@ class Tie:
     def of(self, operand: Operand) -> Elements:
         """The elements of a tensor that the values of both variables distinguish."""
         for w in operand.windows:
-            if {w.p, w.r} == self.both:
+            if isinstance(w, RankWindow) and {w.p, w.r} == self.both:
                 coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
                 return "rank", coefficients
         indexed = self.both & operand.alone
@@ -436,6 +436,7 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
     for tie in ties:
         for o in operands:
             partly = any(w for w in o.windows if w.held or len({w.p, w.r} & tie.both) == 1)
+            partly |= bool(o.imaged & tie.both)
             what, rank = tie.of(o)
             if partly or (what == "rank" and 1 not in rank):
                 windows = f"the windows of {o.tensor} in {one.name}, whose iteration space is not a box"
@@ -462,39 +463,6 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
     """Points of the iteration space."""
     tied = frozenset(v for t in ties for v in t.both)
     return prod(n for v, n in enumerate(extents) if v not in tied) * prod(t.points for t in ties)
-
-
-# Accesses of one operation to several elements: a window over a rank variable and one that no loop
-# iterates.
-
-
-def variables_of(one: Einsum) -> tuple[str, ...]:
-    """Rank variables of extent above 1, and those of extent 1 that stand with neighbours in a rank."""
-    _, unions = neighbours_joined(one, {})
-    ranks = (set(x.variables) for a in unions.values() for x in a.projection)
-    beside = set().union(*(x for x in ranks if not x <= {*one.rank_variables}))
-    return tuple(v for v in one.rank_variables if v in beside or len({*one.bound(v)}) > 1)
-
-
-def neighbours_of(
-    one: Einsum, tensor: str, cascade: Cascade, remedy: str
-) -> tuple[Einsum, TensorAccess, int]:
-    """One access to all elements of a tensor that an operation reads, the Einsum with the variables that
-    distinguish them, and the number of accesses per element. Raises Refused if they are not evenly
-    spaced."""
-    access, every = one.access_of(tensor), one.accesses_of(tensor)
-    different = {a.projection for a in every}
-    if len(different) == 1 or tensor in cascade.shifted or access.output:
-        return one, access, len(every)
-    joined, unions = neighbours_joined(one, {})
-    reads = {sum(a.projection == x for a in every) for x in different}
-    if tensor not in unions or len(reads) > 1:
-        what = f"{one.name} accesses {tensor} at several elements"
-        message = (
-            f"{what}; the search covers elements that stand evenly apart along ranks, each read equally often"
-        )
-        raise Refused(message, remedy, code="unsupported-einsum")
-    return joined, unions[tensor], reads.pop()
 
 
 def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade) -> bool:

@@ -30,7 +30,6 @@ from polymodel.mapper.einsum_rules import (
     first_alone,
     generations_of,
     loop_rules,
-    neighbours_of,
     parted_alike,
     points_of,
     refuse_carried_uneven,
@@ -38,11 +37,11 @@ from polymodel.mapper.einsum_rules import (
     require_counted,
     require_searchable,
     ties_of,
-    variables_of,
 )
 from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapper.ties import spreads
+from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
@@ -53,32 +52,6 @@ REMEDY = "write its mapping by hand and evaluate or sweep it"
 
 def _uncovered(what: str, code: str) -> Refused:
     return Refused(f"the search does not cover {what}", REMEDY, code=code)
-
-
-@dataclass(frozen=True)
-class RankWindow:
-    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps. `held`:
-    if not 0, r is not a rank variable but distinguishes the elements that each operation reads; this is its
-    number of values, no loop iterates over it, and its position is after those of all variables."""
-
-    p: int
-    r: int
-    step_p: int
-    step_r: int
-    held: int = 0
-
-    def elements(self, p: int, r: int) -> int:
-        """Elements of a tile of these sizes, without holes."""
-        return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
-
-    def touched(self, extents: Sequence[int]) -> int:
-        """Elements of the whole rank."""
-        return self.elements(extents[self.p], self.held or extents[self.r])
-
-    @property
-    def variables(self) -> tuple[int, ...]:
-        """The rank variables of the rank."""
-        return (self.p,) if self.held else (self.p, self.r)
 
 
 @dataclass(frozen=True)
@@ -95,7 +68,7 @@ class Operand:
     output: bool
     bits: int
     alone: frozenset[int]
-    windows: tuple[RankWindow, ...]
+    windows: tuple[RankWindow | TwoImages, ...]
     ranks: tuple[int, ...]
     elements: int
     fusable: bool
@@ -138,13 +111,18 @@ class Operand:
         if self.first >= 0:
             return self.reads / extents[self.first]
         if self.carried is None:
-            return 0.0 if self.output else float(self.reads * math.prod(w.held or 1 for w in self.windows))
+            return 0.0 if self.output else float(self.reads * math.prod(w.reads for w in self.windows))
         extent = extents[self.carried.variable]
         return self.carried.now + self.carried.reads(extent) / extent
 
     @cached_property
     def windowed(self) -> frozenset[int]:
         return frozenset(v for w in self.windows for v in w.variables)
+
+    @cached_property
+    def imaged(self) -> frozenset[int]:
+        """Variables of two images of a rank."""
+        return frozenset(v for w in self.windows if isinstance(w, TwoImages) for v in w.variables)
 
 
 @dataclass(frozen=True)
@@ -300,16 +278,24 @@ class EinsumSpace:
         all`, what instances read together where windows overlap is counted only if spatial tiles need not
         divide either. Where a tensor is carried forward, instances have unequal shares."""
         fan, carried = self.fanouts[fanout], any(variable in o.first_differs for o in self.operands)
-        if carried or not all(self.even and spreads(t, fan) for t in self.ties if variable in t.both):
+        if carried or not all(self._parts(o, fan) for o in self.operands if variable in o.imaged):
+            return False
+        if not all(self.even and spreads(t, fan) for t in self.ties if variable in t.both):
             return False
         shared = any(fan.shares_windows(o.tensor) for o in self.operands if variable in o.windowed)
         return not shared or ((self.divide or not self.even) and fan.topology in ALIKE)
+
+    def _parts(self, o: Operand, fan: FanoutDimension) -> bool:
+        """Whether variables of two images may be spread: instances, whose shares differ, have their data from
+        equally far away, and share all common data or nothing."""
+        return self.even and fan.topology in ALIKE and (fan.overlapping or o.tensor not in fan.reuses)
 
     def slides(self, memory: int, operand: int) -> tuple[int, ...]:
         """The variables that a node may slide along: those of the operand's windows."""
         if memory not in self.rules.sliding:
             return ()
-        return tuple(sorted(self.operands[operand].windowed - self.operands[operand].tied))
+        o = self.operands[operand]
+        return tuple(sorted(o.windowed - o.tied - o.imaged))
 
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
@@ -421,6 +407,9 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
     _require_even(one, memories, rounding, limits)
     besides = [x for x in _equal_tiles(one, memories, rounding, limits) if "live" not in x]
     refuse_uneven(one, ties, besides, REMEDY)
+    for o in (o for o in operands if o.imaged):
+        for what in (w for w in besides if "action" not in w or o.tensor in rounding):
+            raise _uncovered(f"two images of {o.tensor} in {one.name} beside {what}", "unsupported-einsum")
     besides = [x for x in besides if "sizes" not in x]
     refuse_carried_uneven(one, operands, ties, besides, rounding, REMEDY)
     _require_counted_unevenly(hierarchy, rounding, limits)
@@ -510,7 +499,11 @@ def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:
 
 
 def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascade) -> Operand:
-    joined, access, reads = neighbours_of(one, tensor, cascade, REMEDY)
+    images = None if tensor in cascade.shifted else images_of(one, tensor, position)
+    if images is None:
+        joined, access, reads = neighbours_of(one, tensor, cascade, REMEDY)
+    else:
+        joined, access, reads = one, one.access_of(tensor), 1
     # What distinguishes neighbours has positions after the rank variables.
     held = [v for v in joined.rank_variables if v not in one.rank_variables and v in access.variables]
     sizes = {v: joined.bound(v)[1] + 1 for v in held}
@@ -519,14 +512,18 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
         result = halos(joined, access)
     except NotSeparable as fault:
         raise Refused(fault.message, REMEDY, code=fault.code) from None
-    windows = tuple(
+    windows: tuple[RankWindow | TwoImages, ...] = tuple(
         RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r, sizes.get(h.r, 0))
         for h in result
         if h.p in position and h.r in position
     )
+    windows += () if images is None else (images[1],)
     within = {v for w in windows for v in (w.p, w.r)}
     ranks: list[int] = []
-    for expr in access.projection:
+    for k, expr in enumerate(access.projection):
+        if images is not None and k == images[0]:
+            ranks.append(-1)
+            continue
         mine = [position[v] for v in expr.variables if v in position]
         if len(mine) == 1 and expr.variables[-1] in sizes:
             what = f"{one.name} reads {tensor} at several elements of a rank that no loop goes over"

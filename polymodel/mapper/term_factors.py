@@ -3,67 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from polymodel.integers import distinct_numbers
 from polymodel.mapper.einsum_rules import POINTS, Tie
-from polymodel.mapper.space import EinsumSpace, Operand, RankWindow
+from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
 from polymodel.mapper.terms import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers
 from polymodel.mapper.ties import Cuts, cuts_of, is_busiest, of_busiest, of_instances
 from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
+from polymodel.mapper.windows import (
+    EqualRanges,
+    RankWindow,
+    Runs,
+    Steps,
+    Tiles,
+    TwoImages,
+    read_together,
+    sliding_elements,
+    union_elements,
+    window_elements,
+)
 
 Array = Any
-Tiles = tuple[
-    int, tuple[tuple[int, int], ...]
-]  # of a variable: the tile size, and (number, distance) of instances
-
-
-Runs = tuple[tuple[int, int], ...]  # of consecutive values: (first, length)
-
-
-@dataclass(frozen=True)
-class EqualRanges:
-    """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
-    one per (count, apart) of `steps`."""
-
-    size: int
-    steps: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def of(cls, size: int, steps: Iterable[tuple[int, int]]) -> EqualRanges:
-        """In normal form: adjacent ranges are merged."""
-        left = []
-        for count, apart in sorted((s for s in steps if s[0] > 1), key=lambda s: s[1]):
-            if apart == size:
-                size *= count
-            else:
-                left.append((count, apart))
-        return cls(size, tuple(left))
-
-    @cached_property
-    def values(self) -> Array:
-        result = np.arange(self.size)
-        for count, apart in self.steps:
-            result = (result[:, None] + apart * np.arange(count)).reshape(-1)
-        return result
-
-
-@lru_cache(maxsize=65536)
-def window_elements(window: RankWindow, p: EqualRanges, r: EqualRanges) -> int:
-    """Distinct elements of a window's rank in all these ranges of its variables."""
-    if not p.steps and not r.steps:
-        return window.elements(p.size, r.size)
-    return len(distinct_numbers(window.step_r * p.values[:, None] + window.step_p * r.values))
-
-
 Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
-Joint = tuple[list[Tie], list[RankWindow], set[int]]  # ties, windows, and the bundles in any of them
+Joint = tuple[
+    list[Tie], list[RankWindow | TwoImages], set[int]
+]  # ties, windows, and the bundles in any of them
 
 
 class Factors:
@@ -105,6 +74,9 @@ class Factors:
         for w in windows:
             # With a loop over the first window, only what is live counts; otherwise the whole tile.
             into = term.into if operand and w == operand.windows[0] else None
+            if isinstance(w, TwoImages):
+                result = result * self._imaged(term, w, group)
+                continue
             if not w.held:
                 result = result * self._windowed(term, w, group, into)
                 continue
@@ -322,6 +294,32 @@ class Factors:
             return np.minimum(*(self._window(term, w, group, *to) for to in ((into, None), (None, into))))
         return self._window(term, w, group, None, None)
 
+    def _imaged(self, term: Term, w: TwoImages, group: tuple[int, ...]) -> Array:
+        """Elements of two images of a rank: of the largest tile, or summed over all tiles. Compute reads
+        both."""
+        both = self.bundle[w.p], self.bundle[w.r]
+        if term.tile:
+            (sizes_p, where_p), (sizes_r, where_r) = (self._sizes(b, term.level) for b in both)
+            table = np.array([[w.elements(p, r) for r in sizes_r] for p in sizes_p], dtype=float)
+            return self._laid_out(table[np.ix_(where_p, where_r)], both, group)
+        alone_p, alone_r = (self._single(term, b, True) for b in both)
+        visits_p, visits_r = (self._single(term, b, False) for b in both)
+        table = alone_p[:, None] * visits_r + visits_p[:, None] * alone_r
+        if term.level != END:
+            (steps_p, where_p), (steps_r, where_r) = (self._parted(b, term.split) for b in both)
+            common = np.array([[w.common(p, r) for r in steps_r] for p in steps_p], dtype=float)
+            table = table - common[np.ix_(where_p, where_r)]
+        return self._laid_out(table, both, group)
+
+    def _parted(self, v: int, fans: Fans) -> tuple[list[Steps], Array]:
+        """The distinct ways in which fanouts part a variable, and the way of each candidate [n]."""
+        c = self.chains[v]
+        columns = [x for f in sorted(fans) for x in (c.spread[f], self._apart(c, f))]
+        if not columns:
+            return [()], np.zeros(c.count, np.int64)
+        rows, where = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return [tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist()], where.reshape(-1)
+
     def _neighbours(self, term: Term, w: RankWindow, group: tuple[int, ...], into: int | None) -> Array:
         """The same where no loop iterates over the other variable. An element between two that are read is
         live as well, since another iteration reads it."""
@@ -518,61 +516,6 @@ def resident_generations(
     read = [(begin >= away) & (away <= d) & (away > d - long) for d in {*back, 0}]
     earlier = np.any(read, axis=0).sum(axis=1)
     return int((earlier + sizes).max()), int(earlier.sum()), int(earlier.sum()) + extent
-
-
-@lru_cache(maxsize=65536)
-def read_together(values: Runs, splits: tuple[tuple[int, str], ...]) -> tuple[tuple[Runs, int], ...]:
-    """The sets of values that instances hold together below nested loops, each shifted to start at 0, and the
-    frequency of each. `splits`: per loop its tile size and which tiles count, as in `Factors._splits`."""
-    if not splits:
-        return ((_joined_runs(values), 1),)
-    (size, how), inner = splits[0], splits[1:]
-    if how == "first":
-        return read_together(tuple((at, min(n, size)) for at, n in values), inner)
-    trips = -(-max(n for _, n in values) // size)
-    if how == "union":
-        several = [(at + k * size, min(size, n - k * size)) for at, n in values for k in range(-(-n // size))]
-        return read_together(tuple(several), inner)
-    result: dict[Runs, int] = {}
-    for k in range(trips):
-        some = [(at + k * size, min(size, n - k * size)) for at, n in values if n > k * size]
-        low = min(at for at, _ in some)
-        for runs, often in read_together(tuple((at - low, n) for at, n in some), inner):
-            result[runs] = result.get(runs, 0) + often
-    return tuple(result.items())
-
-
-def _joined_runs(values: Runs) -> Runs:
-    """Adjacent runs merged, shifted to start at 0."""
-    result: list[tuple[int, int]] = []
-    for at, n in sorted(values):
-        if result and sum(result[-1]) == at:
-            result[-1] = (result[-1][0], result[-1][1] + n)
-        else:
-            result.append((at, n))
-    low = result[0][0]
-    return tuple((at - low, n) for at, n in result)
-
-
-@lru_cache(maxsize=65536)
-def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
-    """Distinct elements of a window's rank in all these values of its variables."""
-    values = [np.concatenate([at + np.arange(n) for at, n in runs]) for runs in (p, r)]
-    return len(distinct_numbers(window.step_r * values[0][:, None] + window.step_p * values[1]))
-
-
-@lru_cache(maxsize=65536)
-def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
-    """Distinct elements of a window's rank that instances need and did not need, each by itself, one step of
-    a variable before (`step` 0: all that they need)."""
-    starts = [EqualRanges(1, several).values for _, several in (p, r)]
-    tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
-    tile = distinct_numbers(tile)
-    if step:
-        moved = step * (window.step_r if along_p else window.step_p)
-        tile = np.setdiff1d(tile, tile - moved, assume_unique=True)
-    begin = (window.step_r * starts[0][:, None] + window.step_p * starts[1]).reshape(-1)
-    return len(distinct_numbers(begin[:, None] + tile))
 
 
 def _whole_chain(extent: int, like: TileChains) -> TileChains:

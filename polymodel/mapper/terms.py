@@ -504,8 +504,8 @@ def _buffered_bits(space: EinsumSpace, node: TemplateNode) -> float:
 def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
     """The level of the next node of the branch: with the loops in between that index the tensor first, a
     live-allocating memory holds no more than the tile below these. None where it holds the whole tile."""
-    space, branch = t.space, t.template.branch
-    if space.operands[node.operand].behind >= 0 or space.operands[node.operand].tied:
+    space, branch, o = t.space, t.template.branch, t.space.operands[node.operand]
+    if o.behind >= 0 or o.tied | o.imaged:
         return None
     if not space.memories[node.memory].live or node not in branch or t.template.bottom:
         return None

@@ -3,6 +3,7 @@ listed one by one and each of them evaluated."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -19,6 +20,7 @@ EINSUMS = (
     "O[m] = I[m,c] * I[m,c]",
     "O[m] += I[c] * I[c] * F[m,c]",
 )
+IMAGES = ("O[m,c] = I[W=m] * I[W=c]", "O[m,c] = I[W=m,p] * I[W=c+1,p]", "O[m] = I[W=m] * I[W=p-2]")
 
 
 def machine(pick: Random) -> dict[str, Any]:
@@ -41,16 +43,16 @@ def machine(pick: Random) -> dict[str, Any]:
     return {"nodes": nodes, "assume_overlap": pick.random() < 0.8}
 
 
-def spec_of(pick: Random) -> pm.Spec:
-    text = pick.choice(EINSUMS)
+def spec_of(pick: Random, einsums: Sequence[str]) -> pm.Spec:
+    text = pick.choice(einsums)
     shape = {v: f"0 <= {v} < {pick.choice((2, 3, 4, 6))}" for v in "mcpr" if v in text}
     work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
     return pm.load({"schema_version": 1, "workload": work, "arch": machine(pick)})
 
 
-def small(pick: Random, most: int) -> pm.Spec:
+def small(pick: Random, most: int, einsums: Sequence[str] = EINSUMS) -> pm.Spec:
     while True:
-        spec = spec_of(pick)
+        spec = spec_of(pick, einsums)
         if 20 < Listed(spec).size() < most:
             return spec
 
@@ -63,3 +65,13 @@ def test_the_front_is_that_of_all_mappings() -> None:
 def test_the_fronts_of_many_spaces() -> None:
     pick = Random(23)
     assert sum(check(small(pick, 400)) for _ in range(30)) > 1000
+
+
+def test_the_front_where_one_rank_is_read_twice_is_that_of_all_mappings() -> None:
+    assert check(small(Random(3), 60, IMAGES)) > 10
+
+
+@pytest.mark.slow
+def test_the_fronts_of_many_spaces_where_one_rank_is_read_twice() -> None:
+    pick = Random(5)
+    assert sum(check(small(pick, 400, IMAGES)) for _ in range(60)) > 2000
