@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,11 @@ MADE = ("dense", "random:DENSITY")
 
 
 def load_teaal(options: argparse.Namespace) -> Spec:
-    """The spec that the options name. Raises SpecError if it is not TeAAL's."""
-    spec = load_spec(options, [options.spec])
+    """The spec that the options name, whose files stand before the data. Raises SpecError if it is not
+    TeAAL's."""
+    more = list(takewhile(lambda text: "=" not in text, options.tensors))
+    del options.tensors[: len(more)]
+    spec = load_spec(options, [options.spec, *more])
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
     return spec
@@ -27,7 +31,8 @@ def load_teaal(options: argparse.Namespace) -> Spec:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """The spec, and data for its inputs."""
-    parser.add_argument("spec", metavar="SPEC", help="TeAAL file or library name, e.g. tensaurus/spmm")
+    about = "TeAAL file or library name, e.g. tensaurus/spmm; files with further sections may follow"
+    parser.add_argument("spec", metavar="SPEC", help=about)
     parser.add_argument(
         "tensors",
         nargs="*",

@@ -51,9 +51,9 @@ def load(
 
     A name such as `"gpt3_6.7B"` refers to a packaged workload or architecture, `"gpt3_6.7B/unfused"` to a
     workload with one of its mappings; a packaged pair includes its default mapping, unless a source has a
-    `mapping:`. Template variables are passed to every template. `symbols` gives values to symbols, including
-    ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
-    are not faults here (see `Spec.check`).
+    `mapping:`. Sections of a TeAAL spec may stand in several sources. Template variables are passed to every
+    template. `symbols` gives values to symbols, including ones that the spec uses but does not declare.
+    Raises SpecError with every fault; symbols without a value are not faults here (see `Spec.check`).
     """
     given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
     values = {**_model_variables(sources), **given}
@@ -64,6 +64,11 @@ def load(
     pair = Pair()
     for source in sources:
         read_source(source, document, values, pair)
+    if document.teaal_entries:
+        # Imported only here: the TeAAL reader costs a tenth of a small load, and few specs are TeAAL specs.
+        from polymodel.spec.teaal.schema import read_into
+
+        read_into(document)
     add_default_mapping(document, values, pair)
     served = _networks_of(document, given, symbols)
     document.variables |= {n for spec in served for n in spec.template_variables}

@@ -35,7 +35,7 @@ from polymodel.spec.faults import (
 from polymodel.spec.files import RefusedVariable, Rendered, Variable, effective, filled, is_template, text_of
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 from polymodel.spec.other_tools import SECTIONS as TEAAL
-from polymodel.spec.other_tools import foreign, is_teaal, section_of_accelforge
+from polymodel.spec.other_tools import foreign, section_of_accelforge, teaal_sections
 from polymodel.spec.section_schemas import (
     CodesignSection,
     ExploreSection,
@@ -200,6 +200,7 @@ class Document:
     bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols of files with only a mapping
     files: list[str] = field(default_factory=list)
     teaal: TeaalSpec | None = None
+    teaal_entries: dict[str, YamlEntry] = field(default_factory=dict)  # of one file or of several
     declared: dict[str, Variable] = field(default_factory=dict)  # template variables
     refused: set[str] = field(default_factory=set)  # template variables whose values are not allowed
     asked: frozenset[str] = frozenset()  # template variables that the caller gives
@@ -358,13 +359,17 @@ def add_object(value: SchemaObject, document: Document) -> None:
 def _free(name: str, document: Document, entry: YamlEntry | None = None) -> bool:
     if name not in document.sections and name not in document.entries:
         return True
+    _twice(name, document, entry)
+    return False
+
+
+def _twice(name: str, document: Document, entry: YamlEntry | None) -> None:
     place = entry.source.place(entry.line, entry.column) if entry else Place()
     remedy = "keep it in one of the sources"
     if name == "mapping":
         remedy += "; to exchange mappings, give each a file of its own"
     message = f"section `{name}` is given twice"
     document.faults.note(Diagnostic(message, remedy, name, place, code="duplicate-name"))
-    return False
 
 
 def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
@@ -377,13 +382,11 @@ def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
     root, gone = upgraded(root)
     document.faults.extend(gone)
     entries = root.entries or ()
-    dialect = is_teaal(root)
-    if dialect:
-        _teaal({e.key: e for e in entries if e.key in TEAAL}, document)
+    dialect = teaal_sections(root)
     for entry in entries:
-        if dialect and entry.key in TEAAL:
-            continue
-        if entry.key == "schema_version":
+        if entry.key in dialect:
+            _teaal(entry, document)
+        elif entry.key == "schema_version":
             _version(entry, document)
         elif entry.key == "symbols":
             keys = {e.key for e in entries}
@@ -398,35 +401,14 @@ def add_root(root: YamlNode, document: Document, broken: bool = False) -> None:
             _extra(entry, root, document)
 
 
-def _teaal(entries: dict[str, YamlEntry], document: Document) -> None:
-    """Read the sections of a TeAAL spec; its Einsums are the workload. Sizes without a value are symbols.
-
-    Its `mapping` is not a LoopTree: another source may bring one.
-    """
-    from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
-    from polymodel.spec.teaal.schema import read_sections
-
-    first = entries["einsum"]
-    if not _free("workload", document, first):
-        return
-    document.entries["workload"] = first
-    whole = YamlNode(first.source, first.line, first.column, entries=tuple(entries.values()))
-    document.entries["teaal"] = replace(first, value=whole)
-    before = len(document.faults)
-    spec = read_sections(entries, document.faults)
-    if len(document.faults) > before:
-        return
-    spec = sized(replace(spec, name=_title(first.source.file)))
-    document.teaal = spec
-    for name in symbols_of(spec):
-        document.symbols.setdefault(name, None)
-    workload = workload_of(spec)
-    if isinstance(workload, Workload):
-        document.sections["workload"] = workload
-
-
-def _title(file: str) -> str:
-    return FilePath(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".teaal")
+def _teaal(entry: YamlEntry, document: Document) -> None:
+    """Note a section of a TeAAL spec, which is read when all sources are known."""
+    earlier = document.teaal_entries.setdefault(entry.key, entry)
+    if entry.key == "einsum":
+        if _free("workload", document, entry):
+            document.entries["workload"] = entry
+    elif entry is not earlier:
+        _twice(entry.key, document, entry)
 
 
 def _version(entry: YamlEntry, document: Document) -> None:
@@ -573,7 +555,8 @@ _ELSEWHERE = {
     "what a memory keeps in its `tensors: {keep: ...}`",
     "metrics": "write `objectives:` in `explore:`",
     "problem": "the Einsums stand in `workload:`",
-    "architecture": "the machine stands in `arch:`; of a TeAAL spec, in a file with `einsum:`",
+    "architecture": "the machine stands in `arch:`; that of a TeAAL spec is a table of lists, loaded with a "
+    "file that has `einsum:`",
 }
 
 
@@ -590,7 +573,7 @@ def unknown_section(entry: YamlEntry, sections: Mapping[str, type[SchemaObject]]
     elif above:
         remedy = f"write it in {' or '.join(above)}"
     elif key in TEAAL:
-        remedy = "it belongs to a TeAAL spec: keep it in the file that has `einsum:` with `declaration:`"
+        remedy = "it belongs to a TeAAL spec: load it with the file that has `einsum:` with `declaration:`"
     elif near:
         remedy = f"did you mean {near}?"
     else:

@@ -10,6 +10,7 @@ from polymodel.spec.faults import YamlEntry, YamlNode
 # Recognition of TeAAL specs. Their reader is imported only for such a spec.
 
 OLD = "expression"  # `expressions` in older specs
+_OF_MAPPING = ("rank-order", "partitioning", "loop-order", "spacetime")
 SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
 
 
@@ -17,6 +18,21 @@ def is_teaal(root: YamlNode) -> bool:
     """True if a document is a TeAAL spec: `einsum:` with a `declaration:` or `expressions:`."""
     entry = root.entry("einsum")
     return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions", OLD))
+
+
+def teaal_sections(root: YamlNode) -> set[str]:
+    """The sections of a document that belong to a TeAAL spec, whose Einsums may stand in another file."""
+    names = {e.key for e in root.entries or ()} & {*SECTIONS}
+    if is_teaal(root) or not names:
+        return names
+    mapping, architecture = root.entry("mapping"), root.entry("architecture")
+    if mapping is not None and not any(mapping.value.entry(k) for k in _OF_MAPPING):
+        names -= {"mapping"}
+    if architecture is not None:
+        lists = any(e.value.elements is not None for e in architecture.value.entries or ())
+        if not lists or _of_timeloop(architecture, root):
+            names -= {"architecture"}
+    return names - {"einsum"}
 
 
 # Files and keys of other tools, given by mistake: their tool, and how to convert them.

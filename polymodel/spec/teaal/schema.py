@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path as FilePath
 
 from polymodel.errors import Diagnostic, Place
+from polymodel.spec.document import Document
 from polymodel.spec.faults import Faults, NodeLocator, Path, Source, YamlEntry, YamlNode, node_of, suggestion
 from polymodel.spec.other_tools import OLD, SECTIONS
+from polymodel.spec.section_schemas import Workload
 from polymodel.spec.teaal.bindings import BindingNames, read_bindings
+from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
 from polymodel.spec.teaal.einsum_section import read_einsums
 from polymodel.spec.teaal.formats import read_formats
 from polymodel.spec.teaal.hardware import read_architecture
@@ -88,6 +92,46 @@ def read_sections(entries: Mapping[str, YamlEntry], faults: Faults) -> TeaalSpec
         architecture=_table(data.get("architecture")),
         bindings=_table(data.get(name)),
     )
+
+
+def read_into(document: Document) -> None:
+    """Read the sections of a TeAAL spec that the sources have; its Einsums are the workload.
+
+    Sizes without a value are symbols. Its `mapping` is not a LoopTree: another source may bring one.
+    """
+    entries = document.teaal_entries
+    first = entries.get("einsum")
+    if first is None:
+        if not document.unread:
+            document.faults.extend(_alone(entry) for entry in entries.values())
+        return
+    if document.entries.get("workload") is not first:
+        return
+    whole = YamlNode(first.source, first.line, first.column, entries=tuple(entries.values()))
+    document.entries["teaal"] = replace(first, value=whole)
+    before = len(document.faults)
+    spec = read_sections(entries, document.faults)
+    if len(document.faults) > before:
+        return
+    spec = sized(replace(spec, name=_title(first.source.file)))
+    document.teaal = spec
+    for name in symbols_of(spec):
+        document.symbols.setdefault(name, None)
+    workload = workload_of(spec)
+    if isinstance(workload, Workload):
+        document.sections["workload"] = workload
+
+
+def _alone(entry: YamlEntry) -> Diagnostic:
+    """The fault of a section whose Einsums no source has."""
+    what = f"`{entry.key}` is a section of a TeAAL spec, and no source has its `einsum:`"
+    remedy = "load it with the file that has `einsum:` with `declaration:`"
+    place = entry.source.place(entry.line, entry.column)
+    return Diagnostic(what, remedy, entry.key, place, code="missing-section")
+
+
+def _title(file: str) -> str:
+    return FilePath(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".teaal")
 
 
 def _check_overwritten(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -284,3 +287,60 @@ def test_a_variable_of_another_tensors_rank_runs_over_the_rank_that_it_indexes()
     assert pm.evaluate(dense).summary["operations"].iloc[-1] == 15
     with faults("unknown-name", at="einsum.expressions[0]"):
         pm.load({"einsum": {"declaration": given, "expressions": ["D[i] = B[i, x]"]}})
+
+
+EINSUM = {
+    "declaration": {"A": ["K", "M"], "B": ["K", "N"], "Z": ["M", "N"]},
+    "expressions": ["Z[m, n] = A[k, m] * B[k, n]"],
+}
+SECTIONS: dict[str, dict[str, Any]] = {
+    "einsum": EINSUM,
+    "mapping": {
+        "partitioning": {"Z": {"K": ["uniform_shape(4)"]}},
+        "loop-order": {"Z": ["M", "K1", "K0", "N"]},
+    },
+    "format": {"A": {"CSR": {"rank-order": ["K", "M"], "K": {"format": "U"}, "M": {"format": "C"}}}},
+    "architecture": {"one": [{"name": "S", "local": [{"name": "Mul", "class": "Compute"}]}]},
+    "bindings": {"Z": [{"config": "one", "prefix": "s"}, {"component": "Mul", "bindings": [{"op": "mul"}]}]},
+}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_sections_may_stand_in_files_of_their_own(backwards: bool, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(yaml.safe_dump(SECTIONS, sort_keys=False))
+    for name, section in SECTIONS.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({name: section}))
+    files = [tmp_path / f"{name}.yaml" for name in SECTIONS]
+    apart = pm.load(*(reversed(files) if backwards else files))
+    together = pm.load(whole)
+    assert apart.raw_teaal is not None
+    assert together.raw_teaal is not None
+    assert replace(apart.raw_teaal, name="") == replace(together.raw_teaal, name="")
+    assert len(apart.files) == len(SECTIONS)
+    tree = {"nodes": [{"type": "Compute", "einsum": "Z", "component": "MAC"}]}
+    both = pm.load(*files, {"mapping": tree})
+    assert both.raw_mapping is not None
+    assert both.raw_teaal == apart.raw_teaal
+
+
+def test_sections_without_their_einsums_and_sections_twice_are_told() -> None:
+    parts = [{name: section} for name, section in SECTIONS.items()]
+    for part in parts[1:]:
+        with faults("missing-section", at=next(iter(part))):
+            pm.load(part)
+        with faults("duplicate-name", at=next(iter(part))):
+            pm.load(*parts, part)
+    with faults("duplicate-name", at="workload"):
+        pm.load(*parts, parts[0])
+
+
+def test_execute_takes_the_files_of_a_spec_in_front_of_the_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("einsum", "mapping"):
+        Path(f"{name}.yaml").write_text(yaml.safe_dump({name: SECTIONS[name]}))
+    data = ["A=random:0.3", "B=random:0.5", "--size", "K=9", "--size", "M=5", "--size", "N=4"]
+    assert main(["execute", "einsum.yaml", "mapping.yaml", *data, "--table", "einsums"]) == 0
+    assert "M K1 K0 N" in capsys.readouterr().out
