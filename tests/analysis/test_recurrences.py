@@ -458,3 +458,20 @@ def test_engines_agree_on_recurrences_at_length() -> None:
     assert_few_refusals(tally, 0.01)
     assert tally["not decided"] < tally["examples"]
     assert tally["closed forms"] > 800
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+@pytest.mark.parametrize("generations", [1, 2])
+def test_reads_that_one_generation_alone_does_not_have(engine: str, generations: int) -> None:
+    """`S[p-1]` is read from the second generation on: where there is only one, no tile of it has elements."""
+    workload = {
+        "rank_sizes": {"P": generations, "M": 2},
+        "bits_per_value": {"All": 8},
+        "init": {"S": 0},
+        "einsums": ["S[P=p+1, m] = S[p, m] * A[p, m]", "D[p, m] = S[p, m] + S[P=p-1, m]"],
+    }
+    reader = [loop("p", 1), storage("GLB", "S", reuse="slide"), leaf("D")]
+    nodes = [storage("DRAM", "S", "A", "D"), split([leaf("S")], reader)]
+    report = evaluated(workload, *nodes, engine=engine)
+    read = 2 * (generations - 1)  # what the last generation leaves is not read
+    assert moved(report, "S") == {"DRAM": (2 * read, 0, 0, 2 * generations), "GLB": (read, 0, read, 0)}

@@ -180,6 +180,8 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
         if _single_inside(loops.order) and (kind == "wraps" or axis < len(loops.u)):
             loops = replace(loops, alike=loops.u)  # asked of the first and the last stamps of rows of tiles
     result = visits(loops)
+    if not len(result.one):  # nothing is touched, so nothing stays, and no tile depends on a loop
+        return int(kind == "settled")
     if kind == "settled":
         return int(_settled(result, axis, what, rank))
     outside = result.same(axis)
