@@ -133,6 +133,32 @@ def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> It
             running.close()
 
 
+@contextlib.contextmanager
+def halting() -> Iterator[Path | None]:
+    """A file that the first Ctrl-C inside the block creates, so that workers on this host can end with what
+    they have; the next one interrupts as usual. None on a cluster, and outside the main thread, which alone
+    receives signals."""
+    if threading.current_thread() is not threading.main_thread() or not workers():
+        yield None
+        return
+    from tempfile import TemporaryDirectory
+
+    before = signal.getsignal(signal.SIGINT)
+    with TemporaryDirectory(dir=scratch()) as folder:
+        file = Path(folder) / "halt"
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if file.exists():
+                raise KeyboardInterrupt
+            file.touch()
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield file
+        finally:
+            signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
 @dataclass
 class Crew:
     """Workers of a cluster that share the steps of one piece of work, a given number of tasks at a time.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter
 from typing import Any
 
 import numpy as np
 
 from polymodel.errors import Diagnostic
-from polymodel.governor import elsewhere, seconds_of, spare, terminable, until
+from polymodel.governor import elsewhere, halting, scratch, seconds_of, spare, terminable, until
 from polymodel.hardware.answer import Codesign
 from polymodel.hardware.layers import Combined, Figures
 from polymodel.hardware.machines import DesignPoint, Family, alone, families, machines
@@ -26,9 +27,10 @@ from polymodel.hardware.networks import (
 )
 from polymodel.hardware.points import CodesignPoint, MachineRow
 from polymodel.hardware.request import COSTS, CodesignArguments, CodesignRequest, read_request
+from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks
-from polymodel.mapper.budget import CUT
+from polymodel.mapper.budget import CUT, time_of_search
 from polymodel.mapper.confirm import LONGEST
 from polymodel.mapper.records import Candidate
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
@@ -43,6 +45,7 @@ from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.values import Choice
 
+UNUSED = 0.05  # of a time limit, which is too little to go on
 Array = Any
 Progress = Callable[[int, int, float], None]
 
@@ -98,9 +101,11 @@ def codesign(
     # With eps a kept mapping may need more space than a dropped one, which fits a smaller machine.
     groups = families(every, grid, given) if not wanted.eps else tuple(map(alone, every))
     with terminable():
-        end = monotonic() + spare(wanted.time_limit)
         orders = _orders(groups, asked, of_layers, wanted.eps, store, resume)
-        found = answered(orders, end, workers, progress, begun, orderly=True)
+        now, limit = monotonic(), spare(wanted.time_limit)
+        end, searching = now + limit, time_of_search(limit)
+        last = inf if searching is None else now + searching
+        found = answered(orders, last, workers, progress, begun, orderly=True)
         front = _joint(groups, found, asked, work)
         stopped = _evaluated_in_time(front[0], found, work, end)
     seconds = perf_counter() - begun
@@ -167,11 +172,16 @@ class SearchTask:
     resume: bool
     evaluated: bool = True
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures of its mappings."""
+        return tuple(dict.fromkeys([*self.figures, *COSTS]))
+
 
 @dataclass(frozen=True)
 class Answered:
     """The front of one search: figures, mappings, whether it was complete, why it is empty, and lower bounds
-    of what was minimised; `interrupted`: by Ctrl-C."""
+    of what was minimised; `interrupted`: by Ctrl-C; `late`: time ended it."""
 
     figures: Mapping[str, Array]
     mappings: tuple[Candidate, ...]
@@ -179,6 +189,22 @@ class Answered:
     reason: str
     bounds: Mapping[str, float]
     interrupted: bool = False
+    late: bool = False
+
+    def with_more(self, other: Answered, first: str) -> Answered:
+        """Its mappings with those of a search that went on, sorted by the objective `first`."""
+        if other.complete:
+            return other
+        figures = {n: np.concatenate([v, other.figures[n]]) for n, v in self.figures.items()}
+        order = np.argsort(figures[first], kind="stable")
+        mappings = (*self.mappings, *other.mappings)
+        bounds = {n: max(b, self.bounds.get(n, b)) for n, b in other.bounds.items()}
+        return replace(
+            other,
+            figures={n: v[order] for n, v in figures.items()},
+            mappings=tuple(mappings[i] for i in order.tolist()),
+            bounds=bounds,
+        )
 
 
 def _orders(
@@ -220,51 +246,98 @@ def answered(
 ) -> dict[str, Answered]:
     """The fronts of all searches, here or in joblib's processes, in order.
 
-    `orderly`: after Ctrl-C the searches here end with what they have, and those after it have no time; the
-    next Ctrl-C ends all. Raises KeyboardInterrupt.
+    With a time limit the searches that were cut short share what is left of it. `orderly`: after Ctrl-C the
+    searches end with what they have, and those after it have no time; the next Ctrl-C, on a cluster the first
+    one, ends all. Raises KeyboardInterrupt.
     """
     result: dict[str, Answered] = {}
-    total = len(orders)
-
-    def finished(mark: str, answer: Answered) -> None:
-        result[mark] = answer
-        if progress is not None:
-            progress(len(result), total, perf_counter() - begun)
-
-    if workers == 1:
-        for i, (mark, order) in enumerate(orders.items()):
-            answer = _searched(order, (end - monotonic()) / (total - i))
-            if answer.interrupted:
-                if not orderly or any(a.interrupted for a in result.values()):
-                    raise KeyboardInterrupt
-                end = monotonic()
-            finished(mark, answer)
-        return result
-    from joblib import delayed
-
-    rounds = -(-total // workers)
-    limit = (end - monotonic()) / max(1, rounds)
-    tasks = (delayed(_searched)(o, limit) for o in orders.values())
-    with elsewhere(workers, tasks) as running:
-        for mark, answer in zip(orders, running, strict=True):
-            finished(mark, answer)
+    whole = end - monotonic()
+    with _resumable(orders, whole) as pending:
+        while pending:
+            before = len(orders) - len(pending)
+            in_turn = _here(pending, end, orderly) if workers == 1 else _there(pending, end, workers, orderly)
+            for i, (mark, answer) in enumerate(in_turn, start=before + 1):
+                first = orders[mark].objectives[0]
+                result[mark] = result[mark].with_more(answer, first) if mark in result else answer
+                if progress is not None:
+                    progress(i, len(orders), perf_counter() - begun)
+            over = whole == inf or end - monotonic() < UNUSED * whole
+            if over or any(a.interrupted for a in result.values()):
+                break
+            pending = {m: o for m, o in pending.items() if result[m].late}
     return result
 
 
-def _searched(order: SearchTask, seconds: float) -> Answered:
+@contextmanager
+def _resumable(orders: Mapping[str, SearchTask], seconds: float) -> Iterator[dict[str, SearchTask]]:
+    """The searches, with a store for as long as they may have to go on with time that others have left."""
+    alone = len(orders) < 2 or seconds == inf or not installed("pyarrow")
+    if alone or any(o.store is not None for o in orders.values()):
+        yield {**orders}
+        return
+    with TemporaryDirectory(dir=scratch(), ignore_cleanup_errors=True) as folder:
+        yield {m: replace(o, store=Path(folder) / m[:16]) for m, o in orders.items()}
+
+
+Marked = Iterator[tuple[str, Answered]]
+
+
+def _here(orders: Mapping[str, SearchTask], end: float, orderly: bool) -> Marked:
+    """The searches one after the other in this process."""
+    interrupted = False
+    for i, (mark, order) in enumerate(orders.items()):
+        answer = _searched(order, (end - monotonic()) / (len(orders) - i))
+        if answer.interrupted:
+            if interrupted or not orderly:
+                raise KeyboardInterrupt
+            interrupted, end = True, monotonic()
+        yield mark, answer
+
+
+def _there(orders: Mapping[str, SearchTask], end: float, workers: int, orderly: bool) -> Marked:
+    """The searches in joblib's processes."""
+    from joblib import delayed
+
+    limit = (end - monotonic()) / -(-len(orders) // workers)
+    with halting() if orderly else nullcontext() as halt:
+        last = inf if halt is None else end  # another host has another clock
+        tasks = (delayed(_searched)(o, limit, last, halt) for o in orders.values())
+        with elsewhere(workers, tasks) as running:
+            yield from zip(orders, running, strict=True)
+
+
+@dataclass
+class _Halt:
+    """Interrupts a search in a worker once `file` exists."""
+
+    file: Path
+    told: bool = False
+
+    def __call__(self, _: object) -> None:
+        if not self.told and self.file.exists():
+            self.told = True
+            raise KeyboardInterrupt
+
+
+def _searched(order: SearchTask, seconds: float, end: float = inf, halt: Path | None = None) -> Answered:
+    """The front of one search within so many seconds, by the `end` at the latest."""
+    halted = halt is not None and halt.exists()
+    seconds = 0.0 if halted else min(seconds, end - monotonic())
     limit = None if seconds == inf else max(seconds, 0.1)
     objectives = [o for o in order.objectives if not is_internal(o)]
+    told = None if halt is None or halted else _Halt(halt)
     checked = read_search_request(
-        order.spec, objectives, order.constraints, order.eps, limit, 1, None, order.store, order.resume
+        order.spec, objectives, order.constraints, order.eps, limit, 1, told, order.store, order.resume
     )
     more = tuple(o for o in order.objectives if is_internal(o))
     request = replace(checked.request, objectives=(*checked.request.objectives, *more))
     checked = replace(checked, request=request)
     front = explored(order.spec, checked, order.store, order.resume, order.evaluated)
-    names = dict.fromkeys([*order.figures, *COSTS])
-    figures = {n: np.array([p.value(n) for p in front], float) for n in names}
+    figures = {n: np.array([p.value(n) for p in front], float) for n in order.names}
     mappings = tuple(p.candidate for p in front)
-    return Answered(figures, mappings, front.complete, front.reason, front.bounds, front.interrupted)
+    late = not front.complete and not front.found.memory
+    interrupted = front.interrupted or (halted and late)
+    return Answered(figures, mappings, front.complete, front.reason, front.bounds, interrupted, late)
 
 
 def _joint(

@@ -410,7 +410,8 @@ def explored(
         request = replace(
             asked.request, progress=reporter if reporter.progress else None, stop=reporter.should_stop
         )
-        request = replace(request, finished=finished, time_limit=time_of_search(limit))
+        searching = time_of_search(limit) if evaluate or limit == inf else limit
+        request = replace(request, finished=finished, time_limit=searching)
         if any(map(on_sparse_data, request.objectives)):
             result, points, sparse = _on_sparse_data(spec, asked, request, reporter, stopped, end)
         else:

@@ -36,7 +36,7 @@ def test_terminated_while_it_writes(line: str, parent: Parent, tmp_path: Path) -
     code, errors = parent.run(here, line, TERMINATED)
     assert code == 130, errors
     # A search that is interrupted while it saves ends with the best so far on stdout, in place of a word.
-    assert errors.strip().endswith("interrupted") or (line.startswith("explore") and not errors)
+    assert errors.strip().endswith("interrupted") or (line.startswith(("explore", "codesign")) and not errors)
     assert "Traceback" not in errors
     assert not list((here / "saved").rglob("*.new*"))
 
@@ -156,4 +156,21 @@ def test_workers_end_with_their_parent_and_hold_no_pipe(
     assert len(before) >= 3
     while any(map(alive, before)) and time.monotonic() - begun < 20:  # joblib's tracker clears up last
         time.sleep(0.1)
+    assert not [pid for pid in before if alive(pid)]
+
+
+@pytest.mark.slow
+def test_a_terminated_codesign_with_workers_prints_the_best_so_far(tmp_path: Path) -> None:
+    (tmp_path / "huge.yaml").write_text(SIZED, encoding="utf-8")
+    process = started(f"{MACHINES} --workers 2 --format json --out rows", tmp_path)
+    waited_for_workers(process)
+    before = children(process.pid)
+    time.sleep(10.0)  # some search has a mapping by then
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert len(json.loads(out)) > 0
+    assert b"interrupted" in errors
+    assert b"Traceback" not in errors
+    assert (tmp_path / "rows" / "front.csv").exists()
     assert not [pid for pid in before if alive(pid)]

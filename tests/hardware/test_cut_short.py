@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polymodel as pm
@@ -168,3 +169,39 @@ def test_ctrl_c_ends_with_the_best_so_far(again: bool, monkeypatch: pytest.Monke
     assert found.interrupted
     assert len(found) == 1
     assert any(n.startswith("interrupted") for n in found.notes)
+
+
+def test_searches_that_are_cut_short_share_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two has half of the time at first, and all that the second one leaves; a search that goes
+    on keeps the mappings and the bounds that it had."""
+    searched, limits = search.explored, []
+
+    def cut(spec: pm.Spec, checked: Any, *rest: Any) -> Front:
+        front = searched(spec, checked, *rest)
+        limits.append(checked.request.time_limit)
+        if len(limits) in (1, 3):
+            known = (0.0,) * len(front.found.bounds) if len(limits) > 1 else front.found.bounds
+            points = front.points if len(limits) == 1 else ()
+            short = replace(front.found, complete=False, bounds=known)
+            return replace(front, found=short, points=points)
+        return front
+
+    monkeypatch.setattr(search, "explored", cut)
+    found = pm.codesign(small(), {"S": [512, 1024]}, eps=0.1, objectives=["energy"], time_limit=60)
+    assert len(limits) == 4
+    assert limits[0] < 30 < 50 < limits[1]
+    assert limits[2] > 50 < limits[3]
+    assert found.complete
+    whole = pm.codesign(small(), {"S": [512, 1024]}, eps=0.1, objectives=["energy"])
+    assert found.front.to_csv() == whole.front.to_csv()
+
+
+def test_a_search_that_goes_on_keeps_what_it_had() -> None:
+    few = search.Answered({"energy": np.array([2.0, 3.0])}, ("b", "c"), False, "", {"energy": 1.0})  # type: ignore[arg-type]
+    more = search.Answered({"energy": np.array([1.5])}, ("a",), False, "", {"energy": 0.5})  # type: ignore[arg-type]
+    both = few.with_more(more, "energy")
+    assert both.mappings == ("a", "b", "c")
+    assert both.figures["energy"].tolist() == [1.5, 2.0, 3.0]
+    assert both.bounds == {"energy": 1.0}
+    whole = replace(more, complete=True)
+    assert few.with_more(whole, "energy") is whole
