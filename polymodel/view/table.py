@@ -42,7 +42,7 @@ TERMS = {
     "needed_bits": "bits that there must be room for, by the rule of the memory (`fit:`)",
     "refetched": "of what moves, what an overbooked tile had no room for",
     "quantile_bits": "bits that a tile does not exceed with the confidence given",
-    "p_overflow": "probability that the working set is larger than the memory",
+    "p_overflow": "probability that tiles at random places do not fit; of data 1 if the fullest do not",
     "label": "exact (given data), expected (density model), bound (at most), lower bound or estimate",
     "latency_s": "time; transfers overlap compute unless the architecture says otherwise",
     "cycles": "time times the clock, where the architecture gives one",

@@ -164,8 +164,9 @@ class MemoryDemand:
     """One memory during one Einsum, bits of its busiest instance. `bits`: expected (of actual data: exact).
     `needed_bits`: what has to be there by the rule of the memory.
 
-    `p_overflow`: probability that the working set exceeds the size; its `label` is `bound` where it is only
-    known not to be more (tiles that depend on each other: Cantelli's inequality).
+    `p_overflow`: probability that tiles of the largest size, at a random place each, exceed the size together
+    (of actual data: 1 if the fullest tiles do, else 0), not that any tile of the run does. Its `label` is
+    `bound` where it is only known not to be more (tiles that depend on each other: Cantelli's inequality).
     """
 
     component: str
