@@ -21,12 +21,17 @@ MADE = ("dense", "random:DENSITY")
 def load_teaal(options: argparse.Namespace) -> Spec:
     """The spec that the options name, whose files stand before the data. Raises SpecError if it is not
     TeAAL's."""
-    more = list(takewhile(lambda text: "=" not in text, options.tensors))
+    more = list(takewhile(_is_file, options.tensors))
     del options.tensors[: len(more)]
     spec = load_spec(options, [options.spec, *more])
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
     return spec
+
+
+def _is_file(text: str) -> bool:
+    """Whether a word behind the spec is one more file of it; any other word is data, or lacks its `=`."""
+    return "=" not in text and (Path(text).suffix in {".yaml", ".yml"} or Path(text).is_file())
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

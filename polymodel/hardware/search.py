@@ -103,11 +103,10 @@ def codesign(
     with terminable():
         orders = _orders(groups, asked, of_layers, wanted.eps, store, resume)
         now, limit = monotonic(), spare(wanted.time_limit)
-        end, searching = now + limit, time_of_search(limit)
-        last = inf if searching is None else now + searching
+        last = now + (time_of_search(limit) or limit)
         found = answered(orders, last, workers, progress, begun, orderly=True)
         front = _joint(groups, found, asked, work)
-        stopped = _evaluated_in_time(front[0], found, work, end)
+        stopped = _evaluated_in_time(front[0], found, work, now + limit)
     seconds = perf_counter() - begun
     return Codesign(work, grid, asked, *front, refused, len(orders), wanted.eps, seconds, stopped)
 

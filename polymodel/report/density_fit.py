@@ -32,7 +32,7 @@ class DensityFit(Answer):
     Each kind of model is fitted to three fifths of the matrix and judged by the likelihood of the tiles of
     the rest; then it is fitted to the whole matrix and compared with exact counts. Among the models whose
     counts are close (10 %, 20 % for the fullest tile and unit; among all, if none is) the one with the
-    highest likelihood is chosen; a simpler one within two standard errors is preferred.
+    highest likelihood is chosen; a simpler one within the standard error is preferred.
     """
 
     tensor: str

@@ -197,8 +197,10 @@ def test_searches_that_are_cut_short_share_what_is_left_of_the_time(monkeypatch:
 
 
 def test_a_search_that_goes_on_keeps_what_it_had() -> None:
-    few = search.Answered({"energy": np.array([2.0, 3.0])}, ("b", "c"), False, "", {"energy": 1.0})  # type: ignore[arg-type]
-    more = search.Answered({"energy": np.array([1.5])}, ("a",), False, "", {"energy": 0.5})  # type: ignore[arg-type]
+    def answer(figures: list[float], mappings: Any, bound: float) -> search.Answered:
+        return search.Answered({"energy": np.array(figures)}, mappings, False, "", {"energy": bound})
+
+    few, more = answer([2.0, 3.0], ("b", "c"), 1.0), answer([1.5], ("a",), 0.5)
     both = few.with_more(more, "energy")
     assert both.mappings == ("a", "b", "c")
     assert both.figures["energy"].tolist() == [1.5, 2.0, 3.0]

@@ -228,7 +228,6 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         ("nodes: []", "write it in `arch:` or `mapping:`"),
         ("architecture: {}", "the machine stands in `arch:`"),
         ("problem: {}", "the Einsums stand in `workload:`"),
-        ("bindings: {}", "TeAAL"),
         ("exlore: {}", "did you mean explore?"),
         ("foo: 1", "sweep, explore, codesign, symbols, schema_version;"),
         ("config: {}", "`x-config:`"),
@@ -243,6 +242,13 @@ def test_unknown_sections_are_told(section: str, remedy: str, tmp_path: Path) ->
     assert found.message == f"unknown section `{section.partition(':')[0]}`"
     assert remedy in found.remedy
     assert found.place.line == len(path.read_text().splitlines())
+
+
+def test_a_section_of_a_teaal_spec_alone_asks_for_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"{EXAMPLE.read_text()}\nbindings: {{}}\n")
+    with faults("missing-section", at="bindings"):
+        load(path)
 
 
 def test_keys_for_notes_and_anchors_are_free(tmp_path: Path) -> None:

@@ -278,10 +278,6 @@ def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints
 # Sizes of tiles, and units that rows are dealt to, of which counts are compared; how near a model has to
 # be in most of them, and in the fullest tile and unit.
 TILES, UNITS, NEAR, FAR = (8, 32, 128), 16, 0.1, 0.2
-# A simpler model comes first if it is behind by no more standard errors than this.
-_NOISE = 2
-# The fullest tile of one matrix differs by chance: it is usual where its tails have this chance or more.
-_USUAL = 0.005
 # What is beyond a model is not impossible, but this rare.
 _RARE = 1e-6
 # Sizes of tiles that are judged, beside those of the blocks that are held out and their rows and columns.
@@ -290,15 +286,13 @@ _SIZES = 8, 32
 
 @dataclass(frozen=True)
 class Compared:
-    """One quantity under one model: `actual` is counted, `expected` None where it is refused. `usual`:
-    whether a greatest of so much is in the middle 99 % of what data of the model have."""
+    """One quantity under one model: `actual` is counted, `expected` None where it is refused."""
 
     quantity: str
     unit: str
     actual: float
     expected: float | None
     room: float
-    usual: bool = False
 
     @property
     def error(self) -> float | None:
@@ -307,8 +301,8 @@ class Compared:
 
     @property
     def near(self) -> bool:
-        """Whether the model is as near to the data as is asked of it, or off by chance alone."""
-        return self.error is not None and (abs(self.error) <= self.room or self.usual)
+        """Whether the model is as near to the data as is asked of it."""
+        return self.error is not None and abs(self.error) <= self.room
 
 
 @dataclass(frozen=True)
@@ -344,7 +338,7 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
     """Try the kinds of models of structure on a matrix.
 
     Of the models whose counts are near those of the data (of all, where none's are) the one is chosen that
-    tells the tiles held out best; simpler ones that are behind it by no more than two standard errors come
+    tells the tiles held out best; simpler ones that are behind it by no more than the standard error come
     first.
     """
     if len(tensor.ranks) != 2:
@@ -390,7 +384,7 @@ def _chosen(tried: list[tuple[str, DensityModel, tuple[Compared, ...]]], scores:
     first = max(able, key=sums.__getitem__)
     for i in able:
         behind, error = _behind(scores[first], scores[i])
-        if behind <= _NOISE * error:
+        if behind <= error:
             return Choice(tuple(result), result[i])
     return Choice(tuple(result), result[first])
 
@@ -401,31 +395,23 @@ def _behind(better: Floats, score: Floats) -> tuple[float, float]:
     return float(away.sum()), float(away.std()) * away.size**0.5
 
 
-@dataclass(frozen=True)
-class Question:
-    """Name, unit, how near a model has to be, and what is asked of it; `fullest`: of which tiles it is the
-    greatest."""
-
-    name: str
-    unit: str
-    room: float
-    answer: Callable[[DensityModel], float]
-    fullest: tuple[int, ...] | None = None
+Question = tuple[str, str, float, Callable[[DensityModel], float]]
 
 
 def _questions(tensor: SparseTensor, tiles: tuple[int, ...], units: int) -> Iterator[Question]:
+    """Name, unit, how near a model has to be, and what is asked of it."""
     rows, columns = tensor.shape
-    yield Question("nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1)))
+    yield "nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1))
     for tile in dict.fromkeys((min(t, rows), min(t, columns)) for t in tiles):
         size = " x ".join(map(str, tile))
-        yield Question(f"nonempty tiles of {size}", "tiles", NEAR, partial(_nonempty, tile))
-        yield Question(f"fullest tile of {size}", "nonzeros", FAR, partial(_fullest, tile), tile)
+        yield f"nonempty tiles of {size}", "tiles", NEAR, partial(_nonempty, tile)
+        yield f"fullest tile of {size}", "nonzeros", FAR, partial(_fullest, tile)
     part = -(-rows // units), columns
     number = -(-rows // part[0])
-    yield Question(f"mean load of {number} units", "nonzeros", NEAR, lambda m: m.expected_nnz / number)
-    yield Question(f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part), part)
+    yield f"mean load of {number} units", "nonzeros", NEAR, lambda m: m.expected_nnz / number
+    yield f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part)
     if rows == columns:
-        yield Question(f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square)
+        yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square
 
 
 def _nonempty(tile: tuple[int, ...], model: DensityModel) -> float:
@@ -441,22 +427,12 @@ def _square(model: DensityModel) -> float:
 
 
 def _compared(question: Question, data: Actual, model: DensityModel) -> Compared:
+    name, unit, room, answer = question
     try:
-        expected: float | None = question.answer(model)
+        expected: float | None = answer(model)
     except Refused:
         expected = None
-    actual = question.answer(data)
-    usual = question.fullest is not None and _is_usual(question.fullest, actual, model)
-    return Compared(question.name, question.unit, actual, expected, question.room, usual)
-
-
-def _is_usual(tile: tuple[int, ...], actual: float, model: DensityModel) -> bool:
-    """Whether data of the model have a fullest tile of so many nonzeros in all but rare cases."""
-    try:
-        below, up_to = model.cdf_max(tile, [actual - 1, actual])
-    except Refused:
-        return False
-    return bool(up_to >= _USUAL and below <= 1 - _USUAL)
+    return Compared(name, unit, answer(data), expected, room)
 
 
 def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) -> Floats:

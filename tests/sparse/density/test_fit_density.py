@@ -238,24 +238,3 @@ def test_the_table_of_twelve_structures() -> None:
         errors = structures.worst(structures.fitted(name))
         for error, room in zip(errors, (0.1, 0.1, 0.2, 0.1, 0.2), strict=True):
             assert error is None or abs(error) <= room, name
-
-
-def test_the_fullest_tile_may_be_off_by_chance() -> None:
-    """Its fullest tile of 8 x 8 has 5 nonzeros, 6.01 expected: 16 % of such graphs have no more."""
-    found = pm.fit_density(pm.generate_tensor("power-law", 4, shape=[1500, 1500], entries=9000), tiles=(8,))
-    tried = {f.name: f for f in found.choice.tried}
-    fullest = next(c for c in tried["row_column"].compared if c.quantity == "fullest tile of 8 x 8")
-    assert fullest.error is not None
-    assert fullest.error > fullest.room
-    assert fullest.near
-    assert found.name == "row_column"
-    assert not tried["uniform"].near
-
-
-@pytest.mark.slow
-def test_drawn_graphs_are_told_by_their_rows_and_columns() -> None:
-    """Graphs of known rows and columns, drawn: samples are never chosen instead."""
-    for seed in range(12):
-        for shape, entries in (([300, 300], 1500), ([400, 250], 4000), ([1500, 1500], 9000)):
-            graph = pm.generate_tensor("power-law", seed, shape=shape, entries=entries)
-            assert pm.fit_density(graph, tiles=(8, 32)).name == "row_column", (seed, shape)
