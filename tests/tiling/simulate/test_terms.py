@@ -187,3 +187,14 @@ def test_blocks_are_asked_for_where_they_are_known() -> None:
     ):
         with pytest.raises(SpecError, match="cycles"):
             call()
+
+
+def test_cycles_that_searches_begin_with_are_no_more_than_those_of_blocks() -> None:
+    """Searches leave out shapes by one cycle a multiply and the ramp of tokens."""
+    a = pm.random_tensor(["I", "K"], [20, 24], 0.15, seed=5)
+    for columns in (1, 18):
+        b = pm.random_tensor(["K", "J"], [24, columns], 0.3, seed=6)
+        found = pm.tile_matmul(a, b, tile=(7, 6, 5 if columns > 1 else 1), launch=Launch(cycles="blocks"))
+        machine, best = found.asked.machine, found.best
+        least = machine.cycles(found.product.multiplies, best.traffic.words, best.launches)
+        assert least <= best.cycles
