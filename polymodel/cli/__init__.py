@@ -1,6 +1,6 @@
 """The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | explore | ...`.
 
-One module per command (`NAME`, `ABOUT`, `add_options`, `run`); `app` puts them together.
+Each command is one module with `NAME`, `ABOUT`, `add_options` and `run`; `app` assembles them.
 """
 
 from polymodel.cli.app import build_parser as build_parser

@@ -1,6 +1,6 @@
-"""All commands as one program: the parser, the barriers around a command, and its exit code.
+"""All commands as one program: the parser, the error handling around a command, and its exit code.
 
-Output is written whole or not at all; faults go to stderr.
+Output is written completely or not at all; faults are printed to stderr.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from polymodel.view.units import units
 
 
 class Command(Protocol):
-    """What a module of this room has that is a command; `import` sets a run for each kind itself."""
+    """The interface of a module of this package that defines a command; `import` sets `run` separately for
+    each kind of file."""
 
     NAME: str
     ABOUT: str
@@ -112,8 +113,8 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
 
 
 def build_parser(first: str = "") -> argparse.ArgumentParser:
-    """The parser with all commands, or with one alone if `first`, the first word, is its name: the options
-    of the others take longer to describe than a small spec to evaluate."""
+    """Return the parser with all commands, or with only the command `first` (the first word of the command
+    line) if that is one: describing the options of all commands takes longer than evaluating a small spec."""
     parser: argparse.ArgumentParser = Parser(
         prog="polymodel",
         description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
@@ -128,7 +129,7 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
 
 
 def _module(name: str) -> Command:
-    """The module of a command, imported when it is asked for: those of the others take longer than their
+    """Import the module of a command on demand: importing all of them takes longer than describing their
     options."""
     found: Any = import_module(f"polymodel.cli.{name}{'_' if iskeyword(name) else ''}")
     return cast(Command, found)

@@ -1,4 +1,4 @@
-"""`--dask`: a cluster whose workers do the work of a command."""
+"""The option `--dask`: a cluster whose workers do the work of a command."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from polymodel.errors import Diagnostic, SpecError
 
-PATIENCE = 10.0  # seconds until a scheduler has to answer
+PATIENCE = 10.0  # seconds within which a scheduler must answer
 
 
 @contextmanager
 def on_cluster(options: argparse.Namespace) -> Iterator[None]:
-    """Meanwhile work that is shared goes to the workers of the cluster, if one is named: to as many as
-    `--workers` says, or all. Raises SpecError if it does not answer."""
+    """Context in which shared work goes to the workers of the named cluster, if any: to `--workers` of them,
+    or to all. Raises SpecError if the scheduler does not answer."""
     address = getattr(options, "dask", None)
     if address is None:
         yield
@@ -44,5 +44,5 @@ def on_cluster(options: argparse.Namespace) -> Iterator[None]:
             )
             raise SpecError([fault])
         if options.workers == 1:
-            options.workers = max(threads, 2)  # one alone is this process
+            options.workers = max(threads, 2)  # a single worker is this process itself
         yield

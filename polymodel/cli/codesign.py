@@ -1,4 +1,4 @@
-"""The command `polymodel codesign`: options, a progress line, and what is printed and saved."""
+"""The command `polymodel codesign`: its options, progress line, and printed and saved results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ABOUT = "Find the best machines together with their mappings: one front of both.
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, networks, the hardware's symbols, objectives, limits, and outputs."""
+    """Add the options for sources, networks, symbols of the hardware, objectives, limits and outputs."""
     add_sources(parser)
     _add_networks(parser)
     parser.add_argument(
@@ -76,7 +76,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_networks(parser: argparse.ArgumentParser) -> None:
-    """Networks on one machine, and their weights."""
+    """Add the options for several networks on one machine, and for their weights."""
     parser.add_argument(
         "--network",
         action="append",
@@ -95,7 +95,7 @@ def _add_networks(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Search and print the joint front; exit code 1 if no machine has a mapping that keeps the limits."""
+    """Search and print the joint front; exit code 1 if no machine has a mapping within the limits."""
     from polymodel.hardware.answer import Codesign
     from polymodel.hardware.search import codesign
 
@@ -128,12 +128,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if result.interrupted:
         return text, INTERRUPTED
     if not len(result) and not result.complete:
-        return text, REFUSED  # time is over: nothing is known of what fits
+        return text, REFUSED  # the time limit has passed: whether anything fits is unknown
     return text, FINE if len(result) else INFEASIBLE
 
 
 def _networks(options: argparse.Namespace) -> dict[str, Spec]:
-    """The networks, each on the machine of the sources; a template variable goes to those that know it."""
+    """Return the networks, each on the machine of the sources; a template variable is passed to the networks
+    that use it."""
     from polymodel.loading.reading import load_many
 
     sides = {
@@ -147,7 +148,7 @@ def _networks(options: argparse.Namespace) -> dict[str, Spec]:
 
 
 def _weights(texts: list[str]) -> dict[str, float]:
-    """Weights by network. SpecError for what is no number."""
+    """Return the weights by network. Raises SpecError for a weight that is not a number."""
     from polymodel.spec.numbers import plain_number
 
     result: dict[str, float] = {}

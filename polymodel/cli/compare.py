@@ -1,4 +1,4 @@
-"""The command `polymodel compare`: two specs evaluated and put side by side."""
+"""The command `polymodel compare`: two specs evaluated and shown side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME, ABOUT = "compare", "Evaluate two specs and put them side by side."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Two specs, what they share, engine and outputs."""
+    """Add the options for two specs, for values that both take, and for the engine and outputs."""
     parser.add_argument("a", metavar="A", help="spec A: a file or name, or several joined by commas")
     parser.add_argument("b", metavar="B", help="spec B")
     parser.add_argument(
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Two reports side by side; exit code 1 if either does not fit."""
+    """Print two reports side by side; exit code 1 if either mapping does not fit."""
     from polymodel.api.comparison import compare
     from polymodel.api.evaluation import evaluate
     from polymodel.loading.reading import load_many

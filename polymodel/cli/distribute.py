@@ -1,4 +1,4 @@
-"""The command `polymodel distribute`: a cascade over several chips."""
+"""The command `polymodel distribute`: a cascade distributed over several chips."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOUT = "Split a cascade over several chips: what they exchange, and what that c
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, chips, the split, the interconnect, and outputs."""
+    """Add the options for sources, chips, the split, the interconnect and outputs."""
     add_sources(parser)
     parser.add_argument(
         "--chips",
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Search and print; exit code 1 if the cascade fits no number of chips."""
+    """Search and print the result; exit code 1 if the cascade fits on no number of chips."""
     from polymodel.hardware.collectives import Interconnect
     from polymodel.hardware.distribution import distribute
     from polymodel.view.files import table_json

@@ -23,7 +23,7 @@ NAME, ABOUT = "evaluate", "Evaluate a spec and print the report."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, engine and outputs."""
+    """Add the options for sources, engine and outputs."""
     add_sources(parser)
     add_engine(parser)
     add_format(parser)
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The report in the chosen format; exit code 1 if something does not fit."""
+    """Print the report in the chosen format; exit code 1 if a capacity is exceeded."""
     from polymodel.cost.records import violation_lines
     from polymodel.report.export import check_table
     from polymodel.report.sparse_pointers import deciding_violations, verdict

@@ -1,4 +1,4 @@
-"""The command `polymodel execute`: a TeAAL spec runs on sparse data."""
+"""The command `polymodel execute`: run a TeAAL spec on sparse data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PICTURES = TREES, PAGE = "fibertrees.svg", "activity.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Run a cascade on data."""
+    """Add the options for the spec, its data and outputs."""
     add_data(parser)
     parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
     parser.add_argument(
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Run a TeAAL spec on data, count everything, and print it."""
+    """Run a TeAAL spec on data, count all actions, and print the counts."""
     with waiting("counting"):
         return _executed(options, load_teaal(options))
 
@@ -100,7 +100,7 @@ def _generations(
     teaal: TeaalSpec,
     tensors: Mapping[str, SparseTensor],
 ) -> Execution:
-    """The cascade as it ran, once or generation after generation."""
+    """Return the results of the cascade, of one run or of one run per generation."""
     from polymodel.sparse.execute.generations import execute_generations
 
     carry, until = carried(options), last_generation(options)
@@ -110,7 +110,8 @@ def _generations(
 
 
 def _checks(found: Execution) -> tuple[str, int]:
-    """What is told of the checks: 1 if a result differs, otherwise 3 if one could not be checked."""
+    """Print the results of the checks; returns 1 if a result differs, otherwise 3 if one could not be
+    checked."""
     from polymodel.sparse.execute.check import Unchecked
 
     lines, codes = [], {FINE}
@@ -131,7 +132,7 @@ def _checked(check: Check) -> str:
 
 
 def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictures | None) -> list[Path]:
-    """All tables, the results, and of a small run its fibertrees and a page that steps through it."""
+    """Save all tables and results; for a small run also its fibertrees and a page that steps through it."""
     files = list(report.to_csv(folder))
     files += [_result(folder, result) for result in found.results.values() if result.ranks]
     if drawn is not None and drawn.trees is not None:

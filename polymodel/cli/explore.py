@@ -1,4 +1,4 @@
-"""The command `polymodel explore`: options, a progress line, and what is printed and saved."""
+"""The command `polymodel explore`: its options, progress line, and printed and saved results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ABOUT = "Find the best whole mappings: the Pareto front of all that are valid."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, objectives, constraints, and outputs."""
+    """Add the options for sources, objectives, constraints and outputs."""
     add_sources(parser)
     parser.add_argument(
         "--objective",
@@ -67,8 +67,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Explore and print the front; exit code 1 if there is no valid mapping, 3 if time was over before there
-    was one, 130 if it was interrupted."""
+    """Explore and print the front; exit code 1 if there is no valid mapping, 3 if the time limit passed
+    before one was found, 130 if the search was interrupted."""
     from polymodel.mapper.search import explore
 
     spec = load_spec(options)
@@ -104,12 +104,12 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if result.interrupted:
         return text, INTERRUPTED
     if not len(result) and not result.complete:
-        return text, REFUSED  # time or memory is over: nothing is known of what fits
+        return text, REFUSED  # a time or memory limit was reached: whether anything fits is unknown
     return text, FINE if len(result) else INFEASIBLE
 
 
 def _why(spec: Spec, given: dict[str, object], options: argparse.Namespace) -> tuple[str, int]:
-    """What keeps the mapping of the spec out of the space."""
+    """Return the reason why the mapping of the spec is not in the search space."""
     from polymodel.mapper.membership import excluded_by
     from polymodel.view.files import table_json
     from polymodel.view.table import Column, Table
@@ -126,7 +126,7 @@ def _why(spec: Spec, given: dict[str, object], options: argparse.Namespace) -> t
 
 
 def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:
-    """A fault of an argument of `explore` as one of the option that gave it."""
+    """Return a fault of an argument of `explore` as a fault of the option that set it."""
     name = fault.path.removeprefix("constraints.").partition("[")[0]
     if name == "objectives":
         for text in options.objective:
@@ -142,7 +142,7 @@ def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:
 
 
 def _first(options: argparse.Namespace, spec: Spec) -> str:
-    """The objective whose best value so far is shown."""
+    """Return the objective whose best value so far the progress line shows."""
     section = spec.raw_explore.objectives if spec.raw_explore is not None else ()
     return written(next(iter(options.objective or section), "energy"))
 
@@ -158,7 +158,8 @@ def _text(found: Front, style: str) -> str:
 
 
 class ExploreProgress(ProgressLine):
-    """The progress line of an exploration: share of the steps, the step, the best so far, time left."""
+    """The progress line of an exploration: share of the steps done, current step, best value so far, time
+    left."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class ExploreProgress(ProgressLine):
 
     @contextmanager
     def ticking(self, every: float = 0.5) -> Iterator[None]:
-        """Meanwhile the line is shown again now and then: one step of a search may take long."""
+        """Context that refreshes the line at intervals, because one step of a search may take long."""
         over = Event()
 
         def tick() -> None:
@@ -195,12 +196,12 @@ class ExploreProgress(ProgressLine):
 
     def __call__(self, progress: Progress) -> None:
         if progress.of == "evaluate" and not progress.done:
-            self.phase = self.clock() - self.begun  # the share is that of the evaluation from here on
+            self.phase = self.clock() - self.begun  # from here on the share is that of the evaluation
         self.latest = progress
         self.again()
 
     def again(self) -> None:
-        """Show where it stands, if it is time to."""
+        """Show the current state if a refresh is due."""
         with self.lock:
             self._shown(self.clock() - self.begun)
 

@@ -1,4 +1,6 @@
-"""The command `polymodel export`: a spec as files of another tool, so that its tool can evaluate the same."""
+"""The command `polymodel export`: write a spec as files of another tool, so that that tool can evaluate
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
 
 NAME, ABOUT = "export", "Write a spec as files of another tool, and name what it has no counterpart for."
-# Every file that may be written, by tool.
+# All files that may be written, by tool.
 NAMES = {
     "timeloop": ("problem.yaml", "arch.yaml", "ERT.yaml", "ART.yaml", "mapping.yaml"),
     "accelforge": ("workload.yaml", "arch.yaml", "mapping.yaml"),
@@ -23,7 +25,7 @@ NAMES = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The tool, the spec, and where the files go."""
+    """Add the options for the tool, the spec, and the destination of the files."""
     parser.add_argument("tool", choices=tuple(NAMES), help="whose files are written")
     add_sources(parser)
     parser.add_argument(
@@ -39,7 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The files, joined on stdout or one by one in a folder; they have been read again and compared."""
+    """Write the files, joined on stdout or separately into a folder, after they have been read back and
+    compared with the spec."""
     result = _files(options.tool, load_spec(options), options.allow)
     if options.out is None:
         return "\n".join(result.values()), FINE
@@ -47,7 +50,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _files(tool: str, spec: Spec, allow: list[str]) -> dict[str, str]:
-    """Name -> YAML."""
+    """Return the YAML text of each file by name."""
     if tool == "timeloop":
         from polymodel.importers.timeloop.export import timeloop_files
 

@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The formulas that are asked for in the chosen format."""
+    """Print the requested formulas in the chosen format."""
     from polymodel.api.evaluation import closed_forms
     from polymodel.report.closed import TABLES
 

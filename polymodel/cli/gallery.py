@@ -1,4 +1,4 @@
-"""The command `polymodel gallery`: published results, ours beside theirs."""
+"""The command `polymodel gallery`: published results beside those of this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABOUT = "Compute published results anew, and show ours beside theirs."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which exhibits, and outputs."""
+    """Add the options for the exhibits and outputs."""
     parser.add_argument(
         "exhibits", nargs="*", metavar="NAME", help="what to compute; without any, what there is is listed"
     )
@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Print the figures of some exhibits, or which there are."""
+    """Print the figures of the chosen exhibits, or the list of all exhibits."""
     from polymodel.exhibits.listed import exhibits, gallery
 
     if not options.exhibits and not options.all:

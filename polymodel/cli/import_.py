@@ -1,4 +1,5 @@
-"""The command `polymodel import`: files of other tools become a spec; what has no counterpart is named."""
+"""The command `polymodel import`: translate files of other tools into a spec; features without a counterpart
+are named."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from polymodel.importers.imported import Imported
 
 NAME, ABOUT = "import", "Turn files of another tool into a spec, and name what has no counterpart."
-# What somebody may want to import that needs no importer, or has none.
+# Formats that users may try to import but that need no importer, or have none.
 OTHERS = {
     "teaal": "its specs load as they stand: polymodel execute FILE ... (docs/migrate/teaal.md)",
     **dict.fromkeys(
@@ -30,7 +31,7 @@ OTHERS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """A command of its own for each kind of file."""
+    """Add one subcommand for each kind of file."""
     if isinstance(parser, Parser):
         parser.others = OTHERS
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
@@ -65,7 +66,7 @@ def _zigzag_command(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _add_files(parser: argparse.ArgumentParser, kind: str, about: str, templates: bool = True) -> None:
-    """The options of importers that read YAML."""
+    """Add the options of the importers that read YAML."""
     add_limits(parser, kind)
     parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     if templates:
@@ -116,7 +117,7 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
-    """The workload on stdout, or in a new file; notes and what is left out on stderr."""
+    """Write the workload to stdout or to a new file, and notes about what was left out to stderr."""
     from polymodel.importers.onnx import import_onnx
 
     result = import_onnx(
@@ -133,7 +134,7 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """The values of `--size`. Raises SpecError for what is not a whole number."""
+    """Return the values of `--size`. Raises SpecError for a value that is not a whole number."""
     from polymodel.errors import Diagnostic, SpecError
 
     result, faults = {}, []
@@ -150,12 +151,12 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
-    """`--out`, which every kind has."""
+    """Add `--out`, which all kinds of file share."""
     parser.add_argument("--out", metavar="FILE", help="write the spec there; an existing file is left alone")
 
 
 def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
-    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    """Write the spec to stdout or to a new file, and notes about what was left out to stderr."""
     from polymodel.importers.timeloop import import_timeloop
 
     result = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
@@ -163,7 +164,7 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
-    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    """Write the spec to stdout or to a new file, and notes about what was left out to stderr."""
     from polymodel.importers.accelforge import import_accelforge
 
     words = {"true": True, "false": False}
@@ -172,20 +173,21 @@ def run_accelforge(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def run_zigzag(options: argparse.Namespace) -> tuple[str, int]:
-    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    """Write the spec to stdout or to a new file, and notes about what was left out to stderr."""
     from polymodel.importers.zigzag import import_zigzag
 
     return write_import(import_zigzag(options.files, clock=options.clock, allow=options.allow), options.out)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Read the files of the tool that the command line names."""
+    """Read the files of the tool named on the command line."""
     kind: Callable[[argparse.Namespace], tuple[str, int]] = options.run_kind
     return kind(options)
 
 
 def write_import(imported: Imported, out: str | None) -> tuple[str, int]:
-    """What is printed: the YAML, or where it was written. Notes go to stderr, so that stdout is a spec."""
+    """Return the text to print: the YAML, or the path of the file it was written to. Notes are printed to
+    stderr, so that stdout is a valid spec."""
     for remark in imported.remarks:
         tell(f"{remark}\n")
     if out is None:

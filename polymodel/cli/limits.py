@@ -1,4 +1,4 @@
-"""`--time-limit` and `--memory`: the same for every command that can take long."""
+"""The options `--time-limit` and `--memory`, which are the same for all commands that may run long."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from time import monotonic
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.governor import bytes_of, counted_from, searches, seconds_of, started, waited_for_processors
 
-# Commands that keep the best so far end by themselves; what they need to print it comes on top, and time for
-# which other processes had the processors is not what they need.
+# Commands that keep the best result so far end by themselves. The time to print it is added to the limit, and
+# time during which other processes occupied the processors is not counted.
 _SEARCHES = {
     "explore": "print the best so far", "sweep": "print what was found so far",
     "codesign": "print the best so far",
 }  # fmt: skip
 _SHORT = ("schema", "new", "import")  # the kinds of import have them
 _TAIL, _LEAST_TAIL = 0.25, 3.0
-_LAST = 2.0  # seconds after which a process that does not even look is killed
-# What the process loads in any case is not part of --memory.
+_LAST = 2.0  # seconds after which a process that does not check the limit is killed
+# Memory that the process loads in any case is not part of --memory.
 _LOADED = (
     "pandas", "pyarrow.parquet", "scipy.sparse", "islpy", "polymodel.api.evaluation",
     "polymodel.mapper.search", "polymodel.report.export", "polymodel.sweeps.run",
@@ -33,7 +33,7 @@ _LOADED = (
 
 
 def add_limits(parser: argparse.ArgumentParser, name: str) -> None:
-    """The options of one command; none for those that never take long."""
+    """Add the options to one command; commands that never run long get none."""
     if name in _SHORT:
         return
     end = _SEARCHES.get(name, "stop")
@@ -47,7 +47,7 @@ def add_limits(parser: argparse.ArgumentParser, name: str) -> None:
 def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
     """Run a command within its limits. `alone`: this process runs nothing else, and may be killed.
 
-    Raises SpecError for wrong limits, TimeUp and MemoryUp where they are passed.
+    Raises SpecError for invalid limits, and TimeUp or MemoryUp where they are exceeded.
     """
     seconds, size = _read(options) if hasattr(options, "searches") else (inf, inf)
     if seconds == size == inf:
@@ -63,14 +63,15 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
                 stack.enter_context(_outlasted(begun + seconds, seconds, options.searches))
         if size < inf:
             for name in _LOADED:
-                with suppress(ImportError):  # an extra may not be there; what is needed is told where it is
+                with suppress(ImportError):  # the code that needs a missing package reports it
                     importlib.import_module(name)
         stack.enter_context(counted_from(begun, seconds, size, waited if options.searches else None))
         yield
 
 
 def _read(options: argparse.Namespace) -> tuple[float, float]:
-    """Both limits; the first also as `options.seconds`. A search tells wrong ones with its other faults."""
+    """Read both limits; the first also as `options.seconds`. A search reports invalid limits together with
+    its other faults."""
     from polymodel.spec.numbers import plain_number
 
     text = getattr(options, "time_limit", None)
@@ -96,10 +97,11 @@ def _read(options: argparse.Namespace) -> tuple[float, float]:
 
 @contextmanager
 def _outlasted(deadline: float, seconds: float, patient: bool) -> Iterator[None]:
-    """A process beside this one, which runs nothing else, ends it soon after the deadline: a call into a
-    library may not look at all. `patient`: time for which others had the processors does not count.
+    """Start a watchdog process that kills this one, which runs nothing else, soon after the deadline: a call
+    into a library may never check the limit. `patient`: time during which other processes occupied the
+    processors is not counted.
 
-    It waits on a pipe that closes with this process, however that ends.
+    The watchdog waits on a pipe that closes when this process ends, for whatever reason.
     """
     wait, hold = os.pipe()
     parent, end = os.getpid(), deadline + _LAST
@@ -121,10 +123,11 @@ def _outlasted(deadline: float, seconds: float, patient: bool) -> Iterator[None]
 
 
 def _guard(parent: int, wait: int, left: Callable[[], float], told: str) -> None:
-    """The whole life of the process beside. Signals to the group are for the other one."""
+    """The main function of the watchdog process. It ignores signals to the process group, which are meant for
+    the other process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    for stream in (sys.stdin, sys.stdout):  # nobody waits for what it holds open
+    for stream in (sys.stdin, sys.stdout):  # no reader may wait for descriptors that the watchdog holds open
         os.close(stream.fileno())
     over: list[int] = []
     while not over and (seconds := left()) > 0:

@@ -1,4 +1,4 @@
-"""The command `polymodel new`: a commented starter spec, or a packaged file to change."""
+"""The command `polymodel new`: write a commented starter spec, or a copy of a packaged file to edit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAME, ABOUT = "new", "Print a commented starter spec or a packaged file, or writ
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What to write, and where."""
+    """Add the options for what to write, and where."""
     parser.add_argument("file", nargs="?", help="a new file; or a folder (DIR/), for one file for each part")
     parts = ("spec", "arch", "workload", "mapping", "teaal")
     what = parser.add_mutually_exclusive_group()
@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """A starter spec that evaluates as it stands, or a packaged file as it stands."""
+    """Write a starter spec that evaluates without changes, or an unchanged packaged file."""
     from polymodel.report.starter import STARTERS, next_command, packaged_file, write_copy, write_starter
 
     if options.packaged is not None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once."""
+"""Options shared by several commands, each declared once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 
 from polymodel.quantities import UNITS
 
-REPORTED = ("table", "json", "csv", "html")  # formats of what is printed
+REPORTED = ("table", "json", "csv", "html")  # formats of the printed result
 LISTED = ("table", "json", "csv")
 PICTURED = ("table", "html")
 
 
 def add_sources(parser: argparse.ArgumentParser) -> None:
-    """The spec, from one or several files, with the values of its symbols and template variables."""
+    """Add the arguments for the spec, from one or several files, and for the values of its symbols and
+    template variables."""
     parser.add_argument(
         "sources", nargs="+", metavar="SPEC", help="YAML file or library name; several are joined"
     )
@@ -21,7 +22,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def add_einsum(parser: argparse.ArgumentParser) -> None:
-    """`--einsum`: of a part of the workload alone."""
+    """Add `--einsum`, which restricts the command to a part of the workload."""
     parser.add_argument(
         "--einsum",
         action="append",
@@ -32,7 +33,7 @@ def add_einsum(parser: argparse.ArgumentParser) -> None:
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:
-    """`--set` for symbols, `--var` for template variables."""
+    """Add `--set` for symbols and `--var` for template variables."""
     add_set(parser)
     parser.add_argument(
         "--var",
@@ -44,25 +45,26 @@ def add_values(parser: argparse.ArgumentParser) -> None:
 
 
 def add_set(parser: argparse.ArgumentParser, example: str = "e.g. TN2=3") -> None:
-    """`--set` alone."""
+    """Add `--set` without `--var`."""
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=NUMBER", help=f"value of a symbol, {example}"
     )
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """`--engine`."""
+    """Add `--engine`."""
     names = ("auto", "exact", "enumerate", "symbolic")
     parser.add_argument("--engine", choices=names, default="auto", help="who counts (default: auto)")
 
 
 def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPORTED) -> None:
-    """`--format`; a table is what people read."""
+    """Add `--format`; the format `table` is for human readers."""
     parser.add_argument("--format", choices=choices, default="table", help="default: table")
 
 
 def add_units(parser: argparse.ArgumentParser, name: str) -> None:
-    """`--units`: of what people read; none for commands that show no amount of data."""
+    """Add `--units`, the units of amounts of data in text for human readers; commands that show no amounts of
+    data do not have it."""
     if name in ("validate", "schema", "new", "import", "export", "gallery", "forms"):
         return
     parser.add_argument(
@@ -72,18 +74,20 @@ def add_units(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """The option of all that a command tells as a page; `more`: what stands on it besides."""
+    """Add the option that saves all results of a command as a page; `more` describes additional content of
+    the page."""
     parser.add_argument("--html", metavar="FILE", help=f"also save all of it as one page{more}")
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Where a search keeps its progress."""
+    """Add the option for the file in which a search stores its progress."""
     parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
     parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
 
 
 def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
-    """`--workers`: how many processes share the work, `what` they do; `--dask`: those of a cluster."""
+    """Add `--workers`, the number of processes that share the work, where `what` describes the work of each;
+    and `--dask`, for the workers of a cluster."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=f"{what} (default: 1)")
     parser.add_argument(
         "--dask",
@@ -93,8 +97,8 @@ def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_search(parser: argparse.ArgumentParser, workers: str, out: str, page: str) -> None:
-    """What every search has: `workers` says what its processes do, `out` what is saved in a folder, `page`
-    what stands on the page besides."""
+    """Add the options that all searches share: `workers` describes the work of each process, `out` what is
+    saved in a folder, `page` additional content of the page."""
     add_workers(parser, workers)
     add_format(parser, LISTED)
     parser.add_argument("--out", metavar="DIR", help=out)

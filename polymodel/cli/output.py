@@ -1,4 +1,4 @@
-"""What commands print and write: reports, pages, folders."""
+"""Writing the results of commands: reports, pages and folders."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def tell(text: str) -> None:
-    """Write to stderr, without what would steer a terminal: names come from files."""
+    """Write to stderr with terminal control characters removed, since names come from files."""
     sys.stderr.write(masked(text))
 
 
 def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
-    """Write the page, if a file was named; what to say of it."""
+    """Write the page if a file was named; returns the message about it."""
     from polymodel.spec.files import write_text
 
     if not file:
@@ -34,7 +34,7 @@ def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
 
 
 def check_html(file: str | None) -> None:
-    """SpecError for a file that cannot be written, before hours of work."""
+    """Raise SpecError for a file that cannot be written, before hours of work."""
     if not file:
         return
     with writing(file):
@@ -46,14 +46,14 @@ def check_html(file: str | None) -> None:
 
 
 def check_table(name: str | None, known: tuple[str, ...]) -> None:
-    """SpecError for a table that there is not, before anything is counted."""
+    """Raise SpecError for the name of a table that does not exist, before anything is counted."""
     if name is not None and name not in known:
         message = f"--table {name}: there is no such table"
         raise SpecError([Diagnostic(message, f"tables: {', '.join(known)}", code="unknown-name")])
 
 
 def saved_text(files: Sequence[Path]) -> str:
-    """Where everything went: the pages and pictures by name, the tables by number."""
+    """Return the message that lists saved files: pages and pictures by name, tables by their number."""
     kinds = (".csv", ".parquet", ".json", ".txt")
     seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
     tables = sum(f.suffix == ".csv" for f in files)
@@ -61,7 +61,7 @@ def saved_text(files: Sequence[Path]) -> str:
 
 
 def with_saved_files(text: str, told: Sequence[str], below: bool) -> str:
-    """What was saved, below a text for people; beside any other text, on stderr."""
+    """Append the list of saved files to a text for human readers; otherwise print it to stderr."""
     if below:
         return text + "".join(f"\n{line}\n" for line in told)
     if told:
@@ -70,12 +70,13 @@ def with_saved_files(text: str, told: Sequence[str], below: bool) -> str:
 
 
 def one_table(options: argparse.Namespace) -> bool:
-    """Whether a table is printed alone, without what the whole report says at its top."""
+    """Return whether only one table is printed, without the header of the whole report."""
     return options.table is not None or options.format == "csv"
 
 
 def formatted(report: Report, options: argparse.Namespace) -> str:
-    """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
+    """Return a report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`,
+    `command`."""
     if one_table(options):
         return _table(report.table(options.table or "summary", live=options.live), options.format)
     if options.format == "json":
@@ -86,7 +87,7 @@ def formatted(report: Report, options: argparse.Namespace) -> str:
 
 
 def _table(table: Table, style: str) -> str:
-    """One table alone."""
+    """Return only one table."""
     from polymodel.view.answer import Section, formatted_tables
 
     if style != "table":
@@ -96,7 +97,7 @@ def _table(table: Table, style: str) -> str:
 
 
 def write_file(path: Path, text: str) -> Path:
-    """Write a text file, and the folder that it is in; returns its path."""
+    """Write a text file, creating its folder if needed; returns its path."""
     from polymodel.spec.files import write_text
 
     with writing(path):
@@ -114,7 +115,7 @@ def check_targets(options: argparse.Namespace) -> None:
 
 
 def write_page(found: Answer, options: argparse.Namespace) -> None:
-    """Write the page that `--html` asks for, and say so."""
+    """Write the page requested with `--html`, and report its path."""
     if options.html:
         found.to_html(options.html, command=options.command)
         tell(f"saved {options.html}\n")
@@ -122,7 +123,7 @@ def write_page(found: Answer, options: argparse.Namespace) -> None:
 
 
 def tell_plots_left_out() -> None:
-    """Say what a page says that was just made without plots: nobody may look at its head."""
+    """Report that a page just written has no plots, for readers who may not notice the remark at its top."""
     from polymodel.view.answer import plots_left_out
 
     if told := plots_left_out():
@@ -130,7 +131,9 @@ def tell_plots_left_out() -> None:
 
 
 def saved_files(files: Sequence[Path], style: str) -> str:
-    """Where files are: behind a text for people, or, where stdout is data, on stderr."""
+    """Report where files were saved: after a text for human readers, or on stderr where stdout carries
+    data.
+    """
     if not files:
         return ""
     told = f"saved {', '.join(map(str, files))}\n"

@@ -1,4 +1,4 @@
-"""Reading a command line: every wrong option at once, and the values of `NAME=VALUE` options."""
+"""Parsing of a command line: all invalid options are reported at once, and `NAME=VALUE` options are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARGUMENT = re.compile(r"argument ([^:]+): (.*)\Z", re.DOTALL)
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line."""
+    """Parse the options of a command line."""
     options, rest = parser.parse_known_args(arguments)
     if rest:
         if hasattr(options, "common") and isinstance(parser, Parser):
@@ -31,18 +31,19 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
 
 
 class _Wrong(str):
-    """The text of a value that has been told as wrong."""
+    """The text of a value that has already been reported as invalid."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells every wrong option at once, each with its remedy, and exits with code 2.
+    """A parser that reports all invalid options at once, each with its remedy, and exits with code 2.
 
-    argparse stops at the first one; that it looks at values with `_get_value` and `_check_value` has been so
-    in all its versions. `others`: words that are no choice of this command -> what to do instead.
+    argparse stops at the first invalid option; all its versions check values with `_get_value` and
+    `_check_value`, which are overridden here. `others`: words that are not choices of this command -> what to
+    use instead.
     """
 
     others: Mapping[str, str] = MappingProxyType({})
-    beyond = "leave it out"  # what to do with one argument too many
+    beyond = "leave it out"  # the remedy for a surplus argument
 
     def parse_known_args(  # type: ignore[override]  # overloads for namespaces of other classes, never used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -60,8 +61,8 @@ class Parser(argparse.ArgumentParser):
         return result, rest
 
     def _interspersed(self, result: argparse.Namespace, rest: list[str]) -> list[str]:
-        """What is left of `rest` when arguments that stand behind options have gone to the list of arguments
-        that this command takes, as argparse fills that list from one place only."""
+        """Move arguments that stand after options to the list of positional arguments of this command, which
+        argparse fills from one position only; returns the remaining words of `rest`."""
         taken = next((a for a in self._actions if not a.option_strings and a.nargs in ("*", "+")), None)
         words = [t for t in rest if t and not t.startswith("-")]
         if taken is None or not words:
@@ -82,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         found = _TOO_MANY.match(message)
         if found:
             self.faults += [
-                # An empty word, as a shell makes of an unset variable, is named by its quotes.
+                # An empty word, which a shell makes of an unset variable, is shown as a pair of quotes.
                 Diagnostic("is one argument too many", self.beyond.format(n), n, code="wrong-count")
                 for n in found[1].split() or ["''"]
             ]
@@ -131,11 +132,11 @@ class Parser(argparse.ArgumentParser):
         remedy = self.others.get(str(value).lower()) or self._near(str(value), known)
         self.faults.append(Diagnostic(message, remedy, _named(action), code="unknown-choice"))
         if action.nargs == argparse.PARSER:
-            self._stop()  # which options there are is not known
+            self._stop()  # the available options are not known here
 
 
 def _named(action: argparse.Action) -> str:
-    """An option by its name, an argument by what it stands for."""
+    """Return the display name of an option, or the description of a positional argument."""
     return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
 
 
@@ -147,7 +148,8 @@ _EXAMPLES = {
 
 
 def no_symbol(option: str, name: str, value: str) -> Diagnostic | None:
-    """The fault of a name such as `GLB.size`, a number of a component; None for any other name."""
+    """Return the fault of a name such as `GLB.size`, which is an attribute of a component and not a symbol;
+    None for any other name."""
     parts = name.split(".")
     if len(parts) < 2 or not all(part.isidentifier() for part in parts):
         return None
@@ -160,8 +162,8 @@ def no_symbol(option: str, name: str, value: str) -> Diagnostic | None:
 
 
 def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str, str]:
-    """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault.
-    Names are identifiers, unless `words` is False."""
+    """Return `NAME=VALUE` texts as a dictionary; `option` is "" for positional arguments. Raises SpecError
+    with all faults. Names must be identifiers, unless `words` is False."""
     lead, example = (f"{option} ", f"{option} {_EXAMPLES[option]}") if option else ("", "A=matrix.mtx")
     result: dict[str, str] = {}
     faults = []
@@ -182,7 +184,8 @@ def pairs(texts: Sequence[str], option: str, *, words: bool = True) -> dict[str,
 
 
 def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
-    """The texts NAME=VALUES of an option by name. SpecError for what is none; then those of all are told."""
+    """Return the texts NAME=VALUES of an option by name. Raises SpecError with the faults of all texts that
+    are not such pairs."""
     from polymodel.spec.faults import Faults
     from polymodel.sweeps.choices import FORMS, choices_of
 
@@ -208,7 +211,7 @@ def named_values(texts: Sequence[str], option: str) -> dict[str, Choice]:
 
 
 def symbols(texts: Sequence[str], option: str = "--set") -> dict[str, int | float]:
-    """The values of `--set`, or of another option. Raises SpecError."""
+    """Return the values of `--set`, or of another option of that form. Raises SpecError."""
     from polymodel.spec.numbers import plain_number
 
     values = {name: (plain_number(v), v) for name, v in pairs(texts, option).items()}
@@ -228,7 +231,8 @@ def symbols(texts: Sequence[str], option: str = "--set") -> dict[str, int | floa
 
 @dataclass(frozen=True)
 class NumberOption:
-    """What an option takes: whole numbers unless `real`, from `least` to `most`; `example` for the remedy."""
+    """The numbers that an option accepts: integers unless `real`, from `least` to `most`; `example` is shown
+    in the remedy."""
 
     what: str
     example: int | float
@@ -237,7 +241,8 @@ class NumberOption:
     real: bool = False
 
     def read(self, text: str) -> int | float | None:
-        """The number, also written as 1e9 or 1_000; None for all that is none of these."""
+        """Return the number, which may also be written as 1e9 or 1_000; None for a text that is not an
+        accepted number."""
         from polymodel.spec.numbers import plain_number
 
         value = plain_number(text)
@@ -249,7 +254,7 @@ class NumberOption:
 
 
 def read_numbers(options: argparse.Namespace, known: Mapping[str, NumberOption]) -> None:
-    """Replaces the texts of these options by their numbers. Raises SpecError with every fault."""
+    """Replace the texts of these options by their numbers. Raises SpecError with all faults."""
     faults = []
     for name, number in known.items():
         text = getattr(options, name)

@@ -1,4 +1,5 @@
-"""The process around a command: what it does when it is told to end, cannot print, or meets a bug."""
+"""The process around a command: its reaction to signals, to output that cannot be written, and to unexpected
+exceptions."""
 
 from __future__ import annotations
 
@@ -10,23 +11,23 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, InternalError, PackageFault, masked
 
-WORDS = 1000  # characters of a message or a command that are shown
+WORDS = 1000  # the number of characters shown of a message or a command
 OUT_OF_MEMORY = """\
 out of memory: the command needs more than this process may have
   remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
 TRACEBACK = "POLYMODEL_TRACEBACK"
-COLLECTED_AFTER = 200_000  # new objects, twice those of a small evaluation; Python's own number is 700
+COLLECTED_AFTER = 200_000  # new objects between collections (default: 700); a small evaluation makes half
 
-# Names that packages are installed by, where they are others than those that are imported.
+# Distribution names of packages, where they differ from the import names.
 _PACKAGES = {
     "yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]", "onnx": "polymodel[onnx]",
 }  # fmt: skip
 
 
 def unforeseen(error: Exception, command: str, version: str) -> str:
-    """What an exception that no one foresaw tells the user: where it was raised, and what to report.
+    """Return the message for an unexpected exception: where it was raised, and what to include in a report.
 
-    The whole traceback comes before it if POLYMODEL_TRACEBACK is set to anything but 0.
+    The whole traceback precedes it if POLYMODEL_TRACEBACK is set to anything but 0.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f"{os.sep}polymodel{os.sep}" in f.filename] or list(frames)
@@ -51,35 +52,34 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
 
 
 def started_for_one_command() -> None:
-    """Make a process quick that runs one command and ends.
-
-    The collector of garbage looks rarely through objects that stay anyway, and pydantic does not search every
-    installed package for plugins.
-    """
+    """Reduce the start-up time of a process that runs one command and ends: the garbage collector runs
+    rarely, since most objects live until the end, and pydantic does not search all installed packages for
+    plugins."""
     gc.set_threshold(COLLECTED_AFTER, 20, 20)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def ended() -> None:
-    """Let a process that has run its one command end at once: the interpreter would look through every object
-    twice more for cycles to free, and the system frees all of them together."""
+    """End a process at once after its only command: the interpreter would search all objects twice for cycles
+    to free, although the operating system frees the whole process."""
     gc.freeze()
 
 
 def streams_open() -> None:
-    """Where a shell has closed stdin, stdout or stderr, the next files that are opened would get their
-    numbers, and what is printed would end in them."""
+    """Reopen stdin, stdout or stderr where the shell has closed them: the next opened file would otherwise
+    get the same descriptor number and receive the printed text."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor number
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
 
 
 def environment(error: ImportError) -> str:
-    """What keeps a package from being imported, and what to do; empty if it is a module of ours."""
+    """Return which package could not be imported, and the remedy; an empty text if the module belongs to
+    polymodel."""
     if isinstance(error, PackageFault):
         return str(error)
     name = (error.name or "").partition(".")[0]
@@ -92,8 +92,9 @@ def environment(error: ImportError) -> str:
 
 
 def put_out(text: str, data: bool = False) -> bool:
-    """Print to stdout; False, and told, if that cannot be written. Signs that it cannot show become `?`, and
-    so does what would steer a terminal, unless it is `data` for another program."""
+    """Print to stdout; returns False, after reporting it, if writing fails. Characters that the stream cannot
+    encode are replaced by `?`, and so are terminal control characters, unless the text is `data` for another
+    program."""
     out = sys.stdout
     if out is None:
         fault = Diagnostic(
@@ -113,7 +114,7 @@ def put_out(text: str, data: bool = False) -> bool:
             out.write(text.encode(known, "replace").decode(known))
         out.flush()
     except BrokenPipeError:
-        # The reader has seen enough; Python would complain again when it closes stdout.
+        # The reader has closed the pipe; Python would report that again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

@@ -1,4 +1,4 @@
-"""The progress line of a command: shown on stderr once the work has taken two seconds."""
+"""The progress line of a command, shown on stderr once the work has taken two seconds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from time import perf_counter
 from polymodel.errors import masked
 
 BAR_AFTER = 2.0
-LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
+LINE_EVERY = 30.0  # seconds between two lines where stderr is a file or a pipe
 WIDTH = 24
 
 
 class ProgressLine:
-    """A line on stderr that is rewritten. Quiet for the first 2 s.
+    """A line on stderr that is overwritten in place; nothing is shown during the first 2 s.
 
-    `live=False`, for files and pipes: a new line now and then.
+    With `live=False`, for files and pipes, a new line is written at intervals instead.
     """
 
     def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
@@ -28,19 +28,19 @@ class ProgressLine:
         self.last = 0.0
 
     def due(self, seconds: float) -> bool:
-        """True if it is time to show something, so many seconds after the start."""
+        """Return whether a refresh is due, the given number of seconds after the start."""
         if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
             return False
         self.last = seconds
         return True
 
     def show(self, share: float, text: str) -> None:
-        """Show a bar of which `share` is done, and a text."""
+        """Show a bar that is filled to `share`, and a text."""
         filled = int(WIDTH * share)
         self.say(f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * share:5.1f} %  {text}")
 
     def say(self, line: str) -> None:
-        """Show this text in the place of what was there."""
+        """Replace the shown text by this one."""
         line = masked(line)
         if not self.live:
             self.write(line + "\n")
@@ -49,14 +49,15 @@ class ProgressLine:
         self.shown = len(line)
 
     def finish(self) -> None:
-        """Leave the line."""
+        """End the line with a line break."""
         if self.shown:
             self.write("\n")
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Says on stderr what takes so long, and for how long it has, while work that tells no progress runs."""
+    """Context that shows on stderr the name of the running work and its elapsed time, for work that reports
+    no progress."""
     live = sys.stderr.isatty()
     line, done, begun = ProgressLine(sys.stderr.write, live), Event(), perf_counter()
 
@@ -78,7 +79,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 class Searches(ProgressLine):
-    """How many of several searches are done."""
+    """Progress as the number of completed searches out of several."""
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
         if self.due(seconds):

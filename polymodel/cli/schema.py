@@ -1,4 +1,4 @@
-"""The command `polymodel schema`: JSON Schemas of the files, for editors and checks."""
+"""The command `polymodel schema`: JSON Schemas of the input files, for editors and checks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NAME, ABOUT = "schema", "Print the JSON Schema of a kind of file, for editors an
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What to print, or where to write all."""
+    """Add the options for which schema to print, or where to write all of them."""
     kinds = "spec arch workload renames mapping sweep explore codesign symbols teaal energy_table"
     parser.add_argument("kind", nargs="?", choices=kinds.split(), help="default: spec, any file of ours")
     parser.add_argument("--out", metavar="DIR", help="write all of them, as DIR/KIND.schema.json")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """JSON Schema, from the same models that check the files."""
+    """Print a JSON Schema, generated from the models that check the files."""
     from polymodel.spec.schemas import schema_text
 
     if options.out is None:
@@ -31,7 +31,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def write_schemas(folder: str) -> list[Path]:
-    """Write every schema as `KIND.schema.json` into the folder, which is made. SpecError if it cannot be."""
+    """Write all schemas as `KIND.schema.json` into the folder, which is created. Raises SpecError if that
+    fails."""
     from polymodel.spec.files import write_text
     from polymodel.spec.schemas import KINDS, schema_text
 

@@ -15,7 +15,7 @@ NAME, ABOUT = "show", "Show the workload, the architecture and the LoopTree of a
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources and outputs."""
+    """Add the options for sources and outputs."""
     add_sources(parser)
     parser.add_argument("--format", choices=PICTURED, default="table", help="text (default) or a page")
     add_html(parser)
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The parts of a spec as text or pictures."""
+    """Show the parts of a spec as text or pictures."""
     from polymodel.report.show import show_html, show_pictures, show_text
 
     spec = load_spec(options)

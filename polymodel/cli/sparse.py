@@ -1,4 +1,4 @@
-"""The command `polymodel sparse`: what density models expect of real tensors, beside exact counts."""
+"""The command `polymodel sparse`: the predictions of density models for real tensors, beside exact counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = "predictions.csv"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Predicted against actual."""
+    """Add the options for tensors, density models and outputs."""
     parser.add_argument("files", nargs="+", metavar="FILE", help=".mtx, .mtx.gz, .tns or .tns.gz")
     parser.add_argument(
         "--fit", action="store_true",
@@ -42,13 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What density models expect of real tensors, beside exact counts of their data."""
+    """Print the predictions of density models for real tensors, beside exact counts of their data."""
     with waiting("counting"):
         return (_fitted if options.fit else _predicted)(options), FINE
 
 
 def _fitted(options: argparse.Namespace) -> str:
-    """The density model of one matrix."""
+    """Print the density model fitted to one matrix."""
     from polymodel.report.density_fit import fit_density
     from polymodel.sparse.density.choice import TILES, UNITS
     from polymodel.view.answer import formatted_tables, notes, sections_of
@@ -103,7 +103,8 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def picture_names(tensor: str) -> dict[str, str]:
-    """The files of a tensor's pictures: nonzeros of its rows, and of a matrix where they are."""
+    """Return the file names of the pictures of a tensor: nonzeros per row, and for a matrix also their
+    positions."""
     return {name: f"{tensor}_{name}.svg" for name in ("rows", "spy")}
 
 

@@ -1,4 +1,4 @@
-"""The spec that a command line names, with its symbols and template variables."""
+"""The spec named on a command line, with its symbols and template variables."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def load_spec(
     options: argparse.Namespace, sources: Sequence[str] | None = None, swept: Collection[str] = ()
 ) -> Spec:
-    """The spec of `sources` (None: those of the options). Raises SpecError with every fault.
+    """Load the spec from `sources` (None: those of the options). Raises SpecError with all faults.
 
-    `swept`: names of symbols that a sweep gives values; those that template variables bring in need no
+    `swept`: names of symbols whose values a sweep sets; symbols introduced by template variables need no
     declaration.
     """
     from polymodel.loading import load
@@ -35,7 +35,8 @@ def load_spec(
 
 
 def with_files(spec: Spec) -> Spec:
-    """The spec; files that it names are inputs too, and some of them are not read before the end."""
+    """Load the spec and declare the files that it names as inputs, since some of them are read only at the
+    end."""
     from polymodel.loading.spec import named_files
 
     for file in named_files(spec).values():
@@ -44,7 +45,7 @@ def with_files(spec: Spec) -> Spec:
 
 
 def variables(texts: Sequence[str]) -> dict[str, object]:
-    """The values of `--var`: numbers where they are written so. Raises SpecError."""
+    """Return the values of `--var`, as numbers where they are written as numbers. Raises SpecError."""
     from polymodel.spec.numbers import plain_number
 
     given = pairs(texts, "--var")
@@ -53,7 +54,7 @@ def variables(texts: Sequence[str]) -> dict[str, object]:
 
 
 def evaluated(options: argparse.Namespace, engine: str) -> Report:
-    """The report of the spec that the options name."""
+    """Return the report of the spec that the options name."""
     from polymodel.api.evaluation import evaluate
 
     return evaluate(load_spec(options), engine=engine)

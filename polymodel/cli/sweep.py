@@ -1,4 +1,4 @@
-"""The command `polymodel sweep`: options, a progress line, and what is printed and saved."""
+"""The command `polymodel sweep`: its options, progress line, and printed and saved results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNFINISHED = REFUSED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, the grid, what is kept, and outputs."""
+    """Add the options for sources, the grid, the rows to keep, and outputs."""
     add_sources(parser)
     parser.add_argument(
         "--symbol",
@@ -83,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
-    stopped for want of memory or time."""
+    stopped at a time or memory limit."""
     from polymodel.sweeps.run import sweep
 
     if options.top is not None and options.keep not in (None, "top"):
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec: Spec) -> None:
-    """SpecError for symbols that `--set` gives one value and the sweep others."""
+    """Raise SpecError for symbols that are set with `--set` and also swept."""
     from polymodel.spec.faults import path_text
 
     section = spec.raw_sweep.symbols if symbols is None and spec.raw_sweep is not None else {}
@@ -186,7 +186,7 @@ def _heading(found: Sweep, objective: str) -> str:
 
 
 def _shown(found: Sweep, objective: str) -> pandas.Series:
-    """An objective in the units that people are shown; whole numbers stay whole where they can."""
+    """Return an objective in display units; integers stay integers where possible."""
     from pandas.api.types import is_integer_dtype
 
     values, factor = found.frame[objective], in_units(found.unit(objective))[1]
@@ -208,11 +208,11 @@ def _save(found: Sweep, folder: Path) -> None:
 
 
 class SweepProgress(ProgressLine):
-    """The progress line of a sweep: share, points, rate, time left."""
+    """The progress line of a sweep: share done, points, rate, time left."""
 
     def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
         super().__init__(write, live)
-        self.first: tuple[int, float] | None = None  # points of earlier runs are not work of this one
+        self.first: tuple[int, float] | None = None  # points of earlier runs do not count as work of this run
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
         if self.first is None:

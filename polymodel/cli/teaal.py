@@ -1,4 +1,4 @@
-"""What the commands that run a TeAAL spec on data have in common: options, data, outputs."""
+"""What the commands that run a TeAAL spec on data share: options, data and outputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MADE = ("dense", "random:DENSITY")
 
 
 def load_teaal(options: argparse.Namespace) -> Spec:
-    """The spec that the options name, whose files stand before the data. Raises SpecError if it is not
-    TeAAL's."""
+    """Load the spec that the options name; its files precede the data. Raises SpecError if it is not a TeAAL
+    spec."""
     more = list(takewhile(_is_file, options.tensors))
     del options.tensors[: len(more)]
     spec = load_spec(options, [options.spec, *more])
@@ -30,18 +30,19 @@ def load_teaal(options: argparse.Namespace) -> Spec:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a word behind the spec is one more file of it; any other word is data, or lacks its `=`."""
+    """Return whether a word after the spec is another of its files; any other word is data, or data without
+    its `=`."""
     return "=" not in text and (Path(text).suffix in {".yaml", ".yml"} or Path(text).is_file())
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """The spec, and data for its inputs."""
+    """Add the arguments for the spec and for the data of its inputs."""
     about = "TeAAL file or library name, e.g. tensaurus/spmm; files with further sections may follow"
     parser.add_argument("spec", metavar="SPEC", help=about)
     parser.add_argument(
         "tensors",
         nargs="*",
-        default=[],  # which are missing is told with their ranks
+        default=[],  # missing inputs are reported later, with their ranks
         metavar="TENSOR=DATA",
         help=f"data of an input: a .mtx or .tns file, or {' or '.join(MADE)} of the size of its ranks",
     )
@@ -62,7 +63,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def carried(options: argparse.Namespace) -> dict[str, str] | None:
-    """Which input holds which output later; None where the cascade runs once."""
+    """Return which input takes which output in the next generation; None where the cascade runs once."""
     wrong = [text for text in options.carry if not all(text.partition("=")[::2])]
     if wrong:
         message = f"--carry {wrong[0]}: not INPUT=OUTPUT"
@@ -71,13 +72,13 @@ def carried(options: argparse.Namespace) -> dict[str, str] | None:
 
 
 def last_generation(options: argparse.Namespace) -> Until | None:
-    """How many generations, or when they end; None where the cascade runs once."""
+    """Return the number of generations or the end condition; None where the cascade runs once."""
     text = options.until
     return int(text) if text is not None and text.isdecimal() else text
 
 
 def add_outputs(parser: argparse.ArgumentParser, more: str) -> None:
-    """What is printed and saved; `more`: what else than tables `--out` saves."""
+    """Add the options for printed and saved results; `more` describes what `--out` saves besides tables."""
     add_format(parser)
     parser.add_argument("--table", metavar="NAME", help="print this table alone")
     parser.add_argument(
@@ -87,7 +88,7 @@ def add_outputs(parser: argparse.ArgumentParser, more: str) -> None:
 
 
 def title_of(spec: str) -> str:
-    """A spec in a title: a file by its name without folders, another by its own."""
+    """Return the name of a spec for a title: the file name without its folder, or the name of the spec."""
     return Path(spec).name if Path(spec).is_file() else spec
 
 

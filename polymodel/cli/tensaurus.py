@@ -14,7 +14,7 @@ NAME, ABOUT = "tensaurus", "Predict a kernel on the Tensaurus accelerator."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Predict a kernel on Tensaurus."""
+    """Add the options for the kernel, its data and outputs."""
     parser.add_argument("kernel", nargs="?", metavar="KERNEL", help="MTTKRP, TTMc, SpMM or SpMV")
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="the sparse tensor: .mtx or .tns (or --shape)"
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Time, balance, traffic and energy of one kernel, or the published table."""
+    """Print time, load balance, traffic and energy of one kernel, or the published table."""
     with waiting("counting"):
         return _predicted(options), FINE
 

@@ -1,4 +1,4 @@
-"""Tensors as the command line names them: `A=matrix.mtx B=random:0.1`, with `--size RANK=N`."""
+"""Tensors given on the command line: `A=matrix.mtx B=random:0.1`, with `--size RANK=N`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def rank_sizes(texts: list[str]) -> dict[str, int]:
 
 
 def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
-    """Files first: their shapes give the sizes of ranks that the made ones need. `sizes`: those given."""
+    """Return the tensors. Files are read first, since their shapes set the sizes of the ranks of generated
+    tensors. `sizes`: sizes set by the user."""
     from polymodel.sparse.files import read_tensor
 
     assert spec.teaal is not None
@@ -97,7 +98,7 @@ def _lacking(name: str, ranks: Sequence[str]) -> str:
 
 
 def _data_of(name: str, ranks: Sequence[str], sizes: Mapping[str, int]) -> str:
-    """The arguments that give a tensor: a file, or random data with the sizes that nothing has said yet."""
+    """Return the data of one tensor: from a file, or random with the sizes of its ranks."""
     file = f"{name}={name}.{'mtx' if len(ranks) == 2 else 'tns'}"
     unsaid = "".join(f" --size {r}=64" for r in dict.fromkeys(ranks) if r not in sizes)
     return f"add a file, {file}, or random data, {name}=random:0.1{unsaid}"
@@ -128,7 +129,7 @@ def _made(
     if lacking:
         return None
     shape = tuple(sizes[r] for r in ranks)
-    # Each tensor draws from a seed of its own, whatever the order of the arguments.
+    # Each tensor has its own seed, so that the order of the arguments does not matter.
     own = options.seed + sum(ord(c) * 31**i for i, c in enumerate(name))
     try:
         return random_tensor(ranks, shape, density, own % 2**32).renamed(name)

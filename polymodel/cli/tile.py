@@ -1,4 +1,4 @@
-"""The command `polymodel tile`: how to cut sparse operands for a CGRA, and what each way costs."""
+"""The command `polymodel tile`: tile sparse operands for a CGRA, and compare the cost of tilings."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 NAME = "tile"
 ABOUT = "Cut sparse operands into tiles for a CGRA: kernels, configuration, run time, bound."
 
-_COMPARED = 1_000_000  # places of A or B; more are compared where it is asked for
+_COMPARED = 1_000_000  # positions of A or B; larger ones are compared only on request
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Tile, estimate, tune or compare, as the options ask."""
-    # The buffers of a chain may be five numbers.
+    """Tile, estimate, tune or compare, as the options request."""
+    # A chain may have five different buffer capacities.
     known = {n: kind for n, kind in NUMBERS.items() if n != "capacity" or options.op != "chain"}
     read_numbers(options, known)
     asked = [name for name in ("estimate", "tune", "published") if getattr(options, name)]
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _one_file(options: argparse.Namespace) -> None:
-    """`file` for all that tile one matrix."""
+    """Return `file` for the modes that tile one matrix."""
     if len(options.files) > 1 and not options.published and options.op != "chain":
         fault = f"{len(options.files)} files are named: {', '.join(options.files)}"
         remedy = "name one, operand A; operand B is named by --with"
@@ -85,7 +85,7 @@ def _one_file(options: argparse.Namespace) -> None:
 
 
 def run_published(options: argparse.Namespace) -> tuple[str, int]:
-    """Tiler-Swift's figures beside ours, for several matrices."""
+    """Print Tiler-Swift's published figures beside those of this package, for several matrices."""
     from polymodel.api.tilings import tiler_swift_comparison
     from polymodel.report.tiling.files import save_charts, save_picture
 
@@ -103,7 +103,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
-    """The loop between tiler and model, and the best of its cuts."""
+    """Iterate between tiler and cost model, and print the best tiling found."""
     from polymodel.api.tilings import tune_tiling
 
     check_idle(options, "--tune", ("tiler", "compat", "compare", "simulate", *PRODUCT, *CHAINED, *SHAPED))
@@ -120,7 +120,9 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
-    """What tilers are expected to make of density models, beside what they make of a file's data."""
+    """Print the expected results of tilers under density models, beside their results on the data of a
+    file.
+    """
     idle = ("ranks", "compat", "compare", "tune", "export", "objective", "simulate", *PRODUCT, *CHAINED)
     check_idle(options, "--estimate", idle)
     result = _estimates(options)
@@ -161,7 +163,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
 
 
 def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
-    """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
+    """Tile a matrix product with reuse of tiles; exit code 1 if tiles exceed their buffers."""
     idle = ("fit", "ranks", "run", "compat", "compare", "export", *CHAINED, *SHAPED)
     check_idle(options, "--op matmul", idle)
     checked_product(options)
@@ -179,7 +181,7 @@ def _product(options: argparse.Namespace) -> MatmulTiling:
     from polymodel.api.matmul import tile_matmul
 
     tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
-    # Whether it is one is for tile_matmul to say, with those there are.
+    # tile_matmul checks the name and lists the available ones.
     usual = "search" if tile is None else "uniform"
     strategy = cast("Named", usual if options.tiler == "best" else options.tiler)
     capacity = options.capacity
@@ -195,7 +197,7 @@ def _product(options: argparse.Namespace) -> MatmulTiling:
 
 
 def run_chain(options: argparse.Namespace) -> tuple[str, int]:
-    """Two products in a row, in panels that the first hands on to the second."""
+    """Tile two consecutive matrix products in panels that the first passes to the second."""
     from polymodel.api.chain import tile_chain
 
     task = ("with", "ranks", "tiler", "objective", "compat", "fit", "run", "clock", "tile")
@@ -216,7 +218,7 @@ def run_chain(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _simulated(found: Tiling | MatmulTiling, options: argparse.Namespace) -> str:
-    """Launched tiles, run token by token; what is shown and saved is the simulation."""
+    """Simulate the launched tiles token by token, and print and save the result."""
     ran = found.simulate(most=options.simulate, seed=options.seed or 0)
     tables = {name: ran.table(name) for name in ran.tables}
     saved = _other_files(found, tables, options)
@@ -262,7 +264,7 @@ def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list
 
 
 def run_tile(options: argparse.Namespace) -> tuple[str, int]:
-    """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
+    """Tile, compare, draw and write; exit code 1 if tiles do not fit (those of Tiler-Swift may not)."""
     from polymodel.api.tilings import tile
 
     idle = (*PRODUCT, *CHAINED, *SHAPED)
@@ -290,7 +292,8 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tilers(options: argparse.Namespace, found: Tiling) -> tuple[str, ...] | None:
-    """Whom to compare with: the usual ones (None), all with --compare, nobody where that takes long."""
+    """Return the tilers to compare with: the default ones (None), all with --compare, none where that takes
+    long."""
     from polymodel.report.tiling.tables import every
 
     if options.compare:
@@ -321,7 +324,7 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
 
 
 def _next(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namespace) -> list[str]:
-    """What the figures mean, and options that were not used."""
+    """Return hints about the meaning of the figures, and about options that were not used."""
     lines = list(found.advice(names))
     if options.objective in (None, "total") and options.compat is None:
         lines.append("--objective tiles chooses by kernels, cycles by the run without configuration")

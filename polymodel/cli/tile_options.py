@@ -1,4 +1,4 @@
-"""Options of `polymodel tile`, and what their texts mean."""
+"""The options of `polymodel tile`, and the conversion of their texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from polymodel.tiling.plane.operands import Second, Transposed
     from polymodel.tiling.tilers.named import Objective
 
-PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of products of matrices
+PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of matrix products
 CHAINED = ("split", "buffers", "keep_configured")  # options of --op chain alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
@@ -39,7 +39,7 @@ NUMBERS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All of them."""
+    """Add all options."""
     parser.add_argument(
         "files", nargs="*", metavar="FILE",
         help="operand A: .mtx, .mtx.gz, .tns or .tns.gz; with --op chain A, B, C; with --published several",
@@ -172,7 +172,7 @@ _DEFAULTS: dict[str, tuple[object, ...]] = {
 
 
 def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -> None:
-    """Options that say nothing in this mode are faults, all told at once."""
+    """Report all options that have no effect in this mode as faults."""
     plain = {"run": "which", "with": "second"}
     given = [
         n for n in names if getattr(options, plain.get(n, n)) not in (None, False, *_DEFAULTS.get(n, ()))
@@ -184,7 +184,7 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
     }
     faults = []
     for n in given:
-        # Beside another mode the way to use it would contradict that mode.
+        # With another mode the usual remedy would contradict that mode.
         way = (
             f"add {needed[n]}, or leave it out"
             if n in needed and not mode.startswith("--")
@@ -203,7 +203,7 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
 
 
 def factor_of(text: str | None) -> str | Transposed | None:
-    """B of a product: a file, A transposed, or A itself."""
+    """Return B of a product: from a file, the transpose of A, or A itself."""
     from polymodel.tiling.plane.operands import Transposed
 
     result = second_of(text)
@@ -214,7 +214,7 @@ def factor_of(text: str | None) -> str | Transposed | None:
 
 
 def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
+    """Read integers separated by commas."""
     sizes = [_SIZE.read(part) for part in text.split(",")]
     if None in sizes:
         fault = f"--{option} {text}: whole numbers above 0 are expected"
@@ -223,7 +223,8 @@ def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
 
 
 def capacities_of(text: str | None) -> int | tuple[int, ...]:
-    """Words of the buffers of two products in a row: one number for all five, or one each."""
+    """Return the capacities in words of the buffers of two consecutive products: one number for all five, or
+    one each."""
     if text is None:
         fault = "--op chain needs the words of its buffers, for which there is no default"
         remedy = "say how many, e.g. --capacity 4096"
@@ -233,7 +234,7 @@ def capacities_of(text: str | None) -> int | tuple[int, ...]:
 
 
 def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
-    """What is to be least. Words are not measure of work that reuses nothing."""
+    """Return the metric to minimise. Words do not measure the work of a product without reuse."""
     if options.objective == "words":
         fault = "--objective words: element-wise work reads every operand once"
         raise SpecError([Diagnostic(fault, "cycles, tiles or total", code="unknown-choice")])
@@ -242,12 +243,12 @@ def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
 
 
 def ranks_of(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between them."""
+    """Read names separated by commas."""
     return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
 def fit_of(options: argparse.Namespace) -> Fit:
-    """Elements, words, or bits in a format."""
+    """Return the measure of capacity: elements, words, or bits in a format."""
     from polymodel.tiling.fits.fit import Elements, Words, stored
 
     capacity = CAPACITY if options.capacity is None else options.capacity
@@ -256,7 +257,7 @@ def fit_of(options: argparse.Namespace) -> Fit:
         return known[options.fit](capacity)
     faults = _unknown(options.fit)
     if not faults and options.capacity is None:
-        # 128 bits hold one entry: nobody means that.
+        # 128 bits hold a single entry, which is surely unintended.
         fault = f"--fit {options.fit} counts bits, for which there is no default"
         faults = [
             Diagnostic(fault, f"say how many, e.g. --fit {options.fit} --capacity 8192", code="missing-value")
@@ -267,7 +268,7 @@ def fit_of(options: argparse.Namespace) -> Fit:
 
 
 def _unknown(name: str) -> list[Diagnostic]:
-    """What is wrong with the name of a format, with all that could be meant."""
+    """Return the fault of an unknown format name, with similar and available names."""
     from polymodel.sparse.formats.parse import parse_format
 
     try:
@@ -278,7 +279,7 @@ def _unknown(name: str) -> list[Diagnostic]:
 
 
 def checked_product(options: argparse.Namespace) -> None:
-    """What of a product contradicts itself."""
+    """Report contradictions between the options of a product."""
     faults = []
     if options.tile is not None and options.tiler in ("panels", "dynamic", "search"):
         fault = (
@@ -293,12 +294,12 @@ def checked_product(options: argparse.Namespace) -> None:
 
 
 def most_of(options: argparse.Namespace) -> int:
-    """How many tiles are exported at most."""
+    """Return the maximum number of tiles to export."""
     return MOST if options.most is None else int(options.most)
 
 
 def first_of(options: argparse.Namespace) -> str:
-    """A: the file."""
+    """Read A from its file."""
     if options.file is None:
         message = "no file is named"
         remedy = "name operand A: a .mtx or .tns file"
@@ -307,14 +308,14 @@ def first_of(options: argparse.Namespace) -> str:
 
 
 def second_of(text: str | None) -> str | Second | None:
-    """B: a file, or how it is made of A."""
+    """Return B: read from a file, or derived from A."""
     from polymodel.api.operands import in_words
 
     return None if text is None else in_words(text, f"--with {text}")
 
 
 def launch_of(options: argparse.Namespace) -> Launch:
-    """What a kernel costs."""
+    """Return the cost of launching a kernel."""
     from polymodel.tiling.cost.model import Launch
 
     usual = Launch()

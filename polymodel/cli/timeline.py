@@ -1,4 +1,5 @@
-"""The command `polymodel timeline`: what one memory holds phase by phase, and its peak explained."""
+"""The command `polymodel timeline`: the contents of one memory phase by phase, and the explanation of its
+peak."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 NAME, ABOUT = "timeline", "Show what a memory holds phase by phase, and explain its peak."
 SHOWN = 40
-ON_PAGE = 2_000  # rows of a page: more than that nobody reads, and browsers slow down
+ON_PAGE = 2_000  # maximum number of rows of a page: longer tables are not read and slow browsers down
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources, what to follow, and outputs."""
+    """Add the options for sources, the memory to follow, and outputs."""
     add_sources(parser)
     parser.add_argument("--component", required=True, metavar="NAME", help="the memory to follow, e.g. GLB")
     parser.add_argument(
@@ -47,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """The timeline in the chosen format; exit code 1 if something does not fit."""
+    """Print the timeline in the chosen format; exit code 1 if a capacity is exceeded."""
     from polymodel.report.timeline import peak, table, timeline
 
     with waiting("counting"):
@@ -85,7 +86,7 @@ def _formatted(rows: Table, most: Peak, style: str) -> str:
 
 
 def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak) -> tuple[Path, ...]:
-    """CSV, words and picture under names that say what is followed and how."""
+    """Save tables, text and picture under names that contain the memory and the options."""
     from polymodel.report.plots_timeline import save_picture
     from polymodel.report.timeline import saved_names
     from polymodel.spec.files import write_text

@@ -1,4 +1,4 @@
-"""The command `polymodel traffic`: what a TeAAL spec with bindings moves on data."""
+"""The command `polymodel traffic`: data movement of a TeAAL spec with bindings on given data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME, ABOUT = "traffic", "What a TeAAL spec with format, architecture and bindin
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Count what moves."""
+    """Add the options for the spec, its data and outputs."""
     add_data(parser)
     parser.add_argument(
         "--replacement",
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Bits per memory and tensor, counts per unit, and times."""
+    """Print bits per memory and tensor, counts per unit, and times."""
     with waiting("counting"):
         return _counted(options, load_teaal(options)), FINE
 

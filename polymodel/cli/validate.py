@@ -1,4 +1,4 @@
-"""The command `polymodel validate`: everything that can be checked without counting."""
+"""The command `polymodel validate`: all checks that need no counting."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NAME, ABOUT = "validate", "Check a spec and its mapping's legality; evaluate not
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Sources and the format of what is printed."""
+    """Add the options for sources and the output format."""
     add_sources(parser)
     explained = "text (default), or JSON with the code and place of every fault, for editors and scripts"
     parser.add_argument("--format", choices=("table", "json"), default="table", help=explained)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """What the spec has, or every fault of it."""
+    """Print a summary of the spec, or all its faults."""
     if options.format == "table":
         parts, notes = _checked(options)
         return "\n".join([f"fine: {', '.join(parts)}", *(f"note: {note}" for note in notes), ""]), FINE
@@ -39,7 +39,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _checked(options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """What the spec has, and remarks about it. Raises SpecError listing every fault, or Refused."""
+    """Return the summary of the spec and remarks about it. Raises SpecError listing all faults, or
+    Refused.
+    """
     spec = load_spec(options)
     unbound = [name for name, value in spec.symbols.items() if value is None]
     parts: list[str] = []

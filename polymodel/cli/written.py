@@ -1,7 +1,8 @@
-"""That no output of a command is an input: the files that it will write, asked of the code that writes them.
+"""Protection of inputs: no output of a command may overwrite one of its inputs; the code that writes the
+files lists them.
 
-They are declared before anything is read. What is not known by then, such as results named after tensors of a
-spec, is looked at later, by the command or as it is written.
+Outputs are declared before anything is read. Names that are not known by then, such as results named after
+tensors of a spec, are checked later, by the command or when they are written.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from polymodel.spec.files import claim
 
 
 def claim_outputs(options: argparse.Namespace) -> None:
-    """Declare what the command will write, so that an input among it is refused when it is read."""
+    """Declare the files that the command will write, so that reading one of them as an input is refused."""
     for name in ("html", "plot"):
         if getattr(options, name, None):
             claim(getattr(options, name))
