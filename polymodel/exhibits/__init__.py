@@ -1,1 +1,1 @@
-"""Published results, computed here: `polymodel gallery NAME`, `pm.gallery("NAME")`."""
+"""Published results, recomputed by this package: `polymodel gallery NAME`, `pm.gallery("NAME")`."""

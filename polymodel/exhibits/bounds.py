@@ -1,4 +1,6 @@
-"""Formulas of textbooks and papers: the least traffic of a matmul and of attention under a capacity."""
+"""Formulas of textbooks and papers: the least traffic of a matmul and of attention under a buffer
+capacity.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def _loop(variable: str, tile: str) -> dict[str, Any]:
 
 
 def matmul() -> str:
-    """The leading term in the capacity S of the least traffic, in words."""
+    """Return the leading term, in the capacity S, of the least traffic in words."""
     spec = load(
         {
             "arch": ARCH,
@@ -57,8 +59,8 @@ def _symbol(name: str) -> Any:
 
 
 def attention() -> str:
-    """The part of fused attention's traffic that depends on the capacity, for one head and large sizes, in
-    words."""
+    """Return the part of the traffic of fused attention that depends on the capacity, in words, for one head
+    and large sizes."""
     import sympy
 
     branches = [

@@ -1,4 +1,4 @@
-"""Dynamic reflexive tiling: what tiles that grow until they fill buffers save against uniform ones."""
+"""Dynamic reflexive tiling: the savings of tiles that grow until they fill buffers, over uniform tiles."""
 
 from __future__ import annotations
 

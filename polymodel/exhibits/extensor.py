@@ -1,4 +1,4 @@
-"""ExTensor: sparse products tile by tile, with intersections of tiles at three levels."""
+"""ExTensor: tiled sparse products, with intersections of tiles at three levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eyeriss on AlexNet: what its row-stationary mappings move, layer by layer."""
+"""Eyeriss on AlexNet: the traffic of its row-stationary mappings, layer by layer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ CLOCK = 200e6
 class Layer:
     """A convolution of AlexNet, and the parameters of its row-stationary mapping.
 
-    `size`: rows and columns of the output; `kept`, `images`, `rows`: output channels, images and output rows
-    whose partial sums lie in the global buffer; in one pass a set of PEs does `filters` of `channels`;
-    `filter_sets` and `channel_sets` of them lie side by side.
+    `size`: rows and columns of the output; `kept`, `images`, `rows`: numbers of output channels, images and
+    output rows whose partial sums the global buffer holds; in one pass a set of PEs processes `filters`
+    filters of `channels` channels; `filter_sets` and `channel_sets` such sets operate in parallel.
     """
 
     channels_out: int
@@ -104,13 +104,13 @@ LAYERS = {
     "CONV4": Layer(192, 192, 13, 3, 1, 2, 64, 4, 13, 16, 3, 2, 2),
     "CONV5": Layer(128, 192, 13, 3, 1, 2, 64, 4, 13, 16, 3, 2, 2),
 }
-# The paper's table of mapping parameters gives CONV3 four channels and four sets of filters (q = 4, r = 1,
-# t = 4). What was measured of it, 50.2 MB, is 4/3 of CONV4's 37.4, as are the operations: what one mapping
-# for both moves. LAYERS has CONV4's; this is the paper's.
+# The paper's table of mapping parameters gives CONV3 four channels and four sets of filters (q = 4, r = 1, t
+# = 4). Its measured traffic, 50.2 MB, is 4/3 of CONV4's 37.4, as are its operations: the ratio that one
+# mapping for both layers gives. LAYERS uses the mapping of CONV4; this is the one of the paper's table.
 CONV3_OF_THE_PAPER = replace(LAYERS["CONV3"], channels=4, channel_sets=1, filter_sets=4)
 # Layer -> 1e9 multiply-accumulates, active PEs, milliseconds of processing, megabytes of accesses of the
-# global buffer and of DRAM, as printed. The file that is named below has 21.3 ms for CONV3; with the other
-# layers only 21.8 adds up to the 103.5 ms of its last row.
+# global buffer and of DRAM, as printed. The file named below has 21.3 ms for CONV3; with the other
+# layers only 21.8 ms adds up to the 103.5 ms of its last row.
 PRINTED = {
     "CONV1": (0.42, 154, 16.5, 18.5, 5.0),
     "CONV2": (0.90, 135, 39.2, 77.6, 4.0),
@@ -122,13 +122,13 @@ PRINTED = {
 
 @cache
 def evaluated(layer: Layer) -> Report:
-    """A layer under its mapping on the machine of the library."""
+    """Evaluate a layer under its mapping on the library's model of Eyeriss."""
     return evaluate(load("eyeriss_like", {"workload": layer.workload(), "mapping": layer.mapping()}))
 
 
 def moved(layer: Layer, component: str, less: tuple[str, ...] = ("fill",)) -> float:
-    """Megabytes that a memory reads and writes, all images, less its fills from what is further out (and its
-    `drain` back to it, where `less` names them)."""
+    """Return the megabytes that a memory reads and writes for all images, without its fills from the next
+    outer memory (and without its `drain` to that memory, where `less` names it)."""
     bits = 0
     for row in evaluated(layer).table("accesses").records():
         if row["component"] == component:
@@ -138,24 +138,24 @@ def moved(layer: Layer, component: str, less: tuple[str, ...] = ("fill",)) -> fl
 
 
 def active(layer: Layer) -> int:
-    """PEs that work."""
+    """Return the number of active PEs."""
     (one,) = evaluated(layer).analysis.compute
     return one.instances
 
 
 def least_time(layer: Layer) -> float:
-    """Milliseconds if no PE ever waits."""
+    """Return the time in milliseconds if no PE ever stalls."""
     (one,) = evaluated(layer).analysis.compute
     return one.busiest * layer.groups / CLOCK * 1e3
 
 
 def operations(layer: Layer) -> int:
-    """Multiply-accumulates of all images."""
+    """Return the multiply-accumulates of all images."""
     return sum(t.operations for t in evaluated(layer).costs.latency)
 
 
 def packed(name: str) -> float:
-    """Megabytes of DRAM if compression saved what it saves in Sparseloop's table."""
+    """Return the DRAM traffic in megabytes, reduced by the compression ratios of Sparseloop's table."""
     return moved(LAYERS[name], "DRAM") / sparseloop_dram.LAYERS[name.lower()].ratio
 
 
@@ -167,7 +167,8 @@ ROUNDED = "equal to the digits that are printed"
 
 
 def counted() -> str:
-    """What is counted of the global buffer, with the sums that other rules give of one layer."""
+    """Return the explanation of the counted global-buffer traffic, with the totals under alternative counting
+    rules for one layer."""
     first = LAYERS["CONV1"]
     every, ours = moved(first, "GLB", ()), moved(first, "GLB")
     return (
@@ -178,7 +179,7 @@ def counted() -> str:
 
 
 def waiting() -> str:
-    """What the times leave out, with those of the model."""
+    """Return the explanation of the stalls that the modelled times leave out."""
     times = _listed((evaluated(v).total_latency * 1e3 for v in LAYERS.values()), 1)
     return (
         "the time if no PE ever waits, not the latency of the model; theirs was measured. Evaluated on "
@@ -188,7 +189,7 @@ def waiting() -> str:
 
 
 def compressed() -> str:
-    """What compression explains of DRAM's differences."""
+    """Return the explanation of the part of the DRAM differences that is due to compression."""
     ratios = _listed((v.ratio for v in sparseloop_dram.LAYERS.values()), 1)
     return (
         "ours before compression, theirs with feature maps coded by run lengths; divided by the ratios of "

@@ -1,5 +1,5 @@
-"""Alwani et al., Fused-Layer CNN Accelerators: the front of VGGNet-E, feature maps off chip and in the
-buffer."""
+"""Alwani et al., Fused-Layer CNN Accelerators: the front of VGGNet-E over feature-map traffic off chip and
+feature-map storage on chip."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MIB = 2**20
 
 @cache
 def front(variant: str) -> Report:
-    """The front of VGGNet-E on a machine as that of the paper."""
+    """Return the front of VGGNet-E on a machine like that of the paper."""
     return evaluate(load("fused_layer_fpga", f"vgg_e_front/{variant}"))
 
 
 def maps_off_chip(variant: str) -> int:
-    """Bytes of feature maps that move to and from DRAM."""
+    """Return the bytes of feature maps that DRAM reads and writes."""
     rows = [r for r in front(variant).table("accesses").records() if r["component"] == "DRAM"]
     maps = [r for r in rows if not str(r["tensor"]).startswith("F")]
     return sum(int(r["read_bits"] or 0) + int(r["write_bits"] or 0) for r in maps) // 8
 
 
 def maps_on_chip() -> int:
-    """Bytes of the joint peak of the feature maps of the fused mapping."""
+    """Return the joint peak of the feature maps of the fused mapping in bytes."""
     live = [r for r in front("tiled_fused").table("working_sets").records() if r["measure"] == "live"]
     return max(int(r["bits"] or 0) for r in live if r["component"] == "FeatureBuffer") // 8
 

@@ -1,4 +1,4 @@
-"""Gamma: sparse products row by row, with rows of B in a cache."""
+"""Gamma: row-wise sparse products, with the rows of B in a cache."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.exhibits.teaal_designs import ARTIFACT, matrix, metric, multiplied, small_product
 from polymodel.sparse.tensor import Ints
 
-# Peers of p2p-Gnutella31 and links between them. Fitted: so many of 15 ends of links lie at one half of the
-# peers; that gives the published multiplies.
+# Peers of p2p-Gnutella31 and links between them. Fitted: the number, out of 15 link ends, that lie at one
+# half of the peers, chosen to give the published number of multiplies.
 PEERS, LINKS = 62586, 147892
 HEAVY, OF = 13, 15
-# Unknowns of poisson3Da and couplings between them. Fitted: the side of the inner cube, in which half of the
-# points lie, to the multiplies, and by how much distances are blurred, to the size of the result.
+# Unknowns of poisson3Da and couplings between them. Fitted: the side of the inner cube, which holds half of
+# the points, to the multiplies; and the noise added to distances, to the size of the result.
 UNKNOWNS, COUPLINGS = 13514, 352762
 INNER, BLURRED, REACH = 0.65, 0.35, 0.121
 
 
 def peers() -> Ints:
-    """A graph of the published size: peers of two kinds, which give and take as many links; [M, K] of A."""
+    """Generate a graph of the published size, whose two kinds of peers have equal in- and out-degree
+    distributions; returns the [M, K] coordinates of A."""
     draw = np.random.default_rng(1)
     half, result = PEERS // 2, np.zeros(0, dtype=np.int64)
     while result.size < LINKS:
@@ -38,8 +39,8 @@ def peers() -> Ints:
 
 
 def mesh() -> Ints:
-    """Points in a cube, half of them in an inner one, coupled to those that are near, and to themselves; they
-    are numbered from one side to the other."""
+    """Generate points in a cube, half of them in an inner cube, each coupled to itself and to nearby points;
+    the points are numbered from one face of the cube to the opposite one."""
     from scipy.spatial import cKDTree
 
     draw = np.random.default_rng(1)
@@ -55,9 +56,10 @@ def mesh() -> Ints:
 
 @dataclass(frozen=True)
 class Squared:
-    """A matrix times itself: what is printed of it, and one of its structure. `of_a`, `of_b`, `of_z`: bytes;
-    `modelled`, `reported`: nanoseconds of TeAAL's model and as reported for Gamma; `structure`: what ours is;
-    `fitted`: the numbers that it was fitted to, and how; `others`: why the others differ."""
+    """A matrix times itself: published figures, and a generated matrix of its structure. `of_a`, `of_b`,
+    `of_z`: bytes; `modelled`, `reported`: nanoseconds of TeAAL's model and as reported for Gamma;
+    `structure`: a description of the generated matrix; `fitted`: the figures to which it was fitted, and how;
+    `others`: why the other figures differ."""
 
     name: str
     size: int
@@ -74,7 +76,7 @@ class Squared:
     others: dict[str, str]
 
     def figures(self) -> Iterator[PublishedFigure]:
-        """Ours beside what is printed."""
+        """Return the figures of this package beside the published ones."""
         coords, shape = self.coords(), (self.size, self.size)
         found = multiplied("gamma", matrix("A", shape, coords[::-1]), matrix("B", shape, coords))
         time = None if found.time is None else found.time * 1e9

@@ -1,4 +1,4 @@
-"""HighLight: degrees of sparsity that are composed of simple patterns, and the work that they leave."""
+"""HighLight: degrees of sparsity composed of simple patterns, and the remaining work."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from polymodel.loading import load
 from polymodel.report.sparse import SparseReport
 from polymodel.sparse.density import Blocks, FixedStructured
 
-# Of so many blocks these are kept, and of each block's four values these: rank 1 and rank 0 of the pattern.
+# Kept blocks out of a number of blocks, and kept values of the four of each block: ranks 1 and 0 of the
+# pattern.
 OUTER = ((4, 4), (4, 5), (4, 6), (4, 7))
 INNER = ((4, 4), (2, 4), (1, 4))
-# A length that all the patterns divide; 16 rows, and as many columns of the other operand.
+# A length divisible by the lengths of all patterns; 16 rows, and 16 columns of the other operand.
 LENGTH, ROWS = 4 * 4 * 5 * 3 * 7, 16
 Pattern = tuple[tuple[int, int], tuple[int, int]]
 
 
 def structured(pattern: Pattern) -> Blocks:
-    """The model of a matrix of ROWS x LENGTH with such a pattern along its rows."""
+    """Return the density model of a matrix of ROWS x LENGTH with such a pattern along its rows."""
     (blocks, of_blocks), (values, of_values) = pattern
     grid = (ROWS, LENGTH // of_values)
     return Blocks.of(
@@ -34,7 +35,7 @@ def structured(pattern: Pattern) -> Blocks:
 
 @cache
 def run(pattern: Pattern) -> SparseReport:
-    """A product whose first operand has the pattern."""
+    """Evaluate a product whose first operand has the pattern."""
     (blocks, of_blocks), (values, of_values) = pattern
     return multiplied(
         {
@@ -48,7 +49,7 @@ def run(pattern: Pattern) -> SparseReport:
 
 
 def multiplied(density: dict[str, Any]) -> SparseReport:
-    """A product on 16 multipliers that skip the zeros of its first operand, a row on each."""
+    """Evaluate a product on 16 multipliers, one per row, that skip the zeros of the first operand."""
     actions = [{"name": way, "energy": 0, "throughput": 1e18} for way in ("read", "write")]
     spec: dict[str, Any] = {
         "arch": {"nodes": [
@@ -77,12 +78,12 @@ def multiplied(density: dict[str, Any]) -> SparseReport:
 
 
 def sparsity(pattern: Pattern) -> float:
-    """Percent of zeros."""
+    """Return the percentage of zeros."""
     return 100 * (1 - structured(pattern).density)
 
 
 def busiest(report: SparseReport) -> float:
-    """Operations of the busiest multiplier over those of the mean one."""
+    """Return the operations of the busiest multiplier divided by the mean over all multipliers."""
     (row,) = report.table("compute").records()
     return float(row["imbalance"] or 0)
 

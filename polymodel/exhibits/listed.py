@@ -1,4 +1,4 @@
-"""`gallery`: published results, computed anew."""
+"""`gallery`: published results, recomputed on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polymodel.exhibits.records import Exhibit, Gallery, PublishedFigure
 from polymodel.governor import look
 from polymodel.spec.faults import suggestion
 
-# Each a module of this room with an EXHIBIT; imported when it is shown.
+# Modules of this package that define an EXHIBIT, imported when it is shown.
 EXHIBITS = (
     "fused_layers",
     "eyeriss",
@@ -40,14 +40,14 @@ EXHIBITS = (
 
 
 def exhibits() -> tuple[Exhibit, ...]:
-    """Every exhibit, nothing of which is computed yet."""
+    """Return all exhibits, without computing anything."""
     return tuple(map(_exhibit, EXHIBITS))
 
 
 def gallery(*names: str) -> Gallery:
-    """Published figures beside ours, which are computed here: of the exhibits named, or of all.
+    """Compute the figures of the named exhibits, or of all, beside the published ones.
 
-    `gallery().figures` is a DataFrame. SpecError for an unknown name.
+    `gallery().figures` is a DataFrame. Raises SpecError for an unknown name.
     """
     faults = [
         Diagnostic(

@@ -1,4 +1,4 @@
-"""The LoopTree model's own test: two matmuls fused row by row."""
+"""A test case of the LoopTree model: two matmuls fused row by row."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def _branch(variable: str, spread: str, tensor: str, einsum: str, reuse: str) ->
 
 
 def spec(reuse: str = "slide") -> Spec:
-    """Two matmuls of 9 rows on four levels; values of one bit, so that bits are elements."""
+    """Return two matmuls of 9 rows on four memory levels, with values of one bit, so that bits equal
+    elements."""
     memories = [
         {"type": "Memory", "name": f"L{i}", "actions": [{"name": "read"}, {"name": "write"}]}
         for i in range(4)
@@ -95,13 +96,16 @@ def spec(reuse: str = "slide") -> Spec:
 
 
 def reads_and_writes(report: Report) -> tuple[dict[Triple, int], dict[Triple, int]]:
-    """(component, tensor, Einsum) -> elements read (drains aside), and written, as LoopTree counts them."""
+    """Return (component, tensor, Einsum) -> elements read (without drains) and written, counted as LoopTree
+    does."""
     rows = {(t.component, t.tensor, t.einsum): t for t in report.analysis.traffic}
     return {k: t.reads_fill for k, t in rows.items()}, {k: t.writes for k, t in rows.items() if t.writes}
 
 
 def capacities(report: Report) -> dict[str, int]:
-    """Component -> values that are reserved at once: what stands above a split counts in all branches."""
+    """Return component -> values reserved at the same time; storage above a split counts in all its
+    branches.
+    """
     result: dict[str, int] = {}
     for w in report.analysis.working_sets:
         if w.measure == "reserved":

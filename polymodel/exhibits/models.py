@@ -1,4 +1,6 @@
-"""Sizes of published models: parameters and multiply-accumulates, counted from the library's workloads."""
+"""Sizes of published models: parameters and multiply-accumulates, counted from the workloads of the
+library.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from polymodel.workload.totals import products, weights
 
 @dataclass(frozen=True)
 class Published:
-    """`parameters` and `macs` as they are printed, and where: a figure, or what a published formula gives for
-    the published configuration.
+    """Published `parameters` and `macs` with their source: a printed figure, or the value of a published
+    formula for the published configuration.
 
-    `variables` is the run that `macs` belong to. `beside` are parameters that are not weights of the
-    workload, by what they are.
+    `variables` are the template variables of the run that `macs` refer to. `beside` gives the parameters that
+    are not weights of the workload, by kind.
     """
 
     parameters: str
@@ -37,13 +39,13 @@ PALM = "formula of Chowdhery et al., PaLM, 2022, appendix B: N + 2 L H Q T produ
 
 
 def decoder(products: int, layers: int, heads: int, head_width: int, tokens: int = 2048) -> str:
-    """Multiply-accumulates of a decoder of so many weights of `products` that each token meets."""
+    """Return the multiply-accumulates of a decoder in which each token meets `products` weights."""
     return f"{tokens * (products + 2 * layers * heads * head_width * tokens):,}"
 
 
 def unet() -> str:
-    """Products of U-Net by the sizes in its figure 1: convolutions of 3 x 3 in pairs, up-convolutions of
-    which each result meets one tap, and the last one of 1 x 1."""
+    """Return the multiply-accumulates of U-Net for the sizes in its figure 1: pairs of convolutions of 3 x 3,
+    up-convolutions in which each output uses one tap, and the final convolution of 1 x 1."""
     down, up = ((570, 568), (282, 280), (138, 136), (66, 64), (30, 28)), (56, 104, 200, 392)
     found = 388**2 * 64 * 2
     for level, (first, second) in enumerate(down):
@@ -57,8 +59,8 @@ def unet() -> str:
 
 
 def scan(tokens: int = 2048) -> str:
-    """Products of Mamba-2 2.7B: projections, convolutions over four tokens and those before the first one
-    left out, and what reads the state; the vocabulary."""
+    """Return the multiply-accumulates of Mamba-2 2.7B: projections, convolutions over four tokens without
+    those before the first token, reads of the state, and the vocabulary."""
     width, inner, state, heads, layers = 2560, 5120, 128, 80, 64
     projections = width * (2 * inner + 2 * state + heads) + inner * width
     taps = (4 * tokens - 6) * (inner + 2 * state)
@@ -66,7 +68,7 @@ def scan(tokens: int = 2048) -> str:
 
 
 def biases(layers: int, width: int) -> int:
-    """Of every product of a layer: nine vectors of the model's width."""
+    """Return the number of biases of all products of a layer: nine vectors of the width of the model."""
     return layers * 9 * width
 
 
@@ -75,7 +77,7 @@ NORMS = "scales and shifts of the normalisations, biases of the classes"
 
 
 def torchvision(name: str, parameters: str, macs: str, beside: dict[str, int]) -> Published:
-    """As torchvision's documentation has it: num_params, and GFLOPS, which are multiply-accumulates."""
+    """Return num_params and GFLOPS (which count multiply-accumulates) of torchvision's documentation."""
     where = f"torchvision, {name}"
     return Published(parameters, f"{where}: num_params", beside, macs, f"{where}: GFLOPS")
 
@@ -176,19 +178,20 @@ PUBLISHED: dict[str, Published] = {
 
 
 def parameters(model: str) -> int:
-    """Elements of weights that come from outside and are not a cache, and what the workload leaves out."""
+    """Return the number of elements of external weights that are not caches, plus the parameters that the
+    workload leaves out."""
     found = weights(load(model).workload).items()
     own = sum(elements for tensor, (elements, _) in found if not tensor.startswith("Cache"))
     return own + sum(PUBLISHED[model].beside.values())
 
 
 def macs(model: str) -> int:
-    """Multiply-accumulates of the run that was published."""
+    """Return the multiply-accumulates of the published run."""
     return products(load(model, variables=PUBLISHED[model].variables).workload)
 
 
 def value(printed: str) -> int | float:
-    """The number that is printed as `8.03 G`, `600 M` or `1,234`."""
+    """Return the number printed as `8.03 G`, `600 M` or `1,234`."""
     number, _, unit = printed.replace(",", "").partition(" ")
     return float(number) * {"M": 1e6, "G": 1e9}[unit] if unit else int(number)
 

@@ -14,8 +14,8 @@ from polymodel.report.report import Report
 
 @dataclass(frozen=True)
 class Core:
-    """A size of the core: kernels and channels that are worked on at a time, KiB of its buffer, GB/s of
-    memory, frames per second as printed."""
+    """A configuration of the core: numbers of kernels and channels processed in parallel, buffer size in KiB,
+    memory throughput in GB/s, and published frames per second."""
 
     kernels: int
     channels: int
@@ -28,13 +28,13 @@ class Core:
         return self.kernels * self.channels
 
     def rows(self) -> dict[int, int]:
-        """Rows of a map -> rows of a band of the output: as many as have room in the buffer."""
+        """Return the rows of an output band by the rows of a feature map: as many as fit in the buffer."""
         return {512: {112: 2, 56: 14, 28: 28}, 256: {112: 2, 56: 4, 28: 14}, 128: {112: 2, 56: 2, 28: 4}}[
             self.buffer
         ] | {14: 14 if self.buffer > 128 else 7, 7: 7, 1: 1}
 
 
-# The page gives the number of multipliers; how they are split is chosen, but for the largest (its
+# The page gives the number of multipliers. Their split is our choice, except for the largest core (its
 # specification).
 CORES = (
     Core(32, 64, 512, 20, 269),
@@ -49,7 +49,7 @@ CORES = (
 
 @cache
 def evaluated(core: Core) -> Report:
-    """ResNet-50, layer by layer."""
+    """Evaluate ResNet-50 layer by layer."""
     sizes = {
         "KERNELS": core.kernels, "CHANNELS": core.channels, "BUFFER": core.buffer,
         "BANDWIDTH": core.bandwidth, "ROWS": core.rows(),
@@ -58,7 +58,7 @@ def evaluated(core: Core) -> Report:
 
 
 def frames(core: Core) -> float:
-    """Frames per second."""
+    """Return the frames per second."""
     return 1 / evaluated(core).value("latency")
 
 

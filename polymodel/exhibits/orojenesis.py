@@ -1,4 +1,4 @@
-"""Orojenesis: bounds of traffic for every buffer, beside what GPUs were measured to move."""
+"""Orojenesis: traffic bounds for every buffer size, beside measured traffic of GPUs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from polymodel.slopes.chain_slope import chain_slope
 from polymodel.slopes.ski_slope import ski_slope
 
 MIB = 2**20
-# MiB of L2 -> MiB off chip of a float32 matmul of 4096 x 4096 x 4096, on SIMT cores and on tensor cores.
+# MiB of L2 cache -> MiB of off-chip traffic of a float32 matmul of 4096^3, on SIMT cores and on tensor cores.
 MEASURED = {2: (2754.6, 1617.9), 24: (650, 561.51), 40: (533, 411.06), 50: (373.39, 373.33)}
 LEAST = {
     "unfused": 1476395008,
     "fused": 402653184,
-}  # words of the feed-forward pair of GPT-3 6.7B, 32k tokens
+}  # words of traffic of the two feed-forward layers of GPT-3 6.7B, 32k tokens
 
 
 def _spec(einsums: list[str], sizes: dict[str, int], bits: int) -> Spec:
@@ -25,7 +25,8 @@ def _spec(einsums: list[str], sizes: dict[str, int], bits: int) -> Spec:
 
 @cache
 def least_words() -> dict[str, int]:
-    """Curve -> least words off chip of the feed-forward pair, with any buffer."""
+    """Return, for each curve, the least off-chip words of the two feed-forward layers with an unbounded
+    buffer."""
     einsums = ["H[m, h] = X[m, k] * V[k, h]", "Y[m, n] = H[m, h] * W[h, n]"]
     pair = _spec(einsums, {"M": 32768, "K": 4096, "H": 16384, "N": 4096}, 16)
     least = chain_slope(pair).frame.groupby("curve")["accesses_words"].min()
@@ -33,15 +34,17 @@ def least_words() -> dict[str, int]:
 
 
 def sizes_that_matter(extent: int) -> list[int]:
-    """Tile sizes of which one is as good as any: of those with as many tiles, the least takes least room."""
+    """Return one tile size for each number of tiles: the smallest, which needs the least space for the same
+    traffic."""
     return sorted({-(-extent // tiles) for tiles in range(1, extent + 1)})
 
 
 @cache
 def bound_of_gemm(mebibytes: int) -> float:
-    """Least MiB off chip of a float32 matmul of 4096 x 4096 x 4096 with one buffer of so many MiB."""
+    """Return the least off-chip traffic in MiB of a float32 matmul of 4096 x 4096 x 4096 with one buffer of
+    the given size in MiB."""
     square = _spec(["Z[m, n] = A[m, k] * B[k, n]"], {"M": 4096, "K": 4096, "N": 4096}, 32)
-    # Tiles that divide are not enough: in 2 MiB uneven ones move a quarter less.
+    # Tile sizes that divide the extents do not suffice: in 2 MiB uneven tiles move a quarter less.
     tried = dict.fromkeys(("m", "n", "k"), sizes_that_matter(4096))
     slope = ski_slope(square, unit="bits", tiles=tried).frame
     fits = slope[slope["capacity_bits"] <= 8 * MIB * mebibytes]

@@ -1,4 +1,4 @@
-"""OuterSPACE: sparse products by outer products, their traffic and time."""
+"""OuterSPACE: outer-product sparse matrix multiplication, its traffic and time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from polymodel.exhibits.teaal_designs import ARTIFACT, matrix, metric, multiplie
 from polymodel.sparse.density import random_tensor
 from polymodel.sparse.traffic.records import CascadeTraffic
 
-# Rows, density -> bytes of A, B, the partial products (out and back) and the result, multiplies, merge steps,
-# nanoseconds of TeAAL's model; nanoseconds as the authors of OuterSPACE report them.
+# Rows, density -> bytes of A, B, the partial products (written and read) and the result, multiplies, merge
+# steps, nanoseconds of TeAAL's model, and nanoseconds as reported by the authors of OuterSPACE.
 PRINTED = {
     (19937, 5e-4): (2507896, 2507632, 49460072, 23833992, 1987858, 10910163, 569777.2722, 2530026.092),
     (39888, 1.3e-4): (2721936, 2707496, 27696728, 12941600, 1072202, 3310820, 335187.0691, 1791121.306),
@@ -21,15 +21,15 @@ PRINTED = {
 
 @cache
 def squared(rows: int, density: float) -> CascadeTraffic:
-    """Traffic of a random matrix times its transpose."""
+    """Return the traffic of a random matrix times its transpose."""
     a = random_tensor(("K", "M"), (rows, rows), density, seed=1, name="A")
     return multiplied("outerspace", a, matrix("B", (rows, rows), a.coords[::-1]))
 
 
 def figures() -> Iterator[PublishedFigure]:
     yield from small_product("outerspace")
-    # Row pointers of partial products and of the result, 4 bytes each, are in the artifact's small product
-    # but, as far as its numbers tell, not in its stored data.
+    # Row pointers of partial products and of the result, 4 bytes each, are counted in the artifact's small
+    # product, but, judging by its numbers, not in its stored data.
     drawn = "theirs and ours are drawn at random"
     for (rows, density), (of_a, of_b, of_t, of_z, products, merged, modelled, reported) in PRINTED.items():
         found, name = squared(rows, density), f"{rows:,} rows, {density:g}"

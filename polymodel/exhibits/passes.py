@@ -1,4 +1,4 @@
-"""How often attention has to walk its keys, whatever the mapping."""
+"""The number of passes of attention over its keys, for any mapping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.loading import load
 from polymodel.workload.einsum import passes
 
-# Workload -> the rank of the keys that is walked (of the second one, over their chunks), passes, what it is.
+# Workload -> the traversed rank of the keys (for the second one, that of their chunks), passes, description.
 PRINTED = {
     "attention_cascade": ("P", 3, "softmax with maximum, sum and division, each over all keys", ""),
     "attention_two_pass": ("C", 2, "softmax beside maxima of chunks, corrected by that of all", ""),
@@ -20,7 +20,7 @@ PRINTED = {
 
 
 def counted(workload: str, rank: str) -> int:
-    """Passes over a rank of the keys."""
+    """Return the number of passes over a rank of the keys."""
     return next(p.passes for p in passes(load(workload).workload) if (p.tensor, p.rank) == ("K", rank))
 
 

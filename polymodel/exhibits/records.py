@@ -1,4 +1,4 @@
-"""Exhibits of the gallery: published figures beside ours."""
+"""Exhibits of the gallery: published figures beside those computed here."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _COLUMNS = tuple(map(Column, ("exhibit", "figure", "unit", "published", "ours", 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure and ours. `published` is a text where it is a word, or a claim without a number;
-    `ours` None where nothing is computed; `why`: how they agree, or why they differ."""
+    """One published figure and the one computed here. `published` is a text where it is a word, or a claim
+    without a number; `ours` is None where nothing is computed; `why` explains the agreement or the
+    difference."""
 
     what: str
     unit: str
@@ -35,7 +36,8 @@ class PublishedFigure:
 
     @property
     def error(self) -> float | None:
-        """Ours over theirs less 1, 0 where they are equal; None where one of them is not a number."""
+        """The relative difference (ours / published - 1), 0 where both are equal; None where one of them is
+        not a number."""
         if self.published == self.ours:
             return 0.0
         if isinstance(self.published, str) or self.ours is None or isinstance(self.ours, str):
@@ -45,8 +47,8 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A published result. `source`: where it is printed; `about`: what is computed, and how; `again`: a
-    command that evaluates one of its specs, to vary it, where the library has them."""
+    """A published result. `source`: its publication; `about`: what is computed, and how; `again`: a command
+    that evaluates one of its specs as a starting point for variations, where the library has them."""
 
     name: str
     title: str
@@ -58,15 +60,15 @@ class Exhibit:
 
 @dataclass(frozen=True, eq=False)
 class Gallery(Answer):
-    """Exhibits with their figures, ours beside the published ones."""
+    """Exhibits with published figures beside those computed here."""
 
     exhibits: tuple[Exhibit, ...]
     rows: tuple[PublishedFigure, ...]
 
     @declared(title="Published figures, and ours")
     def figures(self) -> Table:
-        """One row per figure: what, unit, the published value, ours, ours over theirs less 1, and why they
-        differ."""
+        """One row per figure: name, unit, published value, our value, relative difference, and its
+        explanation."""
         cells: list[tuple[Cell, ...]] = [
             (f.exhibit, f.what, f.unit, _shown(f.published), _shown(f.ours), _percent(f.error), f.why)
             for f in self.rows
@@ -74,7 +76,7 @@ class Gallery(Answer):
         return Table("figures", _COLUMNS, tuple(cells))
 
     def exported(self, name: str = "", *, live: bool = True) -> Table:
-        """The figures as numbers, not rounded; the difference is a share."""
+        """The figures as numbers without rounding; the difference is a fraction."""
         cells: list[tuple[Cell, ...]] = [
             (f.exhibit, f.what, f.unit, f.published, f.ours, f.error, f.why) for f in self.rows
         ]
@@ -82,13 +84,13 @@ class Gallery(Answer):
 
     @property
     def title(self) -> str:
-        """The heading of its page."""
+        """The heading of the page."""
         return (
             self.exhibits[0].title if len(self.exhibits) == 1 else f"{len(self.exhibits)} published results"
         )
 
     def content(self, live: bool = True) -> list[Block]:
-        """Each exhibit with its source and its figures."""
+        """The sections of the page: each exhibit with its source and figures."""
         result: list[Block] = []
         for exhibit in self.exhibits:
             result += [Line()] if result else []
@@ -98,7 +100,7 @@ class Gallery(Answer):
         return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Ours over theirs for every figure that has both."""
+        """Plot the ratio of our value to the published one for all figures that have both."""
         from polymodel.view.figures import bar_axes
 
         both = [(f.what, 100 * f.error) for f in self.rows if f.error is not None]
@@ -110,7 +112,8 @@ class Gallery(Answer):
 
 
 def _compared(figures: Table) -> list[Block]:
-    """The figures of one exhibit, with the numbers of the reasons that stand below, each of them once."""
+    """Return the figures of one exhibit, with reference numbers for the explanations listed below them, each
+    of which is listed once."""
     reasons = {
         str(why): f"({n})" for n, why in enumerate(dict.fromkeys(filter(None, figures.column("why"))), 1)
     }

@@ -1,4 +1,4 @@
-"""SIGMA: what moves from its SRAM to its multipliers, and how long that takes."""
+"""SIGMA: the traffic from its SRAM to its multipliers, and its time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polymodel.exhibits.teaal_designs import ARTIFACT, matrix, metric, multiplie
 from polymodel.sparse.density import random_tensor
 from polymodel.sparse.traffic.records import CascadeTraffic
 
-# M, N, K -> bytes of A and B, and nanoseconds, of TeAAL's model; nanoseconds as reported for SIGMA.
+# M, N, K -> bytes of A and B and nanoseconds of TeAAL's model, and nanoseconds as reported for SIGMA.
 PRINTED = {
     (128, 2048, 4096): (429568, 33554432, 66375, 66454),
     (320, 3072, 4096): (1057280, 50331648, 100369, 100576),
@@ -25,17 +25,17 @@ PRINTED = {
     (256, 256, 2048): (424448, 2097152, 4925, 5014),
 }
 DENSITY = 0.2
-# Rows of B that are stored together; bytes that reach the multipliers per nanosecond, 128 values of 4 bytes.
+# Rows of B stored together; bytes delivered to the multipliers per nanosecond (128 values of 4 bytes).
 FIBER = 128
 BYTES = 4 * 128
 
 
 @cache
 def moved(m: int, n: int, k: int) -> CascadeTraffic:
-    """Traffic of a product whose A is drawn with the published density.
+    """Return the traffic of a product whose A is drawn with the published density.
 
-    B is stored whole, in fibers of 128 rows of a column, so its traffic is that of its shape: a 1 in each
-    fiber stands for it.
+    B is stored uncompressed, in fibers of 128 rows of a column, so that its traffic depends only on its
+    shape: a single 1 in each fiber represents the fiber.
     """
     a = random_tensor(("K", "M"), (k, m), DENSITY, seed=1, name="A")
     rows = np.arange(0, k, FIBER)

@@ -1,4 +1,4 @@
-"""A sparse tensor core: a layer of ResNet-50 with two of every four weights, as Sparseloop stored it."""
+"""A sparse tensor core: a layer of ResNet-50 with 2:4 sparse weights, as in Sparseloop's stored results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from polymodel.report.sparse import SparseReport
 # Weights of 512 x 256, activations of 256 x 1024.
 SIZES = {"M": 512, "K": 256, "N": 1024}
 GROUP, KEPT = 4, 2
-# Of the stored runs, dense and with 2:4: cycles and operations that happen.
+# Cycles and actual operations of the stored runs, dense and with 2:4 sparsity.
 CYCLES, OPERATIONS = (131072, 65536), (134217728, 67108864)
-# The same of (memory, tensor, kind) with 2:4; theirs calls what is written to the register file updates.
+# Actual accesses by (memory, tensor, kind) with 2:4; Sparseloop calls writes to the register file updates.
 ACCESSES = {
     ("DRAM", "A", "reads_fill"): 65536,
     ("DRAM", "B", "reads_fill"): 262144,
@@ -46,7 +46,8 @@ def _spread(variable: str, tile: int, component: str, name: str) -> dict[str, An
 
 @cache
 def run(kept: int) -> SparseReport:
-    """The layer with so many of four weights: four parts of 16 x 16 multipliers, a group of four on each."""
+    """Evaluate the layer with the given number of nonzeros out of four weights: four arrays of 16 x 16
+    multipliers, each processing one group of four weights."""
     weights = {"rank-order": ["M", "K"], "M": {"format": "U", "pbits": 0}, "K": "CP"}
     formats: dict[str, Any] = {"A": weights}
     spec: dict[str, Any] = {

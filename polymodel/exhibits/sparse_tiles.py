@@ -1,4 +1,4 @@
-"""Words that sparse products move under strategies of tiling: for the exhibits `tailors` and `drt`."""
+"""Words moved by sparse products under several tiling strategies, for the exhibits `tailors` and `drt`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polymodel.sparse.generate import generate_tensor
 from polymodel.sparse.tensor import SparseTensor
 
 Strategy = Literal["worst case", "uniform", "overbooked", "dynamic"]
-# Words of each buffer, and sizes of tiles that are tried along each rank.
+# Capacity of each buffer in words, and the tile sizes tried along each rank.
 BUFFER = 1024
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 # The same of a larger matrix.
@@ -32,13 +32,14 @@ LARGER: dict[str, Callable[[], SparseTensor]] = {
 
 
 def side(buffer: int) -> int:
-    """Of the largest square tile that fits whatever it holds: 2 words for each point and row, 3 more."""
+    """Return the side of the largest square tile that fits for any contents: 2 words for each element and
+    each row, plus 3."""
     return (isqrt(2 * buffer - 5) - 1) // 2
 
 
 @cache
 def words(structure: str, strategy: Strategy, larger: bool = False) -> int:
-    """Words that the matrix of that structure times itself moves, tiled as the strategy does."""
+    """Return the words moved by the matrix of the given structure times itself under a tiling strategy."""
     matrix = (LARGER if larger else MADE)[structure]()
     buffer, sizes = (LARGER_BUFFER, LARGER_SIZES) if larger else (BUFFER, SIZES)
     if strategy == "worst case":
@@ -49,16 +50,16 @@ def words(structure: str, strategy: Strategy, larger: bool = False) -> int:
 
 
 def gains(before: Strategy, after: Strategy, larger: bool = False) -> dict[str, float]:
-    """How many times fewer words each structure moves after than before."""
+    """Return, for each structure, the ratio of words moved before to words moved after."""
     made = LARGER if larger else MADE
     return {name: words(name, before, larger) / words(name, after, larger) for name in made}
 
 
 def mean(found: dict[str, float]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return float(prod(found.values()) ** (1 / len(found)))
 
 
 def by_structure(found: dict[str, float]) -> str:
-    """Each gain by name."""
+    """Return the text that lists the gain of each structure."""
     return ", ".join(f"{name} {gain:.2f}" for name, gain in found.items())

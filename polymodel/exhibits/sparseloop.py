@@ -13,7 +13,7 @@ from polymodel.report.sparse import SparseReport
 
 SIZE = 128
 WORD = 8
-# Density -> cycles with coordinates; microjoules with coordinates and with masks, as the runs print them.
+# Density -> cycles with coordinates, and microjoules with coordinates and with masks, as printed by the runs.
 PRINTED = {
     0.01171875: (34056, 0.39, 1.34),
     0.02: (58124, 0.62, 1.42),
@@ -24,9 +24,9 @@ PRINTED = {
     0.3984375: (1157904, 11.87, 5.93),
     0.80078125: (3698200, 25.41, 12.29),
 }
-# With masks at every density.
+# Cycles with masks, at every density.
 MASK_CYCLES = 2113536
-# Of the run with a density of 13/128 and coordinates: accesses that happen.
+# Actual accesses of the run with coordinates and a density of 13/128.
 COUNTED = {
     ("BackingStorage", "A", "reads_fill"): 212992,
     ("BackingStorage", "B", "reads_fill"): 1664,
@@ -43,7 +43,7 @@ FORMATS = {
     "coordinates": {"format": "CP", "cbits": COORDINATE_BITS, "pbits": WORD},
     "masks": {"format": "B", "pbits": WORD},
 }
-# Picojoules of an action of so many bits, and words per cycle of 1 ns, of the published tables.
+# Picojoules per action of the given number of bits, and words per cycle of 1 ns, from the published tables.
 METADATA_BITS, METADATA_READ = 28, 0.7383
 
 
@@ -61,14 +61,15 @@ def _memory(
 
 
 def machine(design: str) -> dict[str, Any]:
-    """A backing store, a buffer for the operands and a register for the result, by the published tables."""
+    """Return a backing store, a buffer for the operands and a register for the result, priced by the
+    published tables."""
     formats = {
         tensor: {"rank-order": [row, "K"], row: {"format": "U", "pbits": 0}, "K": FORMATS[design]}
         for tensor, row in (("A", "M"), ("B", "N"))
     }
     spare = "skip" if design == "coordinates" else "gate"
     free = [{"name": f"gated_{way}", "energy": 0, "throughput": WORD * 1e9} for way in ("read", "write")]
-    # The table gives the register 0.009 pJ; the stored runs charge 0.48746.
+    # The table gives 0.009 pJ for the register; the stored runs charge 0.48746 pJ.
     register = [_action("read", 0.48746, WORD, 1), _action("write", 0.48746, WORD, 1)]
     nodes = [
         _memory(
@@ -101,7 +102,8 @@ def machine(design: str) -> dict[str, Any]:
 
 
 def product(density: float) -> dict[str, Any]:
-    """Z = A B of 128 x 128 x 128; where a row has a whole number of nonzeros, each has that many."""
+    """Return Z = A B of 128 x 128 x 128; where the density gives an integer number of nonzeros per row, each
+    row has exactly that number."""
     whole = (density * SIZE).is_integer()
     result: dict[str, Any] = (
         {"fixed_structured": {"n": round(density * SIZE), "m": SIZE, "rank": "K"}}
@@ -130,7 +132,7 @@ MAPPING: dict[str, Any] = {
 
 @cache
 def run(density: float, design: str) -> SparseReport:
-    """The product on one of the two designs."""
+    """Evaluate the product on one of the two designs."""
     result = evaluate(
         load({"arch": machine(design), "workload": product(density), "mapping": MAPPING})
     ).sparse
@@ -139,7 +141,7 @@ def run(density: float, design: str) -> SparseReport:
 
 
 def skipped_coordinates(report: SparseReport) -> float:
-    """Microjoules of reading the coordinates of values that the buffer then skips."""
+    """Return the microjoules spent on reading the coordinates of values that the buffer then skips."""
     rows = report.table("accesses").records()
     skipped = sum(float(r["skipped"] or 0) for r in rows if r["component"] == "Buffer")
     return skipped * COORDINATE_BITS / METADATA_BITS * METADATA_READ * 1e-6

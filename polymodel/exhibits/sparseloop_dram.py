@@ -1,4 +1,6 @@
-"""Sparseloop's test of compressed feature maps: what AlexNet's convolutions move off chip on Eyeriss."""
+"""Sparseloop's validation of compressed feature maps: off-chip traffic of AlexNet's convolutions on
+Eyeriss.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ WORD, RUN = 16, 5
 
 @dataclass(frozen=True)
 class CompressedLayer:
-    """A convolution of four images. `loops`: those around the global buffer, with their tiles, as the
-    artifact has them; `kept`: output channels whose weights stay below the global buffer; `read`: words of
-    weights, inputs and outputs, compressed, that its run moves; `ratio`: how many times less than dense, as
-    its script works it out from its stored runs."""
+    """A convolution of four images. `loops`: the loops around the global buffer with their tile sizes, as in
+    the artifact; `kept`: the number of output channels whose weights stay below the global buffer; `read`:
+    compressed words of weights, inputs and outputs that its run moves; `ratio`: dense traffic divided by
+    compressed traffic, as computed by its script from its stored runs."""
 
     filters: int
     channels: int
@@ -68,14 +70,15 @@ def _loop(variable: str, tile: int) -> dict[str, Any]:
 
 
 def _runs(*ranks: str) -> dict[str, Any]:
-    """Run lengths of 5 bits along the last rank; the others take no room."""
+    """Return run lengths of 5 bits along the last rank; the other ranks need no storage."""
     *above, last = ranks
     outer = {rank: {"format": "U", "pbits": 0} for rank in above}
     return {"rank-order": list(ranks), **outer, last: {"format": "RLE", "rbits": RUN, "pbits": WORD}}
 
 
 def spec(layer: CompressedLayer) -> dict[str, Any]:
-    """The convolution on DRAM, a global buffer for maps and a buffer for weights, maps compressed in DRAM."""
+    """Return the convolution on DRAM, a global buffer for feature maps and a buffer for weights; feature maps
+    are compressed in DRAM."""
     formats = {"O": _runs("N", "M", "P", "Q")}
     if layer.inputs < 0.9:
         formats["I"] = _runs("N", "C", "H", "W")
@@ -114,7 +117,7 @@ def spec(layer: CompressedLayer) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OffChipWords:
-    """Values of weights, inputs and outputs that move off chip, and all bits with and without zeros."""
+    """Values of weights, inputs and outputs moved off chip, and all bits with and without zeros."""
 
     values: tuple[int, int, int]
     compressed: float
@@ -122,7 +125,7 @@ class OffChipWords:
 
 
 def moved(layer: CompressedLayer) -> OffChipWords:
-    """What DRAM reads and writes of a layer."""
+    """Return the DRAM reads and writes of a layer."""
     found = evaluate(load(spec(layer))).sparse
     assert found is not None
     rows = {str(r["tensor"]): r for r in found.table("accesses").records() if r["component"] == "DRAM"}

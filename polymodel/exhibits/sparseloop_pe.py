@@ -1,4 +1,5 @@
-"""Sparseloop's test of a sparse processing element: cycles of the pointwise layers of a pruned MobileNet."""
+"""Sparseloop's validation of a sparse processing element: cycles of the pointwise layers of a pruned
+MobileNet."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.loading import load
 
 # Layer -> output channels, positions, input channels; densities of activations and weights; cycles of
-# Sparseloop with uniform densities, and those of the cycle-level simulation that it is tested against.
+# Sparseloop with uniform densities, and of the cycle-level simulation against which it is validated.
 PRINTED = {
     "L07": (64, 32 * 32, 64, 0.73, 0.52, 1592158, 1702140),
     "L09": (128, 16 * 16, 64, 0.86, 0.82, 1478912, 1499682),
@@ -21,7 +22,7 @@ PRINTED = {
     "L25": (512, 4 * 4, 256, 0.68, 0.65, 926942, 948572),
     "L27": (512, 4 * 4, 512, 0.58, 0.30, 729810, 775316),
 }
-# One multiplier that takes one pair of nonzeros in each cycle of 1 ns, fed without a limit.
+# One multiplier that processes one pair of nonzeros per cycle of 1 ns, with unlimited operand bandwidth.
 ARCH: dict[str, Any] = {
     "nodes": [
         {"type": "Memory", "name": "BackingStorage", "size": "inf", "tensors": {"keep": "All"},
@@ -40,7 +41,7 @@ MAPPING: dict[str, Any] = {
 
 
 def cycles(layer: str) -> int:
-    """Expected cycles of a layer, its nonzeros at random places."""
+    """Return the expected cycles of a layer whose nonzeros are uniformly distributed."""
     channels, positions, inputs, activations, weights, _, _ = PRINTED[layer]
     workload: dict[str, Any] = {
         "rank_sizes": {"M": channels, "P": positions, "C": inputs}, "bits_per_value": {"All": 8},

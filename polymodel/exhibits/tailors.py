@@ -1,4 +1,5 @@
-"""Tailors: what overbooked tiles save against tiles for the worst case, and against the best that all fit."""
+"""Tailors: the savings of overbooked tiles over tiles sized for the worst case, and over the best tiles that
+always fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the artifact of TeAAL publishes of four accelerators, and how theirs and ours are compared.
+"""Published figures of four accelerators in the artifact of TeAAL, and their comparison with this package.
 
 The exhibits `gamma`, `outerspace`, `extensor` and `sigma` each begin with the metrics that the artifact
 expects of one small product (scripts/check.py and scripts/run_*.py of FPSG-UIUC/micro23-teaal-artifact).
@@ -33,7 +33,7 @@ SPECS = {
     "gamma": "teaal/gamma_traffic", "outerspace": "teaal/outerspace_traffic", "extensor": "teaal/extensor",
     "sigma": "teaal/sigma_traffic",
 }  # fmt: skip
-# Design -> (Einsum, component, tensor or unit, read or write) -> bits, or how often.
+# Design -> (Einsum, component, tensor or unit, read or write) -> bits, or the number of actions.
 PRINTED: dict[str, dict[tuple[str, ...], int]] = {
     "gamma": {
         ("T", "MainMemory", "B", "read"): 2368,
@@ -73,17 +73,18 @@ PRINTED: dict[str, dict[tuple[str, ...], int]] = {
 
 
 def matrix(name: str, shape: tuple[int, int], coords: Ints) -> SparseTensor:
-    """An operand with a 1 at these coordinates, which are stored as [K, M] or [K, N]."""
+    """Return an operand with a 1 at each of these coordinates, stored as [K, M] or [K, N]."""
     return SparseTensor.from_coo(name, RANKS[name], shape, coords, np.ones(coords.shape[1], dtype=np.int64))
 
 
 def multiplied(design: str, a: SparseTensor, b: SparseTensor, **symbols: int) -> CascadeTraffic:
-    """What the design moves for the product of two matrices; its caches drop the line used least recently."""
+    """Return the traffic of the design for the product of two matrices; its caches evict the least recently
+    used line."""
     return traffic(load(SPECS[design], symbols=symbols), {"A": a, "B": b}, replacement="lru")
 
 
 def metric(found: CascadeTraffic, *path: str) -> int:
-    """One of the numbers: bits that a memory reads or writes of a tensor, or what a unit counts."""
+    """Return one of the metrics: bits that a memory reads or writes of a tensor, or the actions of a unit."""
     einsum, component, what, *way = path
     if way:
         moved = found.einsum(einsum).memory(component).of(what)
@@ -92,7 +93,7 @@ def metric(found: CascadeTraffic, *path: str) -> int:
 
 
 def small_product(design: str) -> Iterator[PublishedFigure]:
-    """The metrics of the small product, each as the artifact expects it."""
+    """Return the metrics of the small product beside the values that the artifact expects."""
     a, b = (
         matrix(
             name,

@@ -1,4 +1,4 @@
-"""Tensaurus: peaks, area, power, dense kernels, and what bounds the sparse ones."""
+"""Tensaurus: peak rates, area, power, dense kernels, and bounds of the sparse ones."""
 
 from __future__ import annotations
 

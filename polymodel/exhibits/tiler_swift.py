@@ -1,4 +1,4 @@
-"""Tiler-Swift's charts: cycles to configure and to run, of the matrices that can be generated."""
+"""Tiler-Swift's charts: configuration and execution cycles of the matrices that can be generated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polymodel.sparse.generate import generate_tensor
 
 @cache
 def comparison() -> TilerSwift:
-    """The charts of four of the six matrices, which are mathematical objects."""
+    """Return the charts of four of the six matrices, those with a mathematical definition."""
     made = {
         "bcsstm26": generate_tensor("banded", rows=1922),
         "ch7-6-b1": generate_tensor("chessboard", rows=7, columns=6),

@@ -1,4 +1,4 @@
-"""The example of Timeloop's page about its output."""
+"""The example on Timeloop's documentation page about its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRINTED = {"weights": 3072, "inputs": 576, "outputs": 512, "computes": 49152, "c
 
 @cache
 def counted() -> dict[str, int]:
-    """Sizes of the tensors, operations, cycles of 16 PEs."""
+    """Return the sizes of the tensors, the operations, and the cycles of 16 PEs."""
     sizes = {"p": 16, "r": 3, "c": 32, "k": 32}
     accesses: list[dict[str, object]] = [
         {"name": "W", "projection": ["k", "c", "r"]},

@@ -1,4 +1,4 @@
-"""The roofline of Google's first TPU, and its six applications under it."""
+"""The roofline of Google's first TPU, and its six applications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polymodel.api.evaluation import evaluate
 from polymodel.exhibits.records import Exhibit, PublishedFigure
 from polymodel.loading import load
 
-# Application -> multiply-accumulates per byte of weights, and measured tera-operations a second.
+# Application -> multiply-accumulates per byte of weights, and measured tera-operations per second.
 APPLICATIONS = {
     "MLP0": (200, 12.3),
     "MLP1": (168, 9.7),
@@ -24,19 +24,20 @@ WIDTH = 2048  # of a layer; any multiple of the array's 256 has the same roof
 
 @cache
 def _seconds(rows: int) -> tuple[float, float]:
-    """Seconds of the weight memory and of the array for a layer in which so many rows share each weight."""
+    """Return the time in seconds of the weight memory and of the array for a layer in which the given number
+    of rows share each weight."""
     report = evaluate(load("tpu_v1", "matmul/weight_stationary", M=rows, N=WIDTH, K=WIDTH))
     busy = {r["component"]: float(r["latency_s"] or 0) for r in report.table("latency").records()}
     return busy["WeightMemory"], busy["MAC"]
 
 
 def attainable(rows: int) -> float:
-    """Tera-operations a second, two for each multiply-accumulate."""
+    """Return the attainable tera-operations per second, two operations for each multiply-accumulate."""
     return 2 * rows * WIDTH**2 / max(_seconds(rows)) / 1e12
 
 
 def ridge() -> float:
-    """Multiply-accumulates per byte of weights from which on the array is what limits."""
+    """Return the multiply-accumulates per byte of weights above which the array limits the throughput."""
     weights, array = _seconds(1)
     return weights / array
 
