@@ -133,28 +133,48 @@ def elsewhere(count: int, tasks: Iterable[Any], ahead: str = "2 * n_jobs") -> It
             running.close()
 
 
+@dataclass(frozen=True)
+class ClusterFlag:
+    """A flag on the scheduler of a Dask cluster, with the methods of a file that serves as one on a host."""
+
+    name: str
+
+    def exists(self) -> bool:
+        return bool(self._event().is_set())
+
+    def touch(self) -> None:
+        self._event().set()
+
+    def _event(self) -> Any:
+        from distributed import Event
+
+        return Event(self.name)  # type: ignore[no-untyped-call]  # Dask has no types
+
+
 @contextlib.contextmanager
-def halting() -> Iterator[Path | None]:
-    """A file that the first Ctrl-C inside the block creates, so that workers on this host can end with what
-    they have; the next one interrupts as usual. None on a cluster, and outside the main thread, which alone
+def halting() -> Iterator[Path | ClusterFlag | None]:
+    """A file, or a flag of the cluster, that the first Ctrl-C inside the block creates, so that workers can
+    end with what they have; the next one interrupts as usual. None outside the main thread, which alone
     receives signals."""
-    if threading.current_thread() is not threading.main_thread() or not workers():
+    if threading.current_thread() is not threading.main_thread():
         yield None
         return
     from tempfile import TemporaryDirectory
 
     before = signal.getsignal(signal.SIGINT)
     with TemporaryDirectory(dir=scratch()) as folder:
-        file = Path(folder) / "halt"
+        flag = Path(folder) / "halt" if workers() else ClusterFlag(folder)
+        pressed = threading.Event()
 
         def note(number: int, frame: FrameType | None) -> None:
-            if file.exists():
+            if pressed.is_set():
                 raise KeyboardInterrupt
-            file.touch()
+            pressed.set()
+            threading.Thread(target=flag.touch, daemon=True).start()  # a cluster answers in its own time
 
         signal.signal(signal.SIGINT, note)
         try:
-            yield file
+            yield flag
         finally:
             signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
@@ -263,8 +283,7 @@ def gone(pid: int, since: str) -> bool:
 
 
 def scratch() -> str:
-    """The folder for data that joblib's processes share: the temporary folder, unless the user sets
-    another."""
+    """The folder for data that joblib's processes share: the user's choice, or the temporary folder."""
     from tempfile import gettempdir
 
     return os.environ.get("JOBLIB_TEMP_FOLDER") or gettempdir()

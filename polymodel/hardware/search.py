@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Diagnostic
-from polymodel.governor import elsewhere, halting, scratch, seconds_of, spare, terminable, until
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import (
+    LOOK,
+    ClusterFlag,
+    elsewhere,
+    halting,
+    scratch,
+    seconds_of,
+    spare,
+    terminable,
+    until,
+)
 from polymodel.hardware.answer import Codesign
 from polymodel.hardware.layers import Combined, Figures
 from polymodel.hardware.machines import DesignPoint, Family, alone, families, machines
@@ -31,10 +42,12 @@ from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT, time_of_search
-from polymodel.mapper.confirm import LONGEST
+from polymodel.mapper.confirm import LONGEST, figures_of
+from polymodel.mapper.membership import with_reasons
 from polymodel.mapper.records import Candidate
 from polymodel.mapper.request import Constraints, of_part, read_search_request, section_of_arguments
 from polymodel.mapper.search import explored
+from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import is_internal, of_network, value, whose
 from polymodel.pareto import undominated, undominated_but_for_rounding
 from polymodel.report.report import Report
@@ -70,11 +83,11 @@ def codesign(
     """The Pareto front of machines with their best mappings.
 
     `layers`: a spec, or several that run in sequence on the same machine; `(spec, n)` is executed n times,
-    each time with the same mapping. Several networks on one machine have names, `{"resnet": [...], "bert":
-    spec}`, and count with their `weights` (1 each) in figures of all together. `hardware`: symbols of the
+    each time with the same mapping. Several networks on one machine have names, `{"a": [...], "b": spec}`,
+    and count with their `weights` (1 each) in figures of all together. `hardware`: symbols of the
     architecture -> values, as for `sweep`. `objectives`: energy (J), latency (s), edp (J s), area (m^2),
     working_set:MEMORY (bit) and other objectives of `explore`; energy and latency add over layers, `latency
-    of resnet` is that of one network, `latency of each` that of every one separately. `layer_by_layer`: each
+    of a` is that of one network, `latency of each` that of every one separately. `layer_by_layer`: each
     Einsum of a spec is a layer of its own (nothing is fused), equal ones are searched once. `limits`: upper
     bounds of figures, such as `latency <= 2e-3` or `latency of each <= 1 ms`. `where`: comparisons of symbols
     that machines must satisfy. `constraints`, `eps`: as for `explore`. `time_limit`: seconds, divided among
@@ -82,8 +95,7 @@ def codesign(
     answer is the same. `progress(done, searches, seconds)`. `store`: a folder, in which each search resumes
     where it ended unless `resume` is False.
 
-    Those of `hardware`, `objectives`, `limits`, `where`, `weights`, `layer_by_layer`, `eps` and `time_limit`
-    that are None come from the `codesign:` section of the first layer, which may also name networks.
+    Arguments that are None come from the `codesign:` section of the first layer, which may name networks.
 
     Machines that differ only in sizes of memories, area, prices per bit and per operation, leakage, fanouts
     and, if each layer is one Einsum, throughputs are searched once: exactly (why: docs/howto/codesign.md).
@@ -105,6 +117,7 @@ def codesign(
         now, limit = monotonic(), spare(wanted.time_limit)
         last = now + (time_of_search(limit) or limit)
         found = answered(orders, last, workers, progress, begun, orderly=True)
+        found = _with_others(groups, orders, found, asked, _halfway(now + limit))
         front = _joint(groups, found, asked, work)
         stopped = _evaluated_in_time(front[0], found, work, now + limit)
     seconds = perf_counter() - begun
@@ -205,6 +218,10 @@ class Answered:
             bounds=bounds,
         )
 
+    def best_first(self) -> Iterator[LoopTree]:
+        """The mappings in the order of their first figure."""
+        return (self.mappings[i].tree for i in np.argsort(next(iter(self.figures.values())), kind="stable"))
+
 
 def _orders(
     groups: Sequence[Family],
@@ -246,8 +263,8 @@ def answered(
     """The fronts of all searches, here or in joblib's processes, in order.
 
     With a time limit the searches that were cut short share what is left of it. `orderly`: after Ctrl-C the
-    searches end with what they have, and those after it have no time; the next Ctrl-C, on a cluster the first
-    one, ends all. Raises KeyboardInterrupt.
+    searches end with what they have, and those after it have no time; the next Ctrl-C ends all. Raises
+    KeyboardInterrupt.
     """
     result: dict[str, Answered] = {}
     whole = end - monotonic()
@@ -299,7 +316,7 @@ def _there(orders: Mapping[str, SearchTask], end: float, workers: int, orderly: 
 
     limit = (end - monotonic()) / -(-len(orders) // workers)
     with halting() if orderly else nullcontext() as halt:
-        last = inf if halt is None else end  # another host has another clock
+        last = end if isinstance(halt, Path) else inf  # another host has another clock
         tasks = (delayed(_searched)(o, limit, last, halt) for o in orders.values())
         with elsewhere(workers, tasks) as running:
             yield from zip(orders, running, strict=True)
@@ -307,18 +324,24 @@ def _there(orders: Mapping[str, SearchTask], end: float, workers: int, orderly: 
 
 @dataclass
 class _Halt:
-    """Interrupts a search in a worker once `file` exists."""
+    """Interrupts a search in a worker once the flag `raised` exists, at which it looks now and then."""
 
-    file: Path
+    raised: Path | ClusterFlag
     told: bool = False
+    looked: float = field(default_factory=monotonic)
 
     def __call__(self, _: object) -> None:
-        if not self.told and self.file.exists():
-            self.told = True
+        if self.told or monotonic() - self.looked < LOOK:
+            return
+        self.told = self.raised.exists()
+        self.looked = monotonic()
+        if self.told:
             raise KeyboardInterrupt
 
 
-def _searched(order: SearchTask, seconds: float, end: float = inf, halt: Path | None = None) -> Answered:
+def _searched(
+    order: SearchTask, seconds: float, end: float = inf, halt: Path | ClusterFlag | None = None
+) -> Answered:
     """The front of one search within so many seconds, by the `end` at the latest."""
     halted = halt is not None and halt.exists()
     seconds = 0.0 if halted else min(seconds, end - monotonic())
@@ -337,6 +360,52 @@ def _searched(order: SearchTask, seconds: float, end: float = inf, halt: Path | 
     late = not front.complete and not front.found.memory
     interrupted = front.interrupted or (halted and late)
     return Answered(figures, mappings, front.complete, front.reason, front.bounds, interrupted, late)
+
+
+def _halfway(end: float) -> float:
+    now = monotonic()
+    return now if end == inf else (now + end) / 2
+
+
+def _with_others(
+    groups: Sequence[Family],
+    orders: Mapping[str, SearchTask],
+    answers: Mapping[str, Answered],
+    asked: CodesignRequest,
+    end: float,
+) -> dict[str, Answered]:
+    """The answers, with mappings of other machines wherever a search was cut short: those in the search space
+    of the machine, best first, until the `end`. A search that ended knows all of its own space."""
+    result = dict(answers)
+    for layer in range(len(groups[0].layers)):
+        names = (dict.fromkeys([*asked.searched, *group.figures]) for group in groups)
+        marks = [mark_of(g.layers[layer], tuple(n)) for g, n in zip(groups, names, strict=True)]
+        for mark in dict.fromkeys(m for m in marks if answers[m].late and not answers[m].interrupted):
+            others = [answers[m].best_first() for m in dict.fromkeys(marks) if m != mark]
+            in_turn = (tree for row in zip_longest(*others) for tree in row if tree is not None)
+            with suppress(*CUT), until(end):
+                for tree in in_turn:
+                    more = _tried(orders[mark], tree, answers[mark])
+                    if more is not None:
+                        result[mark] = result[mark].with_more(more, orders[mark].objectives[0])
+    return result
+
+
+def _tried(order: SearchTask, tree: LoopTree, answer: Answered) -> Answered | None:
+    """The answer of a search with this mapping alone; None if it is not in the search space."""
+    try:
+        report, reasons = with_reasons(order.spec.with_mapping(tree), order.constraints)
+    except (SpecError, Refused):
+        return None
+    if reasons:
+        return None
+    figures = {n: float(value(n, report.figures)) for n in order.names}
+    known = figures_of(report)
+    values = tuple(figures[o] for o in order.objectives)
+    mapping = Candidate(values, known.energy, known.latency, known.buffers, lambda: tree)
+    return replace(
+        answer, figures={n: np.array([v]) for n, v in figures.items()}, mappings=(mapping,), complete=False
+    )
 
 
 def _joint(

@@ -45,6 +45,7 @@ from polymodel.spec.faults import not_a_spec
 if TYPE_CHECKING:
     from polymodel.architecture.hierarchy import Hierarchy
     from polymodel.loading import Spec
+    from polymodel.report.report import Report
 
 LESS = 1e-9  # relative, for a utilisation that is a quotient of floats
 
@@ -65,6 +66,11 @@ def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str
 
     if not isinstance(spec, Spec):
         raise not_a_spec("excluded_by", spec)
+    return with_reasons(spec, constraints)[1]
+
+
+def with_reasons(spec: Spec, constraints: Constraints | None) -> tuple[Report, tuple[str, ...]]:
+    """The report of the spec, and the reasons and errors of `excluded_by`."""
     asked = read_search_request(spec, None, constraints, None, None, 1, None)
     report = evaluate(spec)
     tree, limits = report.problem.tree, asked.request.limits
@@ -80,7 +86,7 @@ def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str
         for limit in asked.request.at_most
         if not limit.admits(report.value(limit.name))
     ]
-    return tuple(dict.fromkeys(result))
+    return report, tuple(dict.fromkeys(result))
 
 
 def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:

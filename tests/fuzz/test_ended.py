@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -154,9 +155,15 @@ def test_workers_end_with_their_parent_and_hold_no_pipe(
     process.communicate(timeout=60)  # until nobody holds the other ends of the pipes
     assert time.monotonic() - begun < 10
     assert len(before) >= 3
-    while any(map(alive, before)) and time.monotonic() - begun < 20:  # joblib's tracker clears up last
+    assert not left_of(before)
+
+
+def left_of(pids: Collection[int]) -> list[int]:
+    """Those that have not ended after a while: joblib's tracker clears up last."""
+    begun = time.monotonic()
+    while any(map(alive, pids)) and time.monotonic() - begun < 10:
         time.sleep(0.1)
-    assert not [pid for pid in before if alive(pid)]
+    return [pid for pid in pids if alive(pid)]
 
 
 @pytest.mark.slow
@@ -173,4 +180,34 @@ def test_a_terminated_codesign_with_workers_prints_the_best_so_far(tmp_path: Pat
     assert b"interrupted" in errors
     assert b"Traceback" not in errors
     assert (tmp_path / "rows" / "front.csv").exists()
-    assert not [pid for pid in before if alive(pid)]
+    assert not left_of(before)
+
+
+CLUSTER = """
+import sys, joblib
+from distributed import Client, LocalCluster
+import polymodel as pm
+if __name__ == "__main__":
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster), joblib.parallel_config("dask"):
+        print("begun", flush=True)
+        hardware = {"S": [400, 4000, 40000]}
+        found = pm.codesign(pm.load("huge.yaml"), hardware, objectives=["energy", "latency"], workers=2)
+    print(found.interrupted, len(found))
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_codesign_on_a_cluster_with_the_best_so_far(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    (tmp_path / "huge.yaml").write_text(SIZED, encoding="utf-8")
+    (tmp_path / "run.py").write_text(CLUSTER, encoding="utf-8")
+    process = subprocess.Popen([sys.executable, "run.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    time.sleep(15.0)  # some search has a mapping by then
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    interrupted, points = out.split()
+    assert interrupted == b"True"
+    assert int(points) > 0

@@ -207,3 +207,42 @@ def test_a_search_that_goes_on_keeps_what_it_had() -> None:
     assert both.bounds == {"energy": 1.0}
     whole = replace(more, complete=True)
     assert few.with_more(whole, "energy") is whole
+
+
+def test_mappings_of_other_machines_serve_where_a_search_was_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Prices per action are searched apart. The search of the largest memory ends without a mapping, and has
+    those of the smaller ones; the others are as if nothing had been cut short."""
+    spec = small(ranks={"M": 4, "N": 4, "K": 4}, energy="1.0e-13 * sqrt(S)", rounded=24)
+    hardware = {"S": [128, 256, 512]}
+    exact = pm.codesign(spec, hardware, objectives=["energy"])
+    searched = search.explored
+
+    def cut(one: pm.Spec, *rest: Any) -> Front:
+        front = searched(one, *rest)
+        if one.arch["GLB"].size_bits < 512:
+            return front
+        short = replace(front.found, complete=False, bounds=(0.0,) * len(front.found.bounds))
+        return replace(front, found=short, points=())
+
+    monkeypatch.setattr(search, "explored", cut)
+    monkeypatch.setattr(search, "UNUSED", 1.0)  # the search that was cut short does not go on
+    found = pm.codesign(spec, hardware, objectives=["energy"], time_limit=60)
+    assert [r.least for r in found.rows[:2]] == [r.least for r in exact.rows[:2]]
+    *smaller, largest = found.rows
+    assert not largest.complete
+    bound = (row.machine.layers[0] for row in smaller)
+    best = (pm.explore(one, objectives=["energy"]).best() for one in bound)
+    each = [pm.evaluate(spec.bind(S=512).with_mapping(p.mapping)).total_energy for p in best]
+    assert largest.least["energy"] == pytest.approx(min(each), rel=1e-12, abs=0)
+    order = search.SearchTask(spec, ("energy",), ("energy",), {"max_fused_loops": 0}, 0, None, True)
+    tree = pm.explore(spec, objectives=["energy"]).best().mapping
+    known = search.Answered({"energy": np.zeros(0)}, (), False, "", {}, late=True)
+    tried = search._tried(order, tree, known)
+    assert tried is not None
+    assert tried.figures["energy"].tolist() == [pm.evaluate(spec.with_mapping(tree)).total_energy]
+    held = next(n.tensors[0] for n in tree.nodes if getattr(n, "component", "") == "GLB")
+    barred = replace(order, constraints={"memories": {"GLB": {"bypass": held}}})
+    assert search._tried(barred, tree, known) is None
+    assert search._tried(replace(order, spec=spec.bind(S=8)), tree, known) is None
