@@ -28,7 +28,7 @@ from polymodel.spec.energy_records import (
 from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.files import reading
 from polymodel.spec.numbers import evaluate_number
-from polymodel.spec.published import published
+from polymodel.spec.published import OPTIONS, published
 
 __all__ = ["EnergyAnswer", "EnergyRequest", "ask"]
 GROUP = "polymodel.energy_models"
@@ -160,7 +160,9 @@ def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
         reasons = _REASON.findall(str(error))
         why = f": {reasons[-1].rstrip('. ')}" if reasons else ""
         what = f"hwcomponents has no {name} with these attributes{why}"
-        raise fault_of(what, "`hwc --list` shows what it has") from error
+        ran = "exit code" in why  # of a program that it runs, such as CACTI
+        remedy = "run that program by hand to see why" if ran else "`hwc --list` shows what it has"
+        raise fault_of(what, remedy) from error
     values = {"area": float(found.area), "leak_power": float(found.leak_power)}
     for action in request.quantities:
         if action in found.get_action_names():
@@ -337,7 +339,7 @@ def _first_faults(read: _Table) -> tuple[Diagnostic, ...]:
 ANY = ("*",)
 NUMERIC = {
     "hwcomponents": ANY,
-    "published": ("size", "bits", "accumulate", "node", "voltage", "length"),
+    "published": OPTIONS,
     "compound": ("parts", "actions"),
 }
 NAMES = ("name", "component", "file", "source")  # the options of a part of a compound component that are text

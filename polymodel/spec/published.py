@@ -65,7 +65,14 @@ _NODES: dict[int, tuple[float, float, float]] = {
     7: (0.1776, -0.09097, 0.02447),
 }
 _AT = (45, 0.9)  # nm and volts of the published points
-_MEMORIES = ("sram", "dram", "register_file", "wire")
+RIXNER = "as S. Rixner et al., HPCA 2000, have it for many ports"
+_OF_MEMORIES: dict[str, tuple[str, ...]] = {
+    "sram": ("size", "width", "ports", "array_efficiency"),
+    "dram": (),
+    "register_file": ("ports",),
+    "wire": ("length", "voltage"),
+}
+OPTIONS = (*dict.fromkeys(o for own in _OF_MEMORIES.values() for o in own), "bits", "accumulate", "node")
 _MACS = ("int_mac", "float_mac")
 
 
@@ -73,24 +80,20 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     """Published points, with straight lines between them on logarithmic axes. TextFault for another component
     or option.
 
-    `sram`: per bit, by `size` (bits; the memory's own, if it is left out); its area is that of its cells,
-    over `array_efficiency` (their share of the macro, 1). `dram`, `register_file`: per bit. `wire`: per bit,
+    `sram`: per bit, by `size` (bits; the memory's own, if it is left out) and the `width` of an access (64
+    bits); its area is that of its cells, over `array_efficiency` (their share of the macro, 1). `dram`,
+    `register_file`: per bit. `ports` of an SRAM or register file multiply its energies, and their square its
+    area. `wire`: per bit,
     by `length` (metres) and `voltage`, whose square energies follow. `int_add`, `int_multiply`, `float_add`,
     `float_multiply`: per operation of `bits`. `int_mac`, `float_mac`: a product of `bits`, added at
     `accumulate` bits (32). `node` (metres) and `voltage`: of another technology, by the factors of
     Stillmaker and Baas.
     """
-    known = (*_MEMORIES, *_OPERATIONS, *_MACS)
+    known = (*_OF_MEMORIES, *_OPERATIONS, *_MACS)
     name, options = request.component, dict(request.options)
     if name not in known:
         raise unknown_of(f"there are no published points of {name}", name, known, "components")
-    own = {
-        "sram": ("size", "array_efficiency"),
-        "dram": (),
-        "register_file": (),
-        "wire": ("length", "voltage"),
-    }
-    used: tuple[str, ...] = own.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
+    used = _OF_MEMORIES.get(name, ("bits", "accumulate") if name in _MACS else ("bits",))
     used += ("node", "voltage") if name not in ("dram", "wire") else ()  # no scaling factors for these
     for option in options:
         if option not in used:
@@ -99,7 +102,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
     if name == "wire":
         return _of_wire(request)
     factor, technology = _scaled(options)
-    if name in _MEMORIES:
+    if name in _OF_MEMORIES:
         return _of_memory(request, name, factor, technology)
     bits, sums = (option_number(options, o, d) for o, d in (("bits", 8), ("accumulate", 32)))
     parts = [(name, bits)]
@@ -161,6 +164,9 @@ def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str
     if name == "dram":
         how = "DRAM, the least of 1.3 to 2.6 nJ for 64 bits"
         return _moved(request, _DRAM / _ACCESS, f"{HOROWITZ}: {how}")
+    ports, of_ports = _ports(request.options)
+    factor *= ports
+    technology += of_ports
     if name == "register_file":
         energy, said = _summed(_OPERATIONS, [("int_multiply", _WORD), ("int_add", 32)])
         how = f"register file of 0.5 kB: an access as much as a multiply-accumulate ({EYERISS}), that of"
@@ -168,11 +174,23 @@ def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str
     size = option_number(request.options, "size", request.size)
     if math.isinf(size):
         raise fault_of("the size of the SRAM is not given", "write size: of the memory", "missing-value")
-    energy, added = _interpolated(_SRAM, size)
-    result = _moved(
-        request, energy / _ACCESS * factor, f"{HOROWITZ}: SRAM of {size / _KIB:g} KiB{added}{technology}"
-    )
+    width = option_number(request.options, "width", _ACCESS)
+    macros = max(width / _ACCESS, 1)  # each gives 64 bits
+    energy, added = _interpolated(_SRAM, size / macros)
+    several = f"{macros:g} macros of {size / macros / _KIB:g} KiB side by side: " if macros > 1 else ""
+    narrow = f", of which an access uses {width:g} bits" if width < _ACCESS else ""
+    how = f"{several}SRAM of {size / macros / _KIB:g} KiB{added}{narrow}{technology}"
+    result = _moved(request, energy / min(width, _ACCESS) * factor, f"{HOROWITZ}: {how}")
     return _with_cells(request, result, size)
+
+
+def _ports(options: Mapping[str, object]) -> tuple[float, str]:
+    """The number of ports, and what it does to energies. Each adds a word line and a bit line to a cell, so
+    that its sides grow, and with them the wires that an access charges."""
+    ports = option_number(options, "ports", 1)
+    if ports % 1:
+        raise fault_of(f"ports={ports:g} is not a whole number", "write ports: 2, say", "not-a-number")
+    return ports, f"; {ports:g} ports ({RIXNER}): times {ports:g}" if ports > 1 else ""
 
 
 def _with_cells(request: EnergyRequest, answer: EnergyAnswer, size: float) -> EnergyAnswer:
@@ -184,9 +202,12 @@ def _with_cells(request: EnergyRequest, answer: EnergyAnswer, size: float) -> En
     if node not in _CELLS or "area" not in request.quantities:
         return answer
     cell, source = _CELLS[int(node)]
+    ports, _ = _ports(request.options)
     besides = f"{share:.4g} of the macro" if share < 1 else "without what stands around them"
-    origin = f"cells of {cell * 1e12:g} um^2 ({source}, {node:g} nm), {besides}"
-    return EnergyAnswer({**answer.values, "area": cell * size / share}, {**answer.provenance, "area": origin})
+    more = f"; {ports:g} ports ({RIXNER}): times {ports**2:g}" if ports > 1 else ""
+    origin = f"cells of {cell * 1e12:g} um^2 ({source}, {node:g} nm), {besides}{more}"
+    area = cell * size / share * ports**2
+    return EnergyAnswer({**answer.values, "area": area}, {**answer.provenance, "area": origin})
 
 
 def _of_wire(request: EnergyRequest) -> EnergyAnswer:

@@ -355,6 +355,26 @@ def test_published_areas() -> None:
     assert published("sram", size=bits, node=130e-9, voltage=1.2).arch["M"].area == 0
 
 
+def test_width_and_ports_of_published_memories() -> None:
+    """A wide access is made by macros side by side, a narrow one pays for 64 bits; each port adds wires along
+    both sides of a cell."""
+    size = 64 * 8192
+
+    def read(component: str = "sram", **options: object) -> float:
+        return published(component, size=size, **options).arch["M"].action("read").energy
+
+    assert read(width=64) == read()
+    assert read(width=512) == pytest.approx(10e-12 / 64, rel=1e-12, abs=0)  # eight of 8 KiB
+    assert read(width=16) == pytest.approx(4 * read(), rel=1e-12, abs=0)
+    assert read(ports=2, width=512) == pytest.approx(2 * 10e-12 / 64, rel=1e-12, abs=0)
+    assert read("register_file", ports=3) == pytest.approx(3 * read("register_file"), rel=1e-12, abs=0)
+    assert read(width="8 * 64", ports="1 + 1", array_efficiency="1 / 2") == read(width=512, ports=2)
+    wide = published("sram", size=size, width=512, ports=2).arch["M"]
+    assert wide.area == pytest.approx(4 * size * 0.346e-12, rel=1e-12, abs=0)
+    assert "8 macros of 8 KiB side by side" in wide.action("read").provenance
+    assert "2 ports" in wide.area_provenance
+
+
 def test_a_published_register_file_costs_as_much_as_a_multiply_accumulate() -> None:
     read = published("register_file").arch["M"].action("read")
     assert read.energy * 16 == pytest.approx(((0.2 * 3.1) ** 0.5 + 0.1) * 1e-12, rel=1e-12, abs=0)
@@ -369,6 +389,10 @@ def test_a_published_register_file_costs_as_much_as_a_multiply_accumulate() -> N
         ("sram", "inf", {}, "the size of the SRAM is not given"),
         ("sram", 8, {"bits": 8}, "sram has no option bits"),
         ("sram", 8, {"array_efficiency": 1.5}, "array_efficiency=1.5 is above 1"),
+        ("sram", 8, {"ports": 1.5}, "ports=1.5 is not a whole number"),
+        ("sram", 8, {"ports": 0}, "zero ports"),
+        ("sram", 8, {"width": 0}, "zero width"),
+        ("dram", 8, {"ports": 2}, "dram has no option ports"),
         ("wire", 8, {}, "the length of the wire is not given"),
         ("wire", 8, {"length": 1, "node": 45e-9}, "wire has no option node"),
         ("int_add", 8, {"bits": 0}, "zero bits"),
