@@ -282,8 +282,8 @@ def main() -> None:
     rows = {**paired, **swept, **searched, **on_tpu, **designed}
     several: tuple[Callable[[], dict[str, Row]], ...] = (
         engines, exact, partial(fused, seconds), closed, processes, partial(small, forget), slopes,
-        first_look, partial(sparse, seconds), products, tied, partial(tiling, seconds), tiling_matmul,
-        on_accelerator, points, pruning, sparse_sweeps,
+        first_look, partial(sparse, seconds), products, tied, partial(tiling, seconds),
+        partial(tiling_matmul, seconds), on_accelerator, points, pruning, sparse_sweeps,
     )  # fmt: skip
     try:
         for measured in several:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import REPORTED, add_format, add_html, add_sources
@@ -13,6 +13,7 @@ from polymodel.cli.parser import pairs, symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
     from polymodel.report.closed import SymbolicReport
@@ -56,6 +57,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FIGURE=CAPACITY",
         help="with --minimize: what is at most a capacity, a symbol or a number, e.g. working_set:GLB=S",
     )
+    parser.add_argument(
+        "--limit",
+        metavar="SYMBOL",
+        help="print the objectives as this symbol grows without bound (with --objective)",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="SPEC",
+        help="print the objectives less those of this spec, and where they are lower (with --objective); "
+        "several files or names joined by commas",
+    )
     add_format(parser, (*REPORTED, "latex"))
     parser.add_argument("--out", metavar="DIR", help="also save all tables as CSV, JSON, text and one page")
     add_html(parser)
@@ -69,6 +81,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.table is not None and options.table not in TABLES:
         message = f"--table {options.table}: closed forms have no such table"
         raise SpecError([Diagnostic(message, f"tables: {', '.join(TABLES)}", code="unknown-name")])
+    _check_objectives(options)
     under, at = _capacity(options), symbols(options.at, "--at")
     assume: Literal["divides"] | None = "divides" if options.assume or under else None
     check_html(options.html)
@@ -77,7 +90,13 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         forms = closed_forms(spec, tiles=options.tiles, ranks=options.ranks, assume=assume)
         numbers = {n: v for n, v in symbols(options.set).items() if n in forms.symbols} | at
         forms = forms.at(**numbers) if numbers else forms  # type: ignore[arg-type]  # at refuses fractions
-        text, told = _formatted(forms, options, under), []
+        other = None
+        if options.against is not None:
+            there = load_spec(options, options.against.split(","))
+            other = closed_forms(there, tiles=options.tiles, ranks=options.ranks, assume=assume)
+            numbers = {n: v for n, v in numbers.items() if n in other.symbols}
+            other = other.at(**numbers) if numbers else other  # type: ignore[arg-type]  # as above
+        text, told = _formatted(forms, options, under, other), []
         if options.html:
             forms.to_html(options.html, command=options.command)
             told.append(f"saved {options.html}")
@@ -109,13 +128,32 @@ def _capacity(options: argparse.Namespace) -> tuple[str, int | str] | None:
     return figure, capacity
 
 
+def _check_objectives(options: argparse.Namespace) -> None:
+    """Raise SpecError for options that need an objective and have none."""
+    used = [o for o in ("limit", "against") if getattr(options, o) is not None]
+    if used and not options.objective:
+        raise SpecError(
+            [
+                Diagnostic(
+                    f"--{o} without --objective",
+                    "add --objective accesses:DRAM, say",
+                    code="missing-argument",
+                )
+                for o in used
+            ]
+        )
+
+
 def _formatted(
-    forms: SymbolicReport, options: argparse.Namespace, under: tuple[str, int | str] | None
+    forms: SymbolicReport,
+    options: argparse.Namespace,
+    under: tuple[str, int | str] | None,
+    other: SymbolicReport | None,
 ) -> str:
     from polymodel.view.answer import Line, Section, formatted_tables, notes, printed
 
     asked = [forms.table(options.table)] if options.table is not None else []
-    asked += [_values(forms, options.objective)] if options.objective else []
+    asked += [_values(forms, options.objective, options.limit, other)] if options.objective else []
     asked += [_least(forms, options.minimize, *under)] if under else []
     whole = not asked
     if whole and options.format in ("json", "html"):
@@ -133,9 +171,32 @@ def _formatted(
     return printed([Line(forms.title), *spaced, *others, Line(), *remarks])
 
 
-def _values(forms: SymbolicReport, objectives: list[str]) -> SymbolicTable:
-    """The objectives, each as one formula."""
-    return forms.listed_formulas("objectives", {name: forms.value(name) for name in objectives})
+def _values(
+    forms: SymbolicReport, objectives: list[str], limit: str | None, other: SymbolicReport | None
+) -> SymbolicTable:
+    """The objectives, each as one formula; with its limit, and its difference from another mapping."""
+    if limit is not None and limit not in forms.symbols:
+        message = f"--limit {limit}: these closed forms have no such symbol"
+        raise SpecError(
+            [Diagnostic(message, suggestion(limit, forms.symbols, "symbols"), code="unknown-name")]
+        )
+    rows: dict[str, object] = {}
+    for name in objectives:
+        rows[name] = forms.value(name)
+        if limit is not None:
+            rows[f"{name} for large {limit}"] = forms.limit(name, limit)
+        if other is not None:
+            rows[f"{name}, less that of the other"] = forms.difference(other, name)
+            rows[f"{name} is lower"] = _condition(forms.lower_where(other, name))
+    return forms.listed_formulas("objectives", rows)
+
+
+def _condition(relation: Any) -> str:
+    """A SymPy relation as text."""
+    if relation.is_Boolean and not relation.args:
+        return "everywhere" if relation else "nowhere"
+    each = relation.args if relation.func.__name__ == "And" else (relation,)
+    return "where " + " and ".join(f"{r.lhs} {r.rel_op} {r.rhs}" for r in each)
 
 
 def _least(forms: SymbolicReport, objective: str, figure: str, capacity: int | str) -> SymbolicTable:

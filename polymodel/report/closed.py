@@ -11,16 +11,18 @@ from polymodel.analysis.result import Buffet, Problem
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import ChainSize, Form, HeldBuffet, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.region_terms import RegionCount
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.algebra import FORMULAS, ExactCount, Ratio
 from polymodel.cost.algebra import value as number_of
 from polymodel.cost.costs import CostFigures, closed_costs, in_formulas, objective_value
 from polymodel.cost.records import Costs, Counts, row_order
-from polymodel.errors import Diagnostic, NotSeparable, SpecError
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.report.formula import factored
+from polymodel.report.growth import negative_where
 from polymodel.report.minimum import Minimum, minimum
 from polymodel.schedule.legality import require_legal
 from polymodel.spec.faults import Faults, as_whole, close_to, plainly, shown
@@ -318,6 +320,33 @@ class SymbolicReport(Answer):
         import sympy
 
         return sympy.factor(sympy.sympify(self.value(objective)) - sympy.sympify(other.value(objective)))
+
+    def lower_where(self, other: SymbolicReport, objective: str) -> sympy.Basic:
+        """Where an objective of this mapping is below that of another: a SymPy relation, or true or false.
+
+        Symbols are at least 1, and tile sizes at most the tile around them, in both mappings.
+        """
+        return negative_where(self.difference(other, objective), {**self._limits(), **other._limits()})
+
+    def limit(self, objective: str, symbol: str) -> sympy.Expr:
+        """An objective as a symbol grows without bound: oo where it does, too. Raises SpecError for unknown
+        names; Refused for tiles that are rounded up, whose forms `assume="divides"` has without rounding."""
+        import sympy
+
+        if symbol not in self.symbols:
+            raise SpecError([self._unknown(symbol)])
+        value, name = sympy.sympify(self.value(objective)), self.symbols[symbol]
+        kinds = (sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Mod, RegionCount)
+        rough = [r for r in value.atoms(*kinds) if r.has(name)]
+        if rough:
+            what = f"{min(map(str, rough), key=len)} has no limit in closed form for large {symbol}"
+            remedy = "take the forms of tiles that divide (assume: divides)"
+            raise Refused(what, remedy, code="unsupported-symbol")
+        return sympy.limit(value, name, sympy.oo)
+
+    def _limits(self) -> dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]:
+        """`_ends` by symbol, outer tiles first."""
+        return {self.symbols[n]: ends for n, ends in self._ends().items()}
 
     @declared
     def latency(self) -> SymbolicTable:

@@ -1,4 +1,4 @@
-"""Asymptotic growth of formulas in a symbol, and roots of polynomials in radicals."""
+"""Signs of formulas, their asymptotic growth in a symbol, and roots of polynomials in radicals."""
 
 from __future__ import annotations
 
@@ -46,6 +46,45 @@ def one_sign(form: Expression) -> bool:
 
     terms = sympy.Add.make_args(sympy.expand(form))
     return all(t.is_positive for t in terms) or all(t.is_negative for t in terms)
+
+
+def negative_where(form: Expression, ends: Mapping[Any, tuple[Expression, Expression]]) -> Expression:
+    """The condition under which a formula is below 0, as a SymPy relation, or true or false.
+
+    Symbols are at least 1, and each of `ends` is at most the second of its pair. Factors whose sign follows
+    from that are left out.
+    """
+    import sympy
+
+    numerator, denominator = sympy.fraction(sympy.factor(sympy.together(form)))
+    sign, rest, nonzero = 1, sympy.Integer(1), []
+    for factor in (*sympy.Mul.make_args(numerator), *sympy.Mul.make_args(denominator)):
+        base, power = factor.as_base_exp()
+        known = _sign(base, ends)
+        if known is None:
+            rest *= factor
+            continue
+        one, sure = known
+        sign *= one**power if power.is_integer else 1
+        nonzero += [] if sure else [sympy.Ne(base, 0)]
+    if rest == 1:
+        return sympy.false if sign > 0 else sympy.And(*nonzero)
+    return sympy.And(sympy.StrictLessThan(sympy.expand(sign * rest), 0), *nonzero)
+
+
+def _sign(form: Expression, ends: Mapping[Any, tuple[Expression, Expression]]) -> tuple[int, bool] | None:
+    """1 or -1 where a formula is nowhere below, or above, 0, and whether it is surely not 0 there."""
+    import sympy
+
+    for x, (_, most) in ends.items():  # of a chain of tiles the outermost first
+        if most.is_Symbol:
+            form = form.subs(most, x + sympy.Dummy(nonnegative=True))
+    form = form.subs({s: 1 + sympy.Dummy(nonnegative=True) for s in form.free_symbols if s.is_positive})
+    terms = sympy.Add.make_args(sympy.expand(form))
+    for one in (1, -1):
+        if all((one * t).is_nonnegative for t in terms):
+            return one, any((one * t).is_positive for t in terms)
+    return None
 
 
 def _inverted(square: Expression, once: Expression, constant: Expression) -> list[Expression]:

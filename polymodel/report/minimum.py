@@ -38,7 +38,8 @@ class Minimum:
     operand fits. `roots`: size -> a polynomial that is 0 at its best value, for sizes without an expression
     in radicals; `value` and `at` then contain that size as a symbol (`numbers` has their values). `where`:
     expressions that are not below 0 where the formula holds, if the capacity limits the largest of several
-    peaks: one for each of the others.
+    peaks: one for each of the others. `problem`: the objective, the limited figure, the capacity, and the
+    ranges of the symbols to choose.
     """
 
     value: Expression
@@ -46,6 +47,7 @@ class Minimum:
     roots: Mapping[str, Expression] = field(default_factory=dict)
     where: tuple[Expression, ...] = ()
     ranges: Mapping[str, tuple[Expression, Expression]] = field(default_factory=dict)
+    problem: tuple[Expression, Expression, Expression, Ends] | None = field(default=None, repr=False)
 
     def leading(self, symbol: Any) -> Expression:
         """The value for large values of a symbol: the terms without it, and of those with it what falls most
@@ -73,6 +75,8 @@ class Minimum:
 
         sizes = set(self.roots)
         every = [self.value, *self.at.values(), *self.roots.values(), *self.where]
+        every += [end for ends in self.ranges.values() for end in ends]
+        sizes |= set(self.at)
         names = {s.name: s for e in every for s in sympy.sympify(e).free_symbols if s.name not in sizes}
         remedy = f"give a number each for {', '.join(sorted(names))}"
         faults = [
@@ -112,7 +116,11 @@ class Minimum:
             raise SpecError(faults)
 
     def _there(self, trial: Mapping[Any, Any]) -> tuple[Expression, dict[str, Expression]]:
-        """The least value, and the tile sizes, at numbers of all symbols."""
+        """The least value, and the tile sizes, at numbers of all symbols.
+
+        Where weights are equal, quotients of their differences may be 0 / 0: the problem is solved anew for
+        these numbers.
+        """
         import sympy
 
         if not self.roots:
@@ -127,6 +135,11 @@ class Minimum:
             value = sympy.N(self.value.subs(there), _DIGITS)
             if value.is_real and all(v.is_real and v > 0 for v in at.values()):
                 found.append((value, at))
+        if not found and self.problem is not None:
+            *forms, ends = self.problem
+            narrow = {x: (low.subs(trial), high.subs(trial)) for x, (low, high) in ends.items()}
+            objective, held, capacity = (f.subs(trial) for f in forms)
+            return replace(minimum(objective, held, capacity, narrow), problem=None)._there({})
         if not found:
             message = f"no size of {name} is above 0 there"
             raise Refused(message, "give a larger capacity", code="unsupported-symbol")
@@ -182,7 +195,8 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(form)))
         at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
         sizes, ranges = {x.name: at[x] for x in ends}, {x.name: end for x, end in ends.items()}
-        one = Minimum(value, sizes, {x.name: p for x, p in roots.items()}, ranges=ranges)
+        solved_for = objective, held, sympy.sympify(capacity), ends
+        one = Minimum(value, sizes, {x.name: p for x, p in roots.items()}, ranges=ranges, problem=solved_for)
         above = [sympy.factor((peak - p).subs(inside)) for p in peaks if p is not peak]
         if not above or _is_largest(one, above, sympy.sympify(capacity).free_symbols):
             return replace(one, where=tuple(above))

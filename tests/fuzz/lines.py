@@ -44,6 +44,7 @@ _SEEDS = (
     "evaluate s.yaml --var N=4 --out o --parquet",
     "forms s.yaml --tiles --ranks --assume divides --objective edp --format latex",
     "forms s.yaml --ranks --at TM=4 --minimize accesses:DRAM --under working_set:GLB=S --out f",
+    "forms s.yaml --ranks --at TM=4 --objective energy --against s.yaml --limit TM",
     "compare s.yaml s.yaml --set TM=3 --with s.yaml",
     "timeline s.yaml --set TM=3 --component GLB --format csv --out t",
     "sweep s.yaml --symbol TM=1,2,4 --device cpu --where 'TM <= 4' --objective energy --keep top --top 2",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy
+from scipy import optimize as scipy_optimize
 
 import polymodel as pm
 from polymodel.report.formula import factored
 from polymodel.report.minimum import Minimum, minimum
-from tests.faults import faults
+from tests.faults import faults, refused
 
 ARCH = {
     "nodes": [
@@ -402,6 +405,43 @@ def test_the_difference_of_two_mappings_is_one_formula() -> None:
     assert sympy.simplify(forms.difference(rows, "accesses:DRAM") - k * m * (n - tn) / tn) == 0
 
 
+MAPPINGS = {
+    "results stay": OUTPUT_STAYS,
+    "rows of A stay": (loop("m", "TM"), storage("GLB", "A"), loop("n", "TN"), storage("GLB", "B", "Z")),
+    "tiles of B stay": (
+        loop("n", "TN"), loop("k", "TK"), storage("GLB", "B"), loop("m", "TM"), storage("GLB", "A", "Z"),
+    ),
+}  # fmt: skip
+
+
+def test_where_a_mapping_has_less_than_another() -> None:
+    """The condition is true at just those sizes at which the difference is below 0."""
+    every = [pm.closed_forms(matmul(*nodes), ranks=True, assume="divides") for nodes in MAPPINGS.values()]
+    draw, seen = Random(5), set()
+    for one, other in permutations(every, 2):
+        for name in ("accesses:DRAM", "working_set:GLB"):
+            less, below = one.difference(other, name), one.lower_where(other, name)
+            seen.add(str(below) if below in (sympy.true, sympy.false) else "relation")
+            symbols = one.symbols | other.symbols
+            for _ in range(20):
+                tiles = {f"T{r}": draw.choice([1, 2, 8]) for r in "MNK"}
+                sizes = {**tiles, **{r: tiles[f"T{r}"] * draw.choice([1, 2, 5]) for r in "MNK"}}
+                there = {symbols[n]: v for n, v in sizes.items() if n in symbols}
+                assert bool(below.subs(there)) == bool(less.subs(there) < 0), (name, less, below, there)
+    assert seen == {"False", "relation"}
+
+
+def test_an_objective_as_a_size_grows_without_bound() -> None:
+    forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True)
+    m, n, k, tn = (forms.symbols[s] for s in ("M", "N", "K", "TN"))
+    assert forms.assuming("divides").limit("accesses:DRAM", "TM") == m * n * (k / tn + 1)
+    assert forms.limit("working_set:GLB", "TM") == sympy.oo
+    with faults("unknown-name", "TX", at=""):
+        forms.limit("accesses:DRAM", "TX")
+    with refused("unsupported-symbol"):
+        forms.limit("accesses:DRAM", "TM")
+
+
 def test_formulas_have_their_common_factors_taken_out() -> None:
     forms = pm.closed_forms(matmul(*OUTPUT_STAYS), ranks=True, assume="divides")
     assert str(forms.value("accesses:DRAM")) == "M*N*(K/TN + K/TM + 1)"
@@ -418,3 +458,28 @@ def test_a_size_without_a_number_is_no_tile_size() -> None:
     both = matmul(loop("m", "TM"), loop("n", "N"), storage("GLB", "A", "B", "Z"))
     with pytest.raises(pm.SpecError, match="N: a size without a value of the workload is a tile"):
         pm.closed_forms(both, ranks=True)
+
+
+def test_formulas_of_different_weights_hold_for_equal_ones() -> None:
+    """Where weights are equal, their differences are 0 / 0 in the formula; SciPy's solver knows none."""
+    x, y, z, a, b, c, size, most = sympy.symbols("x y z a b c S M", positive=True)
+    ends = dict.fromkeys((x, y, z), (sympy.S.One, most))
+    found = minimum(a / x + b / y + c / z, x * y + y * z + x * z, size, ends)
+    for weights in ((2, 2, 3), (4, 2, 4)):
+        numbers = dict(zip("abc", weights, strict=True))
+        there = found.numbers(**numbers, S=100_000, M=10**6)
+        sizes = np.array([float(there.at[s]) for s in "xyz"])
+
+        def held(logs: Any) -> Any:
+            u, v, w = np.exp(logs)
+            return 1 - (u * v + v * w + u * w) / 100_000
+
+        def value(logs: Any, weights: tuple[int, ...] = weights) -> Any:
+            return (np.array(weights) / np.exp(logs)).sum()
+
+        limit = {"type": "ineq", "fun": held}
+        searched = scipy_optimize.minimize(value, np.full(3, 5.0), constraints=limit, tol=1e-12)
+        assert abs(held(np.log(sizes))) < 1e-12
+        assert float(there.value) == pytest.approx(searched.fun, rel=1e-8)
+    with faults("unknown-name", at="M"):
+        found.numbers(a=1, b=1, c=1, S=100_000)
