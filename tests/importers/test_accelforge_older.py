@@ -214,6 +214,40 @@ def test_a_network_that_holds_its_components(tmp_path: Path) -> None:
     assert found.spec.arch["Hierarchy"].spatial[0].link is not None  # that of the network
 
 
+LINED_UP = NESTED.replace(
+    "    spatial: [{name: X, fanout: 4}]\n    nodes", "    shape: [{name: X, fanout: 4}]\n    nodes"
+).replace(
+    """    - !Hierarchy
+      spatial: [{name: X, fanout: 4}]
+      nodes:
+      - !Memory {name: Scratchpad, tensors: {keep: All}}
+""",
+    """    - !Hierarchical
+      nodes:
+      - !Memory {name: Scratchpad, tensors: {keep: All}, spatial: [{name: X, fanout: 4}]}
+""",
+)
+
+
+def test_a_fanout_in_line_within_a_network_replicates_the_units_behind_it(tmp_path: Path) -> None:
+    found = pm.import_accelforge(files(tmp_path, noc=LINED_UP))
+    assert found.spec.arch.instances("MAC") == found.spec.arch.instances("Scratchpad") == 4
+    assert found.spec.arch.instances("Buffer") == 1
+    assert found.spec.arch["Scratchpad"].spatial[0].link is not None
+
+
+@pytest.mark.parametrize(("name", "energy"), [("hop", 3), ("hops", 3), ("flit", 0)])
+def test_hops_of_a_network_by_their_older_name(tmp_path: Path, name: str, energy: int) -> None:
+    actions = (
+        f"    actions: [{{name: {name}, energy: 3, latency: 0}}]\n    nodes:\n    - !Memory {{name: Buffer"
+    )
+    text = NESTED.replace("    nodes:\n    - !Memory {name: Buffer", actions)
+    assert text != NESTED
+    found = pm.import_accelforge(files(tmp_path, noc=text))
+    assert found.spec.arch["Hierarchy"].spatial[0].link.energy_per_bit_hop == energy
+    assert ("flit" in [d.key for d in found.changed]) == (name == "flit")
+
+
 CALLED = """\
 workload:
   iteration_space_shape: {m: 0 <= m < 4, k: 0 <= k < 2}

@@ -20,17 +20,19 @@ _FANOUT = ("Fanout", "Container")
 _OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
 _GROUPS = ("Hierarchical", "Hierarchy", "Fork")
 # Networks of AccelForge's: how hops of each are counted here.
+_HOPS = ("hop", "hops")  # the second in older files
 _TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "all_to_all"}
 
 
 @dataclass
 class _Found:
     """What groups say of the components in them: those whose fanouts are places in an array, the networks
-    that start there, and the branch on which a component stands, called as the first compute unit of its
-    fork."""
+    that start there, those that stand in line within the array, and the branch on which a component stands,
+    called as the first compute unit of its fork."""
 
     instances: list[str] = field(default_factory=list)
     placed: list[str] = field(default_factory=list)
+    in_line: set[str] = field(default_factory=set)
     branches: dict[str, str] = field(default_factory=dict)
 
 
@@ -130,6 +132,7 @@ def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found)
                 table.owner = table.owner or "Hierarchy"
                 yield _own_fanout(table)
             leave_rest(table)
+            found.in_line |= {t.owner for t in inner}
             yield from inner
         elif node.tag == "Array":
             inner = list(_flat(reading, table.items("nodes"), table.below("nodes"), found))
@@ -204,15 +207,23 @@ def _around(
     reading: Reading, network: KeyedTable, inner: Sequence[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
     """The components that a network holds, as older files write it: those of the first fanout in it are
-    reached over its links, memories before that stand at its places."""
-    first = next((i for i, t in enumerate(inner) if t.node.tag in (*_FANOUT, "Network")), len(inner))
-    gone = ("nodes",) if first == len(inner) else ("nodes", "spatial")
+    reached over its links, memories before that stand at its places. A fanout of a component in line
+    replicates what follows it in that line, too."""
+    first = next((i for i, t in enumerate(inner) if _replicates(t, found)), len(inner))
+    gone = ("nodes", "shape") if first == len(inner) else ("nodes", "spatial", "shape")
     own = replace(network.node, entries=tuple(e for e in network.node.entries or () if e.key not in gone))
     yield from _places(reading, network, inner[:first], found)
     if found.instances:
         found.placed.append(network.owner)
     yield _renamed(network, own)
     yield from inner[first:]
+
+
+def _replicates(table: KeyedTable, found: _Found) -> bool:
+    """Whether what follows a component in an array has its fanout as well."""
+    if table.node.tag in (*_FANOUT, "Network"):
+        return True
+    return table.owner in found.in_line and table.node.entry("spatial") is not None
 
 
 def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
@@ -305,7 +316,12 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
     link: dict[str, object] = {"topology": _TOPOLOGIES.get(kind, "line")}
     for node in network.items("actions"):
         action = KeyedTable(reading, node, f"{network.path}.actions")
-        if action.text("name") != "hop":
+        name = action.text("name")
+        if name not in _HOPS:
+            why, remedy = "a link here counts hops alone", "write its price as that of `hop`, or as a toll's"
+            reading.leave(
+                node, name, why, remedy, action.path, owner=network.owner, changes="energy and latency"
+            )
             continue
         prices = ActionPrices.of(reading, action, scope.number)
         if prices.energy:
