@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
-from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
+from polymodel.errors import Diagnostic, PolymodelError, SpecError
 from polymodel.frozen import dataclass
 from polymodel.loading.typos import likely_typos, unlikely_numbers
 from polymodel.mapping.checks import check_mapping
@@ -300,8 +300,7 @@ class Spec:
             model = library.variables(self.library[0]) if self.library[0] else {}
             read_file(path, document, {**model, **self.variables})
             if "mapping" not in document.sections and not len(document.faults):
-                message = "the file has no `mapping:`"
-                document.faults.note(Diagnostic(message, "", "", Place(str(path)), code="missing-section"))
+                document.faults.note(naming.without_mapping(document, str(path)))
         document.faults.raise_if_any()
         result = document.sections["mapping"]
         assert isinstance(result, MappingSpec)

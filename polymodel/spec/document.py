@@ -411,6 +411,19 @@ def _teaal(entry: YamlEntry, document: Document) -> None:
         _twice(entry.key, document, entry)
 
 
+def without_mapping(document: Document, file: str) -> Diagnostic:
+    """The fault of a file that was to give the LoopTree of a loaded spec and has none."""
+    entry = document.teaal_entries.get("mapping")
+    if entry is None:
+        remedy = "start with `mapping:` and its `nodes:`"
+        return Diagnostic("the file has no `mapping:`", remedy, "", Place(file), code="missing-section")
+    message = "this `mapping:` is that of a TeAAL spec, which orders and partitions ranks: it is no LoopTree"
+    remedy = f"load it beside the Einsums, without another mapping: pm.load(..., {file!r})"
+    return Diagnostic(
+        message, remedy, "mapping", entry.source.place(entry.line, entry.column), code="no-counterpart"
+    )
+
+
 def _version(entry: YamlEntry, document: Document) -> None:
     fault = version_fault(entry)
     if fault is not None:

@@ -344,3 +344,15 @@ def test_execute_takes_the_files_of_a_spec_in_front_of_the_data(
     data = ["A=random:0.3", "B=random:0.5", "--size", "K=9", "--size", "M=5", "--size", "N=4"]
     assert main(["execute", "einsum.yaml", "mapping.yaml", *data, "--table", "einsums"]) == 0
     assert "M K1 K0 N" in capsys.readouterr().out
+
+
+def test_a_mapping_of_a_teaal_spec_is_loaded_with_its_einsums(tmp_path: Path) -> None:
+    einsum = {"declaration": {"A": ["K", "M"], "Z": ["M"]}, "expressions": ["Z[m] = A[k, m]"]}
+    mapping = {"loop-order": {"Z": ["K", "M"]}}
+    for name, section in (("einsum", einsum), ("mapping", mapping)):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({name: section}))
+    with faults("no-counterpart", at="mapping"):
+        pm.load(tmp_path / "einsum.yaml").with_mapping(tmp_path / "mapping.yaml")
+    loaded = pm.load(tmp_path / "einsum.yaml", tmp_path / "mapping.yaml")
+    assert loaded.teaal is not None
+    assert [m.loop_order for m in loaded.teaal.mappings] == [("K", "M")]
