@@ -46,14 +46,14 @@ _ARCH = ("arch", "architecture")
 
 def as_sections(reading: TimeloopReading, roots: Sequence[YamlNode]) -> list[YamlNode]:
     """The files with sections as they are written now. `roots`: what each file holds."""
-    shapes = {_word(s): s for root in roots for s in _values(root, ("shape",)) if s.entry("data_spaces")}
+    shapes = {_word(s): s for root in roots for s in _values(root, ("shape",)) if _has_spaces(s)}
     lonely = not any(list(_values(root, ("problem",))) for root in roots)
     result = []
     for root in roots:
         entries = []
         for entry in root.entries or ():
             key = plain_key(entry.key)
-            if key == "shape" and entry.value.entry("data_spaces") is not None:
+            if key == "shape" and _has_spaces(entry.value):
                 if not lonely:
                     continue
                 message = "a shape alone has no sizes"
@@ -75,6 +75,10 @@ def _values(root: YamlNode, keys: Iterable[str]) -> Iterable[YamlNode]:
     return (e.value for e in root.entries or () if plain_key(e.key) in keys)
 
 
+def _has_spaces(shape: YamlNode) -> bool:
+    return next(iter(_values(shape, ("data_spaces",))), None) is not None
+
+
 def _word(shape: YamlNode) -> str:
     name = shape.entry("name")
     return "" if name is None else plain_key(str(name.value.scalar))
@@ -91,8 +95,10 @@ def _problem(reading: TimeloopReading, node: YamlNode, shapes: Mapping[str, Yaml
     entries = list(node.entries)
     shape = node.entry("shape")
     named = shape is not None and isinstance(shape.value.scalar, str)
-    flat = node.entry("instance") is None
-    if named or (shape is None and flat and node.entry("C") is not None):
+    instance = node.entry("instance")
+    flat = instance is None
+    sizes_in = node if instance is None else instance.value
+    if named or (shape is None and sizes_in.entry("C") is not None):
         word = plain_key(str(shape.value.scalar)).removesuffix(".yaml") if shape is not None else "cnn_layer"
         found = shapes.get(word)
         if found is None and word in _SHAPES:
