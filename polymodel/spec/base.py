@@ -182,6 +182,8 @@ def _within(annotation: Any, part: str | int) -> list[Any]:
     if isinstance(part, int):
         return [annotation]
     models = [m for m in _models(annotation) if part in m.model_fields]
+    for m in models:
+        m.model_rebuild()  # nodes name classes that are defined after them; types until then are bare names
     if models:
         return [m.model_fields[part].annotation for m in models]
     return [annotation]
@@ -300,8 +302,35 @@ class _Read:
         return handler(TypeAdapter(self.given).core_schema)
 
 
+def _plain_number(value: object) -> object:
+    """A number as such, or a text that is one, such as `1e-3`; true and false are none."""
+    given = value
+    if isinstance(value, str) and not symbols_in(value):
+        try:
+            given = evaluate_number(value)
+        except TextFault as found:
+            raise passed_on(found) from found
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        raise fault(f"{shown(value)} is not a number", "write a number", code="wrong-type")
+    if given != given:
+        raise fault("nan is not a number", "write a number", code="not-a-number")
+    return given
+
+
+def _factor(value: object) -> object:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    message = f"{shown(value)} is not a whole number or a bound on one"
+    raise fault(message, "write e.g. 4 or '<= 4'", code="wrong-type")
+
+
 _affine_text = _checked(parse_affine, "an affine expression", "2*p + r", False)
 Number = Annotated[Expression, _Read(_checked(_number, "a number", "128 or 8 * 1024", True), Expression)]
+
+
+# Where a plain union of types stood, pydantic would add the name of each type to the path of the fault.
+PlainNumber = Annotated[int | float, _Read(_plain_number, int | float)]
+Factor = Annotated[int | str, _Read(_factor, int | str)]
 
 
 def in_units(dimension: Dimension | Callable[[str], Dimension]) -> BeforeValidator:

@@ -12,8 +12,10 @@ from polymodel.objectives import relation_of, written
 from polymodel.spec.arch_schema import SparseChoices
 from polymodel.spec.base import (
     ConstraintText,
+    Factor,
     NameText,
     Number,
+    PlainNumber,
     Projection,
     SchemaObject,
     SetKey,
@@ -371,7 +373,7 @@ FigureLimits = Annotated[
 Names = Annotated[tuple[NameText, ...], Listed]
 
 
-Factors = dict[NameText, int | str]
+Factors = dict[NameText, Factor]
 Policy = Literal["refill", "slide"]
 Policies = Annotated[tuple[Policy, ...], Listed]
 HaloPolicies = Annotated[tuple[Literal["retained", "recomputed"], ...], Listed]
@@ -485,7 +487,18 @@ class ExploreSection(SchemaObject):
         return self.model_copy(update=changed)
 
 
-Choices = dict[NameText, int | float | str | tuple[int | float, ...]]
+Choices = dict[
+    NameText,
+    Annotated[
+        Annotated[PlainNumber, Tag("<number>")]
+        | Annotated[str, Tag("<text>")]
+        | Annotated[tuple[PlainNumber, ...], Tag("<list>")],
+        one_of(
+            "the values of a symbol", {"<number>": (int, float), "<text>": str, "<list>": (list, tuple)},
+            "a number, a list of numbers, or a text such as range(1, 65)",
+        ),
+    ],
+]  # fmt: skip
 
 
 class SweepSection(SchemaObject):
@@ -518,12 +531,12 @@ class CodesignSection(SchemaObject):
     hardware: Choices = Field(default_factory=dict)
     where: tuple[str, ...] = ()
     networks: dict[str, NetworkText] = Field(default_factory=dict)
-    weights: dict[str, int | float] = Field(default_factory=dict)
+    weights: dict[str, PlainNumber] = Field(default_factory=dict)
     objectives: Objectives = ("energy", "latency", "area")
     limits: FigureLimits = ()
     layer_by_layer: StrictBool = False
-    eps: int | float = 0
-    time_limit: int | float | None = None
+    eps: PlainNumber = 0
+    time_limit: PlainNumber | None = None
 
     @property
     def layers(self) -> dict[str, tuple[tuple[tuple[str, ...], int], ...]]:
