@@ -108,6 +108,9 @@ SUMS = {
     "layer_norm": one("LayerNormalization", (2, 3, 4), w(g=(4,), b=(4,)), exact=False, count=6 * 24),
     "layer_norm_over_two": one("LayerNormalization", (2, 3, 4), w(g=(3, 4)), exact=False, axis=1),
     "rms_norm": one("RMSNormalization", (2, 3, 4), w(g=(4,)), exact=False, opset=23),
+    "group_norm": one(
+        "GroupNormalization", (2, 6, 4, 2), w(g=(6,), b=(6,)), exact=False, opset=21, num_groups=3
+    ),
     "instance_norm": one("InstanceNormalization", (2, 3, 4, 4), w(g=(3,), b=(3,)), exact=False),
 }
 

@@ -113,3 +113,102 @@ def test_sums_take_up_zeros_around() -> None:
     nodes = [node("Pad", ["X", "p"], ["T"]), node("ReduceMax", ["T", "a"], ["M"]), node("Relu", ["X"], ["Y"])]
     proto = model(nodes, {"X": (2, 3)}, ["M", "Y"], pads)
     assert [d.path for d in pm.import_onnx(proto).left_out] == ["node of M (ReduceMax)"]
+
+
+SCALE, ZERO = np.array(0.5, np.float32), np.array(0, np.uint8)
+AT = ["s", "z"]  # scale and zero point
+
+
+def of_bytes(
+    op: str, inputs: list[str], shape: tuple[int, ...], more: Mapping[str, object]
+) -> onnx.ModelProto:
+    """An operator over bytes, between a quantisation and what takes it back."""
+    nodes = [
+        node("QuantizeLinear", ["X", *AT], ["q"], name="before"),
+        node(op, inputs, ["r"], name="op", domain="com.microsoft", **more),
+        node("DequantizeLinear", ["r", *AT], ["Y"], name="after"),
+    ]
+    weights = {"s": SCALE, "z": ZERO, "W": BYTES, "w": np.array(0, np.int8), "c": np.ones(4, np.int32)}
+    proto = model(nodes, {"X": shape}, ["Y"], weights, opset=13)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "shape", "more", "count"),
+    [
+        ("QLinearAdd", ["q", *AT, "q", *AT, *AT], (1, 2, 4, 6), {}, 48),
+        ("QLinearMul", ["q", *AT, "q", *AT, *AT], (1, 2, 4, 6), {}, 48),
+        ("QLinearSigmoid", ["q", *AT, *AT], (3, 5), {}, 15),
+        ("QLinearLeakyRelu", ["q", *AT, *AT], (3, 5), {"alpha": 0.25}, 15),
+        ("QLinearSoftmax", ["q", *AT, *AT], (3, 5), {"opset": 13, "axis": -1}, 15),
+        ("QLinearGlobalAveragePool", ["q", *AT, *AT], (1, 2, 4, 6), {}, 48),
+        (
+            "QLinearAveragePool",
+            ["q", *AT, *AT],
+            (1, 2, 4, 6),
+            {"kernel_shape": [2, 3], "strides": [2, 3]},
+            48,
+        ),
+        ("QGemm", ["q", *AT, "W", "s", "w", "", *AT], (3, 5), {}, 60),
+    ],
+)
+def test_operators_over_bytes(
+    op: str, inputs: list[str], shape: tuple[int, ...], more: Mapping[str, object], count: int
+) -> None:
+    found = pm.import_onnx(of_bytes(op, inputs, shape, more), fuse="none")
+    assert found.complete
+    cascade = found.spec.workload
+    assert operations(cascade)["op"] == count
+    assert [a.bits_per_value for a in cascade["op"].accesses if a.tensor in ("q", "W", "r")] in (
+        [8, 8],
+        [8, 8, 8],
+    )
+
+
+def test_channels_that_stand_last_are_named() -> None:
+    proto = of_bytes("QLinearGlobalAveragePool", ["q", *AT, *AT], (1, 4, 6, 2), {"channels_last": 1})
+    (left, *_) = pm.import_onnx(proto).left_out
+    assert left.code == "no-counterpart"
+    assert "channels" in left.message
+
+
+def test_a_product_of_bytes_that_is_scaled_is_the_steps_it_joins() -> None:
+    nodes = [node("DynamicQuantizeMatMul", ["X", "W", "s"], ["Y"], name="op", domain="com.microsoft")]
+    proto = model(nodes, {"X": (3, 5)}, ["Y"], {"W": BYTES, "s": SCALE}, opset=13)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    found = pm.import_onnx(proto, fuse="none")
+    assert found.complete
+    counted = operations(found.spec.workload)
+    assert (counted.pop("op"), sum(counted.values())) == (60, 15 + 15 + 1 + 1 + 15)
+    assert [a.bits_per_value for a in found.spec.workload["op"].accesses] == [8, 8, 32]
+
+
+@pytest.mark.parametrize(
+    ("activation", "more", "params"),
+    [
+        ("Relu", {}, {}),
+        ("LeakyRelu", {"alpha": 0.25}, {"activation_params": [0.25]}),
+        ("Clip", {"min": -1.0, "max": 2.0}, {"activation_params": [-1.0, 2.0]}),
+    ],
+)
+def test_products_with_an_activation_compute_what_their_steps_compute(
+    activation: str, more: Mapping[str, float], params: Mapping[str, object]
+) -> None:
+    x, weights = numbers((1, 2, 5, 5)), {"W": numbers((3, 2, 3, 3), 1), "b": numbers((3,), 2)}
+    plain = [node("Conv", ["X", "W", "b"], ["T"]), node(activation, ["T"], ["Y"], **more)]
+    fused = [
+        node("FusedConv", ["X", "W", "b"], ["Y"], domain="com.microsoft", activation=activation, **params)
+    ]
+    proto = model(fused, {"X": x.shape}, ["Y"], weights)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    found = pm.import_onnx(proto, fuse="none")
+    (want,) = answers(model(plain, {"X": x.shape}, ["Y"], weights, 10), {"X": x}).values()
+    np.testing.assert_allclose(run(found.spec, {"X": x, **weights})["Y"].ravel(), want.ravel(), rtol=1e-5)
+
+
+def test_a_normalisation_of_the_runtime_may_have_no_domain() -> None:
+    nodes = [node("SimplifiedLayerNormalization", ["X", "g"], ["Y"], name="norm")]
+    found = pm.import_onnx(model(nodes, {"X": (3, 5)}, ["Y"], {"g": np.ones(5, np.float32)}))
+    assert found.complete
+    assert set(operations(found.spec.workload)) == {"norm_variance", "norm_normed"}

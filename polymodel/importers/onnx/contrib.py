@@ -8,8 +8,8 @@ from dataclasses import replace
 from polymodel.importers.onnx.attention import attend
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Attribute, InvalidNode, OnnxNode, Unsupported
-from polymodel.importers.onnx.pointwise import pointwise
-from polymodel.importers.onnx.products import product, same
+from polymodel.importers.onnx.pointwise import ATTRIBUTES, elementwise, pointwise
+from polymodel.importers.onnx.products import conv, gemm, product, same
 from polymodel.importers.onnx.reshapes import split
 from polymodel.importers.onnx.sums import layer_norm
 
@@ -109,6 +109,23 @@ def rotary(b: Builder, node: OnnxNode) -> None:
     """One operation per element; the second element that it looks at, and the tables, are not counted."""
     b.note(node, "it is one operation per element; the element beside it and the tables are not read")
     pointwise(b, node, "rotary", [node.input(0)], node.outputs[0])
+
+
+def activated(b: Builder, node: OnnxNode) -> None:
+    """FusedConv and FusedGemm: the product, then an element-wise operation."""
+    out, kind = node.outputs[0], node.text("activation", "")
+    if node.op == "FusedConv" and node.input(3):
+        raise Unsupported("a tensor that is added before its activation has no counterpart", "write an Add")
+    made = b.fresh(f"{out}_linear") if kind else out
+    handled = conv if node.op == "FusedConv" else gemm
+    handled(b, replace(node, op=node.op.removeprefix("Fused"), domain="", outputs=(made,)))
+    if kind:
+        keys = ["min", "max"] if kind == "Clip" else [key for key, _ in ATTRIBUTES.get(kind, ())]
+        listed = node.attributes.get("activation_params")
+        told = listed if isinstance(listed, list) else [node.attributes.get(f"activation_{k}") for k in keys]
+        given = {k: v for k, v in zip(keys, told, strict=False) if isinstance(v, float)}
+        step = _step(node, kind.lower(), [made], [out], **given)
+        elementwise(b, replace(step, op=kind, domain=""))
 
 
 def transposed_product(b: Builder, node: OnnxNode) -> None:

@@ -26,6 +26,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), sums.layer_norm),
     "BatchNormalization": sums.batch_norm,
     "InstanceNormalization": sums.instance_norm,
+    "GroupNormalization": sums.group_norm,
     **dict.fromkeys(("Identity", "Dropout"), reshapes.identity),
     "Transpose": reshapes.transpose,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), reshapes.reshape),
@@ -42,6 +43,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), quantized.quantized),
     "DynamicQuantizeLinear": quantized.dynamic,
     "Attention": attention.attention,
+    "RotaryEmbedding": contrib.rotary,
 }
 OTHERS: dict[tuple[str, str], Handler] = {
     ("com.microsoft", "MultiHeadAttention"): attention.multi_head,
@@ -55,7 +57,12 @@ OTHERS: dict[tuple[str, str], Handler] = {
     ("com.microsoft", "FusedMatMul"): contrib.transposed_product,
     ("com.microsoft", "MatMulNBits"): contrib.packed_weight,
     ("com.microsoft", "SimplifiedLayerNormalization"): sums.layer_norm,
-    ("", "SimplifiedLayerNormalization"): sums.layer_norm,
+    ("com.microsoft", "FusedConv"): contrib.activated,
+    ("com.microsoft", "FusedGemm"): contrib.activated,
+    ("com.microsoft", "MatMulIntegerToFloat"): quantized.scaled_product,
+    ("com.microsoft", "DynamicQuantizeMatMul"): quantized.dynamic_product,
+    ("com.microsoft", "QGemm"): quantized.gemm,
+    **dict.fromkeys((("com.microsoft", f"QLinear{w}") for w in quantized.OPERATORS), quantized.operator),
 }
 WHY = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "its steps follow each other in one node"),

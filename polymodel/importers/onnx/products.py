@@ -51,6 +51,8 @@ def product(b: Builder, node: OnnxNode, left: str, right: str, out: str) -> Inde
 
 def _sums(node: OnnxNode) -> str:
     """The type of sums that the operator names; empty where it is that of its operands."""
+    if node.op in ("MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
+        return "float"
     return "int32" if node.op.endswith("Integer") else ""
 
 

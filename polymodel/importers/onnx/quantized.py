@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from polymodel.importers.onnx import products, sums
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import OnnxNode
-from polymodel.importers.onnx.pointwise import DEFAULT, pointwise
+from polymodel.importers.onnx.graph import OnnxNode, Unsupported
+from polymodel.importers.onnx.pointwise import DEFAULT, elementwise, pointwise
+from polymodel.importers.onnx.reshapes import concat
 from polymodel.importers.onnx.sums import positive, reduced, squeezed
 
 LEVELS = 255  # the steps of eight bits, which DynamicQuantizeLinear has
@@ -58,3 +63,55 @@ def dynamic(b: Builder, node: OnnxNode) -> None:
     b.einsum(node, out, every, operands, map="quantize", name=called, dtype="uint8")
     for name, found in zip(parts, (scale, zero), strict=True):
         b.alias(name, squeezed(found, every))
+
+
+# Operators of com.microsoft over bytes, without the QLinear before their names: what they are over numbers,
+# and where their operands stand among scales and zero points.
+OPERATORS: dict[str, tuple[Callable[[Builder, OnnxNode], object], slice]] = {
+    "Add": (elementwise, slice(0, 4, 3)),
+    "Mul": (elementwise, slice(0, 4, 3)),
+    "Sigmoid": (elementwise, slice(0, 1)),
+    "LeakyRelu": (elementwise, slice(0, 1)),
+    "AveragePool": (sums.pool, slice(0, 1)),
+    "GlobalAveragePool": (sums.pool, slice(0, 1)),
+    "Softmax": (sums.softmax, slice(0, 1)),
+    "Concat": (concat, slice(2, None, 3)),
+}
+
+
+def operator(b: Builder, node: OnnxNode) -> None:
+    """An operator over bytes: that over numbers; its scales and zero points are part of the operation."""
+    word = node.op.removeprefix("QLinear")
+    convert, places = OPERATORS[word]
+    if node.whole("channels_last", 0):
+        raise Unsupported("channels that stand last have no counterpart", "export it with channels first")
+    version = node.whole("opset", 13)
+    convert(b, replace(node, op=word, domain="", inputs=node.inputs[places], version=version))
+
+
+def gemm(b: Builder, node: OnnxNode) -> None:
+    """QGemm: Gemm over bytes."""
+    operands = tuple(node.input(k) for k in (0, 3, 6))
+    products.gemm(b, replace(node, op="Gemm", domain="", inputs=operands))
+
+
+def scaled_product(b: Builder, node: OnnxNode) -> None:
+    """MatMulIntegerToFloat: a product of bytes whose sums are scaled."""
+    _scaled(b, node, node.input(0), node.input(6))
+
+
+def dynamic_product(b: Builder, node: OnnxNode) -> None:
+    """DynamicQuantizeMatMul: the first operand quantised by the range that is found, then the product."""
+    made = b.fresh(f"{node.outputs[0]}_quantized")
+    called = f"{node.name or node.outputs[0]}_quantize"
+    dynamic(b, replace(node, name=called, inputs=node.inputs[:1], outputs=(made, "", "")))
+    _scaled(b, node, made, node.input(4))
+
+
+def _scaled(b: Builder, node: OnnxNode, left: str, bias: str) -> None:
+    b.note(node, "each sum is multiplied by the scales of its operands, which is not counted")
+    out = node.outputs[0]
+    made = b.fresh(f"{out}_product") if bias else out
+    products.product(b, node, left, node.input(1), made)
+    if bias:
+        pointwise(b, node, "add", [made, bias], out, suffix="bias")

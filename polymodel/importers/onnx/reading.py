@@ -28,6 +28,8 @@ from polymodel.spec.files import reading
 MAX_BYTES = 2**31 - 1  # what protobuf can hold
 MAX_NODES = 50_000
 MAX_VISITS = 1_000_000  # of nodes, over all rounds of inference
+MICROSOFT = "com.microsoft"
+OF_RUNTIME = ("SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "SkipLayerNormalization")
 BODY = "polymodel.body"  # the domain that operations with graphs of their own are moved to
 
 
@@ -163,6 +165,7 @@ def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
         _as_input(onnx, graph, dense, sparse.values.name, inputs)
     for holder in (graph, *model.functions):
         _without_bodies(onnx, holder)
+        _of_runtime(onnx, holder, model)
     if model.functions:
         _check_functions(model, source)
         model = onnx.inliner.inline_local_functions(model)
@@ -190,6 +193,16 @@ def _without_bodies(onnx: Any, holder: Any) -> None:
         node.domain = BODY
     if found and isinstance(holder, onnx.FunctionProto):
         holder.opset_import.append(onnx.helper.make_opsetid(BODY, 1))
+
+
+def _of_runtime(onnx: Any, holder: Any, model: Any) -> None:
+    """Give operators that ONNX Runtime's tools write as if they were ONNX's own the domain that has them."""
+    found = [n for n in holder.node if n.op_type in OF_RUNTIME and not n.domain]
+    for node in found:
+        node.domain = MICROSOFT
+    for imports in {id(h): h for h in (holder, model)}.values() if found else ():
+        if imports is not model.graph and not any(o.domain == MICROSOFT for o in imports.opset_import):
+            imports.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
 
 
 def _without_data(onnx: Any, model: Any, weights: set[str], inputs: set[str]) -> tuple[Any, frozenset[str]]:

@@ -201,6 +201,22 @@ def instance_norm(b: Builder, node: OnnxNode) -> None:
     normed(b, node, node.outputs[0], view, range(2, rank), [node.input(1), node.input(2)], 1)
 
 
+def group_norm(b: Builder, node: OnnxNode) -> None:
+    """The same for every batch and group of channels, over its channels and space; weights per channel."""
+    out, shape, groups = node.outputs[0], b.shape(node.input(0)), node.whole("num_groups", 0)
+    if len(shape) < 2 or groups < 1 or shape[1] % groups:
+        raise InvalidNode(f"{groups} groups do not fit an input of shape {list(shape)}", "check num_groups")
+    first, channels, *space_hints = DEFAULT.get(len(shape), ("",) * len(shape))
+    parts, names = (groups, shape[1] // groups), ("G", "I")
+    view = b.value(node.input(0), (first, channels, *space_hints))
+    view = b.reshaped(node, view, (shape[0], *parts, *shape[2:]), (first, *names, *space_hints))
+    weights = [b.fresh(f"{w}_of_{out}") for w in node.inputs[1:3]]
+    for weight, grouped in zip(node.inputs[1:3], weights, strict=True):
+        b.alias(grouped, b.reshaped(node, b.value(weight, (channels,)), parts, names))
+    made = normed(b, node, out, view, range(2, len(shape) + 1), weights, 2)
+    b.alias(out, b.reshaped(node, made, shape, (first, channels, *space_hints)))
+
+
 def normed(
     b: Builder, node: OnnxNode, out: str, view: IndexView, axes: Sequence[int], weights: Sequence[str],
     last: int, *, centre: bool = True, mean: str = "",
