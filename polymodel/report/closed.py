@@ -23,7 +23,7 @@ from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbol
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.report.formula import factored
 from polymodel.report.growth import negative_where
-from polymodel.report.minimum import Minimum, minimum
+from polymodel.report.minimum import DIVIDING, Minimum, minimum
 from polymodel.schedule.legality import require_legal
 from polymodel.spec.faults import Faults, as_whole, close_to, plainly, shown
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
@@ -105,9 +105,8 @@ class SymbolicReport(Answer):
             else "these closed forms have no symbol"
         )
         near = close_to(name, symbols)
-        remedy = (
-            f"numbers of the architecture and the workload come before: closed_forms(spec.bind({name}=...))"
-        )
+        first = "numbers of the architecture and the workload come before"
+        remedy = f"{first}: --set {name}=..., spec.bind({name}=...) in Python"
         message = f"unknown symbol {name}: {of}"
         return Diagnostic(message, f"did you mean {near}?" if near else remedy, code="unknown-name")
 
@@ -340,8 +339,7 @@ class SymbolicReport(Answer):
         rough = [r for r in value.atoms(*kinds) if r.has(name)]
         if rough:
             what = f"{min(map(str, rough), key=len)} has no limit in closed form for large {symbol}"
-            remedy = "take the forms of tiles that divide (assume: divides)"
-            raise Refused(what, remedy, code="unsupported-symbol")
+            raise Refused(what, DIVIDING, code="unsupported-symbol")
         return sympy.limit(value, name, sympy.oo)
 
     def _limits(self) -> dict[sympy.Symbol, tuple[sympy.Expr, sympy.Expr]]:
@@ -437,7 +435,7 @@ def symbolic_report(
         # A case without any closed form is refused before, with another remedy.
         raise NotSeparable(
             f"{', '.join(mixed)}: extents differ between Einsums, so that one symbol does not stand for them",
-            "leave extents numbers (ranks=False)",
+            "leave extents numbers: no --ranks, ranks=False in Python",
             code="unsupported-symbol",
         )
     domain = Domain(chosen, result, sizes, assume == "divides")
@@ -476,7 +474,8 @@ def _remedy(advised: str, problem: Problem) -> str:
     names = sorted({*_symbols_in(problem.tree)})
     values = ", ".join(f'"{n}": ...' for n in names)
     given = f", symbols={{{values}}}" if names else ""
-    numbers = f"count it in numbers: pm.evaluate(spec{given})"
+    options = "".join(f" --set {n}=..." for n in names)
+    numbers = f"count it in numbers: polymodel evaluate{options}, pm.evaluate(spec{given}) in Python"
     others = [a for a in advised.split(", or ") if a not in ("", "use engine exact", "engine exact")]
     return ", or ".join((*others, numbers))
 

@@ -25,7 +25,8 @@ _ROUNDING = 1e-12  # relative
 _SHOWN = 15  # digits of results
 _DIGITS = 60  # digits of the numbers that distinguish roots
 _MOST_TERMS = 12  # of equations that are solved together; elimination takes minutes of larger ones
-NUMERIC = "find it by numbers: pm.compile(spec) in an optimiser, or pm.sweep"
+DIVIDING = "take the forms of tiles that divide: --assume divides, assume='divides' in Python"
+NUMERIC = "find it by numbers: polymodel sweep, or pm.compile(spec) in an optimiser"
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
     import sympy
 
     if not ends:
-        remedy = "leave tile sizes symbols: closed_forms(spec), or closed_forms(spec, tiles=True)"
+        remedy = "write symbols as tile sizes, or make them symbols: --tiles, tiles=True in Python"
         message = "no tile size is a symbol, so that there is nothing to choose"
         raise SpecError([Diagnostic(message, remedy, code="nothing-to-show")])
     whole, left = [sympy.sympify(f) for f in (objective, held)], dict(ends)
@@ -223,9 +224,7 @@ def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
         rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
         if rough:
             what = f"{min(map(str, rough), key=len)} has no derivative"
-            raise Refused(
-                what, f"take the forms under assume='divides', or {NUMERIC}", code="unsupported-symbol"
-            )
+            raise Refused(what, f"{DIVIDING}; or {NUMERIC}", code="unsupported-symbol")
     return result
 
 

@@ -258,7 +258,7 @@ def test_extents_that_differ_between_einsums_are_refused_with_a_remedy_that_help
     plain = of_two_kernels("")
     with pytest.raises(NotSeparable, match=r"^r: extents differ between Einsums") as told:
         pm.closed_forms(plain, ranks=True)
-    assert told.value.remedy == "leave extents numbers (ranks=False)"
+    assert told.value.remedy == "leave extents numbers: no --ranks, ranks=False in Python"
     assert pm.closed_forms(plain, ranks=False).summary["operations"].tolist() == [30, 50, 80]
     padded = of_two_kernels(" - 1")
     with pytest.raises(NotSeparable, match=r"^r: extents differ between Einsums"):

@@ -504,7 +504,9 @@ def shares_tied_loops(problem: Problem) -> bool:
 
 def symbols_refused(where: str) -> NotSeparable:
     what = f"extents that are symbols have no closed form where {where}"
-    return NotSeparable(what, "leave extents numbers (ranks=False)", code="unsupported-symbol")
+    return NotSeparable(
+        what, "leave extents numbers: no --ranks, ranks=False in Python", code="unsupported-symbol"
+    )
 
 
 def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:

@@ -134,7 +134,7 @@ def several_before(space: Space) -> NotSeparable:
     return NotSeparable(
         f"{space.einsum.name} reads {space.access.tensor} of several generations, which has no closed form "
         "where extents are symbols",
-        "leave extents numbers (ranks=False)",
+        "leave extents numbers: no --ranks, ranks=False in Python",
         code="unsupported-recurrence",
     )
 

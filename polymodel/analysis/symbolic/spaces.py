@@ -404,7 +404,7 @@ class Space:
             raise NotSeparable(
                 f"{self.einsum.name} touches {self.access.tensor} in some iterations only, which has no "
                 "closed form where extents are symbols",
-                "leave extents numbers (ranks=False)",
+                "leave extents numbers: no --ranks, ranks=False in Python",
                 code="unsupported-recurrence",
             )
         last = carried.since + max(carried.lags, default=0)
