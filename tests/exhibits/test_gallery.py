@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import polymodel as pm
 from polymodel.cli.app import main
-from polymodel.exhibits import eyeriss, sparse_tiles, sparseloop, sparseloop_dram, sparseloop_pe
+from polymodel.exhibits import (
+    eyeriss,
+    fused_layers,
+    models,
+    orojenesis,
+    sparse_tiles,
+    sparseloop,
+    sparseloop_dram,
+    sparseloop_pe,
+)
 from polymodel.exhibits.listed import EXHIBITS, exhibits
 from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 
@@ -188,3 +198,72 @@ def test_compressed_maps_are_those_of_sparseloops_stored_run() -> None:
     found = sparseloop_dram.moved(layer)
     assert all(abs(ours - theirs) <= 1 for ours, theirs in zip(found.values, layer.read, strict=True))
     assert round(found.dense / found.compressed, 1) == layer.ratio
+
+
+DOCUMENTS = Path(__file__).parents[2]
+FIGURE = re.compile(r"\d[\d,]*\.?\d*")
+
+
+def prose(path: str) -> str:
+    """A page without its code blocks, as one line."""
+    text = (DOCUMENTS / path).read_text(encoding="utf-8")
+    return " ".join(re.sub(r"(?ms)^```.*?^```$", "", text).split())
+
+
+def sentences() -> list[str]:
+    """What the gallery says of Eyeriss between its tables, from figures that are computed here."""
+    first, third = eyeriss.LAYERS["CONV1"], eyeriss.LAYERS["CONV3"]
+    own, printed = eyeriss.CONV3_OF_THE_PAPER, eyeriss.PRINTED["CONV3"][3]
+    buffer = {less: eyeriss.moved(first, "GLB", less) for less in ((), ("fill",), ("fill", "drain"))}
+    every, less_fills, less_both = (f"{v:.2f}" for v in buffer.values())
+    times = ", ".join(f"{eyeriss.evaluated(v).total_latency * 1e3:.1f}" for v in eyeriss.LAYERS.values())
+    dram, ratio = eyeriss.moved(first, "DRAM"), sparseloop_dram.LAYERS["conv1"].ratio
+    more = eyeriss.moved(own, "GLB")
+    return [
+        f"Of CONV1 all reads and writes are {every} MB, less fills {less_fills}, less fills and drains "
+        f"{less_both}.",
+        f"({third.channels * third.channel_sets} channels, {third.filter_sets} sets of filters: "
+        f"{eyeriss.moved(third, 'GLB'):.1f} MB)",
+        f"({own.channels * own.channel_sets} channels, {own.filter_sets} sets) it moves {more:.1f} MB, "
+        f"{100 * (more / printed - 1):.0f} % more than is printed",
+        f"longer from CONV2 on ({times.split(', ', 1)[1]} ms)",
+        f"{dram:.2f} / {ratio} = {dram / ratio:.2f} MB of CONV1, where {eyeriss.PRINTED['CONV1'][4]} are "
+        "printed",
+    ]
+
+
+def test_figures_of_the_gallery_between_its_tables_are_those_computed() -> None:
+    """And none with a decimal point stands in another sentence."""
+    page, said = prose("docs/gallery.md"), sentences()
+    assert not [s for s in said if s not in page]
+    figures = {n for n in FIGURE.findall(page) if "." in n.rstrip(".")}
+    assert figures == {n for s in said for n in FIGURE.findall(s) if "." in n.rstrip(".")}
+    assert len(models.PUBLISHED) == 17
+    assert "seventeen published models" in page
+
+
+def test_figures_of_the_readme_are_those_computed() -> None:
+    """Each row of its table `ours beside`: what is published, and what is computed here."""
+    moved, peak = fused_layers.maps_off_chip("tiled_fused"), fused_layers.maps_on_chip()
+    buffers = [f"{eyeriss.moved(v, 'GLB'):.1f}" for v in eyeriss.LAYERS.values()]
+    own = eyeriss.moved(eyeriss.CONV3_OF_THE_PAPER, "GLB")
+    least = orojenesis.LEAST  # equal to what is computed: test_bounds_of_orojenesis..., slow
+    (formula, _) = pm.gallery("bounds").rows
+    parameters = [models.parameters(m) for m in ("resnet_50", "llama3_8b")]
+    ours = {
+        "VGGNet-E": f"{moved / 2**20:.2f} MiB, {peak / 2**10:.0f} KiB ({moved / 1e6:.2f} MB, "
+        f"{peak / 1e3:.0f} KB)",
+        "Eyeriss": f"{', '.join(buffers)} MB; the third under the fourth's mapping, under its own {own:.1f}",
+        "LoopTree's test": "the same 25",
+        "Orojenesis": f"{least['unfused']:,}, {least['fused']:,}",
+        "Hong and Kung": "2MNK/sqrt(S), as a formula",
+        "ResNet-50": ", ".join(f"{n:,}" for n in parameters),
+    }
+    assert formula.ours == "2*K*M*N/sqrt(S)"
+    assert [f.error for f in pm.gallery("looptree").rows] == [0] * 25
+    rows = (DOCUMENTS / "README.md").read_text(encoding="utf-8").split("| published | theirs | ours |")[1]
+    cells = [line.strip("| ").split(" | ") for line in rows.split("\n\n")[0].splitlines()[2:]]
+    assert len(cells) == len(ours)
+    for (what, _, computed), (name, expected) in zip(cells, ours.items(), strict=True):
+        assert name in what
+        assert computed == expected
