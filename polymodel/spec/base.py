@@ -62,12 +62,11 @@ _TYPES = {
     "float_type": ("a number", "write a number"),
     "float_parsing": ("a number", "write a number"),
 }
-_BRANCH = re.compile(r"(int|float|str|bool|none|[\w-]+\[.*\])\Z", re.DOTALL)  # pydantic's names of types
 
 
 def faults_of(error: ValidationError, model: type[BaseModel], prefix: Path, faults: Faults) -> None:
     """Add every error of a validation that started at `prefix` with `model` to `faults`."""
-    details = _without_branches(error.errors(include_url=False)[: MAX_FAULTS + 1])
+    details = error.errors(include_url=False)[: MAX_FAULTS + 1]
     unknown = [(d["loc"][:-1], str(d["loc"][-1])) for d in details if d["type"] == "extra_forbidden"]
     for detail in details:
         loc = detail["loc"]
@@ -76,44 +75,6 @@ def faults_of(error: ValidationError, model: type[BaseModel], prefix: Path, faul
         ):
             continue  # reported at the misspelt key
         _add_fault(detail, model, prefix, faults)
-
-
-def _without_branches(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors with one for each value that no branch of a union accepts: pydantic has one for each branch,
-    at a place with the name of its type. Errors within a value of the right type replace it."""
-    groups: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
-    for detail in details:
-        groups.setdefault(_before_branch(detail["loc"]), []).append(detail)
-    result: list[ErrorDetails] = []
-    for place, several in groups.items():
-        branches = {d["loc"][len(place)] for d in several if len(d["loc"]) > len(place)}
-        if len(branches) < 2:
-            result += several
-            continue
-        told = [d for d in several if len(d["loc"]) > len(place) + 1 or d["type"] == "fault"]
-        if told:
-            first = told[0]["loc"][len(place)]
-            inner = [d for d in told if d["loc"][len(place)] == first]
-            result += _without_branches([_at(d, place + d["loc"][len(place) + 1 :]) for d in inner])
-            continue
-        kinds = list(dict.fromkeys(d["type"] for d in several))
-        context = {"kinds": kinds}
-        result.append(
-            {"type": "union", "loc": place, "msg": "", "input": several[0]["input"], "ctx": context}
-        )
-    return result
-
-
-def _before_branch(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The place of the value of which the error is of one branch of a union; its own place if of none."""
-    named = (i for i, part in enumerate(loc) if i and isinstance(part, str) and _BRANCH.match(part))
-    return loc[: next(named, len(loc))]
-
-
-def _at(detail: ErrorDetails, loc: tuple[str | int, ...]) -> ErrorDetails:
-    moved = detail.copy()
-    moved["loc"] = loc
-    return moved
 
 
 def _add_fault(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Faults) -> None:
@@ -147,11 +108,6 @@ def _add_fault(detail: ErrorDetails, model: type[BaseModel], prefix: Path, fault
         faults.add(path, f"unknown key `{path[-1]}`", near, key=True, code="unknown-key")
     elif kind == "literal_error":
         _literal(path, str(context.get("expected", "")), given, faults)
-    elif kind == "union":
-        every = list(dict.fromkeys(_TYPES.get(k, (k, ""))[0] for k in context["kinds"]))
-        every = [e for e in every if e != "a whole number" or "a number" not in every]
-        expected = " or ".join(filter(None, (", ".join(every[:-1]), every[-1])))
-        faults.add(path, f"{shown(given)} is not {expected}", f"write {expected}", code="wrong-type")
     elif kind in _TYPES:
         what, remedy = _TYPES[kind]
         faults.add(path, f"{shown(given)} is not {what}", remedy, code="wrong-type")
