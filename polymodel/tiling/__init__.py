@@ -1,1 +1,1 @@
-"""Cutting sparse operands into tiles for memories of CGRAs, and what each cutting costs."""
+"""Tiling of sparse operands for the memories of CGRAs, and the cost of each tiling."""

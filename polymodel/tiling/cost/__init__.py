@@ -1,1 +1,1 @@
-"""What a cutting costs, and the least that any cutting can cost."""
+"""The cost of a tiling, and lower bounds on the cost of any tiling."""

@@ -29,7 +29,8 @@ TERMS = ("entries", "ends", "waiting", "sending", "ramp")
 
 @dataclass(frozen=True)
 class BlockPath:
-    """The block that decides, blocks ahead of it, and cycles that its last token takes behind it."""
+    """The block that limits the throughput, the blocks ahead of it, and the cycles that its last token takes
+    behind it."""
 
     decides: str
     ahead: int
@@ -37,7 +38,7 @@ class BlockPath:
 
     @property
     def ramp(self) -> int:
-        """With the cycle in which the end of the stream is taken."""
+        """The cycles of the pipeline, including the cycle in which the end of the stream is taken."""
         return self.ahead + 1 + self.behind
 
 
@@ -53,7 +54,7 @@ PATHS: dict[Kind, BlockPath] = {
 
 @dataclass(frozen=True, eq=False)
 class BlockTerms:
-    """Cycles of tiles by what they are spent on: one number per tile."""
+    """The cycles of tiles by cause: one number per tile."""
 
     entries: Ints
     ends: Ints
@@ -69,8 +70,8 @@ class BlockTerms:
 
 @dataclass(frozen=True, eq=False)
 class RowParts:
-    """Rows of tiles that A or B has, by tile, in order: who has it, the entries of the union, and those
-    behind the shorter one's last. `tiles`: how many there are."""
+    """Rows of tiles that A or B contains, ordered by tile: which operands contain the row, the entries of the
+    union, and the entries after the last one of the shorter operand. `tiles`: the number of tiles."""
 
     tile: Ints
     in_a: Flags
@@ -81,7 +82,9 @@ class RowParts:
 
 
 def row_parts(rows: Index, ids: Index, in_a: Flags, in_b: Flags, tiles: int) -> RowParts:
-    """Of points in row-major order, the points of a tile within a row side by side."""
+    """Return the rows of points in row-major order, in which the points of a tile within a row are
+    adjacent.
+    """
     begin = np.flatnonzero(starts(rows, ids))
     if not begin.size:
         none, no = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
@@ -97,12 +100,13 @@ def row_parts(rows: Index, ids: Index, in_a: Flags, in_b: Flags, tiles: int) -> 
 
 
 def merged(kind: Literal["add", "multiply"], rows: RowParts) -> BlockTerms:
-    """Element by element: rows come through the merge of rows, one a cycle that either operand has."""
+    """Element-wise operations: rows pass through the merge of row coordinates, one cycle for each row of
+    either operand."""
     path, tiles = PATHS[kind], rows.tiles
     every = np.bincount(rows.tile, minlength=tiles)
     step = np.arange(1, rows.tile.size + 1) - np.repeat(np.cumsum(every) - every, every)
     which = rows.in_a | rows.in_b if kind == "add" else rows.in_a & rows.in_b
-    # An operand without rows says so a cycle later than one with rows sends its first.
+    # An operand without rows signals that one cycle later than an operand with rows sends its first row.
     sides = (np.bincount(rows.tile[side], minlength=tiles) > 0 for side in (rows.in_a, rows.in_b))
     begin = path.ahead + 1 - np.logical_and(*sides)
     tile, at = rows.tile[which], step[which]
@@ -115,7 +119,7 @@ def merged(kind: Literal["add", "multiply"], rows: RowParts) -> BlockTerms:
 
 
 def rows_of_a(tile: Ints, entries: Ints, tiles: int) -> BlockTerms:
-    """Times a vector: rows of A with entries, of which the scanner ahead sends one a cycle."""
+    """Product with a vector: rows of A with entries, of which the scanner ahead sends one per cycle."""
     path = PATHS["spmv"]
     first = path.ahead + 1 + _places(tile)
     begin = np.full(tiles, path.ahead)
@@ -127,10 +131,10 @@ def rows_of_a(tile: Ints, entries: Ints, tiles: int) -> BlockTerms:
 
 
 def rows_of_b(tile: Ints, row: Ints, entries: Ints, results: Ints, tiles: int) -> BlockTerms:
-    """Times a matrix: rows of B, one for every entry of A, which come with the ends of A's rows between them.
+    """Product with a matrix: rows of B, one for each entry of A, separated by the ends of A's rows.
 
-    `row`: the row of each entry of A, `entries`: of the row of B that it locates, `results`: of the row of
-    the result that it belongs to.
+    `row`: the row of each entry of A; `entries`: the number of entries in the row of B that it selects;
+    `results`: the number of entries in the row of the result to which it contributes.
     """
     path, kept = PATHS["spmm"], np.bincount(tile, minlength=tiles)
     begin = np.full(tiles, path.ahead)
@@ -142,7 +146,7 @@ def rows_of_b(tile: Ints, row: Ints, entries: Ints, results: Ints, tiles: int) -
     reached = fibers.ends()
     last = fibers.last(reached, begin + 2)
     found = _terms("spmm", fibers, last)
-    # The result is sent row by row, each behind the one before it: the latest of all rows decides.
+    # The result is sent row by row, each after the previous one: the latest of all rows determines the end.
     closes = np.ones(tile.size, dtype=np.bool_)
     closes[:-1] = (tile[1:] != tile[:-1]) | (row[1:] != row[:-1])
     of, sent = tile[closes], results[closes] + 1
@@ -157,9 +161,10 @@ def rows_of_b(tile: Ints, row: Ints, entries: Ints, results: Ints, tiles: int) -
 
 @dataclass(frozen=True, eq=False)
 class Fibers:
-    """Fibers that the deciding block takes one after the other, by tile. `entries`: of each; `tail`: of
-    these, the ones behind the last entry of the shorter side; `first`: the cycle in which its first token can
-    be taken; `after`: that in which its end is known. `before`: per tile, the cycle ahead of all."""
+    """Fibers that the limiting block consumes in sequence, by tile. `entries`: the number of entries of each;
+    `tail`: the number of these after the last entry of the shorter operand; `first`: the cycle in which its
+    first token can be taken; `after`: the cycle in which its end is known. `before`: per tile, the cycle
+    before all fibers."""
 
     tile: Ints
     entries: Ints
@@ -169,7 +174,7 @@ class Fibers:
     before: Ints
 
     def ends(self) -> Ints:
-        """E_p of each fiber: the running sums of entries and ends, and the most that a wait adds to them."""
+        """E_p of each fiber: the running sums of entries and ends, and the largest wait added to them."""
         if not self.tile.size:
             return np.zeros(0, dtype=np.int64)
         new = np.ones(self.tile.size, dtype=np.bool_)
@@ -179,13 +184,13 @@ class Fibers:
         sums -= (sums - steps)[new][number]
         late = np.maximum(self.first + self.entries, self.after + self.tail) - sums
         late = np.maximum(late, self.before[self.tile])
-        # The greatest so far of each tile: what a tile adds puts it above all tiles before it.
+        # Running maximum per tile: the offset of a tile lifts its values above those of all tiles before it.
         above = number * (int(late.max()) - int(late.min()) + 1)
         result: Ints = sums + np.maximum.accumulate(late + above) - above
         return result
 
     def last(self, ends: Ints, none: Ints) -> Ints:
-        """The last end of each tile; `none`: that of the rank above, of a tile without fibers."""
+        """The last end of each tile; `none`: the end of the rank above, for a tile without fibers."""
         result = none.astype(np.int64)
         closes = np.ones(self.tile.size, dtype=np.bool_)
         closes[:-1] = self.tile[1:] != self.tile[:-1]
@@ -203,7 +208,7 @@ def _terms(kind: Kind, fibers: Fibers, last: Ints) -> BlockTerms:
 
 
 def _places(tile: Ints) -> Ints:
-    """Of each fiber its place within its tile, from 0."""
+    """Return the position of each fiber within its tile, from 0."""
     at = np.arange(tile.size)
     new = np.ones(tile.size, dtype=np.bool_)
     new[1:] = tile[1:] != tile[:-1]

@@ -24,26 +24,26 @@ from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rec
 
 __all__ = ["CutCosts", "Launch", "costs", "lower_bound"]
 
-# What Tiler-Swift's estimate adds to the entries of each tile.
+# The constant that Tiler-Swift's estimate adds to the entries of each tile.
 ESTIMATED_RAMP = 5
 _PIECE = 1 << 19
-# Cycles that one kernel may take beside its tokens, so that the cycles of all tiles stay within 64 bits; and
-# a clock of which no time is too long or too short for a float.
+# Most cycles that one kernel may take besides its tokens, so that the cycles of all tiles stay within 64
+# bits; and the range of clock frequencies for which every time is a finite, nonzero float.
 _MOST_CYCLES, _MOST_MHZ = 10**9, 1e9
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What a kernel costs beside its tokens, and which tiles become kernels.
+    """The cost of a kernel besides its tokens, and which tiles become kernels.
 
     `config_add`, `config_multiply`: cycles to configure the array for one kernel; the defaults are read off
     the charts of Tiler-Swift, within 1 %. `ramp`: cycles to fill and drain its pipeline. `run`: `nonempty`
-    launches tiles that can have a result (add: A or B nonempty; multiply: both), `all` every tile; then one
-    without a result takes `empty` cycles. All of these are at most 10^9. `clock_mhz`: turns cycles into
-    seconds; by default a cycle is 1 ns. `cycles`: `tokens`, one for each entry and each end of a row; or
-    `blocks`, what a tile takes on the blocks of docs/tiling/simulation.md, which also wait for each other,
-    take a stop after each fiber and send the last rows of a product behind it. These are of matrices and have
-    a ramp of their own.
+    launches tiles that can have a result (add: A or B nonempty; multiply: both); `all` launches every tile,
+    and a tile without a result takes `empty` cycles. All of these are at most 10^9. `clock_mhz` converts
+    cycles to seconds; by default a cycle is 1 ns. `cycles`: `tokens` counts one cycle for each entry and each
+    end of a row; `blocks` counts the cycles of a tile on the blocks of docs/tiling/simulation.md, which also
+    wait for each other, take a stop token after each fiber, and send the last rows of a product afterwards.
+    Block cycles are available for matrices, and include a ramp of their own.
     """
 
     config_add: int = 824
@@ -86,14 +86,14 @@ class Launch:
             raise SpecError(faults)
 
     def by_tokens(self, what: str) -> None:
-        """SpecError where cycles of blocks are asked of `what`, which counts tokens."""
+        """Raise SpecError if block cycles are requested for `what`, which counts tokens."""
         if self.cycles != "tokens":
             message = f"cycles={self.cycles!r}: {what} count tokens"
             remedy = "leave cycles (--cycles) out"
             raise SpecError([Diagnostic(message, remedy, code="ineffective-argument")])
 
     def config(self, op: Op) -> int:
-        """Cycles to configure one kernel."""
+        """The cycles to configure one kernel."""
         return self.config_add if op == "add" else self.config_multiply
 
     def seconds(self, cycles: float) -> float:
@@ -102,9 +102,9 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class CutCosts:
-    """Costs of one cut. Arrays have one number per tile, int64 or bool; all are exact counts of the data.
+    """Costs of one tiling. Arrays have one number per tile, int64 or bool; all are exact counts of the data.
 
-    For tensors of more ranks a point is an entry and a row is a coordinate of the first rank that is cut.
+    For tensors of higher rank a point is an entry, and a row is a coordinate of the first tiled rank.
     """
 
     pattern: Pattern
@@ -119,7 +119,7 @@ class CutCosts:
 
     @cached_property
     def loads(self) -> Ints:
-        """How full each tile makes the fullest memory, in the fit's unit."""
+        """The load of the fullest memory for each tile, in the unit of the fit."""
         return self.fit.loads(self.counts, self.cut.rects, self.op)
 
     @cached_property
@@ -129,19 +129,21 @@ class CutCosts:
 
     @cached_property
     def runs(self) -> Flags:
-        """Tiles that are launched."""
+        """Mask of the tiles that are launched."""
         return (
             np.ones(self.tiles, dtype=np.bool_) if self.launch.run == "all" else useful(self.counts, self.op)
         )
 
     @cached_property
     def cycles(self) -> Ints:
-        """Cycles each launched tile runs, without its configuration; 0 where not launched."""
+        """Cycles of each launched tile without its configuration; 0 for tiles that are not launched."""
         return kernel_cycles(self.counts, self.op, self.launch)
 
     @cached_property
     def estimates(self) -> Ints:
-        """The figure that Tiler-Swift gives a tile: 5 + nnz of A and B (add), or of the larger (multiply)."""
+        """Tiler-Swift's estimate of each tile: 5 + nnz of A and B (add), or of the larger operand
+        (multiply).
+        """
         a, b = self.counts.nnz_a, self.counts.nnz_b
         result: Ints = ESTIMATED_RAMP + (a + b if self.op == "add" else np.maximum(a, b))
         return result
@@ -152,22 +154,22 @@ class CutCosts:
 
     @cached_property
     def nonempty(self) -> int:
-        """Tiles in which A or B has entries."""
+        """The number of tiles in which A or B has entries."""
         return int(np.count_nonzero(self.counts.union))
 
     @cached_property
     def both_nonempty(self) -> int:
-        """Tiles in which A has entries, and B."""
+        """The number of tiles in which both A and B have entries."""
         return int(np.count_nonzero((self.counts.nnz_a > 0) & (self.counts.nnz_b > 0)))
 
     @cached_property
     def overflowing(self) -> int:
-        """Tiles over capacity."""
+        """The number of tiles above the capacity."""
         return self.tiles - int(np.count_nonzero(self.fits))
 
     @cached_property
     def kernels(self) -> int:
-        """Tiles launched."""
+        """The number of launched tiles."""
         return int(np.count_nonzero(self.runs))
 
     @property
@@ -180,7 +182,7 @@ class CutCosts:
 
     @property
     def total_cycles(self) -> int:
-        """Cycles to configure and to run: a kernel is configured before every tile, nothing overlaps."""
+        """Cycles to configure and to run: a kernel is configured before every tile, without overlap."""
         return self.config_cycles + self.run_cycles
 
     @cached_property
@@ -189,12 +191,14 @@ class CutCosts:
 
 
 def costs(pattern: Pattern, cut: Cut, op: Op, fit: Fit, launch: Launch | None = None) -> CutCosts:
-    """The costs of a cut, counted when asked for. `cut` covers all of the pattern's points."""
+    """Return the costs of a tiling, counted on access. `cut` covers all points of the pattern."""
     return CutCosts(pattern, cut, op, fit, launch or Launch(), TileCounts(pattern, cut.ids, cut.tiles))
 
 
 def useful(counts: TileCounts, op: Op) -> Flags:
-    """Tiles that can have a result: add, A or B nonempty; multiply, both."""
+    """Return a mask of the tiles that can have a result: for add, A or B is nonempty; for multiply, both
+    are.
+    """
     if op == "add":
         return counts.union > 0
     both: Flags = (counts.nnz_a > 0) & (counts.nnz_b > 0)
@@ -202,7 +206,7 @@ def useful(counts: TileCounts, op: Op) -> Flags:
 
 
 def kernel_cycles(counts: TileCounts, op: Op, launch: Launch) -> Ints:
-    """Cycles each tile runs, without its configuration; 0 where it is not launched."""
+    """Return the cycles of each tile without its configuration; 0 for tiles that are not launched."""
     if launch.cycles == "blocks":
         pattern = counts.pattern
         if pattern.levels != 2:
@@ -223,7 +227,8 @@ def kernel_cycles(counts: TileCounts, op: Op, launch: Launch) -> Ints:
 
 
 def _common(counts: TileCounts) -> tuple[Ints, Ints]:
-    """Per tile: rows that A or B holds, and entries of the rows that both hold, with one end for each row."""
+    """Return, per tile, the number of rows that A or B contains, and the number of entries of the rows that
+    both contain, plus one end for each such row."""
     pattern, ids, tiles = counts.pattern, counts.ids, counts.tiles
     rows, entries = np.zeros(tiles, dtype=np.int64), np.zeros(tiles, dtype=np.int64)
     for piece in _whole_rows(pattern.rows):
@@ -234,13 +239,13 @@ def _common(counts: TileCounts) -> tuple[Ints, Ints]:
         met = np.logical_or.reduceat(pattern.in_a[piece], begin)
         met &= np.logical_or.reduceat(pattern.in_b[piece], begin)
         length = np.diff(begin, append=at.size)[met] + 1
-        # Weights are summed as floats: exact up to 2^53.
+        # Weights are summed as floats, which is exact up to 2^53.
         entries += np.bincount(of[met], weights=length, minlength=tiles).astype(np.int64)
     return rows, entries
 
 
 def _whole_rows(rows: Index) -> Iterator[slice]:
-    """All points in pieces that end with a row: what is made on the way stays small."""
+    """Iterate over all points in chunks that end with a row, so that intermediate arrays stay small."""
     at = 0
     while at < rows.size:
         last = rows[min(at + _PIECE, rows.size) - 1]
@@ -258,18 +263,18 @@ _HEADER, _SMALLEST = 3, 7
 
 
 def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
-    """At least so many tiles hold entries of A or of B.
+    """Return a lower bound on the number of tiles that hold entries of A or of B.
 
     `Elements`: a tile takes `capacity` entries, for add of both operands together, for multiply of each.
     `Words`: a tile with n entries in r rows takes 2 n + 2 r + 3 words, and a row counts in every tile that it
-    reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
-    the larger operand, for add those of the union (which the bound of the output holds whole). `Stored`: a
-    tile has room for `capacity` bits, of which every entry of the larger operand, or (add) of the output,
-    takes its value and the coordinates that are kept for it alone; pointers and masks come on top. Other
-    fits: what they say of the smallest rectangle with all entries (1, or 2 if it does not fit). SpecError if
-    no entry fits at all.
+    reaches, so that all tiles together take at least 2 n + 2 R words plus 3 for each tile; n and R are those
+    of the larger operand, for add those of the union (which the bound of the output contains completely).
+    `Stored`: a tile has room for `capacity` bits, of which every entry of the larger operand, or (for add) of
+    the output, takes its value and the coordinates stored for it alone, without pointers and masks. For other
+    fits the bound follows from the smallest rectangle that contains all entries: 1, or 2 if that rectangle
+    does not fit. Raises SpecError if a single entry does not fit.
 
-    For add these are the kernels launched. For multiply they are not: see `kernel_bound`.
+    For add this bounds the launched kernels; for multiply see `kernel_bound`.
     """
     if isinstance(fit, Elements):
         return _entries(
@@ -286,11 +291,12 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
 
 
 def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
-    """At least so many tiles are launched when only tiles that can have a result are (run="nonempty").
+    """Return a lower bound on the number of launched tiles if only tiles that can have a result are launched
+    (run="nonempty").
 
-    For add that is `lower_bound`. For multiply a tile in which one operand is empty holds entries and is not
-    launched: two operands that never meet may need many tiles and no kernel. But a place that both hold is
-    always in a launched tile, so the bound is that of these places alone.
+    For add this is `lower_bound`. For multiply a tile in which one operand is empty holds entries but is not
+    launched, so that two operands without common positions may need many tiles and no kernel. A position that
+    both operands hold always lies in a launched tile, so the bound is that of these positions alone.
     """
     if op == "add":
         return lower_bound(pattern, op, fit)
@@ -323,7 +329,7 @@ def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
 
 
 def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:
-    """A tile with all entries contains the smallest rectangle around them; what is empty can be cut off."""
+    """A tile with all entries contains the smallest rectangle around them; empty margins can be cut off."""
     if not pattern.points:
         return 0
     counts = TileCounts(pattern, np.zeros(pattern.points, dtype=np.int32), 1)
@@ -359,9 +365,10 @@ _ONE_ROW = 5
 def cost_bound(
     pattern: Pattern, op: Op, fit: Fit, launch: Launch | None = None, objective: Objective = "total"
 ) -> int:
-    """No cutting has less of the objective: kernels ("tiles"), run cycles, or run and configuration cycles.
+    """Return a lower bound on the objective over all tilings: kernels ("tiles"), run cycles, or run and
+    configuration cycles.
 
-    SpecError where no entry fits.
+    Raises SpecError if a single entry does not fit.
     """
     launch = launch or Launch()
     useful = kernel_bound(pattern, op, fit)
@@ -381,7 +388,8 @@ def cost_bound(
 
 
 def _tokens(pattern: Pattern, op: Op, fit: Fit, useful: int) -> int:
-    """Tokens of all tiles with a result, at least; `useful`: how many such tiles there are, at least."""
+    """Return a lower bound on the tokens of all tiles with a result; `useful`: a lower bound on the number of
+    such tiles."""
     if op == "add":
         weights = (pattern.in_a.astype(np.int64) + pattern.in_b) if isinstance(fit, Elements) else None
         return pattern.points + _row_parts(pattern.rows, weights, fit)
@@ -391,7 +399,8 @@ def _tokens(pattern: Pattern, op: Op, fit: Fit, useful: int) -> int:
 
 
 def _row_parts(rows: np.typing.NDArray[np.integer], weights: Ints | None, fit: Fit) -> int:
-    """Tiles that the rows reach, summed over rows; `rows` ascend, one number for each place."""
+    """Return the number of tiles that each row reaches, summed over rows; `rows` are ascending, one number
+    for each position."""
     if not rows.size:
         return 0
     begin = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
@@ -401,7 +410,7 @@ def _row_parts(rows: np.typing.NDArray[np.integer], weights: Ints | None, fit: F
 
 
 def _of_one_row(fit: Fit) -> int | None:
-    """How much of one row a tile takes at most, None if that is not known."""
+    """Return the most entries of one row that a tile can take, or None if that is not known."""
     if isinstance(fit, Elements):
         return fit.capacity
     return (fit.capacity - _ONE_ROW) // 2 if isinstance(fit, Words) else None

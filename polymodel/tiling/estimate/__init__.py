@@ -1,8 +1,8 @@
-"""Estimates of tilings without data: what tilers are expected to make of what a density model describes.
+"""Estimates of tilings without data: the expected result of tilers on data described by a density model.
 
-    estimate(Uniform.of(("I", "J"), (10**6, 10**6), nnz=10**9), "add", Elements(128), "qtree").tiles
+estimate(Uniform.of(("I", "J"), (10**6, 10**6), nnz=10**9), "add", Elements(128), "qtree").tiles
 
-See docs/tiling/estimates.md for the reasoning.
+See docs/tiling/estimates.md for the derivation.
 """
 
 from polymodel.tiling.estimate.expected import Estimate

@@ -1,9 +1,9 @@
-"""Formulas beside drawn data: where they are off, what was drawn stands.
+"""Formulas checked against drawn data: where a formula deviates, the mean of the drawn data is used.
 
-Formulas take rows of a tile, or what its second operand holds, at their average. Of tiles of few entries or
-in memories of few words that may be far off, and whether it is depends on shape, density and capacity
-together. So matrices are drawn and tiled (of large ones nodes of the tree, or bands of lines), and what a
-formula says is kept where it agrees with them.
+The formulas replace the rows of a tile, or the contents of its second operand, by their averages. For tiles
+of few entries or memories of few words the error may be large, depending on shape, density and capacity
+together. Therefore matrices are drawn and tiled (for large matrices nodes of the tree, or bands of lines),
+and the value of a formula is kept where it agrees with them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.fits.fit import Elements, Words
 from polymodel.tiling.plane.operands import Alone, Transposed, pattern_of
 
-# Entries of both operands that are drawn in all (of `simple`, whose tiles are one of a few numbers, more).
+# Total number of entries of both operands that are drawn (more for `simple`, whose tile count takes few
+# values).
 _ENTRIES, _OF_SIMPLE = 400_000, 1_600_000
-# Matrices at least and at most.
+# Least and greatest number of matrices.
 _LEAST, _MOST = 8, 160
 # Means are drawn until their errors are this small, or formulas are surely as near as `_NEAR`. Formulas may
 # differ by `_AGREED` and 3 errors.
@@ -46,13 +47,14 @@ class _Drawn:
 def checked(
     found: Estimate, source: OperandPair, model: DensityModel, second: Second, launch: Launch
 ) -> Estimate:
-    """The estimate, with drawn means for what is further off them than they are uncertain.
+    """Return the estimate, with drawn means in place of values that differ from them by more than their
+    uncertainty.
 
-    Refused for `simple` in words of more data than are drawn.
+    Refused for `simple` in words if the data have more entries than are drawn.
     """
     seen = _drawn(found, source, model, second, launch)
     if seen is None:
-        # Only laws of entries are known to hold whatever the size of the memory.
+        # Only distributions of entries are known to hold for every size of the memory.
         far = isinstance(source.fit, Words)
         if far and found.tiler == "simple":
             # One size for all tiles: where rows decide between two, the formula may be off by half.
@@ -79,7 +81,9 @@ def _figures(found: Estimate) -> Floats:
 
 
 def _exact(found: Estimate, source: OperandPair) -> np.typing.NDArray[np.bool_]:
-    """What needs no check: laws of entries are those of the data, and so are tiles of trees."""
+    """Return whether no check is needed: distributions of entries are exact, and so are the tiles of
+    trees.
+    """
     known = found.tiler in ("qtree", "btree") and isinstance(source.fit, Elements)
     return np.array([known, known, False, False])
 
@@ -87,8 +91,9 @@ def _exact(found: Estimate, source: OperandPair) -> np.typing.NDArray[np.bool_]:
 def _drawn(
     found: Estimate, source: OperandPair, model: DensityModel, second: Second, launch: Launch
 ) -> _Drawn | None:
-    """Tilings of drawn matrices or parts; None of too many entries of which no part stands for all."""
-    # All tilers are loaded where they run only.
+    """Return tilings of drawn matrices or parts; None if there are too many entries and no part is
+    representative."""
+    # Tilers are imported only where they run.
     from polymodel.tiling.tilers.named import cut
 
     nnz = model.expected_nnz
@@ -116,7 +121,7 @@ def _drawn(
         if len(rows) >= _LEAST:
             table = np.array(rows, dtype=np.float64)
             mean, error = table.mean(axis=0), table.std(axis=0, ddof=1) / len(rows) ** 0.5
-            # Another size, with four times the tiles or a quarter, that none of so many matrices has.
+            # Another size, with four times the tiles or a quarter of them, that none of the matrices has.
             error = np.maximum(error, 0.75 * mean / len(rows)) if found.tiler == "simple" else error
             near = np.abs(told - mean) + 3 * error <= _NEAR * mean
             if (exact | near | (error <= _ERROR * mean)).all():
@@ -126,7 +131,8 @@ def _drawn(
 
 
 def _piece(found: Estimate, source: OperandPair, entries: float) -> PartitionNode | None:
-    """A part that stands for a large matrix, small enough to be drawn so often; `entries`: of A and B."""
+    """Return a part that represents a large matrix and is small enough to be drawn repeatedly; `entries`: of
+    A and B."""
     piece = None
     if found.tiler in ("qtree", "btree"):
         piece = piece_of(source, entries, found.tiler == "btree")

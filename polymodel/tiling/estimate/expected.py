@@ -1,4 +1,4 @@
-"""What an estimate says, and what tilers are expected to make: leaves of trees, and strips."""
+"""The result of an estimate, and the expected leaves of trees and expected strips."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from polymodel.tiling.estimate.loads import Loads, exceedance, launched, tokens
 from polymodel.tiling.estimate.source import OperandPair
 from polymodel.tiling.fits.fit import Elements, Op
 
-# What an estimate says.
+# The result of an estimate.
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The tiling that a tiler is expected to make of data that are known by a density model only.
+    """The expected tiling of data that are described by a density model only.
 
-    `tiles`: all; `nonempty`: those where A or B has entries; `kernels`: those launched. Cycles: to configure
-    the kernels, to run them, and both. `label`: `expected`, `exact` where the model is the data, `bound`.
-    `method`: how it was found, in words; `notes`: approximations.
+    `tiles`: all tiles; `nonempty`: those where A or B has entries; `kernels`: those launched. Cycles: to
+    configure the kernels, to run them, and both. `label`: `expected`, `exact` where the model determines the
+    data, or `bound`. `method`: a description of the derivation; `notes`: approximations.
     """
 
     tiler: str
@@ -42,8 +42,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sums:
-    """Expected sums over the tiles of a tiling: their number, the nonempty, those that can have a result
-    (`useful`), and the cycles of these without ramps."""
+    """Expected sums over the tiles of a tiling: the number of all tiles, of nonempty ones and of those that
+    can have a result (`useful`), and the cycles of the latter without ramps."""
 
     tiles: float
     nonempty: float
@@ -76,7 +76,8 @@ class _Total:
     tokens: float = 0.0
 
     def add(self, source: OperandPair, laws: Loads, mass: Floats) -> None:
-        """Tiles of these laws; `mass`: how many of them are expected with each number of entries."""
+        """Add tiles with these distributions; `mass`: the expected number of tiles for each number of
+        entries."""
         run = launched(source.op, laws.entries, laws.share[:, None], source.same)
         each = tokens(source.op, laws, source.same)
         self.tiles += float(mass.sum())
@@ -86,7 +87,7 @@ class _Total:
 
 
 def tree(source: OperandPair, binary: bool) -> Sums:
-    """Expected sums over the leaves of the binary tree or the quad tree."""
+    """Return expected sums over the leaves of the binary tree or the quad tree."""
     rects = np.array([[0, 0, *source.shape]], dtype=np.int64)
     count, total = np.ones(1), _Total()
     laws, place = source.distinct(rects)
@@ -112,7 +113,7 @@ def tree(source: OperandPair, binary: bool) -> Sums:
 
 
 def halved(rects: Ints, binary: bool) -> tuple[Ints, Ints]:
-    """The children of each rectangle, and the positions of their parents."""
+    """Return the children of each rectangle, and the indices of their parents."""
     height, width = rects[:, 2], rects[:, 3]
     top = np.where(height > 1, height // 2, height)
     left = np.where(width > 1, width // 2, width)
@@ -132,11 +133,11 @@ def halved(rects: Ints, binary: bool) -> tuple[Ints, Ints]:
 
 
 def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
-    """P(a child fits with so many entries, and its parent does not), child by child.
+    """Return P(a child fits with this number of entries, and its parent does not), for each child.
 
-    Their sum is P(child fits) - P(parent fits). Over the entries it is divided as the parent is then likely
-    to overflow: given its child's entries the parent's are a count, whose mean grows with them and whose
-    variance is what they leave unexplained.
+    The sum over entries is P(child fits) - P(parent fits). It is distributed over the number of entries in
+    proportion to the probability that the parent then overflows: given the entries of its child, the entries
+    of the parent are a count whose mean grows with them and whose variance is the unexplained part.
     """
     from scipy.special import ndtri
 
@@ -158,7 +159,7 @@ def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
 
 
 def _grouped(source: OperandPair, rects: Ints, count: Floats) -> tuple[Ints, Floats]:
-    """Rectangles of one law once, with their number."""
+    """Return one rectangle for each distribution, with the number of such rectangles."""
     keys, place = np.unique(source.keys(rects), axis=0, return_inverse=True)
     number: Floats = np.bincount(place.reshape(-1), count, keys.shape[0]).astype(np.float64)
     return keys, number
@@ -181,7 +182,7 @@ _NODES, _MEAN_DEVIATION = 24, 0.798
 
 @dataclass(frozen=True)
 class _Lines:
-    """Lines of a rectangle: rows of `cross` columns each (or columns of so many rows), `many` of them."""
+    """Lines of a rectangle: `many` rows of `cross` columns each (or columns of `cross` rows)."""
 
     source: OperandPair
     many: int
@@ -195,7 +196,7 @@ class _Lines:
         return self.source.loads(np.stack([zero, zero, *size], axis=1))
 
     def at(self, length: float) -> Loads:
-        """The law of a typical strip: of `length` lines, with as many entries as they have on average."""
+        """Return the distribution of a typical strip of `length` lines with the average number of entries."""
         one = self.loads(np.ones(1, dtype=np.int64))
         entries = one.mean * length
         grown = {"width": one.width * length} if self.columns else {"height": one.height * length}
@@ -205,13 +206,13 @@ class _Lines:
         )  # fmt: skip
 
     def tokens(self, length: float) -> float:
-        """Cycles of a typical strip of `length` lines, without its ramp."""
+        """Return the cycles of a typical strip of `length` lines, without its ramp."""
         if length < 1e-6:
             return 0.0
         return float(tokens(self.source.op, self.at(length), self.source.same)[0, 0])
 
     def launched(self, length: float) -> float:
-        """P(a typical strip of `length` lines can have a result)."""
+        """Return P(a typical strip of `length` lines can have a result)."""
         laws = self.at(length)
         return float(launched(self.source.op, laws.entries, laws.share[:, None], self.source.same)[0, 0])
 
@@ -221,7 +222,8 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Strips:
-    """Strips of lines: expected number of tiles, of those that can have a result, and cycles less ramps."""
+    """Strips of lines: the expected number of tiles and of tiles that can have a result, and the cycles
+    without ramps."""
 
     tiles: float
     useful: float
@@ -229,7 +231,7 @@ class _Strips:
 
 
 def strips(source: OperandPair, columns: bool) -> Sums:
-    """Expected sums over strips of rows, or of columns."""
+    """Return expected sums over strips of rows, or of columns."""
     rows, cols = source.shape
     lines = _Lines(source, cols, rows, True) if columns else _Lines(source, rows, cols, False)
     whole = source.loads(np.array([[0, 0, rows, cols]], dtype=np.int64))
@@ -246,13 +248,13 @@ def strips(source: OperandPair, columns: bool) -> Sums:
 
 
 def _covered(lines: _Lines) -> _Strips:
-    """Strips that cover all lines, given that one does not do."""
+    """Return the strips that cover all lines, if one strip does not."""
     lengths = np.arange(1, min(lines.many, 2) + 1, dtype=np.int64)
     first = lines.loads(lengths)
     heavy = float(first.over[0])
     across = _Strips(0.0, 0.0, 0.0)
     if heavy > _NEVER and lines.cross > 1:
-        # A line that is too heavy alone is strips of single places of its own.
+        # A line that is too heavy by itself is cut into strips of single positions.
         across = _covered(_Lines(lines.source, lines.cross, 1, not lines.columns))
     if heavy > 1 - _NEVER:
         return _Strips(*(n * lines.many for n in (across.tiles, across.useful, across.tokens)))
@@ -264,7 +266,7 @@ def _covered(lines: _Lines) -> _Strips:
         number = _renewals(lines.many, length)
     else:
         number = _in_entries(lines, first, length.mean)
-    # Strips as long as they are on average, and a last one of the lines that are left.
+    # Strips of the average length, and a last one with the remaining lines.
     mean = min(length.mean, light)
     full = np.floor(light / mean + 1e-9)
     cost = full * lines.tokens(mean) + lines.tokens(light - full * mean) + heavy * lines.many * across.tokens
@@ -275,7 +277,8 @@ def _covered(lines: _Lines) -> _Strips:
 
 @dataclass(frozen=True)
 class _Length:
-    """P(T >= k) of the lines of a strip, for k = first, first + 1, .. where it is written out (`reach`)."""
+    """P(T >= k) of the number of lines of a strip, for k = first, first + 1, ... where it is tabulated (up to
+    `reach`)."""
 
     mean: float
     variance: float
@@ -284,7 +287,7 @@ class _Length:
 
 
 def _length(lines: _Lines, heavy: float) -> _Length:
-    """The law of the length of a strip that begins with a line that fits."""
+    """Return the distribution of the length of a strip that begins with a line that fits."""
     grid = _grid(lines)
     laws = lines.loads(grid)
     one = lines.loads(np.ones(1, dtype=np.int64))
@@ -292,7 +295,7 @@ def _length(lines: _Lines, heavy: float) -> _Length:
     reach = np.where(grid > 1, _with_more(laws, bias), laws.fits)
     reach = np.minimum(np.minimum.accumulate(reach) / max(1 - heavy, 1e-300), 1.0)
     first, last = int(grid[0]), int(grid[-1])
-    # Between the points of the grid it is taken to be straight; before them it is 1.
+    # It is interpolated linearly between the points of the grid, and is 1 before them.
     step = max(1, (last - first) // 4096)
     k = np.arange(first, last + 1, step, dtype=np.float64)
     each = np.interp(k, grid, reach)
@@ -302,7 +305,7 @@ def _length(lines: _Lines, heavy: float) -> _Length:
 
 
 def _with_more(laws: Loads, more: float) -> Floats:
-    """P(so many more entries still fit)."""
+    """Return P(this number of additional entries still fits)."""
     from scipy.special import ndtr, ndtri
 
     wide = np.sqrt(laws.variance + laws.apart * laws.mean)
@@ -314,9 +317,9 @@ def _with_more(laws: Loads, more: float) -> Floats:
 
 
 def _grid(lines: _Lines) -> Ints:
-    """Lengths between those that surely fit and those that surely do not."""
+    """Return lengths between those that surely fit and those that surely do not."""
     if not isinstance(lines.source.fit, Elements):
-        # Rows take room too, so how many entries fit depends on the length that is looked for.
+        # Rows take room as well, so the number of entries that fit depends on the length.
         rough = np.unique(np.geomspace(1, lines.many, _LENGTHS).astype(np.int64))
         over = lines.loads(rough).over
         first = int(rough[over <= _SURELY].max(initial=1))
@@ -334,7 +337,7 @@ def _grid(lines: _Lines) -> Ints:
 
 
 def _renewals(many: int, length: _Length) -> float:
-    """Expected strips that cover `many` lines, lengths being independent."""
+    """Return the expected number of strips that cover `many` lines, for independent lengths."""
     mean, variance = length.mean, length.variance
     if many > _COUNTED * mean or not length.reach.size:
         return many / mean + (variance + mean**2 - mean) / (2 * mean**2)
@@ -350,7 +353,8 @@ def _renewals(many: int, length: _Length) -> float:
 
 
 def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
-    """Expected strips, counted by the entries that they take: one more where what is left overflows."""
+    """Return the expected number of strips, counted by the entries that they take, plus one where the rest
+    overflows."""
     from scipy.special import ndtr
 
     each, variance = float(one.mean[0]), float(one.variance[0])
@@ -358,7 +362,7 @@ def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
     typical = lines.loads(np.array([max(1, round(mean))], dtype=np.int64))
     total, fill = float(every.mean[0]), each * mean
     last = max(float(typical.room[0]), fill)
-    # What is missing of a full strip is a part of the line that overflows.
+    # The unused room of a full strip is a part of the line that overflows.
     spread = (variance + each**2) / (3 * each) * (1 + each) - ((variance + each**2) / (2 * each)) ** 2
     number = np.arange(0, int(min(2 * total / fill, 2 * _COUNTED)) + 20)
     left = np.maximum(total - number * fill, 0.0)
@@ -369,7 +373,7 @@ def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
     else:
         apart = np.zeros_like(left)
     if total > _COUNTED * fill:
-        # Far from the end only what the last strip holds more than the others counts.
+        # Far from the end only the excess of the last strip over the others matters.
         return (total - last + float(apart[1]) * _MEAN_DEVIATION) / fill + 1.5
     wide = np.sqrt(np.maximum(number * max(spread, 0.0) + float(every.variance[0]), 1e-6))
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)

@@ -1,4 +1,4 @@
-"""Density models of a matrix at hand, to see what each of them foretells of its tilings."""
+"""Density models fitted to a given matrix, to compare their predictions of its tilings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import listed, suggestion
 
 FITTED = ("uniform", "rows", "banded")
-# A band says where the entries are if so much of it is nonzero.
+# Share of nonzeros above which a band describes the positions of the entries.
 _FULL = 0.5
-# Rows that are counted one by one.
+# Most rows that are counted separately.
 _MOST_ROWS = 10**8
 
 
 def fitted(
     tensor: SparseTensor, models: Sequence[str] | Mapping[str, DensityModel] | None = None
 ) -> dict[str, DensityModel]:
-    """Models of a matrix by name: `uniform` (its number of entries), `rows` (those of each row), `banded`
-    (the narrowest band with all of them; by default only where half of the band is nonzero).
+    """Return density models of a matrix by name: `uniform` (its number of entries), `rows` (the number of
+    entries of each row), `banded` (the narrowest band with all entries; by default only if half of the band
+    is nonzero).
 
-    SpecError for other names and for models of another shape, Refused for tensors of other than two ranks and
-    for `rows` of more than 10^8 rows (by default left out).
+    Raises SpecError for other names and for models of another shape, Refused for tensors that are not
+    matrices and for `rows` of more than 10^8 rows (which are left out by default).
     """
     if len(tensor.ranks) != 2:
         fault = f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices"

@@ -1,4 +1,4 @@
-"""Laws of what tiles hold: how likely they overflow, and their entries where they fit."""
+"""Distributions of the contents of tiles: the probability of overflow, and the entries of tiles that fit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from polymodel.sparse.density.model import Floats, Ints
 from polymodel.sparse.density.regions import untouched
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 
-# Values of the entries of a tile that are told apart.
+# Number of distinct values of the entries of a tile.
 BINS = 64
-# A law is written out so many standard deviations around its mean, and so many entries more.
+# A distribution is tabulated this number of standard deviations around its mean, plus this number of entries.
 REACH, MORE = 9.0, 30.0
 # Nodes of the Gauss-Hermite rule over what both operands share.
 _NODES = 24
@@ -22,13 +22,14 @@ _NODES = 24
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """Laws of k rectangles.
+    """Distributions of the contents of k rectangles.
 
-    `over` (k): P(load > capacity). `entries`, `mass` (k x BINS): entries of A and B together where the tile
-    fits, and how likely; rows of `mass` sum to 1 - over. `mean`, `variance` (k): of these entries, whether
-    they fit or not. `share` (k): A's part of them. `room` (k): entries of both above which a tile is over.
-    `apart` (k): variance of A's entries less B's, given those of both together, for each of these.
-    `height`, `width` (k): rows and columns for what happens inside, rows being those that can hold entries.
+    `over` (k): P(load > capacity). `entries`, `mass` (k x BINS): numbers of entries of A and B together where
+    the tile fits, and their probabilities; rows of `mass` sum to 1 - over. `mean`, `variance` (k): of these
+    entries, whether they fit or not. `share` (k): the share of A in them. `room` (k): the number of entries
+    of both above which a tile overflows. `apart` (k): the variance of the entries of A minus those of B,
+    given the sum, for each of these. `height`, `width` (k): rows and columns for the inner structure, where
+    only rows that can hold entries count.
     """
 
     over: Floats
@@ -52,9 +53,10 @@ class Loads:
 
 
 def exceedance(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Floats:
-    """P(X > x) of a count with this mean and variance: a Poisson law, scaled so that both are right.
+    """Return P(X > x) of a count with this mean and variance: a Poisson distribution, scaled so that both are
+    right.
 
-    With variance = mean it is the Poisson law itself; with none, a step.
+    With variance = mean it is the Poisson distribution itself; with variance 0 a step.
     """
     from scipy.special import gammainc, ndtr
 
@@ -72,12 +74,12 @@ def exceedance(more_than: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> Fl
 
 
 def binned(entries: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """A law on so many values as one on BINS values of the same mean."""
+    """Return a distribution on BINS values with the same mean."""
     kept = np.flatnonzero(mass > 0)
     result, total = np.zeros(BINS), np.zeros(BINS)
     if kept.size:
         values, weights = entries[kept], mass[kept]
-        # No entries at all is told apart: such tiles may not be launched.
+        # Tiles without entries are a bin of their own, since they may not be launched.
         low, high = values[values > 0].min(initial=values.max()), values.max()
         place = 1 + ((values - low) * (BINS - 1) / (high - low + 1)).astype(np.int64)
         place = np.where(values > 0, np.minimum(place, BINS - 1), 0)
@@ -87,12 +89,12 @@ def binned(entries: Floats, mass: Floats) -> tuple[Floats, Floats]:
 
 
 def written(limit: Floats, mean: Floats, variance: Floats, fits: Floats) -> tuple[Floats, Floats]:
-    """The law of the entries up to a limit, on BINS values, scaled to its mass."""
+    """Return the distribution of the entries up to a limit, on BINS values, scaled to its mass."""
     spread = np.sqrt(variance)
     low = np.maximum(np.floor(mean - 7 * spread - 1), 0.0)
     high = np.maximum(np.minimum(np.floor(mean + 7 * spread + 10), limit), low)
     low = np.minimum(low, high)
-    # The first bin is the value 0 alone where it can be.
+    # The first bin contains only the value 0 where possible.
     steps = np.linspace(0.0, 1.0, BINS)[None, :]
     edges = np.floor(low[:, None] + (high - low)[:, None] * steps)
     before = np.concatenate([low[:, None] - 1, edges], axis=1)
@@ -104,7 +106,8 @@ def written(limit: Floats, mean: Floats, variance: Floats, fits: Floats) -> tupl
 
 
 def either(limit: Ints, a: tuple[Floats, Floats], b: tuple[Floats, Floats], together: Floats) -> Floats:
-    """P(A's or B's entries are above the limit), normal but for their own tails, with their covariance."""
+    """Return P(the entries of A or of B are above the limit): normal with their covariance, except for their
+    own tails."""
     from scipy.special import ndtr, ndtri
 
     tails = [np.clip(exceedance(limit, *one), 0.0, 1.0) for one in (a, b)]
@@ -113,22 +116,23 @@ def either(limit: Ints, a: tuple[Floats, Floats], b: tuple[Floats, Floats], toge
     z = [-ndtri(np.clip(t, 1e-16, 1 - 1e-16))[:, None] for t in tails]
     inside = [ndtr((one - np.sqrt(linked) * nodes) / np.sqrt(1 - linked)) for one in z]
     both = (inside[0] * inside[1] * weights).sum(axis=1) / weights.sum()
-    # Where one is sure, and in the far tail, the sum of both is told without cancellation.
+    # Where one event is certain, and in the far tail, the sum of both is computed without cancellation.
     far = np.minimum(tails[0] + tails[1], 1.0)
     result: Floats = np.clip(np.where(far < 1e-6, far, 1 - both), np.maximum(*tails), far)
     return result
 
 
-# How many entries fit a tile: the capacity of a fit, told in entries.
+# The number of entries that fit a tile: the capacity of a fit in entries.
 
 
 def most_entries(
     fit: Fit, op: Op, height: Floats, width: Floats, places: Ints, share: Floats, same: bool
 ) -> Ints:
-    """Per tile the most entries that fit: of A and B together for add, of the fuller one for multiply.
+    """Return, per tile, the most entries that fit: of A and B together for add, of the fuller one for
+    multiply.
 
-    Words also count nonempty rows; they are taken at their expected number for so many entries at random
-    places. Refused for other fits.
+    Words also count nonempty rows, which are taken at their expected number for uniformly distributed
+    entries. Refused for other fits.
     """
     if isinstance(fit, Elements):
         return np.full(np.shape(height), fit.capacity, dtype=np.int64)
@@ -144,7 +148,7 @@ def most_entries(
         middle = (low + high) / 2
         within = used(middle, height, width, places, share, same) <= budget + 0.5
         low, high = np.where(within, middle, low), np.where(within, high, middle)
-    # A row more or less is as likely: the limit is met half an entry below.
+    # One row more or less is equally likely, so the limit is reached half an entry earlier.
     result: Ints = np.where(roomy, top, np.maximum(np.rint(low - 0.5), 0)).astype(np.int64)
     return result
 
@@ -165,31 +169,32 @@ def _multiply(
     return result
 
 
-# What a tile costs on average, given how many entries it holds at random places.
+# The average cost of a tile, given its number of uniformly distributed entries.
 
 _LEAST = 1e-12
 
 
 def launched(op: Op, entries: Floats, share: ArrayLike, same: bool) -> Floats:
-    """P(a tile can have a result), given the entries of A and B together, a `share` of them A's."""
+    """Return P(a tile can have a result), given the entries of A and B together, of which the share `share`
+    is A's."""
     if same or op == "add":
         return (entries > 0.5).astype(np.float64)
     share = np.asarray(share)
-    # Each entry is A's or B's by itself.
+    # Each entry belongs to A or to B independently.
     result: Floats = 1 - share**entries - (1 - share) ** entries + (entries <= 0)
     return np.clip(result, 0.0, 1.0)
 
 
 def tokens(op: Op, laws: Loads, same: bool) -> Floats:
-    """Expected cycles of tiles less their ramps, for each number of their entries.
+    """Return the expected cycles of tiles without their ramps, for each number of their entries.
 
-    Entries of a tile are those of A and B together; A has its share of them and a typical deviation more, or
-    less. `same`: B is A.
+    The entries of a tile are those of A and B together; A has its share of them, plus or minus a typical
+    deviation. `same`: B is A.
     """
     share, h, w = laws.share[:, None], laws.height[:, None], laws.width[:, None]
     if same or op == "add":
         return _stream(op, laws.entries * share, laws.entries * (1 - share), h, w, same)
-    # What fits has neither operand above the capacity.
+    # A tile that fits has neither operand above the capacity.
     room = np.maximum(laws.room[:, None] - laws.entries, 0.0)
     away = np.minimum(np.sqrt(laws.apart[:, None] * laws.entries), room) / 2
     away = np.minimum(away, laws.entries * np.minimum(share, 1 - share))
@@ -200,12 +205,12 @@ def tokens(op: Op, laws: Loads, same: bool) -> Floats:
 
 
 def _stream(op: Op, a: Floats, b: Floats, h: Floats, w: Floats, same: bool) -> Floats:
-    """For add entries of the union and its rows; for multiply the longer of two streams."""
+    """For add the entries of the union and its rows; for multiply the longer of two streams."""
     area = np.maximum(h * w, _LEAST)
     a, b = np.minimum(a, area), np.minimum(b, area)
     none_a, none_b = untouched(w, area, a), untouched(w, area, b)
     if same:
-        # The rows that both hold are all, and their entries outnumber them.
+        # Both operands contain all rows, and the entries outnumber the rows.
         return a + h * (1 - none_a)
     met = a * b / area
     rows = h * (1 - none_a * none_b)
@@ -217,11 +222,12 @@ def _stream(op: Op, a: Floats, b: Floats, h: Floats, w: Floats, same: bool) -> F
 def _longer(
     h: Floats, w: Floats, a: Floats, b: Floats, none_a: Floats, none_b: Floats, met: Floats
 ) -> Floats:
-    """Expected excess of the stream of common rows' entries over the stream of rows, 0 where it is shorter.
+    """Return the expected excess of the stream of the entries in common rows over the stream of rows, 0 where
+    it is shorter.
 
-    The difference is a sum over rows of D = |A_r or B_r| where both hold the row, -1 where one does. Its
-    variance is that of rows of binomial entries, less what fixed totals of A and of B explain; the excess is
-    that of a normal law.
+    The difference is a sum over rows of D = |A_r or B_r| where both contain the row, and -1 where one does.
+    Its variance is that of rows with binomial numbers of entries, minus the part explained by fixed totals of
+    A and of B; the excess is that of a normal distribution.
     """
     from scipy.special import ndtr
 

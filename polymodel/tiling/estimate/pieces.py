@@ -1,8 +1,9 @@
-"""Large uniform matrices under tilers that start from a tree: a node of the tree is drawn instead of all.
+"""Large uniform matrices for tilers that start from a tree: one node of the tree is drawn instead of the
+whole matrix.
 
-High up in the tree every node is split for sure, so the matrix is so many nodes of one level, of a few sizes
-that differ by a row or column. One such node, with entries for some hundred tiles, is drawn and tiled, and
-stands for all. Merging across its border is left out.
+In the upper levels of the tree every node is almost surely split, so that the matrix consists of the nodes of
+one level, whose few sizes differ by a row or column. One such node, with entries for some hundred tiles, is
+drawn and tiled to represent all of them. Merges across its border are left out.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
 
 Second = DensityModel | Rolled | Transposed | Alone
 
-# Tiles that a piece has about, and entries that it has at most.
+# Approximate number of tiles of a piece, and its greatest number of entries.
 _TILES, _MOST = 300, 200_000
 
 
 @dataclass(frozen=True)
 class PartitionNode:
-    """A node of a tree: its shape and how many such nodes there are (the whole matrix in all)."""
+    """A node of a tree: its shape, and the number of such nodes that make up the whole matrix."""
 
     shape: tuple[int, int]
     count: float
 
 
 def piece_of(source: OperandPair, entries: float, binary: bool) -> PartitionNode | None:
-    """The most frequent node of the level at which one has some hundred tiles; None where such a node may fit
-    or has too many entries. `entries`: of A in the whole matrix."""
+    """Return the most frequent node of the level at which a node has some hundred tiles; None if such a node
+    may fit as it is or has too many entries. `entries`: of A in the whole matrix."""
     rows, cols = source.shape
     rects, count = np.array([[0, 0, rows, cols]], dtype=np.int64), np.ones(1)
     each = entries / (rows * cols)
@@ -45,12 +46,13 @@ def piece_of(source: OperandPair, entries: float, binary: bool) -> PartitionNode
     height, width = int(rects[place_of, 2]), int(rects[place_of, 3])
     if each * height * width > _MOST or float(source.loads(rects).over.min()) < 1 - 1e-9:
         return None
-    # By area, so that all places are counted once.
+    # In proportion to areas, so that all positions are counted once.
     return PartitionNode((height, width), rows * cols / (height * width))
 
 
 def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> PartitionNode | None:
-    """So many rows (or columns) as strips of them are some hundred tiles; None where all are too few."""
+    """Return a number of rows (or columns) whose strips are some hundred tiles; None if the whole matrix has
+    too few."""
     many = shape[1] if columns else shape[0]
     lines = int(np.ceil(_TILES * many / max(tiles, 1.0)))
     if lines >= many:
@@ -59,7 +61,7 @@ def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> PartitionNod
 
 
 def part_of(model: DensityModel, piece: PartitionNode, seed: int) -> Uniform:
-    """The piece with as many entries as one matrix may have there."""
+    """Return the part with the number of entries that one matrix may have there."""
     height, width = piece.shape
     number = np.random.default_rng(seed).binomial(height * width, model.expected_nnz / model.size)
     return Uniform(model.ranks, piece.shape, int(number))
@@ -68,7 +70,7 @@ def part_of(model: DensityModel, piece: PartitionNode, seed: int) -> Uniform:
 def parts_of(
     model: DensityModel, second: Second, piece: PartitionNode, seeds: tuple[int, int]
 ) -> tuple[DensityModel, Second]:
-    """The piece of A and what B holds there; seeds of both."""
+    """Return the part of A and the contents of B there, drawn with different seeds."""
     ours = part_of(model, piece, seeds[0])
     if isinstance(second, DensityModel):
         return ours, part_of(second, piece, seeds[1])
@@ -76,5 +78,5 @@ def parts_of(
         return ours, second
     rows = model.shape[0]
     by = (second.rows + rows // 2) % rows - rows // 2
-    # What B holds there may lie in another part of A.
+    # The contents of B there may lie in another part of A.
     return ours, Rolled(by) if abs(by) < piece.shape[0] else part_of(model, piece, seeds[1])

@@ -1,8 +1,9 @@
-"""Estimates of tilings from density models, tiler by tiler.
+"""Estimates of tilings from density models, for each tiler.
 
-Expected tiles of one size: both extents halved until the fullest tile fits.
+Expected tiles of one size: both extents are halved until the fullest tile fits.
 
-P(all tiles of a size fit) is the product over them, corrected for pairs of tiles that hold the same entries.
+P(all tiles of a size fit) is the product over the tiles, corrected for pairs of tiles that hold the same
+entries.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 
 Second = DensityModel | SparseTensor | Rolled | Transposed | Alone
-# Tilers whose tilings are worked out; all others are those of data drawn from the models.
+# Tilers with an analytical method; the results of all others come from data drawn from the models.
 FORMULAS = ("simple", "qtree", "btree", "strips", "columns")
-# Entries that are drawn at most for one matrix, and in all; matrices at most.
+# Most entries drawn for one matrix, and in total; most matrices.
 _MOST, _IN_ALL, _DRAWS = 2_000_000, 400_000, 24
 
 
@@ -40,12 +41,12 @@ def estimate(
     second: Second | None = None,
     launch: Launch | None = None,
 ) -> Estimate:
-    """The tiling that `tiler` is expected to make of matrices that `model` describes, without data.
+    """Return the expected tiling by `tiler` of matrices described by `model`, without data.
 
-    `fit`: elements(128) by default. `second`: a model of B, whose places are then independent of A's, or how
-    B is made of A: rows rolled by 5 by default. Trees, tiles of one size and strips are worked out; other
-    tilers are run on small matrices drawn from the model. Raises SpecError for models of other than two ranks
-    or of two shapes, Refused for fits, models and tilers that are not estimated.
+    `fit`: elements(128) by default. `second`: a model of B, whose positions are then independent of A's, or
+    how B is derived from A: with rows rolled by 5 by default. Trees, tiles of one size and strips are derived
+    analytically; other tilers run on small matrices drawn from the model. Raises SpecError for models that
+    are not of two ranks or differ in shape, Refused for fits, models and tilers without estimates.
     """
     fit, launch, second = fit or Elements(128), launch or Launch(), second or Rolled()
     _check(model, second)
@@ -77,12 +78,12 @@ def _check(model: DensityModel, second: Second) -> None:
 
 
 def _by_points(model: DensityModel, second: Second) -> bool:
-    """Whether the number of points alone decides what a rectangle of either operand holds."""
+    """Return whether the number of points alone determines the contents of a rectangle of either operand."""
     return model.points is not None and not (isinstance(second, DensityModel) and second.points is None)
 
 
 def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[OperandPair], Sums] | None:
-    """What works the tiler out under these models, if anything does."""
+    """Return the analytical method for the tiler under these models, if there is one."""
     if isinstance(second, DensityModel) and second.settled:
         return None
     formulas: dict[str, Callable[[OperandPair], Sums]] = {
@@ -104,7 +105,7 @@ def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> OperandPai
     law = model.points
     if law is not None:
         if isinstance(second, Transposed):
-            # Off the diagonal a tile and its mirror image are different places.
+            # Off the diagonal a tile and its mirror image are at different positions.
             return UniformSource(shape, op, fit, law, None, law, mirrored=True)
         if not isinstance(second, DensityModel):
             return UniformSource(shape, op, fit, law, rolled, None)
@@ -126,8 +127,10 @@ def _priced(found: Sums, op: Op, tiler: str, launch: Launch, label: Label) -> Es
 
 
 def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second, launch: Launch) -> Estimate:
-    """The mean over tilings of drawn matrices; of the data where the models leave nothing open."""
-    # All tilers are loaded where they run only.
+    """Return the mean over tilings of drawn matrices, or the tiling of the data if the models determine
+    them.
+    """
+    # Tilers are imported only where they run.
     from polymodel.tiling.tilers.named import cut
 
     known = model.settled and not (isinstance(second, DensityModel) and not second.settled)
@@ -157,7 +160,7 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
 
 
 def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) -> PartitionNode | None:
-    """What stands for a large uniform matrix, under tilers that start from a tree."""
+    """Return the part that represents a large uniform matrix, for tilers that start from a tree."""
     base, _, after = tiler.partition("+")
     drawn_too = not isinstance(second, Transposed | SparseTensor) and _by_points(model, second)
     if base not in ("qtree", "btree") or not after or not drawn_too:
@@ -168,14 +171,14 @@ def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) ->
 
 
 def simple(source: OperandPair) -> Sums:
-    """Expected sums over tiles of the first size that fits."""
+    """Return expected sums over tiles of the first size that fits."""
     height, width = source.shape
     left, best, total = 1.0, 0.0, np.zeros(4)
     while True:
         rects, counts = _tiles(source.shape, (height, width))
         laws = source.loads(rects)
         chance = source.all_fit((height, width), rects, counts, laws)
-        # A tile within one that fits does too: sizes that fit are nested, but for odd ones.
+        # A tile within one that fits also fits: sizes that fit are nested, except for odd ones.
         reached = max(best, chance)
         share = reached - best
         if share > 1e-12:
