@@ -1,6 +1,7 @@
-"""Tiles as files: one .mtx (.tns for tensors of other ranks) per operand and launched tile, and an index.
+"""Tiles as files: one .mtx file (.tns for tensors of other ranks) per operand and launched tile, and an
+index.
 
-Coordinates in a file are those within the tile; a comment tells where its first place lies in the operand.
+Coordinates in a file are relative to the tile; a comment gives the origin of the tile in the operand.
 """
 
 from __future__ import annotations
@@ -33,13 +34,12 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 def export(
     a: SparseTensor, second: Second, costs: CutCosts, folder: str | PathLike[str], *, most: int
 ) -> Path:
-    """Write every launched tile of both operands, and return the path of the index.
+    """Write all launched tiles of both operands, and return the path of the index.
 
-    A file holds an operand's entries in one tile, also if there are none. The index has the tiling's figures
-    and, per tile, its place, files, entries, words and cycles. The index is written last: where
-    there is none, the files are not complete. An index that is there already is replaced, and so are files of
-    the same names; others are left. Refused for more than `most` tiles; SpecError where
-    a file cannot be written.
+    A file holds the entries of an operand in one tile, even if there are none. The index has the figures of
+    the tiling and, per tile, its origin, files, entries, words and cycles. It is written last: without an
+    index the files are incomplete. An existing index is replaced, and so are files of the same names; others
+    are kept. Refused for more than `most` tiles; raises SpecError if a file cannot be written.
     """
     most = plainly(most)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
@@ -76,8 +76,8 @@ def export(
 
 
 def _put_away(index: Path) -> None:
-    """Remove the index of before, which would tell of tiles that are being replaced. SpecError for a file of
-    that name that is not an index of tiles, and for one that is read as well."""
+    """Remove the previous index, which would describe tiles that are being replaced. Raises SpecError for a
+    file of that name that is not an index of tiles, and for one that is also an input."""
     with writing(index):
         if not index.is_file():
             return
@@ -92,14 +92,14 @@ def _put_away(index: Path) -> None:
 
 
 def made(a: SparseTensor, second: Second, costs: CutCosts) -> SparseTensor:
-    """B with its values, which are those of A where it is made of A."""
+    """Return B with its values, which are those of A if it is derived from A."""
     if isinstance(second, SparseTensor):
         return second
     if isinstance(second, Alone):
         return SparseTensor.from_coo("B", a.ranks, a.shape, a.coords[:, :0], a.values[:0])
     coords = a.coords.copy()
     if isinstance(second, Rolled):
-        at = a.ranks.index(costs.pattern.own[0])  # of a vector its one rank, else the one that gives rows
+        at = a.ranks.index(costs.pattern.own[0])  # the only rank of a vector, else the rank of rows
         coords[at] = (coords[at] + second.rows) % a.shape[at]
     elif isinstance(second, Transposed):
         one, other = (a.ranks.index(rank) for rank in costs.pattern.ranks)
@@ -109,7 +109,9 @@ def made(a: SparseTensor, second: Second, costs: CutCosts) -> SparseTensor:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """One operand, its entries in order of their tiles. `first`: where those of each tile begin."""
+    """One operand, with its entries ordered by tile. `first`: the position of the first entry of each
+    tile.
+    """
 
     name: str
     ranks: tuple[str, ...]
@@ -145,7 +147,7 @@ class _Parts:
 
 
 def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _Parts:
-    """The operand's entries sorted by tile, once; within a tile they keep their order."""
+    """Sort the entries of the operand by tile, once; within a tile they keep their order."""
     pattern, cut = costs.pattern, costs.cut
     own = pattern.own
     placed = tensor if own == tensor.ranks else tensor.swizzled(own)
@@ -161,7 +163,7 @@ def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _Parts:
 
 
 def _figures(costs: CutCosts) -> Callable[[int], dict[str, Json]]:
-    """What the index says of a tile."""
+    """Return the figures of a tile in the index."""
     counts = costs.counts
     rects = costs.cut.rects.table().tolist()
     nnz = {"A": counts.nnz_a, "B": counts.nnz_b}

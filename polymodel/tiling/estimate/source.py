@@ -1,4 +1,4 @@
-"""What is known of the data, and the laws of tiles that follow from it."""
+"""What is known of the data, and the distributions of tiles that follow from it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op
 # B are 2 X + Y, X those of the shared region, Y of the others, and A's own part of Y is hypergeometric given
 # Y.
 
-# Entries of the largest table of (shared, other) entries that is written out.
+# Largest table of (shared, other) entries that is computed.
 _TABLE = 1 << 17
-# Longest law of one operand that is written out.
+# Longest distribution of one operand that is tabulated.
 _LONGEST = 1 << 13
 
 
 @dataclass(frozen=True)
 class EntryLaw:
-    """P(entries = first, first + 1, ..), of tiles within capacity; P(over); None of it where `wide`."""
+    """P(entries = first, first + 1, ...) of tiles within capacity, and P(over); no table if the distribution
+    is `wide`."""
 
     first: int
     mass: Floats
@@ -49,12 +50,12 @@ class EntryLaw:
 
 @dataclass(frozen=True)
 class One:
-    """One operand: entries of `points` places."""
+    """One operand: the number of entries among `points` positions."""
 
     law: Hypergeometric
 
     def pmf(self, points: int, capacity: int) -> tuple[int, Floats]:
-        """First likely value up to capacity, and the probabilities from there on."""
+        """Return the first likely value up to capacity, and the probabilities from there on."""
         t = np.array(points)
         mean, spread = float(self.law.mean(t)), float(self.law.variance(t)) ** 0.5
         low = max(0, int(mean - REACH * spread - MORE))
@@ -65,13 +66,13 @@ class One:
 
 
 def alone(law: Hypergeometric, points: int, capacity: int) -> EntryLaw:
-    """Tiles of one operand."""
+    """The distribution of tiles of one operand."""
     first, mass = One(law).pmf(points, capacity)
     return EntryLaw(first, mass, _rest(mass))
 
 
 def same(law: Hypergeometric, points: int, capacity: int, op: Op) -> EntryLaw:
-    """B is A: every entry counts twice."""
+    """The distribution if B is A: every entry counts twice."""
     first, mass = One(law).pmf(points, capacity // 2 if op == "add" else capacity)
     doubled = np.zeros(max(0, 2 * mass.size - 1))
     doubled[::2] = mass
@@ -79,8 +80,8 @@ def same(law: Hypergeometric, points: int, capacity: int, op: Op) -> EntryLaw:
 
 
 def independent(a: Hypergeometric, b: Hypergeometric, points: int, capacity: int, op: Op) -> EntryLaw | None:
-    """B has entries of its own: the convolution of both laws, each cut at the capacity for multiply; None
-    where they are too long."""
+    """The distribution if B has entries of its own: the convolution of both, each cut at the capacity for
+    multiply; None if the tables are too long."""
     first_a, mass_a = One(a).pmf(points, capacity)
     first_b, mass_b = One(b).pmf(points, capacity)
     if not mass_a.size or not mass_b.size:
@@ -94,12 +95,13 @@ def independent(a: Hypergeometric, b: Hypergeometric, points: int, capacity: int
 
 
 def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) -> EntryLaw | None:
-    """`shared` places that A and B have in common, `own` more of each; None where the table is too large."""
+    """The distribution for `shared` positions that A and B have in common and `own` further ones of each;
+    None if the table is too large."""
     limit = capacity // 2 if op == "add" else capacity
     low_x, mass_x = One(law).pmf(shared, limit)
     if not mass_x.size:
         return EntryLaw(0, np.zeros(0), 1.0)
-    # Given x of the shared places, the others hold a hypergeometric number of what is left.
+    # Given x entries at the shared positions, the others hold a hypergeometric number of the remaining ones.
     rest, mean = law.points - shared, float(law.mean(np.array(2 * own)))
     spread = float(law.variance(np.array(2 * own))) ** 0.5
     low_y = max(0, int(mean - REACH * spread - MORE))
@@ -123,13 +125,14 @@ def rolled(law: Hypergeometric, shared: int, own: int, capacity: int, op: Op) ->
 
 
 def _both_within(own: int, y: Ints, limit: Ints) -> Floats:
-    """(limits, y): P(neither half of `own` places holds more than the limit), given y of both together."""
+    """Return (limits, y): P(neither half of `own` positions holds more than the limit), given y entries of
+    both together."""
     halves = Hypergeometric(2 * own, own)
     most = int(y.max(initial=0))
     k = np.arange(most + 1)
     below = np.cumsum(halves.pmf(y[:, None], k[None, :]), axis=1)
     cut = np.clip(limit, 0, most)
-    # The one is above the limit where the other is below y - limit: by symmetry as likely.
+    # One half is above the limit where the other is below y - limit, which by symmetry is equally likely.
     above = 1 - below[:, cut].T
     result: Floats = np.where(y[None, :] <= limit[:, None], 1.0, 1 - 2 * above)
     return np.where((y[None, :] > 2 * limit[:, None]) | (limit[:, None] < 0), 0.0, np.clip(result, 0.0, 1.0))
@@ -156,7 +159,7 @@ def _rest(mass: Floats) -> float:
 def pairwise_fit(
     law: Hypergeometric, rects: Ints, counts: Floats, room: Ints, by: int, op: Op, plain: float
 ) -> float:
-    """P(all tiles fit); `plain`: as if they were independent."""
+    """Return P(all tiles fit); `plain`: as if they were independent."""
     log = 0.0 if op == "multiply" else float(np.log(plain))
     for (_, _, height, width), count, capacity in zip(rects.tolist(), counts, room.tolist(), strict=True):
         found = (_windows if op == "multiply" else _linked)(law, height, width, capacity, by)
@@ -167,7 +170,7 @@ def pairwise_fit(
 
 
 def _windows(law: Hypergeometric, height: int, width: int, capacity: int, by: int) -> float | None:
-    """ln P(a tile's two windows fit), given the windows before them in the chain."""
+    """Return ln P(both windows of a tile fit), given the windows before them in the chain."""
     offset = by % height
     chances = []
     for shared in (height - offset, offset, height):
@@ -179,10 +182,10 @@ def _windows(law: Hypergeometric, height: int, width: int, capacity: int, by: in
 
 
 def _linked(law: Hypergeometric, height: int, width: int, capacity: int, by: int) -> float | None:
-    """ln of P(both fit) / (P(one) P(other)), over the pairs that a tile is the upper one of."""
+    """Return ln of P(both fit) / (P(one) P(other)), over the pairs of which a tile is the upper one."""
     offset = by % height
     if by < height:
-        # Rows counted twice lie within a tile; with the tile below it shares `by` rows, once in each.
+        # Rows counted twice lie within a tile; it shares `by` rows with the tile below, counted once in each.
         links = [(by, height - by, by)]
     else:
         links = [(rows, 0, 2 * height - rows) for rows in (height - offset, offset) if rows]
@@ -207,7 +210,9 @@ def _both(law: Hypergeometric, common: int, double: int, single: int, capacity: 
 
 
 def _weighted(law: Hypergeometric, double: int, single: int, capacity: int) -> Floats | None:
-    """P(2 X + Y = 0 .. capacity), X of `double` and Y of `single` places."""
+    """Return P(2 X + Y = 0 .. capacity), with X entries among `double` positions and Y among `single`
+    ones.
+    """
     twice, once = np.zeros(capacity + 1), np.zeros(capacity + 1)
     for points, into, factor in ((double, twice, 2), (single, once, 1)):
         first, mass = One(law).pmf(points, capacity // factor)
@@ -217,14 +222,15 @@ def _weighted(law: Hypergeometric, double: int, single: int, capacity: int) -> F
     return np.convolve(twice, once)[: capacity + 1]
 
 
-# Numbers drawn for one answer, matrices at most, and what numpy draws without replacement.
+# Numbers drawn for one answer, most matrices, and numpy's limit for draws without replacement.
 _NUMBERS, _MATRICES, _LARGEST = 2_000_000, 20_000, 10**9
 
 
 def sampled_fit(
     law: Hypergeometric, shape: tuple[int, int], size: tuple[int, int], by: int, room: Ints, op: Op
 ) -> float:
-    """P(all tiles fit). `room`: capacity per tile, in row-major order; `by`: rows that B is rolled by."""
+    """Return P(all tiles fit). `room`: capacity per tile, in row-major order; `by`: the number of rows by
+    which B is rolled."""
     rows, cols = shape
     tops = np.arange(0, rows, size[0])
     edges = distinct_numbers(np.concatenate([tops, (tops - by) % rows, [0, (rows - by) % rows, rows]]))
@@ -245,16 +251,17 @@ def sampled_fit(
 
 
 def _of_tiles(tile: Ints, cells: Ints, tiles: int) -> Ints:
-    """Entries per draw, row of tiles and column of tiles; `tile`: of each row of cells the row of tiles."""
+    """Return entries per draw, row of tiles and column of tiles; `tile`: the row of tiles of each row of
+    cells."""
     result = np.zeros((cells.shape[0], tiles, cells.shape[2]), dtype=np.int64)
     for row, into in enumerate(tile.tolist()):
         result[:, into] += cells[:, row]
     return result
 
 
-# Chances that are as good as none, and the largest capacity whose laws are written out.
+# Probabilities that are treated as 0, and the largest capacity whose distributions are tabulated.
 _NEVER, _WRITTEN = 1e-12, 20_000
-# Tiles that are few enough for the total of their entries to matter.
+# Number of tiles below which the total of their entries matters.
 _FEW = 64
 
 
@@ -272,7 +279,7 @@ class OperandPair(ABC):
     @property
     @abstractmethod
     def method(self) -> str:
-        """What the laws are, in words."""
+        """A description of the distributions."""
 
     @property
     @abstractmethod
@@ -281,24 +288,26 @@ class OperandPair(ABC):
 
     @abstractmethod
     def keys(self, rects: Ints) -> Ints:
-        """Rectangles with what does not matter left out: equal ones have one law."""
+        """Return rectangles reduced to what determines their distribution: equal keys have the same one."""
 
     @abstractmethod
     def loads(self, rects: Ints) -> Loads:
-        """The law of each rectangle."""
+        """Return the distribution of each rectangle."""
 
     def all_fit(self, size: tuple[int, int], rects: Ints, counts: Floats, laws: Loads) -> float:
-        """P(all tiles of a size fit), as if they were independent; `counts`: how many have each law."""
+        """Return P(all tiles of a size fit), as if they were independent; `counts`: the number of tiles with
+        each distribution."""
         return together(counts, 1 - np.minimum(laws.over, 1.0), laws.over)
 
     def distinct(self, rects: Ints) -> tuple[Loads, Ints]:
-        """Laws of the distinct rectangles, and of each rectangle which is its."""
+        """Return the distinct distributions of the rectangles, and the index of the distribution of each
+        rectangle."""
         keys, place = np.unique(self.keys(rects), axis=0, return_inverse=True)
         return self.loads(keys), place.reshape(-1)
 
 
 def together(counts: Floats, fits: Floats, over: Floats) -> float:
-    """P(all fit) of so many independent tiles each."""
+    """Return P(all fit) for the given numbers of independent tiles."""
     with np.errstate(divide="ignore"):
         logs = np.where(over < 0.5, np.log1p(-np.minimum(over, 1.0)), np.log(np.maximum(fits, 0.0)))
     return float(np.exp((counts * logs).sum()))
@@ -306,7 +315,7 @@ def together(counts: Floats, fits: Floats, over: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class UniformSource(OperandPair):
-    """Uniform random A; B is A rolled by `rolled` rows, or `second` with places of its own, or nothing.
+    """Uniformly random A; B is A rolled by `rolled` rows, or `second` with independent positions, or absent.
 
     `mirrored`: `second` is A transposed, so that tiles of B are the mirror images of tiles of A.
     """
@@ -355,7 +364,9 @@ class UniformSource(OperandPair):
         )
 
     def all_fit(self, size: tuple[int, int], rects: Ints, counts: Floats, laws: Loads) -> float:
-        """P(all tiles of a size fit), with the dependence of tiles that take the same places of A."""
+        """Return P(all tiles of a size fit), with the dependence of tiles that use the same positions of
+        A.
+        """
         plain = super().all_fit(size, rects, counts, laws)
         if plain < _NEVER or plain > 1 - _NEVER:
             return plain
@@ -374,13 +385,14 @@ class UniformSource(OperandPair):
         second = self.second or self.first
         if self.op == "multiply":
             if self.mirrored and isinstance(self.fit, Elements):
-                # The tiles of B hold what those of A hold: all of them fit where all of these do.
+                # The tiles of B have the contents of those of A, so that all of them fit where all of these
+                # do.
                 return float(cdf_max(self.first, places, counts, capacity)[0])
             both = [float(cdf_max(law, places, counts, capacity)[0]) for law in (self.first, second)]
             return both[0] * both[1]
         if self.first.nnz != second.nnz or 2 * self.first.points > MOST_POINTS:
             return plain
-        # Entries of both at random places of two matrices: that each has half of them matters little.
+        # Entries of both at random positions of two matrices: the exact half of each matters little.
         law = Hypergeometric(2 * self.first.points, 2 * self.first.nnz)
         return float(cdf_max(law, 2 * places, counts, capacity)[0])
 
@@ -389,7 +401,7 @@ class UniformSource(OperandPair):
         return most_entries(self.fit, self.op, laws.height, laws.width, places, laws.share, self.same)
 
     def _each(self, size: tuple[int, int], rects: Ints, room: Ints) -> Ints:
-        """The capacity of each tile in row-major order, from that of each kind."""
+        """Return the capacity of each tile in row-major order, given the capacity of each kind."""
         extents = [
             np.minimum(one, total - np.arange(0, total, one))
             for one, total in zip(size, self.shape, strict=True)
@@ -398,7 +410,7 @@ class UniformSource(OperandPair):
         return np.array([kinds[int(h), int(w)] for h in extents[0] for w in extents[1]], dtype=np.int64)
 
     def shared_rows(self, height: Ints) -> Ints:
-        """Rows that a tile takes of A for both operands."""
+        """Return the rows of A that a tile uses for both operands."""
         if self.rolled is None:
             return np.zeros_like(height)
         rows, by = self.shape[0], self.rolled % self.shape[0]
@@ -407,7 +419,7 @@ class UniformSource(OperandPair):
         return result
 
     def _moments(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
-        """Mean and variance of the entries of A and B together, and A's share."""
+        """Return the mean and variance of the entries of A and B together, and the share of A."""
         places = rects[:, 2] * rects[:, 3]
         mean, variance = self.first.mean(places), self.first.variance(places)
         if self.second is not None:
@@ -427,7 +439,8 @@ class UniformSource(OperandPair):
         return 2 * mean, union + shared + 2 * together, np.full_like(mean, 0.5)
 
     def _apart(self, rects: Ints, share: Floats) -> Floats:
-        """Variance of A's entries less B's, per entry of both: only those that they do not share differ."""
+        """Return the variance of the entries of A minus those of B, per entry of both: only those that they
+        do not share differ."""
         if self.rolled is None:
             full = self.first.nnz / self.first.points
             return 4 * share * (1 - share) * (1 - full)
@@ -436,7 +449,7 @@ class UniformSource(OperandPair):
         return result
 
     def _law(self, height: int, width: int, capacity: int) -> EntryLaw | None:
-        """The law written out; None where it is too wide."""
+        """Return the tabulated distribution, or None if it is too wide."""
         places = height * width
         if self.second is not None:
             return independent(self.first, self.second, places, capacity, self.op)
@@ -448,7 +461,7 @@ class UniformSource(OperandPair):
         return rolled(self.first, common, places - common, capacity, self.op)
 
     def _smooth(self, rects: Ints, room: Ints) -> Floats:
-        """P(over) by mean and variance, for laws that are too wide to be written out."""
+        """Return P(over) from mean and variance, for distributions that are too wide to be tabulated."""
         mean, variance, _ = self._moments(rects)
         if self.op == "add":
             return exceedance(room, mean, variance)
@@ -459,13 +472,13 @@ class UniformSource(OperandPair):
         return either(room, ours, theirs, (variance - ours[1] - theirs[1]) / 2)
 
 
-# Loads of tiles by their mean and variance, for models that know places or are not uniform.
+# Loads of tiles by mean and variance, for models with known positions or without uniformity.
 
 
 @dataclass(frozen=True, eq=False)
 class MomentSource(OperandPair):
-    """A and B under any models. `rolled`: B is A's rows moved down by so many; `second`: B's own model,
-    `swapped` where it is told of the transposed matrix; neither: there is no B."""
+    """A and B under any models. `rolled`: B is A with its rows moved down by this number; `second`: the model
+    of B, `swapped` if it describes the transposed matrix; without either there is no B."""
 
     first: Regions
     rolled: int | None
@@ -501,7 +514,8 @@ class MomentSource(OperandPair):
         else:
             over = either(room, (mean_a, var_a), (mean_b, var_b), together)
             both = room / np.maximum(share, 1 - share)
-        # What has room for all of its places is never over, though a law by moments may reach above them.
+        # A tile with room for all of its positions never overflows, although a distribution by moments may
+        # exceed it.
         every = places if self.op == "multiply" or self._single else 2 * places
         over = np.where(room >= every, 0.0, over)
         entries, mass = written(both, mean, variance, 1 - over)
@@ -512,7 +526,7 @@ class MomentSource(OperandPair):
         return self.rolled is None and self.second is None
 
     def _other(self, rects: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-        """Mean, variance and rows of B, and its covariance with A."""
+        """Return mean, variance and rows of B, and its covariance with A."""
         none = np.zeros(rects.shape[0])
         if self._single:
             return none, none, none, none
@@ -527,7 +541,7 @@ class MomentSource(OperandPair):
             return mean, self.second.variance(there), rows, none
         total, by = self.shape[0], (self.rolled or 0) % self.shape[0]
         start, stop = rects[:, 0], rects[:, 0] + rects[:, 2]
-        # Rows start - by .. of A, in the two pieces before and after the roll's end.
+        # Rows start - by .. of A, in the two parts before and after the end of the roll.
         above = _rows(rects, np.maximum(start - by, 0), np.maximum(stop - by, 0))
         wrapped = _rows(rects, np.minimum(start - by + total, total), np.minimum(stop - by + total, total))
         parts = (above, wrapped)
@@ -543,14 +557,15 @@ class MomentSource(OperandPair):
 
 
 def _rows(rects: Ints, low: Ints, high: Ints) -> Ints:
-    """The same columns in rows low .. high - 1; an empty piece begins within the matrix."""
+    """Return the same columns in rows low .. high - 1; an empty part begins within the matrix."""
     height = np.maximum(high - low, 0)
     start = np.where(height > 0, low, 0)
     return np.stack([start, rects[:, 1], height, rects[:, 3]], axis=1)
 
 
 def _height(rects: Ints, mean: Floats, rows: Floats) -> Floats:
-    """Rows that entries at random places would be spread over to leave as many nonempty: h (1 - e^(-n/h))."""
+    """Return the number of rows h over which uniformly distributed entries would leave the same number of
+    rows nonempty: h (1 - e^(-n/h))."""
     top = rects[:, 2].astype(np.float64)
     low, high = np.zeros_like(top), top
     for _ in range(40):

@@ -1,1 +1,1 @@
-"""What fits: entries, words, bits of a format; and what fits nowhere."""
+"""The measure of capacity of tiles: entries, words, or bits of a format; and entries that never fit."""

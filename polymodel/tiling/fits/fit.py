@@ -1,4 +1,4 @@
-"""What fits a memory: how full each tile makes it, beside the capacity."""
+"""The load of a memory by a tile, relative to its capacity."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MOST_CAPACITY = 2**62
 
 @dataclass(frozen=True)
 class Fit(ABC):
-    """A rule of what fits; a tile fits when its load is at most `capacity`.
+    """A measure of capacity; a tile fits when its load is at most `capacity`.
 
-    Loads never fall when a rectangle grows: tilers rely on it.
+    Loads never decrease when a rectangle grows; tilers rely on that.
     """
 
     capacity: int
 
     def __post_init__(self) -> None:
-        # NumPy's integers too, so that ranges of them can be tried.
+        # NumPy integers are accepted as well, so that ranges of them can be tried.
         if (
             isinstance(self.capacity, bool)
             or not isinstance(self.capacity, int | np.integer)
@@ -49,11 +49,11 @@ class Fit(ABC):
     @property
     @abstractmethod
     def unit(self) -> str:
-        """What the capacity counts."""
+        """The unit of the capacity."""
 
     @abstractmethod
     def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
-        """How full each tile makes the fullest memory, in `unit`."""
+        """Return the load of the fullest memory for each tile, in `unit`."""
 
     def fits(self, counts: TileCounts, rects: Rects, op: Op) -> np.typing.NDArray[np.bool_]:
         result: np.typing.NDArray[np.bool_] = self.loads(counts, rects, op) <= self.capacity
@@ -62,7 +62,7 @@ class Fit(ABC):
 
 @dataclass(frozen=True)
 class Elements(Fit):
-    """Entries: those of A and B together for add, of the operand with more for multiply."""
+    """The number of entries: of A and B together for add, of the operand with more for multiply."""
 
     @property
     def unit(self) -> str:
@@ -76,10 +76,12 @@ class Elements(Fit):
 
 @dataclass(frozen=True)
 class Words(Fit):
-    """Words of a compressed tile (2 nnz + 2 nonempty rows + 3), A, B and a bound of the output apiece.
+    """Words of a compressed tile (2 nnz + 2 nonempty rows + 3), separately for A, B and an upper bound of the
+    output.
 
-    The output is bounded before it is known: for add by both operands' entries and rows and by the tile,
-    for multiply by the lesser of each. Tensors of more ranks add 2 words per fiber and 1 per level.
+    The output is bounded before it is known: for add by the entries and rows of both operands and by the size
+    of the tile, for multiply by the lesser of the two operands. Tensors of higher rank add 2 words per fiber
+    and 1 per level.
     """
 
     @property
@@ -105,17 +107,19 @@ class Words(Fit):
 
 
 def elements(capacity: int = 128) -> Elements:
-    """A fit: so many entries of A and B together for add, of the operand with more for multiply."""
+    """Return a fit of the given number of entries: of A and B together for add, of the operand with more for
+    multiply."""
     return Elements(capacity)
 
 
 def words(capacity: int) -> Words:
-    """A fit: A, B and a bound of the output each take at most so many words as a compressed tile."""
+    """Return a fit in which A, B and an upper bound of the output each take at most the given number of words
+    as a compressed tile."""
     return Words(capacity)
 
 
 def _places(rects: Rects, depth: int) -> Ints:
-    """Places of each tile; exact below 2^53, which no count of entries reaches."""
+    """Return the number of positions of each tile; exact below 2^53, which no count of entries reaches."""
     area = rects.height.astype(np.float64) * rects.width * float(min(depth, 2**62))
     result: Ints = np.minimum(area, 2.0**62).astype(np.int64)
     return result
@@ -125,7 +129,7 @@ _NAMED = 8
 
 
 def check_empty(pattern: Pattern, op: Op, fit: Fit) -> None:
-    """A capacity that not even a tile of one empty place keeps to is a SpecError."""
+    """Raise SpecError for a capacity below the load of a tile with a single empty position."""
     single = Rects.of([(0, 0, 1, 1)])
     none = pattern.taken(np.zeros(0, dtype=np.int64))
     load = int(fit.loads(TileCounts(none, np.zeros(0, dtype=np.int32), 1), single, op)[0])
@@ -136,7 +140,8 @@ def check_empty(pattern: Pattern, op: Op, fit: Fit) -> None:
 
 
 def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
-    """Among tiles that do not fit a single place cannot be cut: all such places are one SpecError."""
+    """Raise SpecError listing all tiles of a single position that do not fit, since they cannot be cut
+    further."""
     if not ((rects.height == 1) & (rects.width == 1)).any():
         return
     begins = np.ones(pattern.points, dtype=np.bool_)
@@ -164,9 +169,9 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
     raise SpecError(faults)
 
 
-# What fits when tiles are kept in a format: CSR, COO, CSF, dense, a list of rank formats, ...
+# The measure for tiles stored in a format: CSR, COO, CSF, dense, a list of rank formats, ...
 
-# Bits of a tile beyond all counting: more than any memory.
+# Bits of a tile that are treated as unbounded: more than any memory.
 MOST_BITS = 2**62
 
 
@@ -174,11 +179,11 @@ MOST_BITS = 2**62
 class Stored(Fit):
     """Bits of a tile in a format, exact: A, B and the output each in a buffer of `capacity` bits.
 
-    `format`: a Format or what `parse_format` takes, for the operands' ranks in the order (row, column,
-    others). The output is what the operands' places make it: their union for add, what both hold for
-    multiply. Coordinates count from a tile's origin. Where one operand has entries and another, or the
-    output, has none, its buffer holds an empty tile (of CSR all pointers, of dense data all zeros); a tile
-    without entries of either operand is not stored and takes nothing.
+    `format`: a Format or what `parse_format` accepts, for the ranks of the operands in the order (row,
+    column, others). The positions of the output are the union of those of the operands for add, and their
+    intersection for multiply. Coordinates are relative to the origin of a tile. If one operand has entries
+    and the other, or the output, has none, its buffer holds an empty tile (all pointers of CSR, all zeros of
+    dense data); a tile without entries of either operand is not stored and takes no room.
     """
 
     format: object = "CSR"
@@ -196,7 +201,7 @@ class Stored(Fit):
             raise SpecError(faults)
 
     def __hash__(self) -> int:
-        """Formats written as lists or mappings have no hash of their own."""
+        """Formats written as lists or mappings are not hashable themselves."""
         return hash((type(self), self.capacity, repr(self.format)))
 
     @property
@@ -204,7 +209,8 @@ class Stored(Fit):
         return "bits"
 
     def format_of(self, pattern: Pattern) -> Format:
-        """The format for these operands. SpecError if it is not theirs, Refused if tilers cannot use it."""
+        """Return the format for these operands. Raises SpecError if it does not match them, Refused if tilers
+        cannot use it."""
         result = parse_format(self.format, own_ranks(pattern))
         if isinstance(result, CISS) and result.assign == "nnz":
             what = "in CISS with slices dealt by nonzeros a larger tile may take fewer bits"
@@ -219,7 +225,8 @@ class Stored(Fit):
         return result
 
     def entry_bits(self, pattern: Pattern) -> int:
-        """Bits that every entry of a tile takes at least: its value, and coordinates kept for it alone."""
+        """The bits that every entry of a tile takes at least: its value, and the coordinates stored for it
+        alone."""
         return _entry_bits(self.format_of(pattern), len(own_ranks(pattern)))
 
     def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
@@ -233,7 +240,8 @@ class Stored(Fit):
 
 
 def stored(format: object, bits: int) -> Stored:
-    """A fit: A, B and the output of a tile take at most so many bits each in this format."""
+    """Return a fit in which A, B and the output of a tile each take at most the given number of bits in this
+    format."""
     return Stored(bits, format)
 
 
@@ -244,7 +252,7 @@ def _entry_bits(format: Format, ranks: int) -> int:
     if isinstance(format, CISS):
         return format.widths.data + (ranks - 1) * (format.widths.index or 0)
     last = format.rules[-1] if isinstance(format, PerRank) and format.rules else None
-    # Masks and offsets belong to fibers; coordinates as wide as a tile needs may have no bits.
+    # Masks and offsets belong to fibers; coordinates of the width that a tile needs may have 0 bits.
     if isinstance(last, CP | U):
         return last.pbits + (last.cbits or 0)
     if isinstance(last, RLE):
@@ -253,16 +261,16 @@ def _entry_bits(format: Format, ranks: int) -> int:
 
 
 def own_ranks(pattern: Pattern) -> tuple[str, ...]:
-    """The operands' ranks in the order (row, column, others), of a vector its one."""
+    """Return the ranks of the operands in the order (row, column, others), or the only rank of a vector."""
     return pattern.own or pattern.ranks
 
 
 @dataclass(frozen=True, eq=False)
 class _Tiles:
-    """Points tile after tile, in the order in which a format stores them.
+    """Points ordered by tile, in the order in which a format stores them.
 
-    `order`: the points so, None as they are. `ids`, `coords` (ranks x points) in that order. `origins`,
-    `sizes` (tiles x ranks). `filled`: tiles with points.
+    `order`: the permutation of the points, None for the identity. `ids`, `coords` (ranks x points) in that
+    order. `origins`, `sizes` (tiles x ranks). `filled`: tiles with points.
     """
 
     ranks: tuple[str, ...]
@@ -277,7 +285,7 @@ class _Tiles:
     @classmethod
     def of(cls, counts: TileCounts, rects: Rects, ranks: tuple[str, ...]) -> _Tiles:
         pattern, own = counts.pattern, own_ranks(counts.pattern)
-        first = 2 - min(2, len(own))  # a vector's one rank is the one of columns
+        first = 2 - min(2, len(own))  # the only rank of a vector is the rank of columns
         deep = [] if pattern.deep is None else list(pattern.deep)
         nothing = [np.zeros_like(rects.row)] * len(deep)
         whole = [np.full_like(rects.row, size) for size in pattern.sizes]
@@ -303,7 +311,8 @@ class _Tiles:
         )
 
     def bits(self, format: Format, which: Flags | None) -> Ints:
-        """Bits of each tile with the entries that `which` says (None: all); an empty one is a tensor too."""
+        """Return the bits of each tile with the entries selected by `which` (None: all); an empty tile is
+        stored as well."""
         ids, coords = self.ids, self.coords
         if which is not None:
             kept = np.flatnonzero(which if self.order is None else which[self.order])

@@ -1,1 +1,1 @@
-"""Tiles as a level of an architecture."""
+"""Tiles of operand data as a level of an architecture."""

@@ -1,4 +1,4 @@
-"""`data_tiles:` of an architecture, checked when it is loaded: every fault with its place."""
+"""Checks of `data_tiles:` of an architecture when it is loaded: all faults with their places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _RANKS = ("M", "N")
 
 
 def fit_of(rules: TileRules, capacity: int) -> Fit:
-    """What fits one operand's buffer. SpecError for a capacity below 1 and for wrong formats."""
+    """Return the measure of capacity of the buffer of one operand. Raises SpecError for a capacity below 1
+    and for invalid formats."""
     if rules.fit == "stored":
         return Stored(capacity, rules.format)
     return Words(capacity) if rules.fit == "words" else Elements(capacity)
@@ -30,7 +31,7 @@ def fit_of(rules: TileRules, capacity: int) -> Fit:
 def check_data_tiles(
     arch: Arch, hierarchy: Hierarchy | None, cascade: Cascade | None, faults: Faults
 ) -> None:
-    """Add to `faults` what is wrong with formats and names of tilers and, given a hierarchy, capacities."""
+    """Add faults in formats and names of tilers to `faults`, and, given a hierarchy, faults in capacities."""
     accesses = [a for e in cascade or () for a in e.accesses]
     widest = max((a.bits_per_value for a in accesses), default=None)
     ranks = next((a.ranks for a in accesses if len(a.ranks) == 2), _RANKS)
@@ -59,7 +60,7 @@ def _check_format(written: Any, ranks: tuple[str, ...], path: Path, faults: Faul
 
 
 def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
-    """Names are checked before anything is cut, so nothing is what is cut here."""
+    """Check names before anything is tiled, by tiling an empty matrix."""
     none = SparseTensor("A", _RANKS, (1, 1), np.zeros((2, 0), dtype=np.int64), np.zeros(0))
     try:
         cut(pattern_of(none), "add", Elements(1), tiler)

@@ -1,4 +1,5 @@
-"""Tiles as a level of an architecture: what `data_tiles` of a memory make of the Einsums mapped onto it."""
+"""Tiles as a level of an architecture: the tilings that `data_tiles` of a memory give for the Einsums mapped
+to it."""
 
 from __future__ import annotations
 
@@ -40,10 +41,11 @@ _ADD = ("add", "+")
 
 @dataclass(frozen=True, eq=False)
 class MemoryTiles:
-    """The tiles of one Einsum at one memory. Counts are of one execution; there are `executions`.
+    """The tiles of one Einsum at one memory. Counts are of one execution out of `executions`.
 
-    `tensors`: A, B and the output. `parent`: the memory that each is filled from or drained to, None where
-    this memory holds it for good. `word_bits`: bits of a word, 1 where a format says how many bits there are.
+    `tensors`: A, B and the output. `parent`: the memory from which each is filled or to which it is drained,
+    None if this memory is its backing storage. `word_bits`: bits of a word; 1 if a format gives the number of
+    bits.
     """
 
     einsum: str
@@ -65,24 +67,25 @@ class MemoryTiles:
 
     @cached_property
     def bound(self) -> int:
-        """Tiles that hold entries, at least."""
+        """A lower bound on the number of tiles that hold entries."""
         return lower_bound(self.pattern, self.costs.op, self.costs.fit)
 
     @cached_property
     def kernel_bound(self) -> int:
-        """Kernels, at least."""
+        """A lower bound on the number of kernels."""
         c = self.costs
         return cost_bound(c.pattern, c.op, c.fit, c.launch, "tiles")
 
     @cached_property
     def cycle_bound(self) -> int:
-        """Cycles to configure and to run, at least."""
+        """A lower bound on the cycles to configure and to run."""
         c = self.costs
         return cost_bound(c.pattern, c.op, c.fit, c.launch, "total")
 
     @cached_property
     def _output(self) -> Flags | None:
-        """The places of the output: those of either operand (None), or of both. Values may still cancel."""
+        """The positions of the output: those of either operand (None), or those of both. Values may still
+        cancel."""
         return None if self.costs.op == "add" else self.pattern.in_a & self.pattern.in_b
 
     @cached_property
@@ -93,7 +96,8 @@ class MemoryTiles:
 
     @cached_property
     def words(self) -> tuple[Ints, Ints, Ints]:
-        """Words (of a format: bits) that are moved for A, B and the output of each launched tile, 0 if empty.
+        """Words (bits, for a format) that are transferred for A, B and the output of each launched tile, 0 if
+        empty.
 
         Compressed tiles take 2 nnz + 2 nonempty rows + 3 words.
         """
@@ -110,7 +114,7 @@ class MemoryTiles:
 
 
 def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, Index]:
-    """Some of the points as one operand, beside another one that is empty."""
+    """Return some of the points as one operand, beside a second operand that is empty."""
     some = pattern if which is None else pattern.taken(which)
     flags = np.ones(some.points, dtype=np.bool_)
     fibers = None if some.deep is None else inner_fibers((some.rows, some.cols, *some.deep), flags)
@@ -122,7 +126,7 @@ def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, 
 
 @dataclass(frozen=True, eq=False)
 class ExpectedTiles:
-    """Expected tiles of one Einsum at one memory, where an operand is known by its density only."""
+    """Expected tiles of one Einsum at one memory, if an operand is known by its density only."""
 
     einsum: str
     memory: Component
@@ -136,12 +140,12 @@ class ExpectedTiles:
 def levels(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
 ) -> tuple[tuple[MemoryTiles | ExpectedTiles | ProductLevel, ...], tuple[str, ...]]:
-    """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
+    """Return the tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes
+    about others.
 
-    Operands that are known by density models give expected figures. Raises Refused for what is
-    neither an element-wise add or multiply nor a product of two matrices, and for models that are not
-    estimated; SpecError for an entry that fits no
-    tile.
+    Operands that are known by density models give expected figures. Raises Refused for Einsums that are
+    neither an element-wise add or multiply nor a product of two matrices, and for models without estimates;
+    SpecError for an entry that fits no tile.
     """
     result: list[MemoryTiles | ExpectedTiles | ProductLevel] = []
     data = with_unions(problem.cascade, data)
@@ -163,7 +167,8 @@ def levels(
 def parents_of(
     problem: Problem, analysis: Analysis, memory: str, einsum: Einsum
 ) -> dict[str, str | None] | None:
-    """Tensor -> the memory that fills it here; None unless all tensors of the Einsum are kept here."""
+    """Return, for each tensor, the memory that fills it here; None unless all tensors of the Einsum are kept
+    here."""
     nodes = {(b.node, b.tensor): b.component for b in analysis.buffets}
     mine = {
         b.tensor: None if b.parent is None else nodes[b.parent, b.tensor]
@@ -232,9 +237,10 @@ def _level(
 
 
 def _planes(einsum: Einsum, out: TensorAccess, rules: TileRules, memory: str) -> tuple[str, ...]:
-    """Rank variables of the two ranks that are cut: those that the memory names, else the output's first two.
+    """Return the rank variables of the two tiled ranks: those named at the memory, else the first two of the
+    output.
 
-    Of matrices and vectors the output says it alone, if the memory names ranks of other tensors.
+    For matrices and vectors the output determines them if the memory names ranks of other tensors.
     """
     variable = dict(zip(out.ranks, out.variables, strict=True))
     if rules.ranks is None or (len(variable) < 3 and not set(rules.ranks) <= set(variable)):
@@ -250,7 +256,8 @@ def _planes(einsum: Einsum, out: TensorAccess, rules: TileRules, memory: str) ->
 def elementwise(
     cascade: Cascade, einsum: Einsum, memory: str
 ) -> tuple[Op, tuple[TensorAccess, TensorAccess], TensorAccess]:
-    """What the Einsum does entry by entry, its operands and its output. Refused for all others, by name."""
+    """Return the element-wise operation of the Einsum, its operands and its output. Refused for all other
+    Einsums, by name."""
     what = f"{einsum.name} at {memory}"
     remedy = "take data_tiles: from the memory, or map this Einsum past it"
     if len(einsum.inputs) != 2 or len(einsum.outputs) != 1:
@@ -275,7 +282,7 @@ def elementwise(
 def _model(
     einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...], order: tuple[str, ...]
 ) -> DensityModel:
-    """What is known of an operand, as a model. Refused where tilings are not estimated from it."""
+    """Return the density model of an operand. Refused if tilings are not estimated from it."""
     if len(shape) != 2 or access.variables != order:
         what = f"{einsum.name}: {access.tensor} is not a matrix with the ranks of the output in their order"
         remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"

@@ -1,4 +1,4 @@
-"""Products of two matrices at a memory that cuts operands: which Einsums are products, and their tiles."""
+"""Products of two matrices at a memory that tiles operands: which Einsums are products, and their tiles."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from polymodel.tiling.matmul.shapes import TilingSearch
 from polymodel.tiling.matmul.walk import ORDERS
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# What a level cuts: the entries of its operands, and what launching one of their tiles costs.
+# The tiled entries of the operands of a level, and the cost of launching a tile.
 
-# An operand without zeros is written out to be cut, up to so many places.
+# Most positions of an operand without zeros that are enumerated to be tiled.
 _WHOLE = 10**7
 
 
 def launch_of(rules: TileRules, clock: float | None) -> Launch:
-    """Cycles of a kernel; without a clock seconds are not asked for."""
+    """Return the cycles of a kernel; without a clock no seconds are derived."""
     given = Launch(rules.config_add, rules.config_multiply, rules.ramp, rules.empty, rules.run)
     return given if clock is None else replace(given, clock_mhz=clock / 1e6)
 
@@ -47,8 +47,8 @@ def launch_of(rules: TileRules, clock: float | None) -> Launch:
 def operand_of(
     einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...]
 ) -> SparseTensor:
-    """The entries of an operand, its ranks named after their variables. Refused where it has none of its own
-    and too many places to write out."""
+    """Return the entries of an operand, its ranks named after their variables. Refused if it has no data and
+    too many positions to enumerate."""
     names = access.variables
     if known.actual is not None:
         return known.actual.renamed(access.tensor, names)
@@ -60,13 +60,13 @@ def operand_of(
 
 
 def plain(access: TensorAccess) -> bool:
-    """True if every rank is read at one rank variable, each another one."""
+    """Return whether every rank is accessed at one rank variable, each at a different one."""
     single = all(len(x.terms) == 1 and x.terms[0][1] == 1 and not x.constant for x in access.projection)
     return single and len(set(access.variables)) == len(access.projection)
 
 
 def whole(cascade: Cascade, einsum: Einsum) -> bool:
-    """True if the Einsum, whose accesses are plain, touches all of its tensors."""
+    """Return whether the Einsum, whose accesses are plain, covers all of its tensors."""
     sizes = {v: high + 1 for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
     full = all(
         tensor_shape(cascade, x.tensor) == tuple(sizes[v] for v in x.variables) for x in einsum.accesses
@@ -75,9 +75,9 @@ def whole(cascade: Cascade, einsum: Einsum) -> bool:
 
 
 def with_unions(cascade: Cascade, data: Mapping[str, TensorData]) -> dict[str, TensorData]:
-    """The same with patterns in the place of densities for what is added entry by entry from known operands.
+    """Return `data` with patterns in place of densities for sums of known operands.
 
-    Patterns of products and of multiplications are in `data` already.
+    Patterns of products and of multiplications are already in `data`.
     """
     result = dict(data)
     for einsum in cascade.einsums:
@@ -111,7 +111,7 @@ _ADD = (None, "add", "+")
 
 @dataclass(frozen=True)
 class OperandRoles:
-    """Z[i, j] = sum of A[i, k] B[k, j] over k: the output's first rank decides which operand is A.
+    """Z[i, j] = sum of A[i, k] B[k, j] over k: the first rank of the output determines which operand is A.
 
     `variables`: i, k and j.
     """
@@ -124,10 +124,11 @@ class OperandRoles:
 
 @dataclass(frozen=True, eq=False)
 class ProductLevel:
-    """The tiles of one product at one memory. Counts are of one execution; there are `executions`.
+    """The tiles of one product at one memory. Counts are of one execution out of `executions`.
 
-    `tensors`: A, B and the output, as `OperandRoles` has them. `parents`: the memory that each is filled
-    from or drained to, None where this memory holds it for good. `notes`: what a search did not look at.
+    `tensors`: A, B and the output, in the order of `OperandRoles`. `parents`: the memory from which each is
+    filled or to which it is drained, None if this memory is its backing storage. `notes`: what a search did
+    not examine.
     """
 
     einsum: str
@@ -153,27 +154,29 @@ class ProductLevel:
 
     @property
     def total_cycles(self) -> float:
-        """Cycles to configure and to run: whole unless rates divide them."""
+        """Cycles to configure and to run; an integer unless rates make it fractional."""
         result = self.best.cycles
         return int(result) if float(result).is_integer() else result
 
     @cached_property
     def tiles(self) -> tuple[TileRows, TileRows, TileRows]:
-        """Tiles of A, of B and of the output."""
+        """The numbers of tiles of A, of B and of the output."""
         return tile_rows(self.best.source)
 
     @cached_property
     def words(self) -> tuple[tuple[int, int, int, int], ...]:
-        """For A, B and the output: words in from the parent, taken by the array, given by it, out again."""
+        """For A, B and the output: words read from the parent, read by the array, written by the array, and
+        written to the parent."""
         t = self.best.traffic
         a, b, old, new = worked(self.best.source)
         return (t.a_read, a, 0, 0), (t.b_read, b, 0, 0), (t.z_read, old, new, t.z_write)
 
 
 def product_roles(cascade: Cascade, einsum: Einsum, memory: str) -> OperandRoles | None:
-    """A, B and Z of a product of two matrices, whatever its ranks are called; None for other Einsums.
+    """Return A, B and Z of a product of two matrices, whatever the names of its ranks; None for other
+    Einsums.
 
-    Refused for what has the ranks of a product, but another operation, or touches a part of its tensors.
+    Refused for Einsums with the ranks of a product but another operation, or with a part of a tensor only.
     """
     if len(einsum.inputs) != 2 or len(einsum.outputs) != 1 or not all(plain(x) for x in einsum.accesses):
         return None
@@ -207,8 +210,8 @@ def product_level(
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
 ) -> ProductLevel:
-    """The best tiles of the strategy that the memory asks for. Refused where only a density is known of an
-    operand, nothing fits, or the product is too large."""
+    """Return the best tiles of the strategy requested at the memory. Refused if only a density is known of an
+    operand, if nothing fits, or if the product is too large."""
     what = f"{einsum.name} at {component.name}"
     rules = component.data_tiles
     assert rules is not None
@@ -270,7 +273,7 @@ def _candidates(product: PatternProduct, rules: TileRules, asked: TilingSearch) 
         result = search(product, asked, strategies, wanted.overbook)
         if wanted.order is None or result.best.traffic.order == wanted.order:
             return result
-        # Panels and dynamic tiles have an order of their own.
+        # Panels and dynamic tiles have a fixed order.
         mine = tuple(c for c in result.candidates if c.traffic.order == wanted.order)
         if not mine or not mine[0].fits:
             fault = f"no {wanted.strategy} tiles of order {wanted.order} fit"
