@@ -34,7 +34,7 @@ _OPEN, _CLOSE = "\ue000", "\ue001"
 _PRIVATE = re.compile("[\ue000-\ue003]")  # marks of lines, and of values of other files (`yaml_text.py`)
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _FILTERS = (
-    "abs", "capitalize", "d", "default", "first", "float", "int", "items", "join", "last", "length",
+    "abs", "capitalize", "d", "default", "first", "float", "indent", "int", "items", "join", "last", "length",
     "count", "list", "lower", "max", "min", "reverse", "round", "sort", "string", "sum", "title", "trim",
     "unique", "upper",
 )  # fmt: skip
@@ -218,6 +218,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.filters |= {"bounded_slice": self._slice, "bounded_assert": self._assert}
         self.filters["bounded_variable"] = self._variable
         self.filters |= {"bounded_concat": self._join, "join": self._join, "round": self._round}
+        self.filters["indent"] = self._indent
 
     def spend(self, amount: int) -> None:
         self.budget.spend(amount)
@@ -248,6 +249,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             return function(*args, **kwargs)
 
         return spending
+
+    def _indent(self, text: str, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
+        each = len(width) if isinstance(width, str) else width
+        self.spend(len(text) + (text.count("\n") + 1) * max(each, 1))
+        return jinja2.filters.do_indent(text, width, first, blank)
 
     def _range(self, *bounds: int) -> range:
         result = range(*bounds)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 from tests.importers.test_accelforge import files
 
 GPU = """\
@@ -246,6 +247,42 @@ def test_hops_of_a_network_by_their_older_name(tmp_path: Path, name: str, energy
     found = pm.import_accelforge(files(tmp_path, noc=text))
     assert found.spec.arch["Hierarchy"].spatial[0].link.energy_per_bit_hop == energy
     assert ("flit" in [d.key for d in found.changed]) == (name == "flit")
+
+
+MACRO = """\
+{% macro product(name, weight) -%}
+- name: {{ name }}
+  tensor_accesses:
+  - {name: A, projection: [m, k]}
+  - {name: {{ weight }}, projection: [k, n]}
+  - {name: {{ name }}, projection: [m, n], output: true}
+{%- endmacro %}
+workload:
+  rank_sizes: {M: 8, N: 4, K: 2}
+  bits_per_value: {All: 8}
+  einsums:
+  {% for i in range(2) %}
+  {{ product("Z" ~ i, "W" ~ i) | indent(2) }}
+  {% endfor %}
+"""
+
+
+def test_a_macro_writes_einsums_and_the_machine_is_called_architecture(tmp_path: Path) -> None:
+    machine = NESTED.replace("arch:", "architecture:", 1)
+    spec = pm.import_accelforge([files(tmp_path, work=MACRO), files(tmp_path, machine=machine)]).spec
+    assert [(e.name, sorted(e.tensors)) for e in spec.workload] == [
+        ("Z0", ["A", "W0", "Z0"]),
+        ("Z1", ["A", "W1", "Z1"]),
+    ]
+    assert spec.arch.components[0].name == "DRAM"
+
+
+def test_a_section_that_is_misspelt_is_told_and_one_that_holds_anchors_is_not(tmp_path: Path) -> None:
+    anchors = "variables_global: &shared {size: 8}\n"
+    found = pm.import_accelforge(files(tmp_path, noc=anchors + NESTED))
+    assert not any("variables_global" in d.message for d in (*found.notes, *found.left_out))
+    with faults("unknown-key", at="mappings"):
+        pm.import_accelforge(files(tmp_path, noc="mappings: {nodes: []}\n" + NESTED))
 
 
 CALLED = """\

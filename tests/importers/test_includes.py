@@ -132,6 +132,7 @@ def test_merge_keys_join_lists_of_mappings_and_what_they_hold(tmp_path: Path) ->
         ("include('ok.yaml')._mark", "not available"),
         ("round(1, 10 ** 9)", "at most 60 digits"),
         ("float('1' * 400000) + len('x' * 4000000)", "too much work"),
+        ("'x' | indent(10 ** 8)", "too much work"),
         ("ceil('x')", "template"),
         ("include('ok.yaml', 'nothing')", "has no nothing"),
         ("include('broken.yaml')", "YAML syntax"),

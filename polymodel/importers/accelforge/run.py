@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
@@ -31,7 +32,9 @@ TAGS = (
 )  # fmt: skip
 File = str | Path | Mapping[str, object]
 _READ = ("workload", "renames", "arch", "mapping", "variables", "sparse_optimizations")
+_OLDER = {"architecture": "arch"}
 _STEERING = ("mapper", "config", "model")
+_SLIP = 0.8  # how alike a key is to the section that it misspells
 
 
 def import_accelforge(
@@ -86,7 +89,8 @@ def _sections(
             continue
         if not _known(root, file, reading):
             continue
-        for entry in root.entries or ():
+        for given in root.entries or ():
+            entry = replace(given, key=_OLDER.get(given.key, given.key))
             if entry.key == "variables":
                 result.variables |= {e.key: raw(e.value) for e in entry.value.entries or ()}
             elif entry.key in _READ:
@@ -97,6 +101,9 @@ def _sections(
             elif entry.key in _STEERING:
                 why, remedy = reason(entry.key)
                 reading.leave(entry.value, entry.key, why, remedy)
+            elif near := get_close_matches(entry.key, _READ, 1, _SLIP):  # others hold anchors
+                what, remedy = f"there is no section `{entry.key}`", f"did you mean `{near[0]}:`?"
+                reading.fault(entry.value, what, remedy, entry.key, code="unknown-key")
     return result
 
 
@@ -125,7 +132,7 @@ def _tagged(node: YamlNode) -> YamlNode:
 def _known(root: YamlNode, file: File, reading: Reading) -> bool:
     """Whether a file has a section of AccelForge's; what it is instead is a fault."""
     keys = [e.key for e in root.entries or ()]
-    if any(k in (*_READ, *_STEERING) for k in keys):
+    if any(k in (*_READ, *_OLDER, *_STEERING) for k in keys):
         return True
     shown = "" if isinstance(file, Mapping) else str(file)
     what, remedy = "there is no section of AccelForge's in it", f"sections: {', '.join(_READ)}"
