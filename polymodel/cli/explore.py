@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -54,6 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
     parser.add_argument("--unfused", metavar="SET", help="tensors that must")
     parser.add_argument(
+        "--layer-by-layer",
+        action="store_true",
+        help="nothing is fused: --unfused Intermediates --max-fused-loops 0",
+    )
+    parser.add_argument(
         "--why",
         action="store_true",
         help="search nothing: say what keeps the mapping of the spec out of those that would be looked at",
@@ -75,6 +80,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     check_targets(options)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
+    if options.layer_by_layer:
+        given |= _unfused(spec, given)
     if options.why:
         return _why(spec, given, options)
     bar = ExploreProgress(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
@@ -106,6 +113,30 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if not len(result) and not result.complete:
         return text, REFUSED  # a time or memory limit was reached: whether anything fits is unknown
     return text, FINE if len(result) else INFEASIBLE
+
+
+def _unfused(spec: Spec, given: Mapping[str, object]) -> dict[str, object]:
+    """Return the constraints under which each Einsum is a layer of its own.
+
+    Raises SpecError if an option or the spec says otherwise.
+    """
+    faults = [
+        Diagnostic(
+            "nothing is fused where each Einsum is a layer of its own",
+            "leave out one of the two",
+            f"--layer-by-layer and --{name.replace('_', '-')}",
+            code="conflicting-arguments",
+        )
+        for name in ("fuse", "unfused", "max_fused_loops")
+        if name in given
+    ]
+    if not faults and spec.raw_explore is not None and spec.raw_explore.fuse:
+        remedy = "leave out --layer-by-layer, or `fuse` of the section `explore`"
+        what = "the spec has tensors that must be fused"
+        faults = [Diagnostic(what, remedy, "--layer-by-layer", code="conflicting-arguments")]
+    if faults:
+        raise SpecError(faults)
+    return {"unfused": "Intermediates", "max_fused_loops": 0}
 
 
 def _why(spec: Spec, given: dict[str, object], options: argparse.Namespace) -> tuple[str, int]:

@@ -75,6 +75,20 @@ def test_formats_and_options(capsys: Captured) -> None:
     assert {r["fused"] for r in json.loads(finer[1])} == {"T1"}
 
 
+def test_layer_by_layer_fuses_nothing(capsys: Captured, tmp_path: Path) -> None:
+    few = (*SMALL[:2], "--var", "M=4", "--objective", "energy", "--format", "json")
+    code, out, err = run(capsys, "explore", *few, "--layer-by-layer")
+    (row,) = json.loads(out)
+    assert (code, err, row["fused"], row["fused_loops"]) == (FINE, "", "", "")
+    same = run(capsys, "explore", *few, "--unfused", "Intermediates", "--max-fused-loops", "0")
+    assert same == (code, out, err)
+    own = tmp_path / "fused.yaml"
+    own.write_text("explore: {fuse: T1}\n")
+    code, out, err = run(capsys, "explore", *SMALL[:2], str(own), *SMALL[2:], "--layer-by-layer")
+    assert (code, out) == (BAD_INPUT, "")
+    assert "--layer-by-layer: the spec has tensors that must be fused" in err
+
+
 def test_the_schema_knows_the_section(capsys: Captured) -> None:
     code, out, _ = run(capsys, "schema", "explore")
     found = json.loads(out)

@@ -65,6 +65,7 @@ _SEEDS = (
     "tensaurus spmm A=a.mtx B=dense --size N=4",
     "explore s.yaml --objective energy --objective buffer:GLB --eps 0.1 --time-limit 1 --format json",
     "explore s.yaml --sizes all --max-fused-loops 1 --fuse Nothing --unfused All --time-limit 1 --out e",
+    "explore s.yaml --layer-by-layer --time-limit 1",
     "codesign e.yaml --hardware S=1,2 --objective area --limit 'area <= 1' --where 'S <= 2'",
     "codesign e.yaml --hardware S=1,2 --network a=e.yaml --weight a=2 --table blocks",
     "distribute e.yaml --chips 1,2 --split m --topology mesh --shape 1x2 --throughput 1GB/s --time-limit 1",
