@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache, wraps
+from types import CodeType
 from typing import Any
 
 import jinja2
@@ -461,18 +462,25 @@ def names_in(text: str) -> frozenset[str] | None:
         return None
 
 
+@lru_cache(maxsize=4)
+def _compiled(text: str) -> tuple[CodeType, frozenset[str], int]:
+    """The code of a template, the variables that it reads, and the weight of a call of its macros. Remembered
+    for a few texts, since a file is printed once more for each of its variables."""
+    environment = _Environment(Budget(), {})
+    tree = environment.parse(_marked(environment, text))
+    known = frozenset(meta.find_undeclared_variables(tree))
+    bounding = _Bounding()
+    bounding.visit(tree)
+    return environment.compile(tree, filename="<template>"), known, bounding.macro_data
+
+
 def _output(
     environment: _Environment, text: str, plain: Source, variables: Mapping[str, object]
 ) -> tuple[str, frozenset[str], tuple[Diagnostic, ...]]:
     """What a template prints, with marks of lines, and the variables that it reads; or its fault."""
     error: Exception
     try:
-        tree = environment.parse(_marked(environment, text))
-        known = frozenset(meta.find_undeclared_variables(tree))
-        bounding = _Bounding()
-        bounding.visit(tree)
-        environment.call_weight = bounding.macro_data
-        code = environment.compile(tree, filename="<template>")
+        code, known, environment.call_weight = _compiled(text)
         template = jinja2.Template.from_code(environment, code, dict(environment.globals))
         return _collected(environment, template, variables), known, ()
     except TemplateError as found:
