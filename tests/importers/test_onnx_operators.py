@@ -6,8 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
+import polymodel as pm
 from tests.importers.onnx_cases import Case, compare, ints, one, two, w
-from tests.importers.onnx_models import node, numbers
+from tests.importers.onnx_models import answers, model, node, numbers
+from tests.importers.onnx_numbers import run
 
 PRODUCTS = {
     "matmul": two("MatMul", (3, 4), (4, 5), 60),
@@ -143,3 +145,49 @@ def test_a_tensor_at_one_place_is_read_once_and_used_twice(
         nodes = [nodes[0], node("Cast", ["X"], ["c"], to=onnx.TensorProto.BOOL), nodes[1]]
         nodes[-1].input[0] = "c"
     compare(Case(nodes, {"X": shape}, weights))
+
+
+def branch(name: str, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray]) -> onnx.GraphProto:
+    """A graph of an `If`; both have the same names inside."""
+    stored = [onnx.numpy_helper.from_array(a, n) for n, a in weights.items()]
+    made = [onnx.helper.make_tensor_value_info("made", onnx.TensorProto.FLOAT, None)]
+    return onnx.helper.make_graph(nodes, name, [], made, stored)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_if_whose_condition_follows_from_shapes_is_the_graph_that_it_chooses(size: int) -> None:
+    """Twice, as exporters write it around a Squeeze: each reads values of the graph around it."""
+    one_of = {"b": np.float32([2, 3, 4])}
+    yes = branch("yes", [node("Mul", ["OUTER", "b"], ["inner"]), node("Relu", ["inner"], ["made"])], one_of)
+    no = branch("no", [node("Add", ["OUTER", "b"], ["made"])], one_of)
+    nodes = [
+        node("Shape", ["X"], ["s"]),
+        node("Gather", ["s", "first"], ["n"]),
+        node("Equal", ["n", "one"], ["c"]),
+    ]
+    for read, out in (("X", "T"), ("T", "Y")):
+        graphs = {}
+        for key, graph in (("then_branch", yes), ("else_branch", no)):
+            graphs[key] = onnx.GraphProto.FromString(graph.SerializeToString())
+            graphs[key].node[0].input[0] = read
+        nodes.append(node("If", ["c"], [out], **graphs))
+    weights = {"first": np.array(0), "one": np.array(1)}
+    proto = model(nodes, {"X": (size, 3)}, ["Y"], weights)
+    x = numbers((size, 3))
+    found = pm.import_onnx(proto, fuse="none")
+    assert found.complete
+    got = run(
+        found.spec, {"X": x, **{t: one_of["b"] for t in found.spec.workload.tensors if t.endswith("_b")}}
+    )
+    np.testing.assert_array_equal(got["Y"].ravel(), answers(proto, {"X": x})["Y"].ravel())
+
+
+def test_an_if_over_data_is_named() -> None:
+    same = branch("same", [node("Relu", ["X"], ["made"])], {})
+    nodes = [
+        node("ReduceSum", ["X"], ["t"], keepdims=0),
+        node("Cast", ["t"], ["c"], to=onnx.TensorProto.BOOL),
+        node("If", ["c"], ["Y"], then_branch=same, else_branch=same),
+    ]
+    (left,) = pm.import_onnx(model(nodes, {"X": (2, 3)}, ["Y"])).left_out
+    assert (left.code, left.path) == ("no-counterpart", "node of Y (If)")

@@ -116,9 +116,10 @@ def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
 
 def _read(onnx: Any, given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     model, weights = _lean(onnx, given, source)
+    branches = {n.output[0]: n for n in given.graph.node if n.op_type == "If" and n.output}
     called = fixed(model.graph, weights, sizes, source)
     _check(onnx, model, source)
-    model, constants = _inferred(onnx, model, source)
+    model, constants = _inferred(onnx, model, source, branches)
     values, unknown = _values(onnx, model.graph)
     values |= {n: replace(v, axes=called[n]) for n, v in values.items() if n in called}
     opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
@@ -277,8 +278,14 @@ def _check(onnx: Any, model: Any, source: str) -> None:
         raise one(what, remedy, source, code="damaged-file") from error
 
 
-def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]]:
-    """The model with all shapes that can be had, and every small constant, in turns until nothing is new."""
+def _inferred(
+    onnx: Any, model: Any, source: str, branches: Mapping[str, Any]
+) -> tuple[Any, dict[str, Array]]:
+    """The model with all shapes that can be had, and every small constant, in turns until nothing is new.
+
+    `branches`: the nodes `If` with their graphs, by their first results; one whose condition is a constant
+    gives way to the graph that it chooses.
+    """
     types = {number: dtype for number in range(1, 17) if (dtype := _numpy_name(onnx, number))}
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
@@ -292,23 +299,65 @@ def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]
             raise one(message, "export the model again", source, code="missing-value") from error
         values, _ = _values(onnx, model.graph)
         shapes = {name: value.shape for name, value in values.items()}
-        before = len(constants)
+        before, taken = len(constants), False
         kept = []
         for node in model.graph.node:
             if node.output and node.output[0] in constants:
                 continue
             found = folded(_node(onnx, node, opsets), constants, shapes, types)
-            if found is None:
+            whole = branches.get(node.output[0]) if node.domain == BODY and node.output else None
+            if whole is not None and (inner := _chosen(onnx, model, whole, constants)) is not None:
+                kept += inner
+                taken = True
+            elif found is None:
                 kept.append(node)
             else:
                 constants[node.output[0]] = found
                 model.graph.initializer.append(onnx.numpy_helper.from_array(found, node.output[0]))
-        if len(constants) == before:
+        if len(kept) > MAX_NODES or (len(constants) == before and not taken):
             break
         copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in kept]
         del model.graph.node[:]
         model.graph.node.extend(copies)
     return model, constants
+
+
+def _chosen(onnx: Any, model: Any, node: Any, constants: Mapping[str, Array]) -> list[Any] | None:
+    """The nodes of the graph that an `If` chooses, its results called as those of the `If`; None where the
+    condition is no constant, or the graph has long constants, functions or graphs of its own."""
+    condition = constants.get(node.input[0]) if node.input else None
+    graphs = {a.name: a.g for a in node.attribute}
+    if condition is None or condition.size != 1 or not {"then_branch", "else_branch"} <= graphs.keys():
+        return None
+    graph = graphs["then_branch" if condition.item() else "else_branch"]
+    local = {f.domain for f in model.functions}
+    tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    nested = any(a.HasField("g") or a.graphs for n in graph.node for a in n.attribute)
+    if nested or graph.sparse_initializer or any(_is_data(onnx, t) for t in tensors):
+        return None
+    if len(graph.output) != len(node.output) or any(n.domain in local for n in graph.node):
+        return None
+    made = {name for n in graph.node for name in n.output if name} | {t.name for t in graph.initializer}
+    names = {name: f"{node.output[0]}/{name}" for name in made}
+    ends = list(zip((o.name for o in graph.output), node.output, strict=True))
+    computed = {name for n in graph.node for name in n.output}
+    names |= {own: n for own, n in reversed(ends) if n and own in computed}
+    result = [onnx.helper.make_node("Constant", [], [names[t.name]], value=t) for t in graph.initializer]
+    for inner in graph.node:
+        result.append(onnx.NodeProto.FromString(inner.SerializeToString()))
+        for field in (result[-1].input, result[-1].output):
+            field[:] = [names.get(name, name) for name in field]
+    others = [(names.get(own, own), n) for own, n in ends if n]
+    result += [onnx.helper.make_node("Identity", [own], [n]) for own, n in others if own != n]
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {o.domain.removeprefix("ai.onnx"): o.version for o in model.opset_import}
+    try:
+        for inner in result:
+            onnx.checker.check_node(inner, context)
+    except onnx.checker.ValidationError:
+        return None
+    return result
 
 
 def _numpy_name(onnx: Any, number: int) -> str:
