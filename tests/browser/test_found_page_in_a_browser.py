@@ -90,6 +90,7 @@ def test_points_sort_by_what_they_are(sweep: Visit) -> None:
     assert [int(v) for v in sweep.column("table-points", at)] == bits[::-1]
 
 
+@pytest.mark.slow
 def test_a_row_leads_to_its_mapping_and_that_can_be_taken_along(sweep: Visit, tmp_path: Path) -> None:
     page = sweep.page
     page.click("text=fold all")

@@ -108,6 +108,7 @@ def test_figures_beyond_floats_and_infinity_are_in_order(browser: Any, tmp_path:
     visit.page.close()
 
 
+@pytest.mark.slow
 def test_rows_are_filtered(visit: Visit) -> None:
     page = visit.page
     page.click("nav a[href='#table-accesses']")

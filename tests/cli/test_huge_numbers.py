@@ -92,6 +92,7 @@ def test_figures_in_bits_grow_with_the_bits_of_a_value(
             assert b.frame()[column.name].replace({pd.NA: None}).tolist() == list(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.thin(3)
 @pytest.mark.parametrize("power", SOME)
 def test_files_hold_every_digit(capsys: Captured, tmp_path: Path, power: int) -> None:

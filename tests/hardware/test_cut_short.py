@@ -21,6 +21,7 @@ from tests.hardware.small import small
 from tests.hardware.test_codesign import CHAIN, changed
 
 
+@pytest.mark.slow
 @pytest.mark.thin(99)
 @pytest.mark.parametrize("objectives", [("energy", "latency"), ("edp", "area")], ids=str)
 def test_a_search_that_is_cut_short_has_bounds(

@@ -29,6 +29,7 @@ def least(spec: pm.Spec) -> pm.Report:
     return pm.evaluate(pm.explore(spec, objectives="latency").best().spec)
 
 
+@pytest.mark.slow
 def test_pieces_cost_what_their_blocks_cost() -> None:
     """Two columns of a feed-forward part on two chips: half of its hidden width on each, and one
     all-reduce."""

@@ -147,6 +147,7 @@ def test_a_transformer_of_experts() -> None:
     agree(v["X2"], middle + out.reshape(middle.shape))
 
 
+@pytest.mark.slow
 def test_an_image_in_patches() -> None:
     sizes = {**SIZES, "KV_HEADS": 4, "LAYERS": 1, "TOKENS": 5, "PATCHES": 4, "PATCH": 6}
     v = computed("vit_b_16", **sizes)

@@ -434,6 +434,7 @@ def test_fronts_are_those_of_all_mappings(seed: int) -> None:
     assert min(found[f] for f in ("slide", "stay", "late", "uneven in space")) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "many"), [(1, 4), *(pytest.param(n, 60, marks=pytest.mark.slow) for n in range(2, 6))]
 )

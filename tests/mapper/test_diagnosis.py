@@ -240,6 +240,7 @@ def test_exchange() -> None:
     assert "a mapping exists if intermediates may be exchanged in L1" in found.text
 
 
+@pytest.mark.slow
 def test_fuse_what_is_kept_outside() -> None:
     """T must be exchanged inside the memory that must hold it."""
     found = diagnosis_of(spec_of(PAIR, FOUR, WHOLE, memory("GLB")), Limits(fuse=frozenset({"T"})))

@@ -143,6 +143,7 @@ def test_eps_thins_and_states_the_gap(front: pm.Front, spec: pm.Spec) -> None:
         assert any(all(b <= 1.5 * a for a, b in zip(p.values, q.values, strict=True)) for q in thin), p.values
 
 
+@pytest.mark.slow
 def test_constraints_as_dict_limits_and_section(spec: pm.Spec, tmp_path: Path) -> None:
     whole = pm.explore(spec, objectives="energy")
     unfused = pm.explore(spec, objectives="energy", constraints={"unfused": "T1"})

@@ -86,6 +86,7 @@ def kept(report: pm.Report, limits: dict[str, float]) -> bool:
     return report.feasible and all(obeyed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "rounds"), [(FLAT, 3), pytest.param(wide(), 12, marks=pytest.mark.slow)], ids=("flat", "wide")
 )

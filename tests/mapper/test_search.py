@@ -83,6 +83,7 @@ def test_a_hierarchy_cut_in_two_has_the_same_front(seed: int, monkeypatch: pytes
     np.testing.assert_allclose(cut, whole, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("einsums", seeds(1, [CHAIN, RESIDUAL, ATTENTION]))
 def test_bounds_rule_out_nothing_that_is_best(einsums: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {r: 8 for r in "MNKPEF" if any(r.lower() in e for e in einsums)}

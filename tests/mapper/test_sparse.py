@@ -271,6 +271,7 @@ def compressed(seed: int) -> Case:
     return Case(sizes, densities, rules, glb=pick.choice([24, 32, 40, 64, 100]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, range(120)))
 def test_no_mapping_that_fits_compressed_is_missed(seed: int) -> None:
     """Against a lister of its own: all mappings are near the front, as promised; an exact front is theirs."""

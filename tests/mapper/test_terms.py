@@ -168,6 +168,7 @@ def test_points_cost_what_evaluate_says(sizes: Sizes, whole_actions: bool) -> No
     assert spread > 1
 
 
+@pytest.mark.slow
 def test_families_cost_no_more_than_their_members() -> None:
     """With the same tiles, which are among theirs: so where no tiles of a family are good enough, none of a
     member are."""

@@ -115,6 +115,7 @@ def test_no_drawn_mapping_is_better() -> None:
     assert sum(check(spec_of(pick), pick, 6) for _ in range(8)) > 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, [5, 0, 1]))
 def test_the_front_is_that_of_all_mappings(seed: int) -> None:
     pick = Random(seed)

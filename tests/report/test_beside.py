@@ -11,6 +11,7 @@ from polymodel.cli import main
 from tests.seeds import seeds
 
 
+@pytest.mark.slow
 def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:
     report = pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands"))
     top, _, rest = report.whole_text().partition("\n\n")

@@ -128,6 +128,7 @@ def test_the_tree_needs_what_the_formula_says_or_less(count: int) -> None:
     assert tally["ffmr_drop less"] + tally["ffmr_retain less"] > 0, tally
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", seeds(1, [40, 150]))
 def test_halos_policies_and_inferred_einsums_need_no_more_than_the_formula(count: int) -> None:
     counted: Counter[bool] = Counter()

@@ -158,6 +158,7 @@ def test_equal_outer_sizes_equal_every_mapping_with_such(waits: bool) -> None:
     assert lowest(found + curve(spec, partial_overlap=waits)) == curve(spec, partial_overlap=waits)
 
 
+@pytest.mark.slow
 def test_unequal_outer_sizes_are_told() -> None:
     spec = pm.load("attention", M=16, P=16, E=8)
     slope = pm.graph_slope(spec, equal_outer_sizes=True, curves=["tiled_fused"])

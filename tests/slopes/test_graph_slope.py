@@ -104,6 +104,7 @@ def counted(slope: Any, point: Any) -> tuple[int, dict[str, int]]:
     return total + sum(slope.graph.shared[t].elements for t in once), footprints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", seeds(4, GRAPHS))
 @pytest.mark.thin(99)
 def test_every_mapping_of_a_point_is_what_evaluate_counts(name: str) -> None:

@@ -184,6 +184,7 @@ def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
     return curve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extents", "stride", "dilation"),
     seeds(4, [

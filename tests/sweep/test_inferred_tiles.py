@@ -111,6 +111,7 @@ def test_the_front_of_vgg_is_swept_by_closed_forms(
     check_rows(swept, 2 if size == 8 else 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", seeds(1, [4096, 4]))
 def test_factors_of_several_axes_equal_evaluate(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is live depends on the tips and on the channels of one layer each: no axis has all of them."""

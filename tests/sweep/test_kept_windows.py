@@ -47,6 +47,7 @@ SPEC = {
 GRID = {"TP": list(range(1, 10)), "TM": [1, 3, 4], "TR": list(range(1, 6)), "TQ": list(range(1, 10))}
 
 
+@pytest.mark.slow
 def test_points_equal_evaluate() -> None:
     spec = pm.load(SPEC)
     check_blocks(spec, GRID, count=20)

@@ -164,6 +164,7 @@ def test_figures_that_disagree_are_told(monkeypatch: pytest.MonkeyPatch) -> None
             pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_latency"], **kept)
 
 
+@pytest.mark.slow
 def test_compressed_tiles_decide_what_fits() -> None:
     """Dense tiles of A do not fit, compressed ones do; and the other way round with wide metadata."""
     wide = {"format": {"A": {"format": "COO", "data": 8, "index": 60}}}

@@ -69,6 +69,7 @@ def test_best_is_never_worse_than_any_tiler(
             assert reached[objective] <= theirs[objective], (objective, tiler, best[objective].tiler)
 
 
+@pytest.mark.slow
 def test_best_comes_near_the_bound() -> None:
     """Geometric mean of tiles / bound: add, 128 entries, all matrices."""
     ratios = []
