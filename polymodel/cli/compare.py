@@ -7,7 +7,7 @@ from functools import partial
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_einsum, add_engine, add_format, add_html, add_values
-from polymodel.cli.output import save_page, with_saved_files
+from polymodel.cli.output import check_targets, save_formats, save_page, with_saved_files
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables, with_files
@@ -31,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_values(parser)
     add_engine(parser)
     add_format(parser)
+    parser.add_argument("--out", metavar="DIR", help="also save it as CSV, JSON, text and one page")
     add_html(parser)
 
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.loading.reading import load_many
     from polymodel.report.compare import fits
 
+    check_targets(options)
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
     specs, notes = load_many(sides, variables(options.var), symbols(options.set))
@@ -51,4 +53,5 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     code = FINE if fits(a) and fits(b) else INFEASIBLE
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
+    told += save_formats(options.out, NAME, written) if options.out else []
     return with_saved_files(written(options.format), told, options.format == "table"), code

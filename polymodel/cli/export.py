@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import add_sources
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import load_spec
 from polymodel.errors import writing
 
@@ -40,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@waiting("writing")
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Write the files, joined on stdout or separately into a folder, after they have been read back and
     compared with the spec."""

@@ -12,6 +12,7 @@ from polymodel.cli.codes import FINE
 from polymodel.cli.limits import add_limits
 from polymodel.cli.output import tell
 from polymodel.cli.parser import Parser
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def run_zigzag(options: argparse.Namespace) -> tuple[str, int]:
     return write_import(import_zigzag(options.files, clock=options.clock, allow=options.allow), options.out)
 
 
+@waiting("reading")
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Read the files of the tool named on the command line."""
     kind: Callable[[argparse.Namespace], tuple[str, int]] = options.run_kind

@@ -33,6 +33,15 @@ def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
     return [f"saved {file}"]
 
 
+FORMATS = {"csv": "csv", "json": "json", "html": "html", "txt": "table"}  # ending of a file -> --format
+
+
+def save_formats(folder: str, stem: str, written: Callable[[str], str]) -> list[str]:
+    """Write an answer that is one table to a folder, in each format; returns the message about it."""
+    files = [write_file(Path(folder) / f"{stem}.{end}", written(style)) for end, style in FORMATS.items()]
+    return [saved_text(files)]
+
+
 def check_html(file: str | None) -> None:
     """Raise SpecError for a file that cannot be written, before hours of work."""
     if not file:

@@ -9,6 +9,7 @@ from pathlib import Path
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import PICTURED, add_html, add_sources
 from polymodel.cli.output import save_page, with_saved_files
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import load_spec
 
 NAME, ABOUT = "show", "Show the workload, the architecture and the LoopTree of a spec."
@@ -24,6 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@waiting("reading")
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Show the parts of a spec as text or pictures."""
     from polymodel.report.show import show_html, show_pictures, show_text

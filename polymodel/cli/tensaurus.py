@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from polymodel.cli.codes import FINE
-from polymodel.cli.options import add_format
+from polymodel.cli.options import add_format, add_html
+from polymodel.cli.output import check_targets, save_formats, save_page, with_saved_files
 from polymodel.cli.progress import waiting
 from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.sparse.tensaurus import TensaurusReport
+    from polymodel.view.table import Table
 
 NAME, ABOUT = "tensaurus", "Predict a kernel on the Tensaurus accelerator."
 
@@ -24,51 +30,60 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--across", type=int, metavar="N", help="columns of the dense operands (default: 32)")
     parser.add_argument("--published", action="store_true", help="the paper's numbers beside the model's")
     add_format(parser)
+    parser.add_argument("--out", metavar="DIR", help="also save it as CSV, JSON, text and one page")
+    add_html(parser)
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Print time, load balance, traffic and energy of one kernel, or the published table."""
+    from polymodel.report.tensaurus import published_table
+
+    check_targets(options)
     with waiting("counting"):
-        return _predicted(options), FINE
+        report = None if options.published else _predicted(options)
+        written = partial(_written, report, published_table() if report is None else report.table())
+    told = save_page(options.html, partial(written, "html"))
+    told += save_formats(options.out, NAME, written) if options.out else []
+    return with_saved_files(written(options.format), told, options.format == "table"), FINE
 
 
-def _predicted(options: argparse.Namespace) -> str:
-    from polymodel.report.tensaurus import TITLES, published_table, report_text
+def _predicted(options: argparse.Namespace) -> TensaurusReport:
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.machine import kernel_of
+
+    if options.kernel is None:
+        fault = Diagnostic(
+            "no kernel is named",
+            "MTTKRP, TTMc, SpMM or SpMV; or --published",
+            "KERNEL",
+            code="missing-argument",
+        )
+        raise SpecError([fault])
+    kernel_of(options.kernel)
+    a = _operand(options)
+    across = kernel_of(options.kernel).across
+    if options.across is not None and not across:
+        fault = Diagnostic(
+            f"--across: {options.kernel} has no columns of a dense operand",
+            "leave it out",
+            code="ineffective-argument",
+        )
+        raise SpecError([fault])
+    sizes = {across: options.across} if across and options.across is not None else {}
+    return tensaurus(options.kernel, a, **sizes)
+
+
+def _written(report: TensaurusReport | None, table: Table, style: str) -> str:
+    """A prediction, or the published table, in one format."""
+    from polymodel.report.tensaurus import TITLES, report_text
     from polymodel.view.answer import Section, formatted_tables, notes
 
-    if options.published:
-        table = published_table()
-    else:
-        if options.kernel is None:
-            fault = Diagnostic(
-                "no kernel is named",
-                "MTTKRP, TTMc, SpMM or SpMV; or --published",
-                "KERNEL",
-                code="missing-argument",
-            )
-            raise SpecError([fault])
-        kernel_of(options.kernel)
-        a = _operand(options)
-        across = kernel_of(options.kernel).across
-        if options.across is not None and not across:
-            fault = Diagnostic(
-                f"--across: {options.kernel} has no columns of a dense operand",
-                "leave it out",
-                code="ineffective-argument",
-            )
-            raise SpecError([fault])
-        sizes = {across: options.across} if across and options.across is not None else {}
-        report = tensaurus(options.kernel, a, **sizes)
-        if options.format == "table":
-            return report_text(report)
-        table = report.table()
-    told = "".join(f"note: {n}\n" for n in table.notes)
-    if options.format == "table":
-        return f"{table.text(indent='')}\n{told}"
+    if report is not None and style == "table":
+        return report_text(report)
+    if style == "table":
+        return f"{table.text(indent='')}\n" + "".join(f"note: {n}\n" for n in table.notes)
     section = Section(TITLES[table.name], table)
-    return formatted_tables([section], options.format, "polymodel tensaurus", notes(table.notes))
+    return formatted_tables([section], style, "polymodel tensaurus", notes(table.notes))
 
 
 def _operand(options: argparse.Namespace) -> Any:

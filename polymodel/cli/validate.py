@@ -7,6 +7,7 @@ import json
 
 from polymodel.cli.codes import BAD_INPUT, FINE, REFUSED
 from polymodel.cli.options import add_sources
+from polymodel.cli.progress import waiting
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, Refused, SpecError
 
@@ -20,6 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help=explained)
 
 
+@waiting("reading")
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Print a summary of the spec, or all its faults."""
     if options.format == "table":

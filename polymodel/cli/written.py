@@ -130,6 +130,12 @@ def _export(options: argparse.Namespace) -> Iterable[str]:
     return NAMES[options.tool]
 
 
+def _one_table(options: argparse.Namespace) -> Iterable[str]:
+    from polymodel.cli.output import FORMATS
+
+    return (f"{options.name_of_command}.{ending}" for ending in FORMATS)
+
+
 def _always(*names: str) -> Callable[[argparse.Namespace], Iterable[str]]:
     return lambda _: names
 
@@ -147,6 +153,8 @@ _NAMES: dict[str, dict[str, Callable[[argparse.Namespace], Iterable[str]]]] = {
     "distribute": {"out": _distribute, "store": _always("[0-9a-f]" * 16)},
     "tile": {"out": _tile, "export": _always("index.json", "tile_[0-9]*_[AB].*")},
     "sparse": {"out": _sparse},
+    "compare": {"out": _one_table},
+    "tensaurus": {"out": _one_table},
     "execute": {"out": _execute},
     "traffic": {"out": _traffic},
     "export": {"out": _export},
