@@ -43,6 +43,12 @@ def written(folder: Path, **texts: str) -> list[Path]:
     return paths
 
 
+def test_the_notation_before_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "layer.cfg").write_text("problem = { R = 3; S = 3; };\n")
+    with faults("wrong-type", "libconfig", at=""):
+        pm.import_timeloop(tmp_path / "layer.cfg")
+
+
 def test_a_first_configuration(tmp_path: Path) -> None:
     found = pm.import_timeloop(*written(tmp_path, first=FIRST))
     (layer,) = found.spec.workload.einsums

@@ -161,6 +161,9 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
         if root.entries is None:
             what = "a file of Timeloop's is a mapping of sections"
             remedy = "start with `problem:`, `architecture:` or `mapping:`"
+            if root.source.file.endswith(".cfg"):
+                what = "files in the notation of libconfig (.cfg), Timeloop's first one, are not read"
+                remedy = "write the same keys as YAML: `problem: {R: 3}` for `problem = { R = 3; }`"
             reading.fault(root, what, remedy, code="wrong-type")
             continue
         for entry in root.entries:
