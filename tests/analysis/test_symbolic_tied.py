@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import pair_peaks
+from polymodel.analysis.symbolic import pair_peaks, region_terms
 from polymodel.analysis.symbolic.pair_peaks import front, fronts
 from polymodel.analysis.symbolic.regions import Gap, Loops, Region, TileQuery, Tiles, total
 from polymodel.analysis.symbolic.stamp_order import loop_demand
@@ -458,3 +458,13 @@ def _compare_steps(
             found[s] == found[t] for s in stamps for t in stamps if s[:k] + s[k + 1 :] == t[:k] + t[k + 1 :]
         )
         assert loop_demand(loops, k, "settled", what, rank) == alike
+
+
+def test_two_regions_of_a_formula_never_have_one_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the short mark is taken, the other one has more digits, and each keeps its own."""
+    monkeypatch.setattr(region_terms, "_MARKS", {})
+    monkeypatch.setattr(region_terms, "crc32", lambda _: 7)
+    first, other = (region_terms._mark(text) for text in ("one", "other"))
+    assert first == "007"
+    assert len(other) == 12
+    assert [region_terms._mark(text) for text in ("other", "one")] == [other, first]

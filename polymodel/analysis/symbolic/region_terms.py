@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -33,6 +34,16 @@ class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
 
     def _sympystr(self, printer: Any) -> str:
         return repr(self.table)
+
+
+_MARKS: dict[str, bytes] = {}  # mark -> digest of what it stands for
+
+
+def _mark(text: str) -> str:
+    """Three digits that stand for a text; twelve where another text of this process has the same three."""
+    digest = sha256(text.encode()).digest()
+    short = f"{crc32(text.encode()) % 16**3:03x}"
+    return short if _MARKS.setdefault(short, digest) == digest else digest.hex()[:12]
 
 
 class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
@@ -85,8 +96,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         extents.
         """
         table = self.args[0].table
-        mark = crc32(repr(table.without_sizes()).encode()) % 16**3
-        return table.named, tuple(map(str, table.region.extents)), f"{mark:03x}"
+        return table.named, tuple(map(str, table.region.extents)), _mark(repr(table.without_sizes()))
 
     @property
     def _shown(self) -> list[Any]:
