@@ -1,1 +1,1 @@
-"""Matrix multiplication with reuse: what tiles of A, B and Z = A B are fetched, written and computed."""
+"""Matrix multiplication with reuse: which tiles of A, B and Z = A B are read, written and computed."""

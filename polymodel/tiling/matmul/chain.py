@@ -1,7 +1,7 @@
-"""Two products in a row, Z = (A B) C, cut into panels of rows that the first hands on to the second.
+"""Two consecutive products, Z = (A B) C, cut into panels of rows that the first product passes to the second.
 
-A panel of rows of A makes the same rows of T = A B, and these the same rows of Z. So a panel of T is used as
-soon as it is complete, and by nothing else: it need not leave the array.
+A panel of rows of A yields the same rows of T = A B, and these the same rows of Z. A panel of T is therefore
+used as soon as it is complete, and by nothing else: it need not leave the array.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Buffers = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class ChainPanels:
-    """Panels of both products over the same rows; only those with products in the first are launched, and of
-    these the second only where it has any.
+    """Panels of both products over the same rows. Only panels with products in the first are launched, and of
+    these the second product only where it has any.
 
-    `turned`: the factors are transposed, so that panels are columns of the last one.
+    `turned`: the factors are transposed, so that panels are columns of the last factor.
     """
 
     first: RowPanels
@@ -40,17 +40,17 @@ class ChainPanels:
 
     @cached_property
     def launched(self) -> Ints:
-        """Numbers of the panels that the first product launches."""
+        """Indices of the panels that the first product launches."""
         return np.flatnonzero(self.first.launched)
 
     @cached_property
     def multiplies(self) -> tuple[Ints, Ints]:
-        """Per panel: multiplies of the first product, of the second."""
+        """Per panel: multiplies of the first and of the second product."""
         return _multiplies(self.first), _multiplies(self.second)
 
     @property
     def intermediate_words(self) -> int:
-        """Words of all panels of T: what is stored and loaded again if the products are run apart."""
+        """Words of all panels of T: what is stored and loaded again if the products run separately."""
         return int(self.first.z[self.launched].sum())
 
 
@@ -62,10 +62,11 @@ def chain_of(
     turned: bool = False,
     progress: Progress | None = None,
 ) -> ChainPanels:
-    """Panels of (A B) C that fit `buffers`, words for A, B, T, C and Z; `turned`: of A (B C), by columns.
+    """Return the panels of (A B) C that fit `buffers` (words for A, B, T, C and Z); `turned`: of A (B C), by
+    columns.
 
-    As many rows as fit A's buffer, T's and Z's. Of B and C one row at a time passes, and has to fit. Raises
-    SpecError where sizes do not meet, Refused where a row does not fit, and what `product_of` refuses.
+    A panel has as many rows as fit in the buffers of A, T and Z. Rows of B and C pass one at a time, and each
+    must fit. Raises SpecError if sizes do not match, Refused if a row does not fit or `product_of` refuses.
     """
     _check_sizes(a, b, c)
     if turned:

@@ -1,4 +1,4 @@
-"""How long a tiled multiplication takes: a model, of two rates and a cost per launch."""
+"""The time of a tiled multiplication: a model with two rates and a cost per launch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from polymodel.tiling.cost.model import Launch
 
 @dataclass(frozen=True)
 class MatmulMachine:
-    """`pes`: multiplies a cycle. `bandwidth`: words a cycle between memory and buffers. `launch`: what each
-    pair of tiles costs to configure and to fill. The defaults are one streaming kernel: a token a cycle.
-    """
+    """`pes`: multiplies per cycle. `bandwidth`: words per cycle between memory and buffers. `launch`: the
+    cost of a pair of tiles for configuration and for filling the pipelines. The defaults describe one
+    streaming kernel: a token per cycle."""
 
     pes: int = 1
     bandwidth: float = 1.0
@@ -38,9 +38,10 @@ class MatmulMachine:
             raise SpecError(faults)
 
     def overhead(self, pairs: int) -> int:
-        """Cycles to configure and to fill the pipelines of so many launches."""
+        """The cycles to configure and to fill the pipelines for the given number of launches."""
         return pairs * (self.launch.config("multiply") + self.launch.ramp)
 
     def cycles(self, multiplies: int, words: int, pairs: int) -> float:
-        """Multiplies overlap transfers; launches overlap nothing. Of blocks it is a lower bound."""
+        """Multiplies overlap with transfers; launches overlap with nothing. For block cycles this is a lower
+        bound."""
         return max(multiplies / self.pes, words / self.bandwidth) + self.overhead(pairs)

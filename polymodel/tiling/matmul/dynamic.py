@@ -1,11 +1,11 @@
 """Dynamic tiles: ranges of coordinates grow at run time until the buffers are full.
 
 After dynamic reflexive tiling (Odemuyiwa et al., ASPLOS 2023): a tile of the stationary operand grows first;
-its range of the shared rank k is imposed on the other operand, whose tile then grows along its own rank. What
-is modelled, and what not, is in docs/tiling/matmul.md.
+its range of the shared rank k is imposed on the other operand, whose tile then grows along its own rank.
+docs/tiling/matmul.md says what is modelled and what is not.
 
-Each tile begins where the last one ends and stops where the data fill a buffer, so tiles are found one after
-the other; the work within each is one pass over the entries that a buffer can hold.
+Each tile begins where the previous one ends and stops where the data fill a buffer, so that tiles are found
+in sequence; the work within each is one pass over the entries that a buffer can hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, ch
 from polymodel.tiling.matmul.walk import OrderTraffic
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, sorted_by
 
-# How far a range may grow before its entries fill a buffer: the parts of dynamic tiles.
+# The growth of a range until its entries fill a buffer: the parts of dynamic tiles.
 
 LEAST = 7  # words of a tile with one entry
 Grown = dict[int, tuple[int, int]]
@@ -32,47 +32,48 @@ Grown = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class ListedEntries:
-    """Entries along one rank: coordinates `x` ascending, the row of the stored tile each is in, and where in
-    this list that row was last met (-1: never). A row is new to a tile that begins after that."""
+    """Entries along one rank: coordinates `x` in ascending order, the row of the stored tile that contains
+    each, and the position in this list at which that row occurred before (-1: never). A row is new to a tile
+    that begins after that position."""
 
     x: Index
     rows: Index
     last: Ints
 
     def at(self, coordinate: int) -> int:
-        """Position of the first entry at or after a coordinate."""
-        # A number of another type would make a copy of the whole list.
+        """Return the position of the first entry at or after a coordinate."""
+        # A number of another type would cause a copy of the whole list.
         return int(self.x.searchsorted(self.x.dtype.type(coordinate)))
 
     def reach(self, at: int, capacity: int, extent: int) -> int:
-        """The largest end for which the entries from position `at` fit; `extent` if all do."""
-        half = max(0, capacity - 3) // 2  # every entry counts one, every new row one more
+        """Return the largest end for which the entries from position `at` fit; `extent` if all do."""
+        half = max(0, capacity - 3) // 2  # every entry counts one, and every new row one more
         load = (self.last[at : at + half + 1] < at).cumsum()
         load += self.ramp[: load.size]
         over = int(load.searchsorted(half, side="right"))
         return extent if over == load.size else int(self.x[at + over])
 
     def fits(self, at: int, to: int, capacity: int) -> bool:
-        """Whether the entries at these positions fit."""
+        """Return whether the entries at these positions fit."""
         half, held = max(0, capacity - 3) // 2, to - at
         if 2 * held <= half or held > half:
             return held <= half
         return held + int(np.count_nonzero(self.last[at:to] < at)) <= half
 
     def words(self, at: int, to: int) -> int:
-        """2 nnz + 2 rows + 3 of the entries at these positions, 0 without any."""
+        """Return 2 nnz + 2 rows + 3 of the entries at these positions, 0 if there are none."""
         if to <= at:
             return 0
         return 2 * (to - at) + 2 * int(np.count_nonzero(self.last[at:to] < at)) + 3
 
     @cached_property
     def ramp(self) -> Ints:
-        """1, 2, 3, ..."""
+        """Return 1, 2, 3, ..."""
         return np.arange(1, self.x.size + 1)
 
     @cached_property
     def by_row(self) -> Index:
-        """Positions row by row, ascending within each."""
+        """Return the positions ordered by row, ascending within each row."""
         return np.argsort(self.rows, kind="stable")
 
     def taken(self, which: Flags) -> ListedEntries:
@@ -84,14 +85,14 @@ class ListedEntries:
 
 @dataclass(frozen=True, eq=False)
 class Stacked(ListedEntries):
-    """Entries whose rows are the coordinates themselves: sums before each position say all.
+    """Entries whose rows are the coordinates themselves, so that prefix sums suffice.
 
-    Positions that are asked for begin a coordinate.
+    Requested positions are always the first of a coordinate.
     """
 
     @cached_property
     def sums(self) -> Ints:
-        """Entries and rows before each position, and all."""
+        """The number of entries and of rows before each position, and in total."""
         result = np.zeros(self.x.size + 1, dtype=np.int64)
         np.cumsum(1 + changes(self.x), out=result[1:])
         return result
@@ -112,7 +113,7 @@ class Stacked(ListedEntries):
 
 
 def listed(x: Index, rows: Index) -> tuple[ListedEntries, Index]:
-    """Entries in order of `x`, and the order that this took; `rows` may be `x` itself."""
+    """Return the entries ordered by `x`, and the permutation; `rows` may be `x` itself."""
     order = np.argsort(x, kind="stable")
     return _stacked(x[order]) if rows is x else _with_last(x[order], rows[order]), order
 
@@ -126,7 +127,7 @@ def _with_last(x: Index, rows: Index) -> ListedEntries:
 
 
 def _linked(x: Index, rows: Index, order: Index) -> ListedEntries:
-    """`order`: positions row by row, ascending within each."""
+    """`order`: the positions ordered by row, ascending within each row."""
     last = np.full(rows.size, -1, dtype=np.int64)
     same = rows[order[1:]] == rows[order[:-1]]
     last[order[1:][same]] = order[:-1][same]
@@ -135,10 +136,11 @@ def _linked(x: Index, rows: Index, order: Index) -> ListedEntries:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """The product: its stationary operand `s` (own rank, k), the other one `v` (k, own rank), the result `z`.
+    """The product: its stationary operand `s` (own rank, k), the other operand `v` (k, own rank), and the
+    result `z`.
 
-    `flip`: B is stationary, so the rows of stored tiles are along the second rank of `s`, `v` and `z`.
-    `touched`: room for a flag per k coordinate.
+    `flip`: B is stationary, so that the rows of stored tiles are along the second rank of `s`, `v` and `z`.
+    `touched`: a buffer with one flag per k coordinate.
     """
 
     s: EntryCoordinates
@@ -151,23 +153,24 @@ class Sides:
     remembered: dict[tuple[int, int], tuple[ListedEntries, Index, Grown]] = field(default_factory=dict)
 
     def part(self, places: EntryCoordinates, rows: tuple[int, int]) -> ListedEntries:
-        """Some rows, listed along the columns."""
+        """Return some rows, listed along the columns."""
         piece = slice(places.starts[rows[0]], places.starts[rows[1]])
         across = places.cols[piece]
         return listed(across, across if self.flip else places.rows[piece])[0]
 
     def result(self, band: tuple[int, int]) -> tuple[ListedEntries, Index]:
-        """Z within a band, listed along the other operand's own rank, with the first k of each entry."""
+        """Return Z within a band, listed along the own rank of the other operand, with the first k of each
+        entry."""
         piece = slice(self.z.starts[band[0]], self.z.starts[band[1]])
         across = self.z.cols[piece]
         result, order = listed(across, across if self.flip else self.z.rows[piece])
         return result, self.first_k[piece][order]
 
     def other(self, k: int, end: int) -> tuple[ListedEntries, Index, Grown]:
-        """The other operand within a range of k, listed along its own rank, with the k of each entry, and how
-        far its tiles are known to grow: position of the first entry -> end, position of the end."""
+        """Return the other operand within a range of k, listed along its own rank with the k of each entry,
+        and the known extents of its tiles: position of the first entry -> end, and position of the end."""
         if (k, end) not in self.remembered:
-            self.remembered.clear()  # ranges mostly come again at once, or never
+            self.remembered.clear()  # ranges recur at once or not at all
             piece = slice(self.v.starts[k], self.v.starts[end])
             across = self.v.cols[piece]
             found, order = listed(across, across if self.flip else self.v.rows[piece])
@@ -187,15 +190,17 @@ def sides_of(product: PatternProduct, buffers: tuple[int, int, int], stationary:
 
 
 def limits_of(sides: Sides) -> tuple[Ints, Ints]:
-    """For every start, how far the stationary operand's own rank, and k, may reach, so that one coordinate
-    across still fits each buffer: no growth can then meet a slice that overflows by itself."""
+    """Return, for every start, how far the own rank of the stationary operand, and k, may extend so that one
+    coordinate across still fits each buffer: then no growth meets a slice that overflows by itself."""
     s, v, z = ((m - 5) // 2 if sides.flip else (m - 3) // 4 for m in sides.buffers)
     outer = np.minimum(_limit(sides.s, s), _limit(sides.z, z))
     return outer, _limit(sides.v, v)
 
 
 def _limit(places: EntryCoordinates, most: int) -> Ints:
-    """For every first row the largest end with at most `most` entries in each column between them."""
+    """Return, for every first row, the largest end with at most `most` entries in each column of that
+    range.
+    """
     across = places.transposed
     result = np.full(places.shape[0] + 1, places.shape[0], dtype=np.int64)
     if across.nnz > most:
@@ -205,7 +210,7 @@ def _limit(places: EntryCoordinates, most: int) -> Ints:
 
 
 def band_end(sides: Sides, outer: int, outer_limit: int, k_limit: int, grow: str) -> int:
-    """Where the band that begins at `outer` ends, decided by its first tile."""
+    """Return the end of the band that begins at `outer`, which its first tile determines."""
     capacity = sides.buffers[0]
     if grow == "k":
         wide = min(sides.part(sides.s, (outer, outer + 1)).reach(0, capacity, k_limit), k_limit)
@@ -224,7 +229,7 @@ def band_end(sides: Sides, outer: int, outer_limit: int, k_limit: int, grow: str
 
 
 def _down(sides: Sides, outer: int, limit: int, wide: int) -> int:
-    """How far the stationary tile reaches along its own rank when it takes k from 0 to `wide`."""
+    """Return how far the stationary tile extends along its own rank when it covers k from 0 to `wide`."""
     begin, end = int(sides.s.starts[outer]), int(sides.s.starts[limit])
     many = sides.buffers[0]
     while True:
@@ -254,11 +259,11 @@ _COLUMNS = ("outer", "outer_end", "k", "k_end", "inner", "inner_end", "s", "v", 
 
 @dataclass(frozen=True, eq=False)
 class Dynamic:
-    """Pairs of tiles in the order in which they are launched.
+    """Pairs of tiles in launch order.
 
-    `visits`: pairs x (first and last + 1 along the stationary operand's own rank, along k, along the other's
-    own rank; words of the stationary tile, of the other; words that Z's region has before and after;
-    entries of the stationary tile, of the other and of Z's region after).
+    `visits`: pairs x (first and last + 1 along the own rank of the stationary operand, along k, and along the
+    own rank of the other operand; words of the stationary tile and of the other tile; words of the region of
+    Z before and after; entries of the stationary tile, of the other tile, and of the region of Z after).
     """
 
     product: PatternProduct
@@ -280,20 +285,21 @@ class Dynamic:
 
     @cached_property
     def largest(self) -> tuple[int, int, int]:
-        """Words of the fullest tile of A, of B and of Z."""
+        """Words of the largest tile of A, of B and of Z."""
         s, v, z = (int(self.column(name).max(initial=0)) for name in ("s", "v", "after"))
         return (s, v, z) if self.stationary == "A" else (v, s, z)
 
     @cached_property
     def new(self) -> tuple[Flags, Flags, Flags]:
-        """Where the tile of the stationary operand, of the other one and the region of Z change."""
+        """Masks of the launches at which the tile of the stationary operand, of the other operand, and the
+        region of Z change."""
         at = self.column
         outer, k, inner = ((at(f"{name}"), at(f"{name}_end")) for name in ("outer", "k", "inner"))
         return changes(*outer, *k), changes(*k, *inner), changes(*outer, *inner)
 
     def traffic(self) -> OrderTraffic:
-        """A tile is read when it differs from the resident one; a region of Z is written when it is left and
-        what it has accumulated is read when it is entered."""
+        """A tile is read when it differs from the resident one; a region of Z is written when it is left, and
+        its partial sums are read when it is entered again."""
         new_s, new_v, new_z = self.new
         left = np.ones(self.launches, dtype=np.bool_)
         left[:-1] = new_z[1:]
@@ -312,12 +318,12 @@ def dynamic(
     grow: Grow = "k",
     stop: Callable[[int], bool] | None = None,
 ) -> Dynamic | None:
-    """Tiles that grow until their buffer (words for A, B and Z) is full; none exceeds it.
+    """Return tiles that grow until their buffer (words for A, B and Z) is full; none exceeds it.
 
-    `grow`: what the stationary tile does first: `k` takes all of the shared rank that fits, then its own;
-    `outer` the other way round; `alternate` doubles both in turn. `stop` is asked after each band, with the
-    launches so far: if it says True, or after 10^6 tiles, None is returned. SpecError where a buffer does not
-    hold one entry (7 words).
+    `grow`: how the stationary tile grows: `k` covers as much of the shared rank as fits, then of its own
+    rank; `outer` the other way round; `alternate` doubles both in turn. `stop` is called after each band with
+    the number of launches so far: if it returns True, or after 10^6 tiles, None is returned. Raises SpecError
+    if a buffer does not hold one entry (7 words).
     """
     small = [(name, m) for name, m in zip("ABZ", buffers, strict=True) if m < LEAST]
     if small:
@@ -346,7 +352,7 @@ def dynamic(
 
 
 def _band(sides: Sides, band: tuple[int, int], k_limit: Ints, found: list[tuple[int, ...]]) -> int:
-    """All pairs of one range of the stationary operand's own rank; returns how many tiles were grown."""
+    """All pairs of one range of the own rank of the stationary operand; returns the number of grown tiles."""
     ours = sides.part(sides.s, band)
     z, z_first = sides.result(band)
     at, k, steps, extent = 0, 0, 0, sides.s.shape[1]
@@ -373,7 +379,7 @@ def _swept(
     after: ListedEntries,
     found: list[tuple[int, ...]],
 ) -> int:
-    """The other operand's tiles under one stationary tile; those without a shared k are passed over."""
+    """The tiles of the other operand under one stationary tile; those without a common k are skipped."""
     (outer, outer_end, k, k_end), words, nnz = tile
     theirs, shared, grown = sides.other(k, k_end)
     met = np.flatnonzero(sides.touched[shared]).tolist()

@@ -1,7 +1,8 @@
-"""The tiles of A, B and Z that a way to tile has: their rectangles, entries and words, and what is worked on.
+"""The tiles of A, B and Z under a tiling: their rectangles, entries and words, and the words that the array
+processes.
 
-Uniform tiles are those that hold entries; of B in row panels a row is a tile; regions of Z of dynamic tiles
-are told as full as they get.
+Uniform tiles are those that hold entries; for row panels each row of B is a tile; regions of Z of dynamic
+tiles are given at their fullest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from polymodel.tiling.plane.pattern import Flags, Index, Ints, Rects
 
 @dataclass(frozen=True, eq=False)
 class TileRows:
-    """Tiles of one tensor, row by row: rectangles (in B rows are k), entries and words of each."""
+    """Tiles of one tensor, one per row: rectangles (rows of B are k), entries and words of each."""
 
     rects: Rects
     nnz: Ints
@@ -35,7 +36,7 @@ class TileRows:
 
 
 def tile_rows(source: UniformTiles | RowPanels | Dynamic) -> tuple[TileRows, TileRows, TileRows]:
-    """Tiles of A, of B and of Z."""
+    """Return the tiles of A, of B and of Z."""
     if isinstance(source, UniformTiles):
         i, k, j = source.tile
         rows, inner, cols = source.product.extents
@@ -48,9 +49,10 @@ def tile_rows(source: UniformTiles | RowPanels | Dynamic) -> tuple[TileRows, Til
 
 
 def worked(source: UniformTiles | RowPanels | Dynamic) -> tuple[int, int, int, int]:
-    """Words that the array takes of A, B and of Z so far, and gives of Z, at all launches together.
+    """Return the words that the array reads of A, of B and of the partial sums of Z, and writes of Z, in all
+    launches together.
 
-    A tile that stays resident is worked on again at every launch; a panel is one launch.
+    A resident tile is processed again in every launch; a panel is one launch.
     """
     if isinstance(source, UniformTiles):
         pairs = source.pairs
@@ -101,7 +103,7 @@ def _turned(found: TileRows) -> TileRows:
 
 
 def _different(at: Callable[[str], Ints], rows: str, cols: str, name: str) -> TileRows:
-    """The different rectangles, each with the most that it ever holds."""
+    """Return the distinct rectangles, each with its largest contents."""
     nnz, words = at(f"{name}_nnz"), at(name)
     ranges = [at(rows), at(cols), at(f"{rows}_end"), at(f"{cols}_end")]
     order = np.lexsort([words, nnz, *reversed(ranges)])

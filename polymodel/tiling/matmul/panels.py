@@ -1,4 +1,4 @@
-"""Row panels: as many rows of A at a time as a buffer holds, each row of B read once per panel."""
+"""Row panels: as many rows of A at a time as a buffer holds; each row of B is read once per panel."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from polymodel.tiling.tilers.lines import chain
 
 @dataclass(frozen=True, eq=False)
 class RowPanels:
-    """Consecutive rows of A, and what is used with them.
+    """Consecutive rows of A, and the data used with them.
 
-    `begins`: first row of each panel, and the end. Per panel: `a`, `z`: words of its rows of A and of Z;
-    `b`: words read of B, 2 nnz + 2 for every nonempty row k that a column of the panel meets; `b_rows`: how
-    many these are. A panel without any is not launched and moves nothing.
+    `begins`: the first row of each panel, and the end. Per panel: `a`, `z`: words of its rows of A and of Z;
+    `b`: words read of B, 2 nnz + 2 for every nonempty row k that a column of the panel selects; `b_rows`: the
+    number of these rows. A panel without any is not launched and transfers nothing.
     """
 
     product: PatternProduct
@@ -35,7 +35,7 @@ class RowPanels:
 
     @property
     def heights(self) -> Ints:
-        """Rows of each panel."""
+        """The number of rows of each panel."""
         return np.diff(self.begins)
 
     @property
@@ -49,12 +49,13 @@ class RowPanels:
 
     @cached_property
     def b_row_max(self) -> int:
-        """Words of the longest row of B that A names: what its buffer must hold."""
+        """Words of the longest row of B that A selects: the least size of its buffer."""
         longest = int(self.product.used[1].row_nnz.max())
         return 2 * longest + 2 if longest else 0
 
     def traffic(self) -> OrderTraffic:
-        """A panel is read once, Z written once (its panel stays until it is complete), rows of B pass by."""
+        """A panel is read once, Z is written once (a panel of Z stays until it is complete), and rows of B
+        are streamed."""
         on = self.launched
         words = [int(x[on].sum()) for x in (self.a, self.b, self.z)]
         return OrderTraffic(
@@ -63,8 +64,8 @@ class RowPanels:
 
 
 def panels_of(product: PatternProduct, capacity: int, z_capacity: int | None = None) -> RowPanels:
-    """Rows of A packed one after the other while a panel takes at most `capacity` words (and its part of Z at
-    most `z_capacity`); a single heavier row still forms a panel."""
+    """Return panels of consecutive rows of A that each take at most `capacity` words (and whose part of Z
+    takes at most `z_capacity`); a single heavier row still forms a panel."""
     ends = reach(product.a.row_nnz, capacity)
     if z_capacity is not None:
         ends = np.minimum(ends, reach(product.z.row_nnz, z_capacity))
@@ -72,7 +73,7 @@ def panels_of(product: PatternProduct, capacity: int, z_capacity: int | None = N
 
 
 def cut_panels(product: PatternProduct, ends: Ints) -> RowPanels:
-    """Panels one after the other; `ends`: for every row, where a panel that begins with it ends."""
+    """Return consecutive panels; `ends`: for every row, the end of a panel that begins with it."""
     begins = _chained(ends)
     a, z = (_words(p, begins) for p in (product.a, product.z))
     b, b_rows = _rows_met(product, begins)
@@ -80,7 +81,7 @@ def cut_panels(product: PatternProduct, ends: Ints) -> RowPanels:
 
 
 def reach(row_nnz: Ints, capacity: int) -> Ints:
-    """For every first row the end of the longest panel that fits, at least one row."""
+    """Return, for every first row, the end of the longest panel that fits, which has at least one row."""
     each = 2 * row_nnz + 2 * (row_nnz > 0)
     before = np.concatenate([[0], np.cumsum(each)])
     full = np.searchsorted(before, before[:-1] + capacity - 3, side="right") - 1
@@ -89,7 +90,7 @@ def reach(row_nnz: Ints, capacity: int) -> Ints:
 
 
 def _chained(reach: Ints) -> Ints:
-    """From panel to panel: each begins where the last ends."""
+    """Return the panels in sequence: each begins where the previous one ends."""
     return np.append(chain(reach, np.zeros(1, dtype=np.int64)), reach.size)
 
 
@@ -101,7 +102,9 @@ def _words(places: EntryCoordinates, begins: Ints) -> Ints:
 
 
 def _rows_met(product: PatternProduct, begins: Ints) -> tuple[Ints, Ints]:
-    """Per panel: words and number of the different nonempty rows of B that its columns name."""
+    """Return, per panel, the words and the number of the distinct nonempty rows of B that its columns
+    select.
+    """
     a, count = product.a, begins.size - 1
     panel = np.repeat(np.arange(count), np.diff(a.starts[begins]))
     named = panel * a.shape[1] + a.cols

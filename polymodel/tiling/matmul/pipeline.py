@@ -1,8 +1,9 @@
-"""When the panels of two products are loaded, configured, run and stored: three ways, on the same machine.
+"""The schedule of the panels of two products: when they are loaded, configured, run and stored, in three ways
+on the same machine.
 
-Steps take whole cycles, and every step is done by one unit: the memory port loads and stores, a part of the
-array is configured and runs. A unit does its steps one after the other, in a fixed order, each as soon as
-the steps that it needs are done. docs/tiling/pipelines.md defines the order and the needs.
+Steps take an integer number of cycles, and every step uses one unit: the memory port loads and stores, a part
+of the array is configured and runs. A unit performs its steps in a fixed order, each as soon as the steps
+that it depends on are complete. docs/tiling/pipelines.md defines the order and the dependences.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ IN_FLIGHT = 2  # operands and results of a kernel are double-buffered
 
 @dataclass(frozen=True)
 class PipelineMachine:
-    """`pes`: multiplies a cycle of the whole array, of which the first product has `split` where the array is
-    parted. `bandwidth`: words a cycle. `config`, `ramp`: cycles of a launch. `once`: a part that goes on with
-    the same kernel stays configured. `buffers`: panels of T that are held between the products."""
+    """`pes`: multiplies per cycle of the whole array, of which the first product has `split` where the array
+    is divided. `bandwidth`: words per cycle. `config`, `ramp`: cycles of a launch. `once`: a part that
+    continues with the same kernel stays configured. `buffers`: panels of T that are held between the
+    products."""
 
     pes: int
     split: int
@@ -41,8 +43,8 @@ class PipelineMachine:
 
 @dataclass(frozen=True, eq=False)
 class PanelWork:
-    """What launched panels take: words loaded for the first product and the second, words of T and of Z,
-    multiplies of both products."""
+    """The work of launched panels: words loaded for the first and the second product, words of T and of Z,
+    and multiplies of both products."""
 
     load_1: Ints
     load_2: Ints
@@ -61,7 +63,7 @@ class PanelWork:
 
     @property
     def load_t(self) -> Ints:
-        """Words of T that the second product loads if it was stored: of panels that it is launched for."""
+        """Words of T that the second product loads if T was stored, for the panels that launch it."""
         return np.where(self.multiplies_2 > 0, self.store_t, 0)
 
     @property
@@ -71,8 +73,8 @@ class PanelWork:
 
 @dataclass(frozen=True)
 class PanelSchedule:
-    """A way to run the panels. `busy`: cycles in which each unit does a step. `words`: loaded and stored.
-    `ends`: per panel the cycle in which its result is stored. `launches`: kernels."""
+    """A schedule of the panels. `busy`: cycles in which each unit performs a step. `words`: loaded and
+    stored. `ends`: per panel the cycle in which its result is stored. `launches`: kernels."""
 
     way: Way
     cycles: int
@@ -83,7 +85,7 @@ class PanelSchedule:
 
 
 def pipeline(work: PanelWork, way: Way, machine: PipelineMachine) -> PanelSchedule:
-    """The schedule of one way."""
+    """Return the schedule of one of the ways."""
     steps = {"separate": _separate, "fused": _fused, "pipelined": _pipelined}[way](work, machine)
     intermediate = int((work.store_t + work.load_t).sum()) if way == "separate" else 0
     words = int((work.load_1 + work.load_2 + work.store_z).sum()) + intermediate
@@ -97,14 +99,15 @@ Key = tuple[str, int]
 
 @dataclass
 class _Steps:
-    """Steps in the order in which their units do them. `end`: of each step; `free`: of each unit."""
+    """Steps in the order in which their units perform them. `end`: of each step; `free`: of each unit."""
 
     end: dict[Key, int] = field(default_factory=dict)
     free: dict[str, int] = field(default_factory=dict)
     busy: dict[str, int] = field(default_factory=dict)
 
     def do(self, unit: str, step: Key, cycles: int, needs: Sequence[Key] = ()) -> None:
-        """A step begins when its unit is free and what it needs is done; needs that do not exist are met."""
+        """Begin a step when its unit is free and its dependences are complete; dependences that do not exist
+        are met."""
         tick("scheduling panels")
         start = max([self.free.get(unit, 0), *(self.end.get(need, 0) for need in needs)])
         self.end[step] = self.free[unit] = start + cycles
@@ -119,8 +122,8 @@ def _launch(
     steps: _Steps, unit: str, kernel: str, q: int, multiplies: int, pes: int, machine: PipelineMachine,
     needs: Sequence[Key], configured: bool,
 ) -> None:  # fmt: skip
-    """Configure and run a kernel on a part of the array; one without products is not launched, and hands an
-    empty result on when its needs are met."""
+    """Configure and run a kernel on a part of the array; a panel without products is not launched, and passes
+    an empty result on when its dependences are met."""
     if not multiplies and kernel == "run 2":
         at = max([0, *(steps.end.get(need, 0) for need in needs)])
         steps.end[kernel, q] = at
@@ -130,7 +133,7 @@ def _launch(
 
 
 def _separate(work: PanelWork, machine: PipelineMachine) -> _Steps:
-    """All panels of the first product, T stored; then all of the second, T loaded."""
+    """All panels of the first product with T stored, then all of the second with T loaded."""
     steps = _Steps()
     for number, loads, stores, multiplies in (
         (1, work.load_1, work.store_t, work.multiplies_1),
@@ -152,7 +155,7 @@ def _separate(work: PanelWork, machine: PipelineMachine) -> _Steps:
 
 
 def _fused(work: PanelWork, machine: PipelineMachine) -> _Steps:
-    """Panel by panel both products on the whole array; T stays."""
+    """Both products panel by panel on the whole array; T stays on chip."""
     steps = _Steps()
     last = ""
     for q in range(work.panels + 1):
@@ -174,7 +177,8 @@ def _fused(work: PanelWork, machine: PipelineMachine) -> _Steps:
 
 
 def _pipelined(work: PanelWork, machine: PipelineMachine) -> _Steps:
-    """The array in two parts, one for each product: the second has panel q while the first makes q + 1."""
+    """The array in two parts, one for each product: the second processes panel q while the first computes q +
+    1."""
     steps = _Steps()
     begun = [False, False]
     for q in range(work.panels + IN_FLIGHT):

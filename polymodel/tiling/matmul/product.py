@@ -1,7 +1,7 @@
-"""The product of two patterns: where Z = A B has entries, and the first k that makes each of them.
+"""The product of two patterns: where Z = A B has entries, and the first k that contributes to each of them.
 
-Whatever the order of the loops, the pairs of one Z tile come in ascending k. So the first k coordinate of an
-entry of Z says when it appears, for every tile size and every order: products are made once, row by row of A.
+For every loop order, the pairs of one Z tile occur in ascending k. The first k coordinate of an entry of Z
+therefore says when it appears, for every tile size and order: products are enumerated once, row by row of A.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
 EXTENT = 5 * 10**7  # of a rank: several arrays of 8 bytes a coordinate are held
 CHUNK = 2**18  # products at a time: few enough to be sorted within a processor's cache
-_FEW = 8  # rows of so many entries each are few
-_PLACES = 8  # so many places for each product are still filled one by one, which is faster than sorting
+_FEW = 8  # rows with this many entries are rare
+_PLACES = 8  # up to this many positions per product are filled one by one, which is faster than sorting
 _REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
 Made = TypeVar("Made")
@@ -44,7 +44,7 @@ class EntryCoordinates:
 
     @cached_property
     def starts(self) -> Ints:
-        """Where each row begins, and the end: shape[0] + 1 numbers."""
+        """The position of the first entry of each row, and the end: shape[0] + 1 numbers."""
         if _FEW * self.shape[0] < self.nnz:  # rows ascend: a search for each touches few of the entries
             return np.searchsorted(self.rows, np.arange(self.shape[0] + 1, dtype=self.rows.dtype))
         counts = np.bincount(self.rows, minlength=self.shape[0])
@@ -56,7 +56,7 @@ class EntryCoordinates:
 
     @cached_property
     def transposed(self) -> EntryCoordinates:
-        """The same with rows and columns exchanged: a stable sort by column."""
+        """The transpose, by a stable sort by column."""
         order = sorted_by(self.cols, self.shape[1])
         return EntryCoordinates(self.cols[order], self.rows[order], self.shape[::-1])
 
@@ -66,17 +66,17 @@ class EntryCoordinates:
 
     @cached_property
     def words(self) -> int:
-        """Words of the whole as one tile: 2 nnz + 2 nonempty rows + 3, 0 if empty."""
+        """Words of the whole matrix as one tile: 2 nnz + 2 nonempty rows + 3, 0 if empty."""
         rows = int(np.count_nonzero(self.row_nnz))
         return 2 * self.nnz + 2 * rows + 3 if self.nnz else 0
 
 
 @dataclass(frozen=True, eq=False)
 class PatternProduct:
-    """Z = A B, as patterns (all values one, so nothing cancels).
+    """Z = A B as patterns (all values are one, so that nothing cancels).
 
     `z`: entries of the result. `first_k`: for each the least k that A and B share there. `multiplies`: pairs
-    of entries that meet. `name`, `second`: what A is called and how B was made, in words.
+    of entries that are multiplied. `name`, `second`: the name of A and a description of B.
     """
 
     name: str
@@ -89,29 +89,29 @@ class PatternProduct:
 
     @property
     def extents(self) -> tuple[int, int, int]:
-        """Sizes of the ranks i, k and j."""
+        """Extents of the ranks i, k and j."""
         return self.a.shape[0], self.a.shape[1], self.b.shape[1]
 
     @cached_property
     def used(self) -> tuple[EntryCoordinates, EntryCoordinates]:
-        """Entries of A whose row of B holds any, and of B whose column of A does: only their tiles meet."""
+        """Entries of A whose row of B is nonempty, and of B whose column of A is: only their tiles meet."""
         meets_a = self.b.row_nnz[self.a.cols] > 0
         meets_b = self.a.transposed.row_nnz[self.b.rows] > 0
         return self.a.taken(meets_a), self.b.taken(meets_b)
 
     @property
     def compulsory_words(self) -> int:
-        """What is used of A and B read once, Z written once, 2 words per entry and per row: however tiles are
-        cut, no less is moved."""
+        """The used part of A and B read once and Z written once, 2 words per entry and per row: a lower bound
+        for all tilings."""
         return sum(2 * t.nnz + 2 * int(np.count_nonzero(t.row_nnz)) for t in (*self.used, self.z))
 
     @cached_property
     def memo(self) -> dict[tuple[str, int, int], object]:
-        """What several tile sizes share; `once` keeps it small."""
+        """Results shared by several tile sizes; `once` keeps it small."""
         return {}
 
     def once(self, key: tuple[str, int, int], make: Callable[[], Made]) -> Made:
-        """What `make` makes, remembered under `key` until many others were."""
+        """The result of `make`, cached under `key` until many others have been computed."""
         if key not in self.memo:
             most = min(_REMEMBERED, max(8, _REMEMBERED_ENTRIES // (self.z.nnz + 1)))
             while len(self.memo) >= most:
@@ -124,10 +124,10 @@ class PatternProduct:
 def product_of(
     a: SparseTensor, second: SparseTensor | Transposed | None = None, progress: Progress | None = None
 ) -> PatternProduct:
-    """A times B; without `second` A times A, or A times its transposed.
+    """Return A times B; without `second` A times A, or A times its transpose.
 
-    Raises SpecError where the sizes do not meet, Refused above 10^9 multiplies, 10^8 entries of Z, or
-    5 x 10^7 coordinates of a rank.
+    Raises SpecError if the sizes do not match, Refused above 10^9 multiplies, 10^8 entries of Z, or 5 x 10^7
+    coordinates of a rank.
     """
     b, how = _second(a, second)
     faults = [
@@ -205,8 +205,8 @@ def _multiplied(
 def _sorted(
     a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, begin: int, end: int
 ) -> tuple[Index, Index, Index]:
-    """Rows from `begin` on, columns and first k of the products of some rows of A: equal ones are sorted
-    side by side."""
+    """Return rows from `begin` on, columns and first k of the products of some rows of A, with equal ones
+    adjacent after a sort."""
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     keys = _expanded(a, b, each, part, begin)
     new = np.ones(keys.size, dtype=np.bool_)
@@ -219,7 +219,9 @@ def _sorted(
 def _scattered(
     a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, begin: int, end: int
 ) -> tuple[Index, Index, Index]:
-    """The same where the products fill a good part of their places: the least k of each place is kept."""
+    """The same where the products fill a large part of the positions: the least k of each position is
+    kept.
+    """
     width = b.shape[1]
     i, k, counts = a.rows[part].astype(np.int64) - begin, a.cols[part], each[part]
     at = b.cols[spread(b.starts[k], counts)] + np.repeat(i * width, counts)
@@ -231,7 +233,7 @@ def _scattered(
 
 
 def partial_outputs(product: PatternProduct, tile_k: int) -> int:
-    """Entries of all partial products: (i, j, k tile) with at least one multiply."""
+    """Return the number of entries of all partial products: (i, j, k tile) with at least one multiply."""
     a, b = product.a, product.b
     k_bits, result, each = _bits(a.shape[1]), 0, b.row_nnz[a.cols]
     for begin, end in _row_pieces(a, b, each):
@@ -243,7 +245,7 @@ def partial_outputs(product: PatternProduct, tile_k: int) -> int:
 
 
 def _row_pieces(a: EntryCoordinates, b: EntryCoordinates, each: Ints) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of A with about `CHUNK` products; `each`: products of every entry."""
+    """Iterate over ranges of rows of A with about `CHUNK` products; `each`: products of every entry."""
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     most_rows = 1 << max(0, 62 - k_bits - j_bits)
     if k_bits + j_bits > 62:
@@ -261,7 +263,9 @@ def _row_pieces(a: EntryCoordinates, b: EntryCoordinates, each: Ints) -> Iterato
 
 
 def _expanded(a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice, from_row: int) -> Ints:
-    """Products of some rows of A as sorted numbers: row (from `from_row`), j and k in bits."""
+    """Return the products of some rows of A as sorted integers: row (from `from_row`), j and k in bit
+    fields.
+    """
     k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
     i, k, counts = a.rows[part].astype(np.int64) - from_row, a.cols[part].astype(np.int64), each[part]
     at = spread(b.starts[k], counts)
@@ -272,7 +276,7 @@ def _expanded(a: EntryCoordinates, b: EntryCoordinates, each: Ints, part: slice,
 
 
 def spread(begins: Ints, counts: Ints) -> Ints:
-    """begins[0], begins[0] + 1, ... counts[0] numbers, then those of the next."""
+    """Return begins[0], begins[0] + 1, ... (counts[0] numbers), then those of the next."""
     ends = np.cumsum(counts)
     result: Ints = np.repeat(begins - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
     return result

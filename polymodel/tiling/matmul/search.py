@@ -1,4 +1,4 @@
-"""Ways to tile one multiplication beside each other, and the best of them under a capacity."""
+"""Comparison of tilings of one multiplication, and the best of them under a capacity."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ Source = UniformTiles | RowPanels | Dynamic
 
 @dataclass(frozen=True, eq=False)
 class TilingCandidate:
-    """One way to tile: `tile` in words, the traffic of one order of the loops, words of the fullest tiles of
-    A, B and Z, how many tiles exceed their buffers (`over`), modelled `cycles`. `fits`: whether it may win;
-    overbooked tiles may, for what exceeds the buffer is counted as streamed.
-    """
+    """One tiling: `tile` in words, the traffic of one loop order, words of the fullest tiles of A, B and Z,
+    the number of tiles that exceed their buffers (`over`), modelled `cycles`. `fits`: whether it may be
+    selected; overbooked tilings may, since what exceeds the buffer is counted as streamed."""
 
     strategy: Strategy
     tile: str
@@ -47,7 +46,7 @@ class TilingCandidate:
 
 @dataclass(frozen=True, eq=False)
 class TilingCandidates:
-    """Candidates, best first (those that do not fit last); `notes`: what was not looked at, and why."""
+    """Candidates, best first (those that do not fit last); `notes`: what was not examined, and why."""
 
     candidates: tuple[TilingCandidate, ...]
     notes: tuple[str, ...]
@@ -71,10 +70,11 @@ def search(
     strategies: Sequence[Strategy] = STRATEGIES,
     overbook: float = 0.1,
 ) -> TilingCandidates:
-    """The candidates of these strategies. `overbook`: share of a tensor's tiles that may exceed its buffer.
+    """Return the candidates of these strategies. `overbook`: the share of the tiles of a tensor that may
+    exceed its buffer.
 
-    The best is never worse in the objective than any uniform shape of the grid in any order asked for, if
-    time allowed (else a note says so). Refused where nothing fits, TimeUp where nothing was found in time.
+    The best is never worse in the objective than any uniform shape of the grid in any requested order, if
+    time allowed (otherwise a note says so). Refused if nothing fits, TimeUp if nothing was found in time.
     """
     result: list[TilingCandidate] = []
     told = _Told()
@@ -83,7 +83,7 @@ def search(
     if "uniform" in strategies:
         result += _shapes(product, replace(asked, over=0.0), "uniform", inf, told)
     if "overbooked" in strategies:
-        # Beside the uniform ones, only shapes are counted that may be better.
+        # Besides the uniform ones, only shapes that may be better are counted.
         beat = min((_value(c, asked)[0] for c in result if c.strategy == "uniform"), default=inf)
         result += _shapes(product, replace(asked, over=overbook), "overbooked", beat, told)
     if "dynamic" in strategies:
@@ -126,7 +126,7 @@ def _shapes(
 
 
 def shaped_candidate(product: PatternProduct, shaped: Shaped, strategy: Strategy) -> TilingCandidate:
-    """A uniform shape beside the others."""
+    """Return a uniform shape as a candidate."""
     return TilingCandidate(
         strategy,
         " x ".join(map(str, shaped.tile)),
@@ -142,9 +142,10 @@ def shaped_candidate(product: PatternProduct, shaped: Shaped, strategy: Strategy
 def tiles_of_shape(
     product: PatternProduct, tile: Shape, asked: TilingSearch, streamed: bool
 ) -> TilingCandidate:
-    """Tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every use.
+    """Return tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every
+    use.
 
-    A size beyond its extent is that of the extent: the indices of a small matrix hold no larger number.
+    A size beyond an extent is replaced by the extent: the indices of a small matrix hold no larger number.
     """
     given = UniformTiles(product, tile)
     i, k, j = (min(t, max(extent, 1)) for t, extent in zip(given.tile, product.extents, strict=True))
@@ -170,7 +171,7 @@ def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
     panels = panels_of(product, a, z)
     traffic, on = panels.traffic(), panels.launched
     largest = int(panels.a[on].max(initial=0)), panels.b_row_max, int(panels.z[on].max(initial=0))
-    named = product.used[1].row_nnz  # rows of B that no column of A names are never read
+    named = product.used[1].row_nnz  # rows of B that no column of A selects are never read
     over = (
         int(np.count_nonzero(panels.a[on] > a)),
         int(np.count_nonzero((named > 0) & (2 * named + 2 > b))),

@@ -1,9 +1,9 @@
 """The best uniform tile shape of a grid: all that fit are compared, most of them by a bound only.
 
-Lower bounds on what tiles of one shape move let the search pass over most shapes.
-The pairs of an A tile are at least as many as the tiles of B's fullest row among its columns; so are, the
-other way round, those of a B tile. In an order whose innermost loop is k, both operands change from pair to
-pair, but for one of them where an outer loop steps; with j innermost B and Z do, with i innermost A and Z.
+Lower bounds on the traffic of tiles of one shape let the search skip most shapes. The pairs of an A tile are
+at least as many as the tiles of the fullest row of B among its columns; the converse holds for a B tile. In
+an order whose innermost loop is k, both operands change from pair to pair, except for one of them where an
+outer loop advances; with j innermost B and Z change, with i innermost A and Z.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from polymodel.tiling.plane.pattern import Index, Ints
 
 Objective = Literal["words", "time"]
 Grid = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-SMALL = 64  # ranks up to this size are also cut into single coordinates and pairs of them
+SMALL = 64  # ranks up to this size are also cut into single coordinates and pairs of coordinates
 PARTS = 4
-UNBOUNDED = 2**60  # words of a buffer of which nothing is said
+UNBOUNDED = 2**60  # words of a buffer without a given capacity
 
 
 @dataclass(frozen=True)
 class TilingSearch:
-    """What a search wants: buffers (words for A, B and Z), machine, objective, orders of the loops.
+    """The parameters of a search: buffers (words for A, B and Z), machine, objective, loop orders.
 
-    `over`: the share of a tensor's nonempty tiles that may exceed its buffer (0: none). `grid`: sizes to try
-    along i, k and j. `until`: when to stop (`monotonic`). `progress` is told what is being done.
+    `over`: the share of the nonempty tiles of a tensor that may exceed its buffer (0: none). `grid`: sizes to
+    try along i, k and j. `until`: when to stop (`monotonic`). `progress` is called with the current step.
     """
 
     buffers: Shape
@@ -62,7 +62,8 @@ class TilingSearch:
 
 @dataclass(frozen=True)
 class Shaped:
-    """One tile shape under one order. `over`: tiles of A, B and Z that exceed their buffers."""
+    """One tile shape under one loop order. `over`: the numbers of tiles of A, B and Z that exceed their
+    buffers."""
 
     tile: Shape
     traffic: OrderTraffic
@@ -74,8 +75,8 @@ class Shaped:
 
 @dataclass(frozen=True)
 class Shapes:
-    """`best`: every shape that was counted, best first, with its best order. `fitting`: shapes of the grid
-    that fit; `passed`: of these, those that a bound shows to be no better; `left`: not looked at in time."""
+    """`best`: every counted shape, best first, with its best order. `fitting`: shapes of the grid that fit;
+    `passed`: those of them that a bound shows to be no better; `left`: those not examined in time."""
 
     best: tuple[Shaped, ...]
     tried: int
@@ -85,27 +86,27 @@ class Shapes:
 
 
 def sizes(extent: int) -> tuple[int, ...]:
-    """Powers of two (from 4 where the rank is longer than 64), and even splits into up to 4 parts."""
+    """Return powers of two (from 4 if the rank is longer than 64), and even splits into up to 4 parts."""
     least = 0 if extent <= SMALL else 2
     powers = {1 << n for n in range(least, extent.bit_length())}
     return tuple(sorted(powers | {-(-extent // parts) for parts in range(1, PARTS + 1)}))
 
 
 def grid_for(product: PatternProduct) -> Grid:
-    """The sizes that are tried where none are given."""
+    """Return the default sizes to try."""
     i, k, j = (sizes(extent) for extent in product.extents)
     return i, k, j
 
 
 def _finer(grid: Grid) -> Grid:
-    """For buffers that hold none of the shapes: single coordinates and pairs of them too."""
+    """Return also single coordinates and pairs, for buffers that hold none of the shapes."""
     i, k, j = (tuple(sorted({1, 2, *along})) for along in grid)
     return i, k, j
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """What the nonempty tiles of one tensor come to."""
+    """The totals of the nonempty tiles of one tensor."""
 
     count: int
     total: int
@@ -115,7 +116,8 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A shape that fits, with bounds: of the objective, of pairs, of words by the innermost loop."""
+    """A shape that fits, with bounds: on the objective, on the number of pairs, and on the words by the
+    innermost loop."""
 
     value: float
     tile: Shape
@@ -125,9 +127,10 @@ class _Waiting:
 
 
 def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf) -> Shapes:
-    """The best shape of the grid for the objective, over all orders asked for; and others that were counted.
+    """Return the best shape of the grid for the objective, over all requested orders, and other counted
+    shapes.
 
-    Shapes that a lower bound shows not to better `beat`, or the best so far, are passed over.
+    Shapes that a lower bound shows to be no better than `beat`, or than the best so far, are skipped.
     """
     grid = asked.grid or grid_for(product)
     tried = len(grid[0]) * len(grid[1]) * len(grid[2])
@@ -148,7 +151,7 @@ def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf)
         try:
             with until(asked.until):
                 shaped = _counted(product, waiting, asked, beat)
-        except (Refused, TimeUp):  # too many pairs to hold: told as a shape that was left
+        except (Refused, TimeUp):  # too many pairs to hold: reported as a shape that was not examined
             refused += 1
             continue
         if shaped is not None:
@@ -162,7 +165,8 @@ def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf)
 
 
 def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[list[_Waiting], int]:
-    """Shapes that fit, the most promising first; and how many fit, if time ran out before all had a bound."""
+    """Return the shapes that fit, the most promising first, and the number of fitting shapes if time ran out
+    before all had a bound."""
     asked.tell("tile shapes: which fit")
     of_a = _cuts(product.a, grid[0], grid[1], asked.buffers[0], asked)
     of_b = _cuts(product.b, grid[1], grid[2], asked.buffers[1], asked)
@@ -189,17 +193,17 @@ def _queue(product: PatternProduct, grid: Grid, asked: TilingSearch) -> tuple[li
 def _cuts(
     places: EntryCoordinates, rows: Sequence[int], cols: Sequence[int], buffer: int, asked: TilingSearch
 ) -> dict[tuple[int, int], _Cut]:
-    """The tile shapes of one tensor that fit, but for the share of tiles that may be too large.
+    """Return the tile shapes of one tensor that fit, except for the share of tiles that may be too large.
 
-    Raises TimeUp where the longest step so far would not end in time: sorting all entries takes seconds on a
-    busy machine, and is not broken off.
+    Raises TimeUp if the longest step so far would not end in time: sorting all entries takes seconds on a
+    busy machine, and is not interruptible.
     """
     result: dict[tuple[int, int], _Cut] = {}
     failed: list[tuple[int, int]] = []
     share, longest = asked.over, 0.0
     for r in rows:
         for c in cols:
-            # A tile made of whole tiles of which one is too large is too large.
+            # A tile that consists of whole tiles, one of which is too large, is too large.
             if not share and any(r % x == 0 and c % y == 0 for x, y in failed):
                 continue
             begun = monotonic()
@@ -217,7 +221,8 @@ def _cuts(
 
 
 def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, beat: float) -> Shaped | None:
-    """The shape under its best order; None if the true number of pairs shows that none betters `beat`."""
+    """Return the shape under its best order; None if the exact number of pairs shows that no order improves
+    on `beat`."""
     if waiting.pairs > PAIRS:
         raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles", code="too-large")
     uniform, machine = UniformTiles(product, waiting.tile), asked.machine
@@ -238,7 +243,8 @@ def _counted(product: PatternProduct, waiting: _Waiting, asked: TilingSearch, be
 
 @dataclass(frozen=True, eq=False)
 class LeastTraffic:
-    """At least so many pairs, and words for orders by their innermost loop (`k`, `j`, `i`)."""
+    """Lower bounds on the number of pairs, and on the words for orders by their innermost loop (`k`, `j`,
+    `i`)."""
 
     pairs: int
     words: dict[str, int]
@@ -246,14 +252,15 @@ class LeastTraffic:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Nonempty tiles of an operand: words of each, the k of its entries, where those of a tile begin."""
+    """Nonempty tiles of an operand: words of each, the k of its entries, and the position of the first entry
+    of each tile."""
 
     words: Ints
     k: Ints
     begins: Ints
 
     def most(self, per_k: Ints) -> Ints:
-        """Of each tile the largest number among those of its k coordinates."""
+        """Return, for each tile, the largest number among those of its k coordinates."""
         if not self.begins.size:
             return self.begins
         result: Ints = np.maximum.reduceat(per_k[self.k], self.begins)
@@ -268,7 +275,7 @@ class Bounds:
 
     def least(self, tile: Shape, z: tuple[int, int], largest: tuple[int, int]) -> LeastTraffic:
         """`z`: words and number of its nonempty tiles, each written at least once; `largest`: words of the
-        fullest tile of A and of B, the most that an outer loop's step can save."""
+        fullest tile of A and of B, the most that a step of an outer loop can save."""
         i, k, j = tile
         once, (used_a, used_b), (z_words, z_tiles) = self.product.once, self.product.used, z
         a = once(("least a", i, k), lambda: _side(used_a, (i, k), used_a.cols))

@@ -1,4 +1,4 @@
-"""Launches of a product on the blocks of a streaming dataflow: cycles of all of them, by rule."""
+"""Launches of a product on the blocks of a streaming dataflow: the cycles of all of them, by rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PIECE = 1 << 18
 
 
 def kind_of(product: PatternProduct) -> Kind:
-    """Of one column B is a vector."""
+    """A matrix B with one column is a vector."""
     return "spmv" if product.extents[2] == 1 else "spmm"
 
 
@@ -50,14 +50,14 @@ def boxes_of(source: UniformTiles | RowPanels | Dynamic) -> Ints:
 def product_cycles(
     machine: MatmulMachine, source: UniformTiles | RowPanels | Dynamic, words: int, launches: int
 ) -> float:
-    """Cycles of a tiled product: launches one after the other, whose tokens overlap transfers."""
+    """Cycles of a tiled product: launches in sequence, whose tokens overlap with transfers."""
     if machine.launch.cycles == "tokens":
         return machine.cycles(source.product.multiplies, words, launches)
     return max(streamed_cycles(source), words / machine.bandwidth) + overhead(machine, source, launches)
 
 
 def overhead(machine: MatmulMachine, source: UniformTiles | RowPanels | Dynamic, launches: int) -> int:
-    """Cycles to configure and to fill the pipelines of so many launches."""
+    """The cycles to configure and to fill the pipelines for the given number of launches."""
     if machine.launch.cycles == "tokens":
         return machine.overhead(launches)
     return launches * (machine.launch.config("multiply") + PATHS[kind_of(source.product)].ramp)
@@ -65,13 +65,13 @@ def overhead(machine: MatmulMachine, source: UniformTiles | RowPanels | Dynamic,
 
 @lru_cache(maxsize=1)
 def streamed_cycles(source: UniformTiles | RowPanels | Dynamic) -> int:
-    """Of all launches, whatever their order, without their ramps: on the blocks."""
+    """The block cycles of all launches, in any order, without their ramps."""
     every = launch_cycles(source)
     return int(every.sum()) - every.size * PATHS[kind_of(source.product)].ramp
 
 
 def launch_cycles(source: UniformTiles | RowPanels | Dynamic) -> Ints:
-    """Cycles of every launch on the blocks, ramp included."""
+    """The block cycles of every launch, ramp included."""
     every, product = boxes_of(source), source.product
     found = [np.zeros(0, dtype=np.int64)]
     for piece in _pieces(every[:, 1] - every[:, 0], _PIECE):
@@ -82,14 +82,15 @@ def launch_cycles(source: UniformTiles | RowPanels | Dynamic) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """What of some rows of a matrix lies in a range of columns: from which entry on, and how many."""
+    """The part of some rows of a matrix in a range of columns: the position of the first entry, and the
+    number of entries."""
 
     begin: Ints
     count: Ints
 
 
 def _parts(of: EntryCoordinates, row: Index, first: Index, last: Index) -> _Parts:
-    """Of the given rows the entries from column `first` up to `last`."""
+    """Return the entries of the given rows from column `first` up to `last`."""
     width, rows = of.shape[1], row.astype(np.int64)
     if not first.size or (int(first.max()) == 0 and int(last.min()) == width):
         return _Parts(of.starts[rows], of.row_nnz[rows])
@@ -99,7 +100,7 @@ def _parts(of: EntryCoordinates, row: Index, first: Index, last: Index) -> _Part
 
 
 def _some(kind: Kind, product: PatternProduct, every: Ints) -> Ints:
-    """Of some launches."""
+    """The cycles of some launches."""
     i, i_end, k, k_end, j, j_end = every.T
     launch = np.repeat(np.arange(every.shape[0]), i_end - i)
     row = spread(i, i_end - i)
@@ -132,7 +133,7 @@ def _some(kind: Kind, product: PatternProduct, every: Ints) -> Ints:
 
 
 def _pieces(counts: Ints, most: int, keys: Ints | None = None) -> Iterator[slice]:
-    """Consecutive pieces that count about `most` each; with `keys`, equal ones lie in one piece."""
+    """Consecutive pieces that count about `most` each; with `keys`, equal ones are in one piece."""
     ends, at = np.cumsum(counts), 0
     while at < counts.size:
         done = int(ends[at - 1]) if at else 0
