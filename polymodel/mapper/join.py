@@ -171,9 +171,14 @@ def _stored_share(space: EinsumSpace, operand: Operand) -> float:
 def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
     """The exchanged tensors of a cascade."""
     fusable = [(i, s, o) for i, s in enumerate(spaces) for o in s.operands if o.fusable]
+    # After the ranks: the variables that number the elements of one rank together. No shared loop is theirs.
     return Lives(
         {o.tensor: o.bits * _stored_share(s, o) for _, s, o in fusable},
-        {o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks) for _, s, o in fusable if o.output},
+        {
+            o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in (*o.ranks, *sorted(o.alone - o.parted)))
+            for _, s, o in fusable
+            if o.output
+        },
         {o.tensor: i for i, _, o in fusable},
         {o.tensor: i for i, _, o in reversed(fusable)},
         {o.tensor: i for i, _, o in fusable if o.output},

@@ -41,7 +41,7 @@ from polymodel.mapper.einsum_rules import (
 from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import Limits, Shares
 from polymodel.mapper.ties import spreads
-from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, variables_of
+from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
@@ -56,13 +56,15 @@ def _uncovered(what: str, code: str) -> Refused:
 
 @dataclass(frozen=True)
 class Operand:
-    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: their
-    number; `ranks`: per rank the position of its variable, or -1 (no single variable, extent 1, or one that
-    shared loops split differently than at the producer); `rounds`: whether some component rounds its
-    transfers up to whole actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: accesses
-    that read each element. `accumulates`: an output to whose previous values results are added. `forward`:
-    carried forward; `carried`: how it is touched, if not as a single generation; `first`: the variable in
-    whose first iteration only it is read (-1: in all)."""
+    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own, or that number the
+    elements of a rank together, each pair of values another one; `elements`: their number; `ranks`: per rank
+    the position of its variable, or -1 (no single variable, extent 1, or one that shared loops split
+    differently than at the producer); `rounds`: whether some component rounds its transfers up to whole
+    actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: accesses that read each element.
+    `accumulates`: an output to whose previous values results are added. `forward`: carried forward;
+    `carried`: how it is touched, if not as a single generation; `first`: the variable in whose first
+    iteration only it is read (-1: in all). `persistent`: it stays for the whole run in the memory of its
+    outermost tile, once for each instance of the Einsum."""
 
     tensor: str
     output: bool
@@ -79,6 +81,7 @@ class Operand:
     forward: bool = False
     carried: Generations | None = None
     first: int = -1
+    persistent: bool = False
 
     @cached_property
     def parted(self) -> frozenset[int]:
@@ -512,10 +515,12 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
         result = halos(joined, access)
     except NotSeparable as fault:
         raise Refused(fault.message, REMEDY, code=fault.code) from None
+    joint = [h for h in result if h.p in position and h.r in position]
+    merged = {position[v] for h in joint if not overlaps(one, h) for v in (h.p, h.r)}
     windows: tuple[RankWindow | TwoImages, ...] = tuple(
         RankWindow(position[h.p], position[h.r], h.shift_p, h.shift_r, sizes.get(h.r, 0))
-        for h in result
-        if h.p in position and h.r in position
+        for h in joint
+        if position[h.p] not in merged
     )
     windows += () if images is None else (images[1],)
     within = {v for w in windows for v in (w.p, w.r)}
@@ -529,9 +534,9 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
             what = f"{one.name} reads {tensor} at several elements of a rank that no loop goes over"
             raise Refused(f"{what}, which the search does not cover", REMEDY, code="unsupported-window")
         ranks.append(mine[0] if len(mine) == 1 else -1)
-        if len(mine) > 1 and not set(mine) <= within:
+        if len(mine) > 1 and not set(mine) <= within | merged:
             raise _uncovered(f"rank {expr} of {access.tensor} in {one.name}", "unsupported-window")
-    alone = frozenset(r for r in ranks if r >= 0)
+    alone = frozenset(r for r in ranks if r >= 0) | merged
     ranks = [r if parted_alike(one, access, k, cascade) else -1 for k, r in enumerate(ranks)]
     if alone & within or (windows and access.output):
         raise _uncovered(f"the windows of {access.tensor} in {one.name}", "unsupported-window")
@@ -542,6 +547,7 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
         reads=reads, accumulates=access.accumulates, carried=carried,
         first=first, forward=access.tensor in cascade.shifted,
+        persistent=access.persistent,
     )  # fmt: skip
 
 

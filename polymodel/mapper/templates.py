@@ -215,11 +215,14 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
 
 
 def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
-    """Memories that may hold the tensor's outermost tile; 0 is the backing storage."""
+    """Memories that may hold the tensor's outermost tile; 0 is the backing storage.
+
+    Persistent intermediates are there alone: elsewhere they would need room in every Einsum of the run.
+    """
     result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
         result.append(0)
-    if o.fusable and o.tensor not in limits.unfused:
+    if o.fusable and not o.persistent and o.tensor not in limits.unfused:
         # memories outside its outermost tile do not hold it
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
         inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)

@@ -517,13 +517,13 @@ def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
 
 
 def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
-    """A copy moves whole tensors between their outermost memories, or nothing if these are the same."""
-    other = next(x for x in t.space.operands if x.output != o.output)
+    """A copy moves each element of its output between outermost memories, or none if these are the same."""
+    k, other = next((k, x) for k, x in enumerate(t.space.operands) if x.output != o.output)
     ends = dict.fromkeys((o.tensor, other.tensor), 0)
     for n in t.template.nodes:
         ends[t.space.operands[n.operand].tensor] = n.memory
     if ends[o.tensor] != ends[other.tensor]:
-        whole = {Term(i, 0): 1.0}
+        whole = {Term(i if o.output else k, 0): 1.0}
         t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole, COMPUTE)
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polymodel.analysis.symbolic.spaces import neighbours_joined
+from polymodel.analysis.symbolic.spaces import Halo, neighbours_joined
 from polymodel.errors import Refused
 from polymodel.integers import distinct_numbers
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -86,6 +86,15 @@ class RankWindow:
     def reads(self) -> int:
         """Elements that one operation reads."""
         return self.held or 1
+
+
+def overlaps(one: Einsum, window: Halo) -> bool:
+    """Whether two pairs of values of the rank variables may be one element of the rank. They never are in
+    `4 j + t` with t below 4: there the variables split the tensor as if each had a rank of its own."""
+    if not {window.p, window.r} <= {*one.rank_variables}:
+        return True
+    (low_p, high_p), (low_r, high_r) = one.bound(window.p), one.bound(window.r)
+    return high_p - low_p >= window.shift_p and high_r - low_r >= window.shift_r
 
 
 # Of two images of a rank, as in `A[m] * A[k]`, a tile holds the union. Tiles of each variable, those of all

@@ -241,6 +241,12 @@ class MapspaceConstraints(NumericConstraints):
             path, faults = self.where("unfused")
             what = f"{', '.join(both)} is to be fused and unfused"
             faults.add(path, what, "leave it out of `fuse` or of `unfused`", code="conflicting-arguments")
+        staying = {a.tensor for e in self.cascade for a in e.accesses if a.persistent}
+        if both := sorted(fuse & staying):
+            path, faults = self.where("fuse")
+            what = f"{', '.join(both)} is to be fused, but a persistent one stays in the backing storage"
+            remedy = "leave it out of `fuse` or of the persistent tensors"
+            faults.add(path, what, remedy, code="conflicting-arguments")
         return fuse, unfused
 
     def table(self, name: str) -> Mapping[str, object]:

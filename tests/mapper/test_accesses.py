@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 from tests.mapper.brute_evaluated import Listed
 from tests.mapper.test_whole_actions import check
 from tests.mapper.test_windows import memory
@@ -21,6 +22,9 @@ EINSUMS = (
     "O[m] += I[c] * I[c] * F[m,c]",
 )
 IMAGES = ("O[m,c] = I[W=m] * I[W=c]", "O[m,c] = I[W=m,p] * I[W=c+1,p]", "O[m] = I[W=m] * I[W=p-2]")
+
+
+MERGED = ("O[S=6*m+c] = I[m,c]", "O[m] += I[S=m+6*c] * F[c]", "O[S=m+7*c] = I[S=m+7*c]")
 
 
 def machine(pick: Random) -> dict[str, Any]:
@@ -75,3 +79,52 @@ def test_the_front_where_one_rank_is_read_twice_is_that_of_all_mappings() -> Non
 def test_the_fronts_of_many_spaces_where_one_rank_is_read_twice() -> None:
     pick = Random(5)
     assert sum(check(small(pick, 400, IMAGES)) for _ in range(60)) > 2000
+
+
+def test_the_front_where_variables_number_the_elements_of_a_rank_is_that_of_all_mappings() -> None:
+    assert check(small(Random(9), 60, MERGED)) > 10
+
+
+@pytest.mark.slow
+def test_the_fronts_of_many_spaces_where_variables_number_the_elements_of_a_rank() -> None:
+    pick = Random(31)
+    assert sum(check(small(pick, 400, MERGED)) for _ in range(60)) > 2000
+
+
+def kept(sizes: dict[str, int], einsums: Sequence[object], **more: object) -> pm.Spec:
+    """Two Einsums on a buffer of 64 bits."""
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, 64, 32)]
+    nodes.append(
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 8}]}
+    )
+    work = {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": einsums, **more}
+    return pm.load({"workload": work, "arch": {"nodes": nodes}})
+
+
+@pytest.mark.parametrize("ranks", [{"T": "t", "J": "j"}, {"S": "4*j + t"}])
+def test_copies_read_what_they_write(ranks: dict[str, str]) -> None:
+    out: dict[str, object] = {"name": "D", "projection": ranks, "output": True}
+    copy = {
+        "name": "D",
+        "is_copy_operation": True,
+        "tensor_accesses": [{"name": "N", "projection": ["t"]}, out],
+    }
+    copy["iteration_space_shape"] = ["0 <= t < 4", "0 <= j < 2"]
+    spec = kept({"T": 4}, ["N[t] = X[t]", copy])
+    (best,) = pm.explore(spec, objectives="energy", constraints={"fuse": "N"})
+    moved = best.report.accesses.set_index(["einsum", "tensor"])
+    assert moved.read_elements["D", "N"] == moved.write_elements["D", "D"] == 8
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_persistent_intermediates_are_handed_on_in_the_backing_storage(times: int) -> None:
+    einsums = [
+        {"name": n, "n_instances": times, "tensor_accesses": [{"name": i, "projection": ["t", "j"]}, out]}
+        for n, i in (("K", "X"), ("Z", "K"))
+        for out in [{"name": n, "projection": ["t", "j"], "output": True}]
+    ]
+    for persistent, fused in ((None, ("K",)), (["K"], ())):
+        spec = kept({"T": 4, "J": 2}, einsums, **({"persistent_tensors": persistent} if persistent else {}))
+        assert {p.fused for p in pm.explore(spec, objectives="energy")} == {fused}
+    with faults("conflicting-arguments", at="constraints.fuse"):
+        pm.explore(spec, constraints={"fuse": "K"})
