@@ -92,11 +92,12 @@ class Listed:
 
     def _apart_on_a_mesh(self, v: str, dim: FanoutDim) -> bool:
         """Whether instances along a mesh would share parts of windows, which is outside the space."""
-        ranks = ((a.tensor, e) for a in self.einsum.accesses for e in a.projection)
-        several = {
-            t for t in self.einsum.tensors if len({a.projection for a in self.einsum.accesses_of(t)}) > 1
-        }
-        windows = [t for t, e in ranks if v in e.variables and (len(e.terms) > 1 or t in several)]
+        windows = []
+        for t in self.einsum.tensors:
+            for rank in zip(*(a.projection for a in self.einsum.accesses_of(t)), strict=True):
+                # a rank that all accesses read at one place is no window, even where others of the tensor are
+                if any(v in e.variables and (len(e.terms) > 1 or len(set(rank)) > 1) for e in rank):
+                    windows.append(t)
         shared = any(dim.shares(self.einsum.name, t, indexed=True) for t in windows)
         return shared and dim.link is not None and dim.link.topology not in ("bus", "switch")
 

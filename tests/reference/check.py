@@ -223,6 +223,7 @@ def shown(outcome: Outcome, notes: bool) -> str:
     lines = [f"{outcome.name}: {outcome.checked} numbers{searched}, {verdict}"]
     lines += [f"    {line}" for line in outcome.mismatches]
     lines += [f"    not computed: {line}" for line in outcome.uncomputed]
+    lines += [f"    listed difference: {line}" for line in outcome.listed]
     lines += [f"    note: {line}" for line in outcome.notes if notes]
     return "\n".join(lines)
 

@@ -21,7 +21,8 @@ class Outcome:
     """One case: how many numbers were compared, which differ, and what else is worth knowing.
 
     `fault`: why nothing could be compared. `seconds`: of our own search, where the case has one.
-    `uncomputed`: figures of the case that are not computed here, each with the reason.
+    `uncomputed`: figures of the case that are not computed here, each with the reason. `listed`: differences
+    from the reference that are known and explained.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Outcome:
     fault: str = ""
     seconds: float | None = None
     uncomputed: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
 
     def equal(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
         """Count one comparison. Counts have tolerance zero; energies, times and ratios that of a float."""

@@ -19,6 +19,14 @@ from tests.reference.common import Outcome
 
 FOUND = "regression_reference.json"
 SECONDS = 60.0  # for one search
+# Entries whose mapping is none: the best value that ours reached, which later ones keep, and why.
+LISTED = {
+    "tpu_v4i|gpt3_175B|BATCH_SIZE=1,DECODE=False,N_NEW_TOKENS=2048|fused": (
+        0.0663018,
+        "the mapping writes the result of AV to GlobalBuffer twice and reads nothing of it there, so that "
+        "half of each sum is lost (docs/differences.md)",
+    ),
+}
 
 
 def check(root: Path, only: str = "", seconds: float = SECONDS) -> list[Outcome]:
@@ -60,7 +68,11 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
         if not ours:
             outcome.uncomputed.append("its prices are those of models of components, which are not here")
             return outcome
-        outcome.at_most(objective, ours, theirs * (1 + 1e-6))  # prices there have float32's digits
+        bound = theirs * (1 + 1e-6)  # prices there have float32's digits
+        if key in LISTED and ours > bound:
+            bound, reason = LISTED[key]
+            outcome.listed.append(f"{objective} ours {ours:.6g}, reference {theirs:.6g}: {reason}")
+        outcome.at_most(objective, ours, bound)
         outcome.notes.append(f"{objective} ours {ours:.6g}, theirs {theirs:.6g}, gap {front.gap:.2g}")
     else:
         outcome.fault = front.reason.splitlines()[0]
@@ -70,7 +82,7 @@ def _outcome(folder: Path, key: str, figures: dict[str, Any], seconds: float) ->
 def _explored(text: str, fused: bool, objective: str, seconds: float) -> pm.Front:
     """The search. There a memory that keeps `~MainMemory` keeps what a mapping does not have in MainMemory:
     intermediates are handed on in either, and what is in MainMemory need not be in the other one as well."""
-    constraints = {"exchange": []} if fused else {"unfused": "Intermediates"}
+    constraints: dict[str, object] = {"exchange": []} if fused else {"unfused": "Intermediates"}
     text = re.sub(r"keep: ~MainMemory\.tensors", "keep: Nothing", text)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "spec.yaml"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.reference import optima
+from tests.reference.check import shown
 
 MACHINE = """\
 arch:
@@ -46,3 +49,19 @@ def test_optima_are_compared_in_their_space(tmp_path: Path) -> None:
     assert (unfused.checked, unfused.mismatches, unfused.fault) == (1, [], "")
     assert len(better.mismatches) == 1
     assert other.uncomputed == ["its files are not here"]
+
+
+def test_a_listed_difference_keeps_the_value_that_was_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "machine.yaml").write_text(MACHINE)
+    (tmp_path / "two.yaml").write_text(WORKLOAD)
+    key, once = "machine|two||fused", 8.0 * (6 + 3 + 2 + 2)
+    (tmp_path / optima.FOUND).write_text(json.dumps({key: {"energy": once - 1, "latency": 0.0}}))
+    for reached, differs in ((once, 0), (once - 0.5, 1)):
+        monkeypatch.setitem(optima.LISTED, key, (reached, "half of each sum is lost"))
+        (found,) = optima.check(tmp_path, seconds=60)
+        assert len(found.mismatches) == differs
+        assert "listed difference: energy ours 104, reference 103: half of each sum is lost" in shown(
+            found, notes=False
+        )
