@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -91,12 +92,14 @@ def _staircase(points: Sequence[tuple[float, float]]) -> Iterator[tuple[int, tup
 
 
 def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
-    """Names of machines beside their first point, where they hide no point and no other name. Those of the
-    best are always there, with a line to the point where they stand far off."""
+    """Names of machines beside their first point, where they hide no point and no other name, and cross no
+    step where there is room beside it. Those of the best are always there, with a line to the point where
+    they stand far off."""
     scale = 72.0 / ax.figure.dpi
     width, height = (n * scale for n in ax.bbox.size)
     at = {p: _in_points(ax, p, scale) for _, p in (*best, *others)}
     taken: list[Box] = [(x - 3, y - 3, x + 3, y + 3) for x, y in at.values()]
+    steps = [*_steps([at[p] for _, p in best])]
     named: set[str] = set()
     for must, some in ((True, best), (False, others)):
         for name, point in some:
@@ -105,7 +108,9 @@ def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
             wide = 0.56 * FONT * len(name)
             boxes = ((_box(at[point], place, wide), place) for place in PLACES)
             inside = ((b, p) for b, p in boxes if b[0] > 0 and b[1] > 0 and b[2] < width and b[3] < height)
-            found = next(((b, p) for b, p in inside if not any(_meet(b, t) for t in taken)), None)
+            free = [(b, p) for b, p in inside if not any(_meet(b, t) for t in taken)]
+            clear = ((b, p) for b, p in free if not any(_meet(b, s) for s in steps))
+            found = next(clear, next(iter(free), None))
             far = found is not None and abs(found[1][1]) > 8
             if found is None and must:
                 found = _box(at[point], PLACES[0], wide), PLACES[0]
@@ -119,6 +124,13 @@ def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
                 name, point, xytext=(dx, dy), textcoords="offset points", fontsize=FONT, ha=side,
                 va="bottom" if dy > 0 else "top", color="black" if must else "0.45", arrowprops=line,
             )  # fmt: skip
+
+
+def _steps(best: Sequence[tuple[float, float]]) -> Iterator[Box]:
+    """The steps from each of the best points to the next: along, then down."""
+    for (x, y), (next_x, next_y) in pairwise(best):
+        yield x, y, next_x, y
+        yield next_x, next_y, next_x, y
 
 
 def _in_points(ax: Axes, point: tuple[float, float], scale: float) -> tuple[float, float]:

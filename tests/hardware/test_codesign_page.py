@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib.transforms import Bbox
 
 import polymodel as pm
+from polymodel.cost.records import RooflinePoint
+from polymodel.report.plots import roofline_axes
+from polymodel.report.plots_machines import machine_axes
+from polymodel.view.figures import axes
 from tests.hardware.small import small
 from tests.hardware.test_codesign import changed
 from tests.report.test_found_page import FILES
@@ -56,3 +62,32 @@ def test_areas_that_only_some_machines_have_are_told() -> None:
     found = pm.codesign(spec, {"S": [128], "F": [1, 2, 4]}, objectives=["energy", "area"])
     assert "PE has no area on 1 of 3 machines, and is 0 there" in found.notes
     assert len(pm.codesign(spec, {"S": [128], "F": [1, 2]}, objectives=["energy"]).notes) == 1
+
+
+def test_no_step_of_a_front_crosses_a_name() -> None:
+    """The last of three machines lies just below the step to it, whose end is where its name stood."""
+    at = {"KIB=4, F=4": (12e-9, 37.5e-6), "KIB=4, F=16": (24e-9, 32.89e-6), "KIB=16, F=16": (48e-9, 32.65e-6)}
+    machines = [(name, {"area": area, "energy": energy}) for name, (area, energy) in at.items()]
+    ax = machine_axes(machines, "area", "energy", "", None)
+    ax.figure.draw_without_rendering()
+    assert {t.get_text() for t in ax.texts} == {*at}
+    (step,) = ax.lines
+    assert step.get_drawstyle() == "steps-post"
+    best = list(step.get_transform().transform(step.get_xydata()))
+    assert len(best) == 3
+    along = [Bbox([(x, y), (right, y)]) for (x, y), (right, _) in pairwise(best)]
+    down = [Bbox([(x, low), (x, y)]) for (_, y), (x, low) in pairwise(best)]
+    boxes = [t.get_window_extent() for t in ax.texts]
+    assert not any(Bbox.intersection(side, box) for side in along + down for box in boxes)
+
+
+def test_the_name_of_a_roof_stands_on_its_slope() -> None:
+    """Where the ridge is near the left end of the picture, too."""
+    point = RooflinePoint("Z", "DRAM", "MAC", 8000, 3000, 8 / 3, 64e9, 16e9, 16e9, 16e9, "MAC")
+    ax = roofline_axes([point], "", axes(None, 7.0, 4.4))
+    (roof,) = (line for line in ax.lines if len(line.get_xdata()) == 3)
+    (name,) = (t for t in ax.texts if t.get_text() == "DRAM")
+    (_, ridge, _), (low, peak, _) = roof.get_data()
+    x, y = name.xy
+    assert x <= ridge
+    assert low < y <= peak
