@@ -132,8 +132,9 @@ class Space:
             return False
         share = self.asked.get("min_utilisation", {}).get("PE", {}).get("X", 0)
         width = next(d.fanout for _, _, d in self.listed.dims if d.name == "X")
-        self.used = prod(n for (d, _), n in spread.items() if d == "X")
+        # `most` reads all mappings, and with each of them `used` changes
         least = (self.most if shared else 0) if share == "max" else share * width
+        self.used = prod(n for (d, _), n in spread.items() if d == "X")
         return self.used >= least and not refetched
 
     @cached_property
