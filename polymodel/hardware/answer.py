@@ -356,6 +356,11 @@ class Codesign(Answer):
         """Notes on the quality of the answer, and on what was left out."""
         result = [f"{_counted(n)} {'are' if n > 1 else 'is'} none: {why}" for why, n in self.refused.items()]
         result += self._unknown_areas()
+        if not self.points:
+            shown = "; ".join(f"{r.machine.name}: {r.reason}" for r in self.rows[:3] if r.reason)
+            result += (
+                [f"why there is no point: {shown}{'; ...' if len(self.rows) > 3 else ''}"] if shown else []
+            )
         cut = [r.machine.name for r in self.rows if not r.complete]
         if cut:
             shown = "; ".join(cut[:3]) + ("; ..." if len(cut) > 3 else "")

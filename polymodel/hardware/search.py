@@ -377,7 +377,7 @@ def _with_others(
     """The answers, with mappings of other machines wherever a search was cut short: those in the search space
     of the machine, best first, until the `end`. A search that ended knows all of its own space."""
     result = dict(answers)
-    for layer in range(len(groups[0].layers)):
+    for layer in range(len(groups[0].layers) if groups else 0):
         names = (dict.fromkeys([*asked.searched, *group.figures]) for group in groups)
         marks = [mark_of(g.layers[layer], tuple(n)) for g, n in zip(groups, names, strict=True)]
         for mark in dict.fromkeys(m for m in marks if answers[m].late and not answers[m].interrupted):
@@ -439,12 +439,17 @@ def _on(
 ) -> tuple[list[CodesignPoint], str]:
     """The undominated combinations of mappings on one machine that satisfy the limits; or why there are
     none."""
+    for limit in asked.limits_of(""):
+        if limit.name == "area" and not limit.limit.admits(machine.area):
+            most = limit.limit.number * 1e6
+            return [], f"its area is {machine.area * 1e6:.4g} mm^2, and the limit {most:.4g} mm^2"
     parts: list[tuple[Figures, int]] = []
     places: list[Array] = []
     for answer, n in zip(found, work.times, strict=True):
         place = np.flatnonzero(group.fits(machine, answer.figures, len(answer.mappings)))
         if not len(place):
-            return [], answer.reason or "no mapping fits its memories"
+            unknown = "no mapping that fits its memories was found in time"
+            return [], answer.reason or (unknown if answer.late else "no mapping fits its memories")
         here = group.on(machine, len(places), {f: v[place] for f, v in answer.figures.items()})
         best = undominated(np.stack([here[name] for name in asked.searched]))
         parts.append(({f: here[f][best] for f in dict.fromkeys([*asked.searched, *COSTS])}, n))
@@ -458,7 +463,8 @@ def _on(
         good &= limit.limit.admits(values[limit.name])
     left = np.flatnonzero(good)
     if not len(left):
-        return [], "no mapping keeps the limits"
+        late = " that was found in time" if any(a.late for a in found) else ""
+        return [], f"no mapping{late} keeps the limits"
     figured = np.stack([np.asarray(values[o], float)[left] for o in asked.objectives])
     kept = left[undominated_but_for_rounding(figured)]
     mine: list[CodesignPoint] = []

@@ -247,3 +247,15 @@ def test_mappings_of_other_machines_serve_where_a_search_was_cut_short(
     barred = replace(order, constraints={"memories": {"GLB": {"bypass": held}}})
     assert search._tried(barred, tree, known) is None
     assert search._tried(replace(order, spec=spec.bind(S=8)), tree, known) is None
+
+
+def test_machines_without_a_point_say_why() -> None:
+    """An area above its limit is no matter of mappings; a search that was cut short proves nothing."""
+    nothing = pm.codesign(small(), {"S": [128, 256]}, where=["S >= 300"])
+    assert not nothing.rows
+    found = pm.codesign(small(), {"S": [128, 256]}, objectives=["energy"], limits=["area <= 4e-10"])
+    small_one, large_one = (r.reason for r in found.rows)
+    assert small_one == ""
+    assert large_one == "its area is 0.000456 mm^2, and the limit 0.0004 mm^2"
+    none = pm.codesign(small(), {"S": [128, 256]}, objectives=["energy"], limits=["area <= 1e-12"])
+    assert any(n.startswith("why there is no point: S=128: its area") for n in none.notes)
