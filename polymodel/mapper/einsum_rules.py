@@ -334,15 +334,21 @@ def _spreads(space: EinsumSpace, unit: int, members: tuple[int, ...]) -> Iterato
     choices = spread_choices(space, unit, 0, members[0], extent)[: space.units[unit].fanouts]
     if space.even:
         return (s for s in product(*choices) if extent % prod(s) == 0)
-    return (s for s in product(*choices) if _part_in(range(1, extent + 1), s))
+    return (s for s in product(*choices) if _part_in(space, extent, s))
 
 
-def _part_in(tiles: Iterable[int], spread: Sequence[int]) -> bool:
-    """Whether some tile can be split as evenly as possible over `n` instances of each fanout."""
-    left = set(tiles)
-    for n in spread:
+def _part_in(space: EinsumSpace, extent: int, spread: Sequence[int]) -> bool:
+    """Whether an extent, or a tile of it that temporal loops leave, can be split as evenly as possible over
+    `n` instances of each fanout. Dimensions above the same memory have no temporal loop between them."""
+    left, above = {extent}, -1
+    for n, f in zip(spread, space.fanouts, strict=False):
+        if f.below != above:
+            divide = {d for t in left for d in divisors(t)} if space.divide else set()
+            left, above = divide or {*range(1, max(left) + 1)}, f.below
         left = {-(-t // n) for t in left if -(-t // -(-t // n)) == n}
-    return bool(left)
+        if not left:
+            return False
+    return True
 
 
 # Rank variables tied by bounds of an iteration space: padded windows, masks, bands. A space that is a box

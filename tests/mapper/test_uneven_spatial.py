@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.mapping.looptree import Loop
 from tests.mapper.brute_evaluated import UnevenlyListed, evaluated
 from tests.mapper.test_windows import fanouts, memory
 
@@ -127,6 +128,28 @@ def test_primes_fill_a_fanout() -> None:
     assert best.report.total_latency == best.latency
     used = {"min_utilisation": {"PE": {"X": "max", "Y": "max"}}}
     assert len(pm.explore(spec, objectives="energy", constraints={**asked, **used})) == 1
+
+
+@pytest.mark.parametrize(("sizes", "used"), [("divisors", 2), ("all", 3)])
+def test_as_many_instances_as_the_sizes_of_temporal_tiles_leave(sizes: str, used: int) -> None:
+    """Of 4 values 3 instances take 2, 2 and none; a temporal tile of 3, no divisor, leaves one for each."""
+    nodes = [
+        memory("DRAM", 64, "inf", 16),
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 3, "may_reuse": "All"}]},
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 1}]},
+    ]
+    work: dict[str, Any] = {"iteration_space_shape": {"p": "0 <= p < 4"}, "bits_per_value": {"All": 8}}
+    work["einsums"] = ["O[p] = I[p]"]
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    asked = {"sizes": sizes, "spatial_sizes": "all", "min_utilisation": {"PE": {"X": "max"}}}
+    front = pm.explore(spec, objectives="energy", constraints=asked)
+    assert len(front)
+    left, instances = 4, 1
+    for node in front.best().mapping.nodes:
+        if isinstance(node, Loop):
+            instances *= -(-left // int(node.tile_shape)) if node.spatial else 1
+            left = int(node.tile_shape)
+    assert instances == used
 
 
 def test_what_is_not_covered_is_told() -> None:
