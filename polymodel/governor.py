@@ -76,8 +76,7 @@ def end_with(parent: int, told: bool) -> None:
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """In a worker: inside the block, Ctrl-C and SIGTERM, which may reach a whole process group, interrupt it
-    so that it can save its results."""
+    """In a worker: Ctrl-C and SIGTERM, which may reach a process group, interrupt the block, so that it saves."""
     if not _WORKER.is_set() or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -155,8 +154,8 @@ class ClusterFlag:
 def halting() -> Iterator[Path | ClusterFlag | None]:
     """A file, or a flag of the cluster, that the first Ctrl-C inside the block creates, so that workers can
     end with what they have; the next one interrupts as usual. None outside the main thread, which alone
-    receives signals."""
-    if threading.current_thread() is not threading.main_thread():
+    receives signals, and where the workers are threads."""
+    if threading.current_thread() is not threading.main_thread() or not (workers() or _client()):
         yield None
         return
     from tempfile import TemporaryDirectory
@@ -227,6 +226,13 @@ def _result_of(run: Future[T], ask: Callable[[], None]) -> T:
     raise Refused(message, remedy, code="lost-workers") from error
 
 
+def _client() -> Any:
+    """The client of the cluster that joblib's current backend is; None for other backends."""
+    from joblib.parallel import get_active_backend
+
+    return getattr(get_active_backend()[0], "client", None)
+
+
 @contextlib.contextmanager
 def crew(count: int) -> Iterator[Crew | None]:
     """So many workers of the cluster of joblib's current backend (`joblib.parallel_config("dask")`); None
@@ -234,10 +240,7 @@ def crew(count: int) -> Iterator[Crew | None]:
     if count < 2 or "joblib" not in sys.modules:  # no backend was chosen
         yield None
         return
-    from joblib.parallel import get_active_backend
-
-    active, _ = get_active_backend()
-    client = getattr(active, "client", None)
+    client = _client()
     if client is None:
         yield None
         return
@@ -337,8 +340,7 @@ _searches: ContextVar[float] = ContextVar("searches", default=inf)  # when the s
 
 
 def tick(doing: str = "", count: int = 1) -> None:
-    """Count a step of a loop; every `STRIDE` steps the limits are checked. `doing` names the work in the
-    error."""
+    """Count a step of a loop; every `STRIDE` steps the limits are checked. `doing`: the work, for errors."""
     now = _current.get()
     if now is _none:
         return
@@ -540,8 +542,7 @@ def _governed(
 
 @contextmanager
 def _watched(outer: Governor, mine: Governor) -> Iterator[None]:
-    """A timer that checks the limits whatever code runs. Not used in other threads, nor where another timer
-    is set."""
+    """A timer that checks the limits whatever code runs; not in other threads, nor beside another timer."""
     before = signal.getsignal(signal.SIGALRM)
     free = before in (signal.SIG_DFL, _beat)
     if threading.current_thread() is not threading.main_thread() or not free:
@@ -574,8 +575,7 @@ def _beat(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _walled(mine: Governor) -> Iterator[None]:
-    """Lets the operating system refuse memory beyond the limit, so that not even one large array exceeds
-    it."""
+    """Lets the operating system refuse memory beyond the limit, so that no single array exceeds it."""
     data = _data()
     if mine.bytes == inf or not data:
         yield

@@ -259,3 +259,12 @@ def test_machines_without_a_point_say_why() -> None:
     assert large_one == "its area is 0.000456 mm^2, and the limit 0.0004 mm^2"
     none = pm.codesign(small(), {"S": [128, 256]}, objectives=["energy"], limits=["area <= 1e-12"])
     assert any(n.startswith("why there is no point: S=128: its area") for n in none.notes)
+
+
+def test_workers_may_be_threads() -> None:
+    """They receive no signals, and have no flag to look at."""
+    joblib = pytest.importorskip("joblib")
+    spec, hardware = small(ranks={"M": 2, "N": 2, "K": 2}, rounded=24), {"S": [128, 256]}
+    with joblib.parallel_config("threading"):
+        found = pm.codesign(spec, hardware, objectives=["energy"], workers=2)
+    assert found.front.to_csv() == pm.codesign(spec, hardware, objectives=["energy"]).front.to_csv()
