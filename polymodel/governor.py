@@ -76,7 +76,7 @@ def end_with(parent: int, told: bool) -> None:
 
 @contextlib.contextmanager
 def at_work() -> Iterator[None]:
-    """In a worker: Ctrl-C and SIGTERM, which may reach a process group, interrupt the block, so that it saves."""
+    """In a worker: Ctrl-C and SIGTERM, sent to a whole group, interrupt the block to save results."""
     if not _WORKER.is_set() or threading.current_thread() is not threading.main_thread():
         yield
         return
