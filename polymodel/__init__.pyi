@@ -53,6 +53,7 @@ from .mapper.membership import excluded_by as excluded_by
 from .mapper.records import Limits as Limits
 from .mapper.search import explore as explore
 from .mapping.looptree import LoopTree as LoopTree
+from .report.closed import SymbolicReport as SymbolicReport
 from .report.compiled import compile_cell as compile_cell
 from .report.density_fit import DensityFit as DensityFit
 from .report.density_fit import fit_density as fit_density
@@ -60,6 +61,7 @@ from .report.draw import draw_architecture as draw_architecture
 from .report.draw import draw_cascade as draw_cascade
 from .report.draw import draw_looptree as draw_looptree
 from .report.execution import ExecutionReport as ExecutionReport
+from .report.minimum import Minimum as Minimum
 from .report.report import Report as Report
 from .report.sparse import SparseReport as SparseReport
 from .report.svg_fibertree import draw_fibertree as draw_fibertree
