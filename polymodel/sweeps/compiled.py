@@ -18,16 +18,16 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import tick
 from polymodel.integers import TOLD_APART, dtype_of, frame_column, largest
 from polymodel.loading import Spec
-from polymodel.objectives import unit_of, value
+from polymodel.objectives import on_sparse_data, unit_of, value
 from polymodel.spec.faults import Faults, as_number, not_a_spec, shown, suggestion
 from polymodel.sweeps.axes import SymbolAxis, axis_of
 from polymodel.sweeps.grid import Grid, SymbolRoles, roles
 from polymodel.sweeps.infeasibility import TILES
 from polymodel.sweeps.legal import Verdicts
 from polymodel.sweeps.metrics import Block, need
-from polymodel.sweeps.objectives import BlockFigures
+from polymodel.sweeps.objectives import BlockCount, BlockFigures, check_objectives, known_objectives
 from polymodel.sweeps.plan import values_of
-from polymodel.sweeps.rows import cells, ordered
+from polymodel.sweeps.rows import Cells, cells, ordered
 from polymodel.sweeps.scenario import MappingForms, Variant, template
 from polymodel.sweeps.scratch import BlockMemory, ScalarScratch
 from polymodel.sweeps.traced import TracedForms
@@ -46,18 +46,26 @@ NUMBERS = BlockMemory(ScalarScratch)
 PLANS = 256  # closed forms that are cached, one for each choice of workload and architecture
 
 
-def compile(spec: Spec) -> Compiled:
+def compile(spec: Spec, objectives: Sequence[str] = ()) -> Compiled:
     """Derive the closed forms of a spec's mapping once, and return them as a function of its symbols.
 
     `compiled(points)` takes any points: a DataFrame with a column per symbol, a dict of arrays, or a dict of
     numbers; other symbols keep their values from the spec. It returns a DataFrame with one row per point, in
-    the same order. Raises SpecError for a wrong spec or a spec without a mapping.
+    the same order. `objectives`: further columns, named as in a sweep, such as `accesses:DRAM` or `area`.
+    Raises SpecError for a wrong spec, a spec without a mapping, an unknown objective, or one on sparse data.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("compile", spec)
     if spec.template is None:
         raise spec.no_mapping()
-    return Compiled(spec)
+    none = isinstance(objectives, (list, tuple)) and not objectives
+    names = () if none else known_objectives(objectives, spec)
+    faults = Faults()
+    for name in filter(on_sparse_data, names):
+        remedy = "sweep has these: polymodel sweep, or pm.sweep in Python"
+        faults.note(Diagnostic(f"{name} is on sparse data", remedy, "objectives", code="unknown-choice"))
+    faults.raise_if_any()
+    return Compiled(spec, names)
 
 
 Slopes = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -107,9 +115,9 @@ class Compiled:
 
     Columns: the symbols of the points; `energy` (J), `latency` (s), `edp` (J s), `utilisation` (1), `reads:X`
     and `writes:X` (bit) of each component that moves data, `working_set:X` (bit) of each memory that holds
-    any; `legal`, `feasible` and `reason`. Counts are exact; joules and seconds equal those of `evaluate` up
-    to the order in which floats are added. A point that is not a legal mapping has no figures: they are NaN
-    (None among integers beyond 2^53).
+    any; those of `objectives`; `legal`, `feasible` and `reason`. Counts are exact; joules and seconds equal
+    those of `evaluate` up to the order in which floats are added. A point that is not a legal mapping has no
+    figures: they are NaN (None among integers beyond 2^53).
 
     Closed forms are derived once for each choice of the symbols that change the workload or the architecture;
     tile sizes are evaluated as arrays. The points of a mapping without closed forms are evaluated one by one,
@@ -117,6 +125,7 @@ class Compiled:
     """
 
     spec: Spec
+    objectives: tuple[str, ...] = ()
     _plans: dict[object, _Plan | Refused | SpecError] = field(default_factory=dict, repr=False)
     _roles: dict[tuple[str, ...], tuple[Grid, SymbolRoles]] = field(default_factory=dict, repr=False)
     _slopes_of: dict[object, Slopes] = field(default_factory=dict, repr=False)
@@ -155,7 +164,7 @@ class Compiled:
     def arrays(self, points: Points) -> dict[str, Array]:
         """The same columns as arrays, without pandas, for inner loops."""
         given, count = self._columns(points)
-        result = _Columns(count)
+        result = PointColumns(count)
         for held, places in self._groups(given, count):
             tiles = {n: c[places] for n, c in given.items() if n not in held}
             self._evaluate(held, tiles, places, result)
@@ -264,11 +273,12 @@ class Compiled:
             rows, variants = base.costed()
         except (Refused, SpecError) as fault:
             return fault
+        check_objectives(self.objectives, [v.costing for v in variants])
         verdicts = Verdicts(base.problem, base.varying, base.forms, base.fixed)
         return _Plan(base, TracedForms(rows.forms, rows.scales, values_of(base.fixed)), variants[0], verdicts)
 
     def _evaluate(
-        self, held: Mapping[str, Number], tiles: Mapping[str, Array], places: Array, found: _Columns
+        self, held: Mapping[str, Number], tiles: Mapping[str, Array], places: Array, found: PointColumns
     ) -> None:
         """Write the figures of points that share closed forms to `found`."""
         plan = self._plan(held, tuple(tiles))
@@ -285,7 +295,9 @@ class Compiled:
             self._notes[f"{refusal.message}: points evaluated one by one"] = None
             self._one_by_one(held, tiles, places, found)
 
-    def _from_forms(self, plan: _Plan, tiles: Mapping[str, Array], places: Array, found: _Columns) -> None:
+    def _from_forms(
+        self, plan: _Plan, tiles: Mapping[str, Array], places: Array, found: PointColumns
+    ) -> None:
         base, count = plan.base, len(places)
         found.declare(plan.counts)
         axis = axis_of(tiles, np.arange(count), base.forms.chains, base.texts, base.fixed, (), base.uses)
@@ -302,10 +314,12 @@ class Compiled:
             piece = slice(begin, begin + PIECE)
             columns = {n: c[piece] for n, c in axis.columns.items()}
             ids = axis.ids[piece]
-            found.put(places[ids], _figures(plan.variant, _block(plan.forms, columns, len(ids))))
+            block = _block(plan.forms, columns, len(ids))
+            found.put(places[ids], _figures(plan.variant, block, self.objectives))
+            tick("evaluating points")
 
     def _one_by_one(
-        self, held: Mapping[str, Number], tiles: Mapping[str, Array], places: Array, found: _Columns
+        self, held: Mapping[str, Number], tiles: Mapping[str, Array], places: Array, found: PointColumns
     ) -> None:
         for i, place in enumerate(places.tolist()):
             tick("evaluating points one by one")
@@ -317,11 +331,8 @@ class Compiled:
             except Refused as refusal:
                 found.reason[place] = refusal.message
             else:
-                row = cells(report.counts, report.costs, ("utilisation",))
-                fits, reason = row.pop("feasible"), row.pop("reason")
-                columns = {n: np.array([v], float if n in FLOATS else object) for n, v in row.items()}
-                said = np.array([reason], object)
-                found.put(places[i : i + 1], _Figures(columns, np.ones(1, bool), np.array([fits]), said))
+                row = cells(report.counts, report.costs, ("utilisation", *self.objectives))
+                found.put(places[i : i + 1], PointFigures.of(row))
 
 
 def _numbers(name: str, values: Any) -> Array:
@@ -348,7 +359,7 @@ def _repeated(values: Array, count: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Figures:
+class PointFigures:
     """Figures of some points, whether each is legal and feasible, and if not why."""
 
     columns: Mapping[str, Array]
@@ -356,8 +367,17 @@ class _Figures:
     fits: Array
     reason: Array
 
+    @staticmethod
+    def of(row: Cells) -> PointFigures:
+        """Those of one point that was evaluated by itself."""
+        fits, reason = np.array([row["feasible"]]), np.array([row["reason"]], object)
+        others = {n: v for n, v in row.items() if n not in ("feasible", "reason")}
+        floats = {n for n, v in others.items() if n in FLOATS or isinstance(v, float)}
+        columns = {n: np.array([v], float if n in floats else dtype_of(abs(v))) for n, v in others.items()}
+        return PointFigures(columns, np.ones(1, bool), fits, reason)
 
-def _figures(variant: Variant, block: Block) -> _Figures:
+
+def _figures(variant: Variant, block: Block, objectives: Sequence[str]) -> PointFigures:
     found = variant.evaluator(block)
     costing, size = variant.costing, block.size
     figures = BlockFigures(found, block, costing)
@@ -379,7 +399,11 @@ def _figures(variant: Variant, block: Block) -> _Figures:
             fitting &= ~broken
             if limit.illegal:
                 legal &= ~broken
-    return _Figures(columns, legal, fitting, reason)
+    for name in (n for n in objectives if n not in columns):
+        other = value(name, figures)
+        values = _flat(other.array, size)
+        columns[name] = _whole(values) if isinstance(other, BlockCount) else values
+    return PointFigures(columns, legal, fitting, reason)
 
 
 def _flat(values: Array, size: int) -> Array:
@@ -395,7 +419,7 @@ def _whole(values: Array) -> Array:
     return values.astype(np.int64) if values.dtype.kind == "f" else values
 
 
-class _Columns:
+class PointColumns:
     """The columns of a call, filled some points at a time."""
 
     def __init__(self, count: int) -> None:
@@ -409,7 +433,7 @@ class _Columns:
         for name in names:
             self.found.setdefault(name, np.zeros(self.count, np.int64))
 
-    def put(self, places: Array, figures: _Figures) -> None:
+    def put(self, places: Array, figures: PointFigures) -> None:
         """Set the figures of some points; missing columns are 0 there."""
         ends = int(places[0]), int(places[-1]) + 1
         if ends[1] - ends[0] == len(places):  # consecutive positions: a slice is faster

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from polymodel.mapping.resolve import unbound_symbols
 from polymodel.spec.document import words_of
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.numbers import evaluate_number
-from polymodel.sweeps.expressions import SymbolConstraint, constraint, names_of
+from polymodel.sweeps.expressions import SymbolConstraint, constraint, names_of, of_text
 from polymodel.sweeps.values import Choice, Number, numbers_of, of_symbol, wrong
 
 Ids = NDArray[np.int64]
@@ -60,6 +61,16 @@ class Grid:
             for name, values in zip(self.names, self.values, strict=True)
         }
         return {**result, **self.following(result)}
+
+    def columns(self, numbers: Ids) -> dict[str, NDArray[Any]]:
+        """`point` of many points: an array for each symbol."""
+        result = {
+            name: np.array(values)[numbers // self.strides[name] % len(values)]
+            for name, values in zip(self.names, self.values, strict=True)
+        }
+        for name, text in self.linked:
+            result[name] = np.broadcast_to(of_text(text, result), len(numbers))
+        return result
 
     def following(self, given: Mapping[str, Number]) -> dict[str, Number]:
         """Linked symbols whose independent symbols are all given."""

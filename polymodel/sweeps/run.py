@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
+
+import numpy as np
 
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
@@ -19,6 +21,7 @@ from polymodel.spec.files import clear_unfinished
 from polymodel.stores.store import locked, spare_others
 from polymodel.sweeps.blocks import prepare, run_block
 from polymodel.sweeps.boxes import bounded, run_boxes
+from polymodel.sweeps.compiled import Compiled, PointColumns, PointFigures
 from polymodel.sweeps.grid import Grid, SymbolRoles, make_grid, roles
 from polymodel.sweeps.kernel import BLOCK
 from polymodel.sweeps.objectives import check_objectives
@@ -44,10 +47,11 @@ from polymodel.sweeps.stored import StoredColumns, write_rows
 from polymodel.sweeps.values import Choice, Number
 from polymodel.sweeps.work_units import Snapshot, Units
 
+Array = Any
 Progress = Callable[[int, int, float], None]
 ROWS = "rows.parquet"
 LINES = 2048  # left combinations prepared at once
-EXACT_ROWS = 5000  # kept rows from which on a note says what takes the time
+EXACT_ROWS = 5000  # kept rows from which on they are evaluated as arrays
 ROW = 1000  # bytes of one kept row
 KEPT_ROWS = "1GB"  # memory of kept rows by default
 
@@ -74,22 +78,23 @@ def sweep(
     """Evaluate every combination of the symbols' values, and keep the best.
 
     `symbols`: name -> values (a list, a range, `divisors("m")`, `all_sizes("m")`, `powers(2, "m")`) or an
-    expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same
-    grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, area,
-    utilisation (the most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with
-    `sparse_` before it (not area, utilisation) that on the data that the spec describes, and then sparse
-    tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all`
-    mappings. `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is
-    no mapping for another reason, or does not fit is counted under its reason. Kept rows are `evaluate`'s.
-    `eps`: thin the front so that each point left out has one within 1 + eps in every objective. `store`: a
-    folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on there unless
-    `resume` is False. `workers`: processes. `device`: "gpu" evaluates on an accelerator what pruning leaves
-    of large blocks, bit for bit the same; `notes` says where not. `memory`: bound of all processes, e.g.
-    "2GB", and of kept rows, at 1 kB each (default: 1GB of rows). A front beyond it goes to the store; without
-    a store it is thinned by `eps`; without either the sweep stops, keeps what it has and says so (`complete`
-    is False). `time_limit`: seconds after which no unit of work is begun, whatever `workers` is. A store goes
-    on from there. `prune`: leave out tile sizes that cannot be on a front, and boxes of a large grid where no
-    point can be kept; None: from a million points on. They are counted as such, not under reasons not to fit.
+    expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same grid.
+    `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, area, utilisation (the
+    most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with `sparse_` before
+    it (not area, utilisation) that on the data that the spec describes, and then sparse tiles decide what
+    fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all` mappings.
+    `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is no mapping
+    for another reason, or does not fit is counted under its reason. Kept rows are `evaluate`'s (joules and
+    seconds of more than 5,000 up to the order of additions). `eps`: thin the front so that each point left
+    out has one within 1 + eps in every objective. `store`: a folder for the state, saved every two seconds,
+    and for the kept rows; the same sweep goes on there unless `resume` is False. `workers`: processes.
+    `device`: "gpu" evaluates on an accelerator what pruning leaves of large blocks, bit for bit the same;
+    `notes` says where not. `memory`: bound of all processes, e.g. "2GB", and of kept rows, at 1 kB each
+    (default: 1GB of rows). A front beyond it goes to the store; without a store it is thinned by `eps`;
+    without either the sweep stops, keeps what it has and says so (`complete` is False). `time_limit`: seconds
+    after which no unit of work is begun, whatever `workers` is. A store goes on from there. `prune`: leave
+    out tile sizes that cannot be on a front, and boxes of a large grid where no point can be kept; None: from
+    a million points on. They are counted as such, not under reasons not to fit.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
@@ -298,21 +303,27 @@ class _Search:
                 f"factor of {1 + state.eps:g} in every objective"
             )
         self.notes.extend(state.ties(self.objectives))
-        if kept > EXACT_ROWS:
-            fewer = "keep='front' or keep='top'" if state.keep == "all" else "keep='top', or eps,"
+        if self._many(kept):
             self.notes.append(
-                f"all figures of the {kept} kept rows were computed by the code of `evaluate`, row by row, "
-                f"which takes longer than finding them; {fewer} keeps fewer"
+                f"the {kept} kept rows were evaluated as arrays: counts are exact, joules and seconds are "
+                "those of `evaluate` up to the order in which floats are added, and a reason names a memory "
+                "without bits"
             )
 
     def _columns(self, numbers: Sequence[int], store: Path | None) -> Mapping[str, Any]:
         """The kept rows; with a store also written there, and only there if they exceed the memory."""
         shown = (*self.grid.names, *(n for n, _ in self.grid.linked))
         step = self.state.limit if store is not None else max(1, len(numbers))
-        chunks = (
-            table(self.grid, self.names, ((n, self._cells(n)) for n in numbers[i : i + step]), shown)
-            for i in range(0, max(1, len(numbers)), step)
-        )
+        chunks: Iterator[Mapping[str, Any]]
+        if self._many(len(numbers)):
+            chunks = (
+                self._arrays(np.array(numbers[i : i + step]), shown) for i in range(0, len(numbers), step)
+            )
+        else:
+            chunks = (
+                table(self.grid, self.names, ((n, self._cells(n)) for n in numbers[i : i + step]), shown)
+                for i in range(0, max(1, len(numbers)), step)
+            )
         if store is None:
             return next(chunks)
         file = store / ROWS
@@ -322,6 +333,32 @@ class _Search:
             return whole
         write_rows(file, chunks, kept=True)
         return StoredColumns(file)
+
+    def _many(self, kept: int) -> bool:
+        """Whether this many rows are evaluated as arrays; figures on sparse data never are."""
+        return kept > EXACT_ROWS and not is_sparse(self.objectives)
+
+    def _arrays(self, numbers: Array, shown: Sequence[str]) -> dict[str, Array]:
+        """Kept rows as columns, by the compiled forms of each mapping; as those of `table`."""
+        which, inside = np.divmod(numbers, self.grid.size)
+        symbols = self.grid.columns(inside)
+        rows = PointColumns(len(numbers))
+        single = np.isin(numbers, list(self.state.rows))  # evaluated by themselves
+        for place in np.flatnonzero(single).tolist():
+            rows.put(np.array([place]), PointFigures.of(self.state.rows[numbers[place]]))
+        for i in np.unique(which).tolist():
+            places = np.flatnonzero((which == i) & ~single)
+            known = {n: c[places] for n, c in symbols.items() if n in self.specs[i].symbols}
+            found = Compiled(self.specs[i], self.objectives).arrays(known) if len(places) else {}
+            verdict = [found.pop(n) for n in ("legal", "feasible", "reason") if n in found]
+            if verdict:
+                figures = {n: v for n, v in found.items() if n not in known}
+                rows.put(places, PointFigures(figures, *verdict))
+        names = np.array(self.names, object)
+        first = {"point": numbers, "mapping": names[which], **{n: symbols[n] for n in shown}}
+        figures = rows.finished()
+        wanted = (n for n in figures if n not in ("utilisation", "legal") or n in self.objectives)
+        return first | {n: figures[n] for n in wanted}
 
     def _cells(self, number: int) -> Cells:
         """A kept row, by the code of `evaluate`."""
