@@ -83,8 +83,8 @@ def sweep(
     most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with `sparse_` before
     it (not area, utilisation) that on the data that the spec describes, and then sparse tiles decide what
     fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all` mappings.
-    `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is no mapping
-    for another reason, or does not fit is counted under its reason. Kept rows are `evaluate`'s (joules and
+    `progress(done, points, seconds)` reports progress. A point that breaks a dependence, is no mapping for
+    another reason, or does not fit is counted under its reason. Kept rows are `evaluate`'s (joules and
     seconds of more than 5,000 up to the order of additions). `eps`: thin the front so that each point left
     out has one within 1 + eps in every objective. `store`: a folder for the state, saved every two seconds,
     and for the kept rows; the same sweep goes on there unless `resume` is False. `workers`: processes.
@@ -92,11 +92,10 @@ def sweep(
     `notes` says where not. `memory`: bound of all processes, e.g. "2GB", and of kept rows, at 1 kB each
     (default: 1GB of rows). A front beyond it goes to the store; without a store it is thinned by `eps`;
     without either the sweep stops, keeps what it has and says so (`complete` is False). `time_limit`: seconds
-    after which no unit of work is begun, whatever `workers` is. A store goes on from there. `prune`: leave
-    out tile sizes that cannot be on a front, and boxes of a large grid where no point can be kept; None: from
-    a million points on. They are counted as such, not under reasons not to fit.
-    What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
-    Raises SpecError for wrong input, Refused where a large grid has no closed forms.
+    after which no unit of work is begun. A store goes on from there. `prune`: leave out tile sizes that
+    cannot be on a front, and boxes of a large grid where no point can be kept; None: from a million points
+    on. They are counted apart. What is left out comes from the spec's `sweep:` section, or is no limit,
+    energy and latency, a front. Raises SpecError for wrong input, Refused where a large grid has no forms.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("sweep", spec)
