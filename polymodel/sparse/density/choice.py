@@ -412,6 +412,8 @@ def _questions(tensor: SparseTensor, tiles: tuple[int, ...], units: int) -> Iter
     yield f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part)
     if rows == columns:
         yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square
+    else:
+        yield f"multiplies of {tensor.name} x {tensor.name}^T", "multiplies", NEAR, partial(_transposed, rows)
 
 
 def _nonempty(tile: tuple[int, ...], model: DensityModel) -> float:
@@ -424,6 +426,11 @@ def _fullest(tile: tuple[int, ...], model: DensityModel) -> float:
 
 def _square(model: DensityModel) -> float:
     return model.square_multiplies()
+
+
+def _transposed(rows: int, model: DensityModel) -> float:
+    """Of a matrix times its transpose: every nonzero of a column meets all of that column."""
+    return float(model.expected_squares((rows, 1)))
 
 
 def _compared(question: Question, data: Actual, model: DensityModel) -> Compared:

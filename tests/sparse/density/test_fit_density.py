@@ -49,6 +49,16 @@ def test_the_model_of_the_structure_is_chosen(name: str) -> None:
     )  # fmt: skip
 
 
+def test_a_matrix_that_is_not_square_is_multiplied_by_its_transpose() -> None:
+    tensor = pm.random_tensor("IK", [40, 60], 0.1, 1)
+    fitted = pm.fit_density(tensor, tiles=(8,), units=4)
+    (told,) = (c for c in fitted.choice.chosen.compared if c.unit == "multiplies")
+    met = tensor.to_dense().astype(bool).astype(int)
+    assert (told.quantity, told.actual) == ("multiplies of A x A^T", (met @ met.T).sum())
+    # A nonzero meets itself, and each of the 39 other points of its column with a chance of 239 / 2399.
+    assert told.expected == pytest.approx(240 * (1 + 39 * 239 / 2399), rel=1e-12)
+
+
 # N:M of blocks: side of the matrix, block, n of m blocks along which rank, and n of m points of a block.
 Nested = tuple[int, tuple[int, int], tuple[int, int, str], tuple[int, int, str] | None]
 NESTED: dict[str, Nested] = {
