@@ -74,7 +74,11 @@ def small(forget: Callable[[], None]) -> dict[str, Row]:
     """What a person does with a spec: it is loaded, evaluated and its report is printed, each for the first
     time. Seconds of a processor, medians."""
     rows = {}
-    for name, load, repeats in (("two fused Einsums", _two, 15), (f"{EINSUMS} Einsums", _many, 3)):
+    for name, load, repeats in (
+        ("one Einsum", _one, 15),
+        ("two fused Einsums", _two, 15),
+        (f"{EINSUMS} Einsums", _many, 3),
+    ):
         loaded, evaluated, printed = stages(load, repeats, forget)
         again = load()
         kept = median(cpu(partial(pm.evaluate, again), forget) for _ in range(repeats))
@@ -89,7 +93,7 @@ def small(forget: Callable[[], None]) -> dict[str, Row]:
 def before_and_after(start: float) -> dict[str, Row]:
     """What a person waits for, beside what it was before: a spec that was evaluated is evaluated again, and
     the report printed for the first time. `start`: least seconds of a process that evaluates one Einsum."""
-    one, two = pm.load("matmul", "simple_two_level", "matmul/output_stationary"), _two()
+    one, two = _one(), _two()
     rows = {
         "core installation, before and after": megabytes(installed(CORE), INSTALLED, "before extras (fixed)"),
         "polymodel evaluate (process), before and after": milliseconds(start, START, BEFORE),
@@ -104,6 +108,10 @@ def before_and_after(start: float) -> dict[str, Row]:
         rows[f"pm.evaluate, {name}, before and after"] = milliseconds(again, evaluated, BEFORE)
         rows[f"print(report), {name}, before and after"] = milliseconds(text, printed, BEFORE)
     return rows
+
+
+def _one() -> pm.Spec:
+    return pm.load("matmul", "simple_two_level", "matmul/output_stationary")
 
 
 def _two() -> pm.Spec:

@@ -224,7 +224,8 @@ def alive_in(problem: Problem, b: Buffet) -> tuple[str, ...]:
 def _repeated(problem: Problem, path: Sequence[PathStep]) -> int | None:
     """The outermost split on the path that stands below a temporal loop of more than one iteration."""
     again = False
-    for step in path:
+    splits = [place for place, step in enumerate(path) if isinstance(step.node, Split)]
+    for step in path[: max(splits, default=-1) + 1]:
         if isinstance(step.node, Split) and again:
             return step.id
         again |= isinstance(step.node, Loop) and not step.node.spatial and _iterates(problem, step)

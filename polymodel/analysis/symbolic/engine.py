@@ -341,7 +341,7 @@ def _buffets(layout: SymbolicLayout) -> tuple[Buffet[Form], ...]:
     rows = []
     for node in layout.nodes.values():
         space, n = node.space, len(node.space.axes)
-        stamps = space.bare()
+        stamps = space.bare
         apart: dict[int, Use] = dict.fromkeys(range(n), "keep")
         together: dict[int, Use] = dict.fromkeys(range(n), "merge")
         places: dict[int, Use] = {i: "keep" if a.spatial else "merge" for i, a in enumerate(space.axes)}

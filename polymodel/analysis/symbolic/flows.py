@@ -232,7 +232,7 @@ def refuse_idle(link: TransferPath) -> None:
             {i: "keep" if i in some else "merge" for i in range(len(space.axes))}
             for some in (positions, spatial, times)
         ]
-        every, places, steps = (count(space.bare(), use) for use in uses)
+        every, places, steps = (count(space.bare, use) for use in uses)
         if every != places * steps:
             raise NotSeparable(
                 f"{link.tensor} is filled again in instances along {v} that are idle at times in "

@@ -91,7 +91,7 @@ class SymbolicLayout:
     `listed`: of inferred Einsums the variables of which what executes is listed; `uneven`: loops (by node id)
     in which not all Einsums below execute in every iteration, or in every instance; `choices`: what ties
     several elements of a tensor that an Einsum reads to its rank variables. `spaces`: those that were
-    asked for, with what was counted in them.
+    asked for, with what was counted in them; `further`: those of stamps and of single accesses.
     """
 
     problem: Problem
@@ -109,6 +109,7 @@ class SymbolicLayout:
     uneven: frozenset[int] = frozenset()
     choices: Mapping[str, Mapping[str, TiedGroup]] = field(default_factory=dict)
     spaces: dict[tuple[str, str, int | None], Space] = field(default_factory=dict)
+    further: dict[tuple[str, TensorAccess | tuple[LoopAxis, ...]], Space] = field(default_factory=dict)
 
     def chain(self, einsum: str, tensor: str) -> tuple[SymbolicBuffet, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
@@ -136,11 +137,16 @@ class SymbolicLayout:
 
     def read(self, einsum: str, access: TensorAccess) -> Space:
         """The Einsum's operations and the elements that one access reads."""
-        listed = self.listed.get(einsum, ())
-        space = replace(self.space(einsum, access.tensor), access=access, listed=listed)
-        if access.stands_for:
-            return only_at_first(space)
-        return touched_since(space, self.lines[access.tensor]) if access.guard else space
+        key = einsum, access
+        if key not in self.further:
+            listed = self.listed.get(einsum, ())
+            space = replace(self.space(einsum, access.tensor), access=access, listed=listed)
+            if access.stands_for:
+                space = only_at_first(space)
+            elif access.guard:
+                space = touched_since(space, self.lines[access.tensor])
+            self.further[key] = space
+        return self.further[key]
 
     def is_filled(self, einsum: str, child: SymbolicBuffet | None) -> bool:
         """An input's fill is booked once, to the first user; what is produced below the child needs none."""
@@ -160,9 +166,12 @@ class SymbolicLayout:
 
     def stamps(self, einsum: str, axes: tuple[LoopAxis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""
-        one = self.problem.cascade[einsum]
-        listed = self.listed.get(einsum, ())
-        return Space(one, TensorAccess("", (), ()), axes, self.sizes, self.windows[einsum], listed=listed)
+        key = einsum, axes
+        if key not in self.further:
+            one, listed = self.problem.cascade[einsum], self.listed.get(einsum, ())
+            access = TensorAccess("", (), ())
+            self.further[key] = Space(one, access, axes, self.sizes, self.windows[einsum], listed=listed)
+        return self.further[key]
 
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""

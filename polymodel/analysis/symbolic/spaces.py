@@ -384,6 +384,7 @@ class Space:
         result = (i for w in windows for i, more in w.later if more != w.start)
         return [i for i in result if i < len(self.axes)]
 
+    @cached_property
     def bare(self) -> Space:
         """The stamps alone, at which anything is touched, without elements."""
         access, carried = TensorAccess(self.access.tensor, (), ()), self.carried
