@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from fractions import Fraction
-from math import isinf
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy
@@ -171,9 +170,10 @@ class InstanceLoad(Generic[N]):
 class LinkTraffic(Generic[N]):
     """Traffic across the interconnect of one fanout dimension, if its link has a cost.
 
-    `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads` (only with a finite throughput):
+    `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads` (only where the link takes time):
     the Pareto-maximal (bits down, bits up) pairs over the links at which data enter; no other link carries
-    more. `instances`: how many of these links carry anything (0 without a throughput).
+    more. `instances`: how many of these links carry anything. `reach` (only with a latency of hops): the
+    instances along the dimension up to the farthest one that anything reaches or comes from.
     """
 
     einsum: str
@@ -182,6 +182,7 @@ class LinkTraffic(Generic[N]):
     hops: tuple[tuple[str, N], ...]
     loads: tuple[tuple[N, N], ...] = ()
     instances: N = NO_ELEMENT
+    reach: N = NO_ELEMENT
 
 
 @dataclass(frozen=True)
@@ -458,10 +459,11 @@ def _refuse_components(problem: Problem, found: tuple[PipelineSplit, ...]) -> No
             code="unsupported-pipeline",
         )
     for component, dim in hierarchy.costly_links:
-        if dim.link is not None and not isinf(dim.link.throughput):
+        if dim.link is not None and dim.link.timed:
+            kind = "a throughput" if dim.link.hop_latency == 0 else "a latency of hops"
             raise Refused(
-                f"the link of {component}.{dim.name} has a throughput, which is not evaluated in a Pipeline",
-                "leave out the throughput of the link, or write Sequential",
+                f"the link of {component}.{dim.name} has {kind}, which is not evaluated in a Pipeline",
+                "leave out throughput and hop_latency of the link, or write Sequential",
                 code="unsupported-pipeline",
             )
     for c, tensor, action in problem.rounding():

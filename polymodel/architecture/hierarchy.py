@@ -193,21 +193,22 @@ SEARCHED = ("bus", "mesh", "line", "switch", "all_to_all")
 
 @dataclass(frozen=True)
 class FanoutLink:
-    """The interconnect of one fanout dimension: joules per bit and hop, bits per second of one link."""
+    """The interconnect of one fanout dimension: joules per bit and hop, a link's bit/s, seconds per hop."""
 
     energy_per_bit_hop: float = 0.0
     topology: Topology = "bus"
     throughput: float = math.inf
+    hop_latency: float = 0.0
 
     @property
-    def counted(self) -> Topology:
-        """The topology, or a bus where the number of hops has no cost."""
-        return self.topology if self.energy_per_bit_hop or self.topology == "switch" else "bus"
+    def timed(self) -> bool:
+        """True if traffic over it takes time."""
+        return bool(self.hop_latency) or not math.isinf(self.throughput)
 
     @property
     def costs(self) -> bool:
         """True if traffic over it costs energy or time, and so has to be counted."""
-        return bool(self.energy_per_bit_hop) or not math.isinf(self.throughput)
+        return bool(self.energy_per_bit_hop) or self.timed
 
 
 def link_name(component: str, dim: str) -> str:
@@ -516,18 +517,18 @@ def sources_text(hierarchy: Hierarchy) -> str:
 
 
 def _dim_text(d: FanoutDim) -> str:
-    """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: the properties of a dimension besides its
-    fanout."""
+    """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: what a dimension has besides its fanout."""
     result = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
     if d.broadcast_partials:
         result.append("partial sums go to all")
     if d.multicast == "identical":
         result.append("overlapping tiles are not shared")
     if d.link is not None:
-        speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
         short, factor = in_units("bit")
+        wait = f" and {engineering(d.link.hop_latency, 's')}" if d.link.hop_latency else ""
+        speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
         joules = engineering(d.link.energy_per_bit_hop / factor, "J")
-        result.append(f"{d.link.topology}, {joules}/{short} per hop{speed}")
+        result.append(f"{d.link.topology}, {joules}/{short}{wait} per hop{speed}")
     return "; ".join(result)
 
 

@@ -343,6 +343,7 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
             numbers.at_least_zero(spec.link.energy_per_bit_hop, (*below, "energy_per_bit_hop"), "energy"),
             spec.link.topology,
             numbers.positive(spec.link.throughput, (*below, "throughput"), "throughput"),
+            numbers.at_least_zero(spec.link.hop_latency, (*below, "hop_latency"), "latency"),
         )
     reuse: TensorRule | None = rules.rule("", spec.may_reuse, (*path, "may_reuse"))
     fanout = numbers.whole(spec.fanout, (*path, "fanout"), "fanout")

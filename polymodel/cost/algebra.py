@@ -306,8 +306,8 @@ TIE = 1e-12  # relative difference of times that is due to rounding
 class Knob:
     """One number of the architecture.
 
-    `name`: energy, throughput, leak_power, size, fill_drain_latency or energy_per_bit_hop. `component`:
-    `PE.X` for the link of a fanout dimension. `action`: empty except for energy and throughput.
+    `name`: energy, throughput, leak_power, size, fill_drain_latency, energy_per_bit_hop or hop_latency.
+    `component`: `PE.X` for the link of a fanout dimension. `action`: empty except for energy and throughput.
     """
 
     component: str

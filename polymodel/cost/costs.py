@@ -388,7 +388,8 @@ def _sloped(hierarchy: Hierarchy) -> Hierarchy:
         at = link_name(c.name, d.name)
         energy = own(d.link.energy_per_bit_hop, at, "hop", "energy_per_bit_hop")
         rate = own(d.link.throughput, at, "hop", "throughput")
-        return replace(d, link=replace(d.link, energy_per_bit_hop=energy, throughput=rate))
+        wait = own(d.link.hop_latency, at, "hop", "hop_latency") if d.link.hop_latency else 0.0
+        return replace(d, link=replace(d.link, energy_per_bit_hop=energy, throughput=rate, hop_latency=wait))
 
     def component(c: Component) -> Component:
         actions = tuple(
@@ -427,6 +428,8 @@ def _knobs(counts: Counts) -> Iterator[tuple[Knob, float, str]]:
                 yield Knob(name, "hop", "energy_per_bit_hop"), dim.link.energy_per_bit_hop, "J/bit-hop"
                 if not math.isinf(dim.link.throughput):
                     yield Knob(name, "hop", "throughput"), dim.link.throughput, "bit/s"
+                if dim.link.hop_latency:
+                    yield Knob(name, "hop", "hop_latency"), dim.link.hop_latency, "s"
         for a in c.actions:
             what = "operation" if c.computes else "bit"
             per = what if a.bits_per_action is None else "action"

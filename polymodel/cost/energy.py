@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from polymodel.architecture.hierarchy import ActionCost, FanoutLink, Hierarchy, link_name
+from polymodel.architecture.hierarchy import ActionCost, FanoutDim, FanoutLink, Hierarchy, link_name
 from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.records import ComponentTime, Counts, EinsumTime, EnergyItem, row_order
 
@@ -31,15 +31,45 @@ def link_energies(counts: Counts) -> Iterator[EnergyItem]:
             )
 
 
-def link_times(counts: Counts) -> Iterator[ComponentTime]:
-    """The time for which the busiest link of each dimension with a finite throughput carries bits."""
+def longest_route(dim: FanoutDim, reach: Number, do: Algebra) -> Number:
+    """Hops from where data enter a row of a dimension to the farthest of its first `reach` instances."""
+    assert dim.link is not None
+    beyond = reach + -1
+
+    def at_most(limit: int) -> Number:
+        return beyond + limit + do.largest((beyond, limit)) * -1
+
+    match dim.link.topology:
+        case "mesh":
+            return reach
+        case "line":
+            return beyond
+        case "ring":
+            return at_most(dim.fanout // 2)
+        case "all_to_all":
+            return at_most(1)
+        case "tree":
+            return (dim.fanout - 1).bit_length()
+    return 1
+
+
+def link_times(counts: Counts, do: Algebra = NUMBERS) -> Iterator[ComponentTime]:
+    """The time of each dimension whose link takes any: that for which its busiest link carries bits, or that
+    of the longest route, through the dimensions of the component before it too, if it is longer."""
     hierarchy = counts.problem.hierarchy
     order = [(c, d.name) for c, d in hierarchy.dimensions]
+    routes: dict[tuple[str, str], Number] = {}
     for t in counts.analysis.links:
         link, n = _link(counts, t.component, t.dim), counts.executions(t.einsum)
-        if math.isinf(link.throughput):
+        if not link.timed:
             continue
         down, up = t.loads[0] if len(t.loads) == 1 else max(t.loads, key=lambda pair: (sum(pair), pair))
+        seconds = (down + up) / link.throughput
+        if not nothing(t.reach):
+            hops = longest_route(hierarchy[t.component].dim(t.dim), t.reach, do)
+            route = hops * link.hop_latency + routes.get((t.einsum, t.component), 0.0)
+            routes[t.einsum, t.component] = route
+            seconds = do.largest((seconds, do.where_moved(down + up, route)))
         dims = hierarchy.dimensions[: order.index((t.component, t.dim)) + 1]
         way = {c.name for c in hierarchy.path_to(t.component)}
         dims = tuple((c, d) for c, d in dims if c in way)
@@ -50,7 +80,7 @@ def link_times(counts: Counts) -> Iterator[ComponentTime]:
             entries *= dims[-1][1].fanout
         yield ComponentTime(
             t.einsum, link_name(t.component, t.dim), "link", down * n, up * n, 0,
-            (down + up) / link.throughput * n, 0.0, None, t.instances, entries,
+            seconds * n, 0.0, None, t.instances, entries,
         )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from polymodel.mapping.looptree import PipelineSplit, fused_groups, pipelines
 
 def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
     """One row per Einsum and active component, in order of execution and then of the hierarchy."""
-    result = [*_moving(counts, do), *link_times(counts), *_computing(counts, do)]
+    result = [*_moving(counts, do), *link_times(counts, do), *_computing(counts, do)]
     order = row_order(counts.problem)
     return tuple(sorted(result, key=lambda t: order(t.einsum, t.component)))
 

@@ -106,6 +106,12 @@ def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
     """Raises Refused for link topologies that searches do not count, and where there is no memory."""
     for name, d in hierarchy.costly_links:
         assert d.link is not None
+        if d.link.hop_latency:
+            remedy = (
+                f"leave its `hop_latency:` out, explore, and evaluate what is found with it; or {by_hand}"
+            )
+            what = f"the search does not count how far data go on the link of {name}.{d.name}"
+            raise Refused(what, remedy, code="unsupported-link")
         if d.link.topology not in SEARCHED:
             remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {by_hand}"
             what = f"the search does not count hops of the link of {name}.{d.name}, a {d.link.topology}"

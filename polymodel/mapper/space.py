@@ -14,7 +14,7 @@ from typing import Any
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.architecture.hierarchy import Component, Hierarchy, Topology
+from polymodel.architecture.hierarchy import Component, FanoutLink, Hierarchy, Topology
 from polymodel.cost.energy import leak_power
 from polymodel.cost.records import NO_OPERATORS, ExecutedOperators
 from polymodel.errors import NotSeparable, Refused
@@ -581,10 +581,15 @@ def _fanouts(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,
-                    "bus" if d.link is None else d.link.counted,
+                    _counted(d.link),
                 )
             )  # fmt: skip
     return result
+
+
+def _counted(link: FanoutLink | None) -> Topology:
+    """The topology, or a bus where the number of hops has no cost."""
+    return link.topology if link and (link.energy_per_bit_hop or link.topology == "switch") else "bus"
 
 
 def _unit(c: Component, hierarchy: Hierarchy) -> Unit:

@@ -211,11 +211,12 @@ class Action(SchemaObject):
 
 
 class Link(SchemaObject):
-    """The interconnect of a fanout dimension: joules per bit and hop, bits per second."""
+    """The interconnect of a fanout dimension: joules per bit and hop, bits per second, seconds per hop."""
 
     energy_per_bit_hop: Joules = 0
     topology: Literal["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"] = "bus"
     throughput: Annotated[Number, in_units(RATE)] = math.inf
+    hop_latency: Seconds = 0
 
 
 class Fanout(SchemaObject):

@@ -286,10 +286,10 @@ def _bound(
     return result, tuple(f.diagnostics[0].message for f in faults)
 
 
-def _links(problem: Problem) -> list[tuple[str, str, bool]]:
-    """Dimensions whose links are counted, and whether their throughput is unlimited."""
-    links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links)
-    return [(c, name, link is not None and math.isinf(link.throughput)) for c, name, link in links]
+def _links(problem: Problem) -> list[tuple[str, str, bool, bool]]:
+    """Dimensions whose links are counted, whether they take time, and whether hops do."""
+    links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links if d.link is not None)
+    return [(c, name, link.timed, bool(link.hop_latency)) for c, name, link in links]
 
 
 def _whole(problem: Problem) -> list[tuple[str, str, str, int | None]]:

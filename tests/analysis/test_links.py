@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,12 +20,13 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.architecture.hierarchy import FanoutLink
+from polymodel.architecture.hierarchy import FanoutLink, Topology
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.reuse import Reuse
 from tests.analysis.test_agreement import differences, drawing
 from tests.cost.cases import chain
+from tests.faults import refused
 from tests.generators import problems
 from tests.seeds import seeds
 
@@ -143,9 +144,77 @@ def test_closed_forms_of_buses_and_meshes_agree(count: int) -> None:
     assert tally["hops"] > count // 10, tally
 
 
-def meshed(rows: int, columns: int, reuse: str, **symbols: int) -> pm.Spec:
+def waiting(problem: Problem) -> Problem:
+    """The problem with links whose hops take time, of topologies that have closed forms."""
+    parts, others = [], {"ring": "mesh", "tree": "line"}
+    for c in problem.hierarchy.components:
+        links = [d.link for d in c.spatial if d.link is not None]
+        kinds = [cast(Topology, others.get(x.topology, x.topology)) for x in links]
+        timed = [replace(x, hop_latency=1.0, topology=k) for x, k in zip(links, kinds, strict=True)]
+        dims = tuple(replace(d, link=x) for d, x in zip(c.spatial, timed, strict=True))
+        parts.append(replace(c, spatial=dims))
+    return replace(problem, hierarchy=replace(problem.hierarchy, components=tuple(parts)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", seeds(3, [200]))
+def test_engines_agree_in_how_far_data_go(count: int) -> None:
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(linked_problems().map(waiting), st.sampled_from([None, None, *Reuse]))
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        compare(problem, reuse, tally)
+        try:
+            closed, referee = SYMBOLIC.analyse(problem, reuse=reuse), REFEREE.analyse(problem, reuse=reuse)
+        except Refused:
+            return
+        tally["closed"] += bool(referee.links)
+        tally["far"] += any(row.reach > 1 for row in referee.links)
+        assert closed.links == referee.links, f"{reuse}\n{drawing(problem)}"
+
+    cast(Callable[[], None], agree)()
+    assert min(tally["hops"], tally["closed"], tally["far"] * 3) > tally["examples"] // 10, tally
+
+
+@pytest.mark.parametrize(
+    ("topology", "hops"),
+    [("bus", 1), ("mesh", 3), ("line", 2), ("ring", 2), ("tree", 3), ("switch", 1), ("all_to_all", 1)],
+)
+def test_a_link_takes_at_least_the_longest_route(topology: str, hops: int) -> None:
+    """Three of five instances along Y (K of 5 in tiles of 2), two of six along X (N of 6 in tiles of 3): the
+    route through X begins with that through Y."""
+    spec = meshed(5, 6, "refill", link={"topology": topology, "hop_latency": 1}, TM=1, SK=2, SN=3)
+    assert spec.mapping is not None
+    along_x = {"bus": 1, "mesh": 2, "line": 1, "ring": 1, "tree": 3, "switch": 1, "all_to_all": 1}
+    for engine in ("enumerate", "exact", *(() if topology in ("ring", "tree") else ("symbolic",))):
+        report = pm.evaluate(spec, engine=engine)
+        seconds = {t.component: t.seconds for t in report.costs.times if t.kind == "link"}
+        assert seconds == {"PE.Y": hops, "PE.X": hops + along_x[topology]}, engine
+        assert report.total_latency == hops + along_x[topology]
+    alone = {"topology": topology, "hop_latency": 1e-9, "throughput": 1e6}
+    by_bits = pm.evaluate(meshed(5, 6, "refill", link=alone, TM=1, SK=2, SN=3), engine="exact")
+    limited = pm.evaluate(meshed(5, 6, "refill", link={**alone, "hop_latency": 0}, TM=1, SK=2, SN=3))
+    assert by_bits.total_latency == limited.total_latency > 1e-4
+
+
+def test_a_sweep_has_the_longest_route() -> None:
+    spec = meshed(5, 6, "refill", link={"topology": "all_to_all", "hop_latency": 1e-6, "throughput": 1e9},
+                  TM=1, SK=1, SN=1)  # fmt: skip
+    swept = pm.sweep(spec, {"TM": [1, 7], "SK": [1, 2, 5], "SN": [1, 6]}, keep="all")
+    assert not any("one by one" in note for note in swept.notes)
+    for row in swept.frame.to_dict("records"):
+        values = {n: row[n] for n in ("TM", "SK", "SN")}
+        assert row["latency"] == pytest.approx(pm.evaluate(spec.bind(**values), engine="exact").total_latency)
+    with refused("unsupported-link", "PE", "Y"):
+        pm.explore(spec)
+
+
+MESH = {"energy_per_bit_hop": 1e-12, "topology": "mesh", "throughput": 1e6}
+
+
+def meshed(rows: int, columns: int, reuse: str, link: Mapping[str, object] = MESH, **symbols: int) -> pm.Spec:
     """A product on a mesh of rows and columns, whose tiles need not divide."""
-    link = {"energy_per_bit_hop": 1e-12, "topology": "mesh", "throughput": 1e6}
     dims = [{"name": n, "fanout": k, "link": link} for n, k in (("Y", rows), ("X", columns))]
     actions = [{"name": a, "energy": 1e-12} for a in ("read", "write")]
     along = {"type": "Spatial", "component": "PE"}

@@ -262,3 +262,43 @@ def test_links_are_networks_in_front_of_memories_and_units(tmp_path: Path) -> No
         change()
         with faults("no-counterpart", at="link"):
             pm.export_accelforge(pm.load({"workload": workload, "arch": {"nodes": nodes}}))
+
+
+@pytest.mark.parametrize(("topology", "seconds"), [("all_to_all", 5), ("mesh", 15)])
+def test_hops_of_a_network_take_time(topology: str, seconds: int, tmp_path: Path) -> None:
+    """AccelForge 1.0.467 prints 5 s all to all, and 20 s of a mesh, with a hop to the first instance."""
+    spec = one_network(topology)
+    path = tmp_path / "delayed.yaml"
+    path.write_text(spec)
+    found = pm.import_accelforge(path)
+    assert [d.changes for d in found.changed] == ["latency"] * (topology == "mesh")
+    assert pm.evaluate(found.spec).total_latency == seconds
+    if topology == "all_to_all":
+        path.write_text(pm.export_accelforge(found.spec))
+        assert pm.evaluate(pm.import_accelforge(path).spec).total_latency == seconds
+    else:
+        with faults("no-counterpart", at="link"):
+            pm.export_accelforge(found.spec)
+
+
+def one_network(topology: str) -> str:
+    """A product with N spread over four instances behind a network whose hops take 5 s."""
+    network = (
+        f"{{name: N, topology: {topology}, actions: [{{name: hop, energy: 0, throughput: inf, latency: 5}}]}}"
+    )
+    machine = [
+        "!Memory {name: DRAM, size: inf, component_class: Dummy, tensors: {keep: All}}",
+        f"!Network {network}",
+        "!Compute {name: MAC, component_class: Dummy, spatial: [{name: X, fanout: 4}]}",
+    ]
+    nodes = [
+        "!Storage {component: DRAM, tensors: [T0, T1, W]}",
+        "!Temporal {rank_variable: m, tile_shape: 1}",
+        "!Temporal {rank_variable: n0, tile_shape: 1}",
+        "!Spatial {rank_variable: n1, tile_shape: 1, component: MAC, name: X}",
+        "!Compute {einsum: T1, component: MAC}",
+    ]
+    work = "workload:\n  rank_sizes: {M: 8, N0: 4, N1: 4}\n  bits_per_value: {All: 8}\n"
+    work += '  einsums: ["T1[m, n1] = T0[m, n0] * W[n0, n1]"]\n'
+    text = "arch:\n  nodes:\n" + "".join(f"  - {n}\n" for n in machine)
+    return f"{text}\n{work}mapping:\n  nodes:\n" + "\n".join(f"  - {n}" for n in nodes) + "\n"

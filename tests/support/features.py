@@ -104,6 +104,7 @@ LINE = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "line", "throughput
 RING = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "ring", "throughput": 1e8})
 SWITCH = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "switch", "throughput": 1e8})
 ALL_TO_ALL = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "all_to_all", "throughput": 1e8})
+DELAYED = fanout(link={"hop_latency": 1e-9, "topology": "mesh", "throughput": 1e8})
 STAGES = (
     memory("DRAM", 1e-10, throughput=1e12),
     memory("GLB", 1e-12, throughput=1e12),
@@ -132,6 +133,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("links that are rings", arch=(*WITH_PE[:2], RING, unit()), tree=PE_TREE),
     Feature("links to a switch", arch=(*WITH_PE[:2], SWITCH, unit()), tree=PE_TREE),
     Feature("links from all to all", arch=(*WITH_PE[:2], ALL_TO_ALL, unit()), tree=PE_TREE),
+    Feature("links whose hops take time", arch=(*WITH_PE[:2], DELAYED, unit()), tree=PE_TREE),
     Feature(
         "tolls",
         arch=(

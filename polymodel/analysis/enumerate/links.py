@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -70,6 +69,7 @@ class Wires:
         self.loads: dict[tuple[str, str, str], dict[Wire, list[int]]] = defaultdict(
             lambda: defaultdict(lambda: [0, 0])
         )
+        self.reach: dict[tuple[str, str, str], int] = defaultdict(int)
 
     def transfer(
         self,
@@ -91,9 +91,11 @@ class Wires:
             crossed: set[Wire] = set()
             for einsum, loops, place in ways:
                 where = {(c, d): k for c, d, k in physical(loops, place)}
-                row = tuple(where.get(key, 0) for key in before)
-                new = {(row, edge) for edge in path(dim, where.get((component, dim.name), 0))} - crossed
+                row, number = tuple(where.get(key, 0) for key in before), where.get((component, dim.name), 0)
+                new = {(row, edge) for edge in path(dim, number)} - crossed
                 crossed |= new
+                at = einsum, component, dim.name
+                self.reach[at] = max(self.reach[at], number + 1)
                 self.hops[einsum, component, dim.name, tensor] += sum(is_hop(dim, e) for _, e in new)
                 for wire in new:
                     self.loads[einsum, component, dim.name][wire][direction] += self.bits[tensor]
@@ -110,12 +112,13 @@ class Wires:
                 hops = [(t, n) for t, n in hops if n]
                 assert dim.link is not None
                 busy = self.loads[einsum, component, dim.name]
-                if not hops and (math.isinf(dim.link.throughput) or not busy):
+                if not hops and not (dim.link.timed and busy):
                     continue  # nothing crosses a link, or none limits what enters
                 loads: tuple[tuple[int, int], ...] = ()
                 entries = 0
-                if not math.isinf(dim.link.throughput):
+                if dim.link.timed:
                     loads = largest(busy.values())
                     entries = sum(1 for _, edge in busy if is_entry(dim, edge))
-                result.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries))
+                far = self.reach[einsum, component, dim.name] if dim.link.hop_latency else 0
+                result.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries, far))
         return tuple(result)

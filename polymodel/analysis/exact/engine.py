@@ -226,7 +226,8 @@ def _links(layout: ExactLayout) -> tuple[LinkTraffic, ...]:
         load = _load(einsum, component, row.down, row.up)
         if hops or load:
             ends = (load.loads, load.instances) if load else ((), 0)
-            result[einsum, component, dim.name] = LinkTraffic(einsum, component, dim.name, hops, *ends)
+            one = LinkTraffic(einsum, component, dim.name, hops, *ends, row.reach)
+            result[einsum, component, dim.name] = one
     keys = [(e, c, d.name) for e in layout.problem.tree.einsums for c, d in hierarchy.costly_links]
     return tuple(result[key] for key in keys if key in result)
 

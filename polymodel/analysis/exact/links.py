@@ -402,6 +402,7 @@ class _Row:
     hops: dict[str, int]
     down: list[tuple[int, list[CountProduct]]]
     up: list[tuple[int, list[CountProduct]]]
+    reach: int = 0
 
 
 def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
@@ -411,12 +412,27 @@ def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _Row]]
         rows: dict[str, _Row] = defaultdict(lambda: _Row({}, [], []))
         assert dim.link is not None
         for tensor in cascade.tensors:
-            own = layout if dim.link.topology == "bus" else _merged(layout, tensor, component, dim)
+            plain = dim.link.topology == "bus" and not dim.link.hop_latency
+            own = layout if plain else _merged(layout, tensor, component, dim)
             for flow in flows_of(own, tensor):
                 if (component, dim) in hierarchy.crossed_links(*flow.ends):
                     _book(own, flow, (component, dim), rows[flow.einsum])
         for einsum, row in rows.items():
             yield einsum, component, dim, row
+
+
+def _reach(flow: TransferRelation | PartialSums | ListedTransfers, role: AxisRoles) -> int:
+    """The instances along a dimension up to the farthest one that a flow reaches or comes from."""
+    if isinstance(flow, TransferRelation) and flow.sign < 0:
+        return 0
+    to_each = _products(flow, Ways(role, 0, links=True, by_link=True, labelled=False))
+    if not to_each:
+        return 0
+    extent = max(
+        part.shape[k] for p in to_each for axes, part in p.parts for k, a in enumerate(axes) if a == ROOT
+    )
+    reached = np.flatnonzero(dense(to_each, (ROOT,), (extent,)))
+    return int(reached[-1]) + 1 if len(reached) else 0
 
 
 def _book(
@@ -439,7 +455,9 @@ def _book(
         ways = Ways(role, shift, topology != "bus", False, False, ring, topology == "all_to_all")
         hops_ += total(_products(flow, ways))
     row.hops[flow.tensor] = row.hops.get(flow.tensor, 0) + hops_
-    if math.isinf(dim[1].link.throughput) or not shifts:
+    if dim[1].link.hop_latency:
+        row.reach = max(row.reach, _reach(flow, role))
+    if not dim[1].link.timed or not shifts:
         return
     apart = topology in ("tree", "switch")  # of these several links lead into a row
     ways = Ways(role, shifts[-1], apart, by_link=apart, labelled=True)

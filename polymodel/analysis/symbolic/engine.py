@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from math import isinf
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import (
@@ -396,15 +395,18 @@ def _link(
         hops += [(tensor, count)] if count.terms else []
         down = down + entry.first["reads_fill"] * layout.bits(tensor)
         up = up + entry.first["writes_drain"] * layout.bits(tensor)
-    if dim.link is None or isinf(dim.link.throughput):
-        return LinkTraffic(einsum, component, dim.name, tuple(hops), (), Form())
+    if dim.link is None or not dim.link.timed:
+        return LinkTraffic(einsum, component, dim.name, tuple(hops), (), Form(), Form())
+    path, far = layout.paths[einsum], Form()
+    if dim.link.hop_latency:
+        far = _replicated(
+            layout, einsum, path, lambda loop: (loop.component, loop.dim) == (component, dim.name)
+        )
     order = [(c, d.name) for c, d in layout.problem.hierarchy.dimensions]
     apart = dim.link.topology == "switch"  # each instance has its own link
     outside = order[: order.index((component, dim.name)) + apart]
-    used = _replicated(
-        layout, einsum, layout.paths[einsum], lambda loop: (loop.component, loop.dim) in outside
-    )
-    return LinkTraffic(einsum, component, dim.name, tuple(hops), ((down, up),), used)
+    used = _replicated(layout, einsum, path, lambda loop: (loop.component, loop.dim) in outside)
+    return LinkTraffic(einsum, component, dim.name, tuple(hops), ((down, up),), used, far)
 
 
 def _compute(layout: SymbolicLayout, einsum: str) -> ComputeCounts[Form]:

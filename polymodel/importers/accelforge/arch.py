@@ -289,6 +289,8 @@ def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object]
         changes, why = "energy and latency", "its hops start at the edge, there at the places of memories"
     elif "throughput" in link or latency is not None:
         changes, why = "latency", "what enters a row limits it, there what goes on from its first instance"
+    elif "hop_latency" in link and link["topology"] == "line":
+        changes, why = "latency", "its longest route has no hop to the first instance, there it has one"
     if changes:
         reading.leave(
             network.node, "Network", why, remedy, network.path, owner=network.owner, changes=changes
@@ -323,7 +325,9 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
                 node, name, why, remedy, action.path, owner=network.owner, changes="energy and latency"
             )
             continue
-        prices = ActionPrices.of(reading, action, scope.number)
+        prices = ActionPrices.of(reading, action, scope.number, hop=True)
+        if prices.delay:
+            link["hop_latency"] = prices.delay
         if prices.energy:
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):

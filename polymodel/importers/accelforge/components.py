@@ -187,15 +187,18 @@ def _changed(what: str) -> str:
 
 @dataclass(frozen=True)
 class ActionPrices:
-    """Of one action, as it is written: joules, actions per second, bits of one action."""
+    """Of one action, as it is written: joules, actions per second, bits of one action; of a hop its delay."""
 
     energy: float | None = None
     throughput: float | None = None
     bits: float | None = None
     known: bool = True
+    delay: float = 0.0
 
     @classmethod
-    def of(cls, reading: Reading, action: KeyedTable, worked: Callable[[object], Value]) -> ActionPrices:
+    def of(
+        cls, reading: Reading, action: KeyedTable, worked: Callable[[object], Value], hop: bool = False
+    ) -> ActionPrices:
         """The prices of one entry of `actions:`; `worked` gives the value of a text."""
 
         def number(key: str) -> float | None:
@@ -221,13 +224,14 @@ class ActionPrices:
             energy *= scale
         if throughput is None and latency is not None:
             throughput = float(1 / Fraction(str(latency))) if latency > 1 / LARGEST else math.inf
-        elif latency:
+        elif latency and not hop:
             why, remedy = "an action has a throughput besides", "write `fill_drain_latency:` of the component"
             node = action.node
             reading.leave(node, "latency", why, remedy, action.path, owner=action.owner, changes="latency")
         if values is not None:
             action.seen.add("values_per_action")
-        return cls(energy, throughput, bits, energy is not None)
+        delay = latency if hop and action.node.entry("throughput") is not None else None
+        return cls(energy, throughput, bits, energy is not None, delay or 0.0)
 
 
 def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> Iterator[Written]:

@@ -156,16 +156,19 @@ def _are_networks(parts: Iterable[Component]) -> bool:
 
 def _is_network(part: Component) -> bool:
     """Whether a network there may have the links of all fanout dimensions of a component: one price and one
-    topology, and nothing that limits what passes, which there is counted behind the first instance."""
+    topology, and nothing that limits what passes, which there is counted behind the first instance; nor a
+    delay along a line, whose longest route has a hop more there."""
     links = _links(part)
     alike = len(links) == 1 and all(d.link in links for d in part.spatial)
-    return not links or (alike and all(k.topology in _NETWORKS and math.isinf(k.throughput) for k in links))
+    counted = (k.topology in _NETWORKS and math.isinf(k.throughput) for k in links)
+    return not links or (alike and all(counted) and not any(k.timed and k.topology == "line" for k in links))
 
 
 def _network(part: Component) -> Iterator[tuple[str, dict[str, object]]]:
     """The network in front of a component whose fanouts have a link."""
     for link in _links(part) if _is_network(part) else ():
-        hop = {"name": "hop", "energy": link.energy_per_bit_hop, "throughput": "inf", "latency": 0}
+        hop = {"name": "hop", "energy": link.energy_per_bit_hop, "throughput": "inf"}
+        hop["latency"] = link.hop_latency or 0
         fields: dict[str, object] = {"name": f"{part.name}_network", "topology": _NETWORKS[link.topology]}
         yield "Network", {**fields, "area": 0, "leak_power": 0, "actions": [hop]}
 

@@ -127,6 +127,7 @@ ARCH: Texts = {
             "How hops are counted: `bus`, `mesh`, `line`, `ring`, `tree`, `switch` or `all_to_all`."
         ),
         "throughput": entry("Bits per second of the whole link; `inf` if it never limits.", "inf"),
+        "hop_latency": entry("Seconds per hop: a link takes at least those of the longest route.", 1e-9),
     },
     "Action": {
         "name": entry("Name of the action.", "read", "write", "compute"),
