@@ -12,6 +12,7 @@ from tests.seeds import seeds
 
 # Searches, sweeps and files of seconds: the slow run looks at these pages.
 LONG = (
+    "howto/analog.md",
     "howto/fuse.md", "howto/explore.md", "howto/codesign.md", "howto/chips.md", "reference/api/explore.md",
     "gallery.md", "sparse/gcn.md", "sparse/capacity.md", "howto/sweep.md", "reference/api/slopes.md",
     "reference/cli.md", "howto/import.md", "howto/forms.md",
