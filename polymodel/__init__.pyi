@@ -92,7 +92,7 @@ from .sparse.density import Uniform as Uniform
 from .sparse.density.random import random_tensor as random_tensor
 from .sparse.files import read_tensor as read_tensor
 from .sparse.files import write_tensor as write_tensor
-from .sparse.formats.footprint import footprint as footprint
+from .sparse.formats.footprints import footprint as footprint
 from .sparse.generate import generate_tensor as generate_tensor
 from .sparse.tensaurus.predict import tensaurus as tensaurus
 from .sparse.tensor import SparseTensor as SparseTensor

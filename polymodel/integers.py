@@ -145,33 +145,10 @@ def _narrow(row: NDArray[Any]) -> NDArray[Any]:
     return row.astype(np.float64) if largest(row) < TOLD_APART else row
 
 
-def wide(values: Iterable[object]) -> bool:
-    """True if the sum over a column's integers leaves int64, as a DataFrame's sum would unseen."""
-    return sum(abs(v) for v in values if type(v) is int) >= LONG
-
-
 def is_whole(values: Sequence[object]) -> bool:
     """True if a column has integers, and beside them nothing but gaps."""
     present = [v for v in values if v is not None]
     return bool(present) and all(type(v) is int for v in present)
-
-
-def frame_column(values: Sequence[object]) -> object:
-    """A column for a DataFrame that loses no digit: integers with gaps are nullable, wide ones Python's own.
-
-    Integers beside floats are floats, as the column is.
-    """
-    import pandas
-
-    array = np.asarray(values)
-    if array.dtype.kind in "bfSU" or (array.dtype.kind == "i" and largest(array) * len(values) < LONG):
-        return values
-    whole = is_whole(values)
-    if whole and wide(values):
-        return pandas.Series(list(values), dtype="object")
-    if whole and None in values:
-        return pandas.array([v if type(v) is int else None for v in values], dtype="Int64")
-    return values
 
 
 def arrow_column(values: Sequence[object]) -> tuple[pyarrow.Field, pyarrow.Array]:

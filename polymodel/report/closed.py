@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Buffet, Problem
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import ChainSize, Form, HeldBuffet, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.region_terms import RegionCount
@@ -449,13 +449,14 @@ def _formed(problem: Problem, sizes: Mapping[str, str]) -> tuple[SymbolicAnalysi
     Nothing else depends on how memories allocate.
     """
     try:
-        return forms(problem, ranks=sizes), None
+        return closed_counts(problem, ranks=sizes), None
     except NotSeparable as refusal:
         hierarchy = problem.hierarchy
         if all(c.allocation == "tile" for c in hierarchy.components):
             raise
         whole = tuple(replace(c, allocation="tile") for c in hierarchy.components)
-        return forms(replace(problem, hierarchy=replace(hierarchy, components=whole)), ranks=sizes), refusal
+        counted = replace(problem, hierarchy=replace(hierarchy, components=whole))
+        return closed_counts(counted, ranks=sizes), refusal
 
 
 def _advised(refusal: NotSeparable, problem: Problem) -> NotSeparable:

@@ -11,10 +11,9 @@ from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.cost import algebra as cost
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.integers import frame_column
 from polymodel.spec.faults import as_whole, by_name, shown, suggestion, unknown
 from polymodel.view.answer import Section
-from polymodel.view.table import Column, Table
+from polymodel.view.table import Column, Table, frame_column
 
 if TYPE_CHECKING:
     import pandas

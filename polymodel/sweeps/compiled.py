@@ -16,7 +16,7 @@ import numpy as np
 from polymodel.api.evaluation import closed_forms, evaluate
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.governor import tick
-from polymodel.integers import TOLD_APART, dtype_of, frame_column, largest
+from polymodel.integers import TOLD_APART, dtype_of, largest
 from polymodel.loading import Spec
 from polymodel.objectives import on_sparse_data, unit_of, value
 from polymodel.spec.faults import Faults, as_number, not_a_spec, shown, suggestion
@@ -32,6 +32,7 @@ from polymodel.sweeps.scenario import MappingForms, Variant, template
 from polymodel.sweeps.scratch import BlockMemory, ScalarScratch
 from polymodel.sweeps.traced import TracedForms
 from polymodel.sweeps.values import Number
+from polymodel.view.table import frame_column
 
 if TYPE_CHECKING:
     import pandas as pd

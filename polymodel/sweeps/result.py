@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.integers import frame_column, in_order
+from polymodel.integers import in_order
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
 from polymodel.objectives import canonical, is_objective, objective_of, score, unit_of
@@ -19,7 +19,7 @@ from polymodel.sweeps.grid import Grid
 from polymodel.sweeps.html_page import finding, outcomes, shown_rows
 from polymodel.sweeps.values import Number
 from polymodel.view.answer import Answer, Block, Code, Part, Section, declared
-from polymodel.view.table import Column, Table
+from polymodel.view.table import Column, Table, frame_column
 
 if TYPE_CHECKING:
     import pandas as pd

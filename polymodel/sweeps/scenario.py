@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.analysis.result import Analysis, Problem
-from polymodel.analysis.symbolic import forms as closed
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import SymbolicAnalysis
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
@@ -192,7 +192,7 @@ def template(spec: Spec, grid: Grid, roles: SymbolRoles, given: Mapping[str, Num
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     return MappingForms(
-        problem, closed(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses
+        problem, closed_counts(problem), tuple(variants), unfit, frozenset(varying), plain, inside, uses
     )
 
 

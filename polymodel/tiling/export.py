@@ -18,7 +18,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
 from polymodel.sparse.files import write_tensor
-from polymodel.sparse.formats.footprint import dcsr_words
+from polymodel.sparse.formats.footprints import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import plainly
 from polymodel.spec.files import spare, write_text

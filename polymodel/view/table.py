@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import masked
 from polymodel.frozen import dataclass
-from polymodel.integers import frame_column
+from polymodel.integers import LONG, is_whole
 from polymodel.objectives import BY_WORD
 from polymodel.quantities import data_unit, engineering
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
+    from numpy.typing import NDArray
 
 
 # The meaning of every column of the tables, one line each; pages show it at the column headings.
@@ -466,3 +468,27 @@ def _amounts(text: str, unit: str) -> str:
     """`A=32768 B=512` as `A 32.77 kb, B 512 b`."""
     pairs = (entry.partition("=") for entry in text.split())
     return ", ".join(f"{name} {engineering(int(number), unit)}" for name, _, number in pairs)
+
+
+def frame_column(values: Sequence[object]) -> object:
+    """A column for a DataFrame that loses no digit: integers with gaps are nullable, wide ones Python's own.
+
+    Integers beside floats are floats, as the column is.
+    """
+    import numpy as np
+    import pandas
+
+    array = np.asarray(values)
+    if array.dtype.kind in "bfSU" or (array.dtype.kind == "i" and _sums_fit(array)):
+        return values
+    whole = is_whole(values)
+    if whole and sum(abs(v) for v in values if type(v) is int) >= LONG:
+        return pandas.Series(list(values), dtype="object")
+    if whole and None in values:
+        return pandas.array([v if type(v) is int else None for v in values], dtype="Int64")
+    return values
+
+
+def _sums_fit(array: NDArray[np.int64]) -> bool:
+    """True if no sum over elements leaves int64, as a DataFrame's sum would unseen."""
+    return not array.size or max(int(array.max()), -int(array.min())) * array.size < LONG

@@ -16,7 +16,7 @@ from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis, Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.reuse import Reuse
@@ -83,7 +83,7 @@ def in_symbols(numbers: Sequence[int]) -> int:
             continue
         tree, values = named(drawn.tree)
         try:
-            plain, open_ = SYMBOLIC.analyse(drawn), forms(replace(drawn, tree=tree))
+            plain, open_ = SYMBOLIC.analyse(drawn), closed_counts(replace(drawn, tree=tree))
         except NotSeparable:
             continue
         compared += 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.architecture.hierarchy import ActionCost, Component
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, StorageNode
@@ -101,7 +101,7 @@ def closed(given: Problem, tally: Counter[str]) -> None:
     """Closed forms of whole actions give those of the exact engine, and the loads that follow from them."""
     try:
         exact = EXACT.analyse(given, reuse="refill")
-        ours = forms(given, reuse="refill").at({})
+        ours = closed_counts(given, reuse="refill").at({})
     except Refused as refusal:
         event(f"refused: {refusal.message[:60]}")
         return

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Engine, Problem
 from polymodel.analysis.symbolic import ENGINE as symbolic_engine
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
@@ -97,7 +97,7 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None
             for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True):
                 ranges.setdefault(v, set()).add(high - low + 1)
         ranks = {v: f"X_{v}" for v, found in ranges.items() if len(found) == 1}
-        open_ = forms(replace(problem, tree=tree), reuse=reuse, ranks=ranks)
+        open_ = closed_counts(replace(problem, tree=tree), reuse=reuse, ranks=ranks)
     except NotSeparable:
         return
     values |= {f"X_{v}": next(iter(ranges[v])) for v in ranks}
@@ -106,7 +106,7 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None
 
 def _all_forms(problem: Problem, reuse: Reuse | None) -> tuple[list[Form], Renderer, dict[str, int]]:
     tree, values = named(problem.tree)
-    found = forms(replace(problem, tree=tree), reuse=reuse)
+    found = closed_counts(replace(problem, tree=tree), reuse=reuse)
     cells: list[Any] = [*found.buffets, *found.traffic, *found.compute, *found.loads]
     every = [f for cell in cells for f in vars(cell).values() if isinstance(f, Form)]
     return every, Renderer(found.chains), values
@@ -130,7 +130,7 @@ def test_dividing_tiles_give_the_textbook_forms(
     """`assume="divides"` is right at every chain of divisors, and has no floor or ceiling in it."""
     import sympy
 
-    found = forms(three_level)
+    found = closed_counts(three_level)
     plain, textbook = Renderer(found.chains), Renderer(found.chains, "divides")
     cells: list[Any] = [*found.buffets, *found.traffic, *found.compute, *found.loads]
     every = [f for cell in cells for f in vars(cell).values() if isinstance(f, Form)]

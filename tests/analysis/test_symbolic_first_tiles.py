@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
@@ -127,7 +127,7 @@ def symbols_agree(problem: Problem, reuse: Reuse | None, extents: bool) -> bool:
     values |= {name: next(iter(ranges[v])) for v, name in ranks.items()}
     try:
         plain = SYMBOLIC.analyse(problem, reuse=reuse)
-        open_ = forms(replace(problem, tree=tree), reuse=reuse, ranks=ranks)
+        open_ = closed_counts(replace(problem, tree=tree), reuse=reuse, ranks=ranks)
     except NotSeparable:
         return False
     assert not differences(open_.at(values), plain), drawing(problem)

@@ -17,7 +17,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
@@ -83,7 +83,7 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None
     tree, values = named(problem.tree)
     try:
         plain = SYMBOLIC.analyse(problem, reuse=reuse)
-        open_ = forms(replace(problem, tree=tree), reuse=reuse)
+        open_ = closed_counts(replace(problem, tree=tree), reuse=reuse)
     except NotSeparable:
         return
     assert not differences(open_.at(values), plain), drawing(problem)
@@ -148,7 +148,7 @@ OPEN_ROWS, OPEN_COLUMNS = ROWS.replace("4}", "TP}"), COLUMNS.replace("4}", "TQ}"
 )
 def test_rows_and_columns_as_symbols(tmp_path: Path, nodes: str) -> None:
     """Two 3x3 layers at some tiles of 8 x 8, imperfect ones too: what the exact engine counts."""
-    found = forms(problem_of(tmp_path, nodes))
+    found = closed_counts(problem_of(tmp_path, nodes))
     assert set(found.symbols) == {"TP", "TQ"}
     for tp, tq in ((1, 1), (2, 4), (3, 5), (4, 4), (5, 3), (7, 8), (8, 8)):
         at = nodes.replace("TP", str(tp)).replace("TQ", str(tq))
@@ -160,7 +160,7 @@ def test_the_halo_in_sympy(tmp_path: Path) -> None:
     import sympy
 
     nodes = OPEN_ROWS + HOLD.replace("POLICY", "refill")
-    found = forms(problem_of(tmp_path, nodes))
+    found = closed_counts(problem_of(tmp_path, nodes))
     renderer = Renderer(found.chains, "divides")
     tile = renderer.symbols["TP"]
     assert sympy.simplify(renderer.form(found.compute[0].operations) - 9 * 10 * (8 + 2 * 8 / tile)) == 0
@@ -175,7 +175,7 @@ def test_the_halo_in_sympy(tmp_path: Path) -> None:
     ids=["a window less a corner", "both variables of a rank are tiled"],
 )
 def test_what_executes_is_listed_where_it_is_no_product_of_intervals(tmp_path: Path, nodes: str) -> None:
-    found = forms(problem_of(tmp_path, nodes))
+    found = closed_counts(problem_of(tmp_path, nodes))
     for tp, tq in ((2, 4), (3, 5), (8, 8)):
         values = {s: {"TP": tp, "TQ": tq}[s] for s in found.symbols}
         at = nodes.replace("TP", str(tp)).replace("TQ", str(tq))

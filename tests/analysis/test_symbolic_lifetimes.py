@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Analysis, Problem
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.listed_lives import may_be_most
 from polymodel.errors import NotSeparable, Refused
 from tests.analysis.test_agreement import SETTINGS, drawing
@@ -39,7 +39,7 @@ def run_many(count: int) -> Counter[str]:
     def agree(problem: Problem, reuse: str | None, symbols: bool) -> None:
         tree, values = named(problem.tree) if symbols else (problem.tree, {})
         try:
-            found = forms(replace(problem, tree=tree), reuse=reuse, live=True).at(values)
+            found = closed_counts(replace(problem, tree=tree), reuse=reuse, live=True).at(values)
             referee = REFEREE.analyse(problem, reuse=reuse, live=True)
         except (NotSeparable, Refused):
             return

@@ -10,7 +10,7 @@ import pytest
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.mapping.looptree import Loop, Node, Split, StorageNode
 from polymodel.reuse import Reuse
@@ -52,7 +52,7 @@ def test_what_slides_over_a_loop_that_it_does_not_have_is_made_at_its_first_step
         outside = (Loop("d", tiles[0]), Loop("m", tiles[1]), slide("GLB", "T1", "T2"), Loop("d", tiles[2]))
         return (dram("T0", "W0", "W1", "W2", "T3"), *outside, inside)
 
-    analysis = forms(problem((one, two, three), *tree("x", "y", "z")))
+    analysis = closed_counts(problem((one, two, three), *tree("x", "y", "z")))
     for x, y, z in ((2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 1, 2)):
         numbers = problem((one, two, three), *tree(x, y, z))
         assert agree(numbers, (None, "slide")) == 2
@@ -109,7 +109,7 @@ def test_an_einsum_executes_all_over_again_below_a_loop_of_another_one(
         return (dram("T0", "W0", "X", "W2", "Y", "W1", "T2"), glb("T1"), below)
 
     for place in (0, 2):
-        analysis = forms(problem((one, two, three), *tree(place, "x", "y")))
+        analysis = closed_counts(problem((one, two, three), *tree(place, "x", "y")))
         for x, y in product(sizes_of_a, (2, 4)):
             numbers = problem((one, two, three), *tree(place, x, y))
             assert agree(numbers, (None,)) == 1
@@ -155,7 +155,7 @@ def test_instances_share_parts_of_windows_that_some_of_them_keep() -> None:
 
         numbers = problem(conv, *tree(outer, inner, taps), hardware=shared)
         assert agree(numbers, (None, "slide", "keep_previous")) == 3
-        analysis = forms(problem(conv, *tree("x", "y", "z"), hardware=shared))
+        analysis = closed_counts(problem(conv, *tree("x", "y", "z"), hardware=shared))
         at = {"x": outer, "y": inner, "z": taps}
         assert not differences(analysis.at(at), REFEREE.analyse(numbers))
         (read,) = (t.reads_fill for t in analysis.traffic if (t.component, t.tensor) == ("GLB", "T0"))

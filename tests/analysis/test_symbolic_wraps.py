@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import StorageNode
 from tests.analysis.small import dram, einsum, loop, mac, moved, problem, spread
@@ -90,7 +90,7 @@ def test_tiles_in_symbols_give_the_numbers_where_others_run(problem: Problem) ->
     try:
         plain = SYMBOLIC.analyse(problem)
         tree, values = named(problem.tree)
-        open_ = forms(replace(problem, tree=tree))
+        open_ = closed_counts(replace(problem, tree=tree))
     except NotSeparable:
         return
     assert not differences(open_.at(values), plain)
@@ -105,7 +105,7 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem) -> None:
         tree, values = named(problem.tree)
         one = problem.cascade.einsums[0]
         ranks = {v: f"X_{v}" for v in one.rank_variables}
-        open_ = forms(replace(problem, tree=tree), ranks=ranks)
+        open_ = closed_counts(replace(problem, tree=tree), ranks=ranks)
     except NotSeparable:
         return
     values |= {

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic import forms as closed
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.architecture.hierarchy import ActionCost, FanoutDim, Hierarchy, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
@@ -134,7 +134,7 @@ def actions(kind: str, i: int, named: bool) -> Iterator[ActionCost]:
 def whole_block(
     problem: Problem, axes: tuple[SymbolAxis, ...]
 ) -> tuple[SparseFound, ArrayKernel, SparsePlan, Any]:
-    forms, rows = closed(problem), FormRows()
+    forms, rows = closed_counts(problem), FormRows()
     cost = costing(problem, forms, rows)
     plan = sparse_plan(problem, forms, cost, rows, axes, {}, "")
     kernel = ArrayKernel(axes, rows, {})

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic import forms as closed
+from polymodel.analysis.symbolic import closed_counts
 from polymodel.architecture.hierarchy import ActionKind, Component, SparseOptimization, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
@@ -97,7 +97,7 @@ def compare(problem: Problem, seed: int) -> None:
     symbols: dict[str, int] = {}
     opened = replace(problem, tree=replace(problem.tree, nodes=symbolic(problem.tree.nodes, symbols)))
     try:
-        tiles = legal_tiles(opened, closed(opened).chains, symbols, seed)
+        tiles = legal_tiles(opened, closed_counts(opened).chains, symbols, seed)
         assume(tiles)
         columns = {s: np.array([t[s] for t in tiles]) for s in symbols}
         axes = (SymbolAxis(tuple(symbols), columns, np.arange(len(tiles)), len(tiles), len(tiles)),)

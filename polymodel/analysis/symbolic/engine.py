@@ -67,7 +67,7 @@ class Symbolic:
     def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """The numbers of a problem without symbols."""
         refuse_rounding(problem)
-        return forms(problem, reuse=reuse, live=live).at({})
+        return closed_counts(problem, reuse=reuse, live=live).at({})
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
         """The traffic of a problem without symbols; working sets are not computed."""
@@ -82,7 +82,7 @@ ENGINE = Symbolic()
 MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the number of forms
 
 
-def forms(
+def closed_counts(
     problem: Problem,
     *,
     reuse: str | None = None,

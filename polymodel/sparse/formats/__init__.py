@@ -7,7 +7,7 @@ decode(encode(tensor, parts=8))
 """
 
 from polymodel.sparse.formats.ciss import Encoded, decode, encode
-from polymodel.sparse.formats.footprint import (
+from polymodel.sparse.formats.footprints import (
     dcsr_words,
     expected_total,
     footprint,

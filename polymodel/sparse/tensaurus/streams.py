@@ -15,7 +15,7 @@ from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel, Label
-from polymodel.sparse.formats.footprint import footprint
+from polymodel.sparse.formats.footprints import footprint
 from polymodel.sparse.formats.whole import Named, NamedFormat, Widths
 from polymodel.sparse.tensaurus.statistics import ExpectedStatistics, FiberCounts, tile_times
 from polymodel.sparse.tensor import SparseTensor

@@ -11,7 +11,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import sorting
-from polymodel.sparse.formats.footprint import dcsr_words
+from polymodel.sparse.formats.footprints import dcsr_words
 from polymodel.sparse.formats.levels import levels_of_groups
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.formats.whole import CISS, CP, RLE, B, Format, NamedFormat, PerRank, U

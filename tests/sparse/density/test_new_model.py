@@ -70,7 +70,7 @@ class Coins(Placeless):
         return self.each(tile, one).astype(np.int64)
 
     def expected_max(self, tile: ArrayLike) -> Floats:
-        raise Refused("the fullest tile of coins is not worked out")
+        raise Refused("the fullest tile of coins has no formula", code="unsupported-density")
 
 
 @pytest.fixture(autouse=True)
