@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise, permutations, product
 from math import inf
+from time import perf_counter
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
@@ -23,9 +24,9 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused, SpecError
 from polymodel.factoring import divisors
 from polymodel.governor import until
-from polymodel.mapper.budget import CUT
+from polymodel.mapper.budget import CUT, EVALUATION
 from polymodel.mapper.confirm import figures_of
-from polymodel.mapper.records import Candidate, Limits, Request
+from polymodel.mapper.records import Candidate, Limits, Request, SearchResult, SearchStage
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.objectives import score
 from polymodel.report.report import Report
@@ -75,6 +76,31 @@ class WindowChain:
                 result[variable] = min(_extent(maker, variable), 1 + sum(c * (n - 1) for c, n in steps))
             needed[maker.name] = result
         return needed
+
+
+def with_halos(
+    search: Callable[[Cascade, Hierarchy, Request], SearchResult],
+    cascade: Cascade,
+    hierarchy: Hierarchy,
+    request: Request,
+    has_time: Callable[[], bool],
+    end: float,
+) -> SearchResult:
+    """The result of the search, with mappings that fuse chains of windows around the best mappings without
+    fused loops. With a time limit each of the three takes a third of it."""
+    require_free_loops(request.limits)
+    limit = request.time_limit
+    plain = replace(request, limits=replace(request.limits, halos=()))
+    third = plain if limit is None else replace(plain, time_limit=limit / 3)
+    flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
+    result = search(cascade, hierarchy, third)
+    until_then = inf if limit is None else end - EVALUATION * limit
+    work = HaloSearch(cascade, hierarchy, request, has_time, until_then)
+    begun = perf_counter()
+    work.around([c.tree for c in of_least(flat.candidates, request.objectives)])
+    stage = SearchStage("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
+    several = (*result.candidates, *flat.candidates, *work.found)
+    return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
 
 
 def require_free_loops(limits: Limits) -> None:

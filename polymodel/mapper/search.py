@@ -99,22 +99,25 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
     watch.least = nothing_known(aims, 2 if outside else 1, compulsory_peaks(spaces, aims.peaks))
     _least_at_once(spaces, aims, watch)
+    worthwhile, soon = first_mappings.worthwhile(spaces), first_mappings.soon_done(spaces, request)
+    apart = worthwhile and _least_energy_apart(spaces, request)
     first = (
-        first_mappings.deepened(
-            spaces, request, watch.silent(), briefly=first_mappings.soon_done(spaces, request)
-        )
-        if first_mappings.worthwhile(spaces)
+        first_mappings.deepened(spaces, request, watch.silent(), briefly=soon or apart)
+        if worthwhile
         else None
     )
     known = [w for w in first.wholes if len(w)] if first is not None else []
     late = not watch.has_time()
     if first is not None and (late or (request.eps and _proven(known, spaces, request, watch))):
         return _answer(first, spaces, request, watch)
-    least = _of_least_energy(spaces, request, watch, known)
+    least = _of_least_energy(spaces, request, watch, known) if apart else []
     known += least
     if first is not None and least and _proven(least, spaces, request, watch):
         first.wholes += least
         return _answer(first, spaces, request, watch)
+    if first is not None and apart and not soon and watch.has_time():
+        first = first_mappings.deepened(spaces, request, watch.silent()) or first
+        known += [w for w in first.wholes if len(w)]
     # One nearly optimal mapping prunes as much as what is found among few tile sizes.
     good = bool(known) and len(request.objectives) == 1
     guess = None if good else _guess(spaces, request, watch, depths)
@@ -140,27 +143,34 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     return _answer(work, spaces, request, watch)
 
 
+def _least_energy_apart(spaces: Sequence[EinsumSpace], request: Request) -> bool:
+    """Whether the least energy is searched first: where both energy and latency of an Einsum of many points
+    are objectives, since deep hierarchies can be cut again for energy alone."""
+    aims, limits = aims_in(spaces, request), request.limits
+    several = len(spaces) > 1 or aims.more or request.at_most or request.shares
+    if several or not (aims.energy and aims.latency):
+        return False
+    of_energy = rules_of(spaces, replace(request, objectives=("energy",)))
+    deep = all(cuttable(s, limits) and cut_again(s, limits, 1, of_energy.interest) for s in spaces)
+    return deep and not rules_of(spaces, request).buffers
+
+
 def _of_least_energy(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, known: Sequence[FullMappings]
 ) -> list[FullMappings]:
-    """Mappings of least energy, where both energy and latency of an Einsum of many points are objectives:
-    they are found sooner, since deep hierarchies can be cut again for them, and bound all others."""
-    rules = rules_of(spaces, request)
-    both = rules.aims.energy and rules.aims.latency
-    if len(spaces) > 1 or not both or rules.aims.more or rules.buffers or request.at_most or request.shares:
-        return []
+    """Mappings of least energy, which bound all others; in half of the time at most."""
     alone = replace(request, objectives=("energy",), progress=None)
-    of_energy = rules_of(spaces, alone)
-    limits, interest = request.limits, of_energy.interest
-    deep = all(cuttable(s, limits) and cut_again(s, limits, 1, interest) for s in spaces)
-    if not deep or not first_mappings.worthwhile(spaces):
-        return []
+    rules, of_energy = rules_of(spaces, request), rules_of(spaces, alone)
     quiet = watch.silent()
     quiet.least = nothing_known(aims_in(spaces, alone), 1)
-    work = _bounded_by(spaces, alone, quiet, [replace(w, rules=of_energy) for w in known])
+    quiet.end = None if watch.end is None else time.perf_counter() + watch.left() / 2
+    soon = first_mappings.soon_done(spaces, alone)
+    first = first_mappings.deepened(spaces, alone, quiet, briefly=soon)
+    found = [replace(w, rules=of_energy) for w in known] + (first.wholes if first is not None else [])
+    work = _bounded_by(spaces, alone, quiet, [w for w in found if len(w)])
     _deepened(work)
     if quiet.late:
-        watch.late, watch.memory = True, quiet.memory
+        watch.late, watch.memory = watch.late or quiet.memory or not watch.has_time(), quiet.memory
     elif any(len(w) for w in work.wholes):
         least = min(float(w.figures()[0].min()) for w in work.wholes if len(w)) / (1 + request.eps)
         for part in range(len(watch.least.parts)):
@@ -415,7 +425,7 @@ def explored(
         if any(map(on_sparse_data, request.objectives)):
             result, points, sparse = _on_sparse_data(spec, asked, request, reporter, stopped, end)
         else:
-            result = _with_halos(spec.workload, asked.hierarchy, request, stopped, end)
+            result = _besides(spec.workload, asked.hierarchy, request, stopped, end)
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
@@ -428,28 +438,15 @@ def explored(
     return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse)
 
 
-def _with_halos(
+def _besides(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, stopped: _Stop, end: float
 ) -> SearchResult:
-    """The result of the search, with mappings that fuse chains of windows (halos) if requested, around the
-    best mappings without fused loops. With a time limit each of the three takes a third of it."""
+    """The result of the search, with mappings that the space leaves out where they are requested."""
     if not request.limits.halos:
         return search(cascade, hierarchy, request)
     from polymodel.mapper import halos
 
-    halos.require_free_loops(request.limits)
-    limit = request.time_limit
-    plain = replace(request, limits=replace(request.limits, halos=()))
-    third = plain if limit is None else replace(plain, time_limit=limit / 3)
-    flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
-    result = search(cascade, hierarchy, third)
-    until_then = inf if limit is None else end - EVALUATION * limit
-    work = halos.HaloSearch(cascade, hierarchy, request, lambda: not stopped.flag, until_then)
-    begun = perf_counter()
-    work.around([c.tree for c in halos.of_least(flat.candidates, request.objectives)])
-    stage = StageRecord("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
-    several = (*result.candidates, *flat.candidates, *work.found)
-    return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
+    return halos.with_halos(search, cascade, hierarchy, request, lambda: not stopped.flag, end)
 
 
 def _in_time(request: Request, seconds: float) -> Request:

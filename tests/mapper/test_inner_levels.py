@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -248,3 +249,30 @@ def test_points_told_apart_by_energy_are_those_that_none_beats() -> None:
         first = _first_fitting(energy, needs)[tuple(needs)]
         kept = {(energy[i], *needs[:, i]) for i in np.flatnonzero(first == np.arange(n))}
         assert kept == {(energy[i], *needs[:, i]) for i in undominated([energy, *needs.astype(float)])}
+
+
+def four_memories(size: int) -> pm.Spec:
+    """A product on four memories, the innermost of which are 8 x 8."""
+    levels = (("L3", 8 * 2**23, 8, 512), ("L2", 2**20, 2, 2048), ("L1", 8 * 2**10, 0.5, 4096))
+    nodes: list[dict[str, Any]] = [{"type": "Memory", "name": "DRAM", "actions": actions(64, 64)}]
+    nodes += [
+        {"type": "Memory", "name": n, "size": bits, "actions": actions(e, x)} for n, bits, e, x in levels
+    ]
+    nodes[-1]["spatial"] = [{"name": d, "fanout": 8, "may_reuse": "All"} for d in "XY"]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1}]})
+    workload = {
+        "rank_sizes": dict.fromkeys("MNK", size),
+        "bits_per_value": {"All": 8},
+        "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+    }
+    return pm.load({"workload": workload, "arch": {"nodes": nodes}})
+
+
+@pytest.mark.slow
+def test_energy_and_latency_on_four_memories_take_seconds() -> None:
+    """The least energy is found first, by cuts that it alone allows."""
+    begun = time.process_time()
+    found = pm.explore(four_memories(1024), time_limit=600)
+    assert time.process_time() - begun < 40
+    assert found.complete
+    assert found.gap == 0
