@@ -86,7 +86,9 @@ def small(forget: Callable[[], None]) -> dict[str, Row]:
         rows[f"pm.evaluate, {name}"] = milliseconds(kept, evaluated, "its first evaluation")
         rows[f"print(report), {name}"] = milliseconds(printed, evaluated, "its evaluation")
     every = [*CORE, *filter(_is_installed, EXTRAS)]
-    rows["what an installation takes"] = megabytes(installed(CORE), installed(every), "with extras, as here")
+    rows["what an installation takes beside polymodel"] = megabytes(
+        installed(CORE), installed(every), "with extras, as here"
+    )
     return rows
 
 
@@ -95,7 +97,9 @@ def before_and_after(start: float) -> dict[str, Row]:
     the report printed for the first time. `start`: least seconds of a process that evaluates one Einsum."""
     one, two = _one(), _two()
     rows = {
-        "core installation, before and after": megabytes(installed(CORE), INSTALLED, "before extras (fixed)"),
+        "core installation beside polymodel, before and after": megabytes(
+            installed(CORE), INSTALLED, "before extras (fixed)"
+        ),
         "polymodel evaluate (process), before and after": milliseconds(start, START, BEFORE),
     }
     for name, spec, evaluated, printed in (

@@ -149,6 +149,11 @@ def least_time(layer: Layer) -> float:
     return one.busiest * layer.groups / CLOCK * 1e3
 
 
+def latency(layer: Layer) -> float:
+    """Return the latency of the model in milliseconds."""
+    return evaluated(layer).total_latency * 1e3
+
+
 def operations(layer: Layer) -> int:
     """Return the multiply-accumulates of all images."""
     return sum(t.operations for t in evaluated(layer).costs.latency)
@@ -180,7 +185,7 @@ def counted() -> str:
 
 def waiting() -> str:
     """Return the explanation of the stalls that the modelled times leave out."""
-    times = _listed((evaluated(v).total_latency * 1e3 for v in LAYERS.values()), 1)
+    times = _listed(map(latency, LAYERS.values()), 1)
     return (
         "the time if no PE ever waits, not the latency of the model; theirs was measured. Evaluated on "
         f"eyeriss_like, CONV1 to CONV5 take {times} ms: from CONV2 on they wait for the GLB, whose link of "
@@ -219,6 +224,12 @@ def figures() -> Iterator[PublishedFigure]:
             )  # fmt: skip
         yield PublishedFigure(f"{name}: DRAM", "MB", dram, moved(layer, "DRAM"), coded)
         yield PublishedFigure(f"{name}: processing, no PE waits", "ms", milliseconds, least_time(layer), time)
+    busy, whole = (sum(t) / 1e3 for t in (map(least_time, LAYERS.values()), map(latency, LAYERS.values())))
+    yield PublishedFigure(
+        "all: frames per second, no PE waits", "frames/s", 35, BATCH / busy,
+        f"of the times above; with the latencies of the model {BATCH / whole:.1f}. The processing times that "
+        f"are printed make {BATCH / sum(p[2] for p in PRINTED.values()) * 1e3:.1f}: the 35 include more",
+    )  # fmt: skip
     per_word = sum(map(operations, LAYERS.values())) * BITS / 8 / MB
     yield PublishedFigure(
         "all: DRAM accesses per multiply-accumulate", "words", 0.0029,
@@ -231,7 +242,8 @@ EXHIBIT = Exhibit(
     "eyeriss",
     "Eyeriss: AlexNet's convolutions, row-stationary",
     "Chen et al., Eyeriss, JSSC 52(1), 2017: the table of AlexNet's layers at 1 V, four images, as "
-    "github.com/cucapra/fodlam has it in data/eyeriss-alexnet.csv; DRAM accesses per operation: the abstract",
+    "github.com/cucapra/fodlam has it in data/eyeriss-alexnet.csv; frames per second and DRAM "
+    "accesses per operation: the abstract",
     "Each layer under one row-stationary mapping, CONV3 under that of CONV4; of the global buffer, what "
     "it reads and writes less its fills from DRAM.",
     figures,
