@@ -24,6 +24,7 @@ from polymodel.sparse.files import read_tensor
 from polymodel.spec.faults import Source
 from polymodel.spec.template import render
 from polymodel.sweeps.values import numbers_of
+from tests.faults import faults, refused
 from tests.seeds import seeds
 from tests.sweep.small import matmul
 
@@ -102,7 +103,7 @@ def test_limits_that_are_none() -> None:
         {"memory": 3},
         {"memory": "xMB"},
     ):
-        with pytest.raises(pm.SpecError, match="is no"), pm.limits(**wrong):  # type: ignore[arg-type]  # wrong on purpose
+        with faults("wrong-type", at=""), pm.limits(**wrong):  # type: ignore[arg-type]  # wrong on purpose
             pass
 
 
@@ -157,7 +158,7 @@ def bomb(path: Path, growth: int, size: int) -> None:
 def test_a_small_packed_matrix_does_not_fill_the_memory(tmp_path: Path) -> None:
     """A file of 1 MB took 5 GB."""
     bomb(tmp_path / "m.mtx.gz", 240, 1_000_000)
-    with pytest.raises(pm.SpecError, match="no list of numbers"):
+    with faults("unknown-format", at=""):
         read_tensor(tmp_path / "m.mtx.gz")
     bomb(tmp_path / "n.mtx.gz", 36, 900_000)
     with pytest.raises(pm.MemoryUp), pm.limits(memory="130MB"):
@@ -174,7 +175,7 @@ def test_factors_and_divisors() -> None:
     assert factoring.prime_factors((2**31 - 1) * (2**31 - 19)) == {2**31 - 19: 1, 2**31 - 1: 1}
     assert factoring.prime_factors(4099**3) == {4099: 3}
     assert factoring.prime_factors(2**61 - 1) == {2**61 - 1: 1}
-    with pytest.raises(pm.Refused, match="103,680 divisors, more than 1,000"):
+    with refused("too-large", "103,680", "1,000"):
         factoring.divisors(897612484786617600, 1000)
 
 
@@ -183,7 +184,7 @@ def test_values_of_huge_symbols() -> None:
     assert len(numbers_of("TM", pm.divisors("m"), {"m": 2**62})) == 63
     assert len(numbers_of("TM", pm.divisors(2**62 - 57), {})) < 100  # a prime: 2^31 trials before
     for choice in (pm.all_sizes("m"), range(2**62), pm.all_sizes(2**64)):
-        with pytest.raises(pm.Refused, match=r"symbol TM has .* values"):
+        with refused("too-large", "TM"):
             numbers_of("TM", choice, {"m": 2**62})
     with pytest.raises(pm.MemoryUp, match="listing the 15,000,000 values of TM"), pm.limits(memory="200MB"):
         numbers_of("TM", pm.all_sizes(15_000_000), {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 import polymodel as pm
 from tests.faults import faults
 
@@ -51,5 +49,5 @@ def test_actions_without_energy_are_named_in_the_report() -> None:
 def test_text_given_as_a_mapping() -> None:
     """A text longer than a file name may be was once an OSError."""
     text = "mapping:\n" + 100 * "# no file has such a name\n"
-    with pytest.raises(pm.SpecError, match="YAML text is not a mapping"):
+    with faults("wrong-type", at=""):
         pm.load("matmul_chain_2", "simple_two_level").with_mapping(text)

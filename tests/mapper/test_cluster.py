@@ -19,6 +19,7 @@ import polymodel as pm
 from polymodel.cli.app import main
 from polymodel.governor import Crew, crew
 from polymodel.mapper import search
+from tests.faults import refused
 from tests.mapper.test_inner_levels import deep_spec
 from tests.mapper.test_search import CHAIN, spec_of
 
@@ -146,7 +147,7 @@ def test_the_time_limit_holds_whatever_workers_do(monkeypatch: pytest.MonkeyPatc
 
 def test_workers_that_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, Broken(2))
-    with pytest.raises(pm.Refused, match="workers of the cluster have ended") as caught:
+    with refused("lost-workers", "workers") as caught:
         pm.explore(chain(), objectives=["energy"], workers=2)
     assert caught.value.code == "lost-workers"
 

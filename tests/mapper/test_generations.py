@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from tests.faults import refused
 from tests.mapper.brute_evaluated import Listed, UnevenlyListed, evaluated
 from tests.mapper.brute_recurrences import ListedPairs
 from tests.mapper.test_accesses import machine
@@ -203,12 +204,10 @@ def test_what_is_read_otherwise_is_refused() -> None:
         with pytest.raises(pm.Refused, match=told):
             pm.explore(loaded((text,), sizes, {"S": 0}, arch))
     texts = ("S[P=p+2, m] = S[p, m] + A[p, m]", "Z[p, m] = S[p, m] * B[p]")
-    with pytest.raises(pm.Refused, match="otherwise than of this generation and the one before"):
+    with refused("unsupported-recurrence", "S"):
         pm.explore(loaded(texts, sizes, {"S": 0}, arch))
     rounded = memory("GLB", 4, 64, 32)
     rounded["actions"] = [{**a, "bits_per_action": 12} for a in rounded["actions"]]
     rounding = {"nodes": [arch["nodes"][0], rounded, arch["nodes"][1]]}
-    with pytest.raises(
-        pm.Refused, match="carried forward, which the search does not cover beside `bits_per_action`"
-    ):
+    with refused("unsupported-recurrence", "bits_per_action"):
         pm.explore(loaded((FAR[0],), sizes, {"S": 1}, rounding))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
-from tests.faults import faults
+from tests.faults import faults, refused
 from tests.mapper.brute_evaluated import Listed, figures
 from tests.mapper.test_loop_rules import obeys, read
 from tests.mapper.test_windows import fanouts, memory
@@ -162,7 +162,7 @@ def test_faults_and_what_is_not_covered_are_told() -> None:
         pm.explore(spec, constraints=asked("slide"))
     with faults("unknown-choice", at="constraints.memories.GLB.reuse[1]"):
         pm.explore(spec, constraints=asked("refill", "keep_previous"))
-    with pytest.raises(Refused, match="nodes of GLB that slide beside `sizes: all`"):
+    with refused("unsupported-instances", "GLB"):
         pm.explore(spec, constraints=asked("refill", "slide", sizes="all"))
     assert (
         "the size of GLB is 8 bits instead of 1"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from tests.faults import refused
 from tests.mapper.brute_evaluated import Listed, evaluated, figures
 from tests.mapper.test_windows import memory
 
@@ -99,7 +100,7 @@ def test_what_is_not_covered_is_refused() -> None:
         "densities": {"I": 0.5},
     }
     spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
-    with pytest.raises(pm.Refused, match="only where tile sizes divide"):
+    with refused("unsupported-rounding", "sizes"):
         pm.explore(spec, constraints={"sizes": "all"})
-    with pytest.raises(pm.Refused, match=r"sparse data does not cover `bits_per_action`"):
+    with refused("unsupported-density", "bits_per_action"):
         pm.explore(spec, objectives="sparse_energy")

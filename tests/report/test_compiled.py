@@ -13,6 +13,7 @@ import sympy as sp
 
 import polymodel as pm
 from polymodel.report.closed import TABLES
+from tests.faults import faults, refused
 
 M, T, N = sp.symbols("M T N", integer=True, positive=True)
 HUGE = 2**60 + 1
@@ -130,7 +131,7 @@ def test_every_cell_of_a_report_equals_its_closed_form(assume: Any) -> None:
                 wanted = [table.at(dict(zip(columns, at, strict=True)))[i][column] for at in points]
                 if any(w != w for w in wanted):  # where nothing is filled, there is no factor of reuse
                     assert column == "reuse_factor"
-                    with pytest.raises(pm.SpecError, match="division by zero"):
+                    with faults("undefined-result", at=""):
                         compiled(*columns.values())
                     continue
                 found = np.broadcast_to(compiled(*columns.values()), (3, 2)).ravel()
@@ -151,25 +152,25 @@ def test_numbers_and_broadcasting() -> None:
 
 
 def test_what_is_not_exact_is_refused() -> None:
-    with pytest.raises(pm.Refused, match="rounds a float"):
+    with refused("unsupported-operation", "0.3"):
         pm.compile_cell(sp.floor(0.3 * M), [M])
-    with pytest.raises(pm.Refused, match="exponent"):
+    with refused("unsupported-operation", "exponent"):
         pm.compile_cell(sp.sqrt(M + 1), [M])
-    with pytest.raises(pm.Refused, match="gamma"):
+    with refused("unsupported-operation", "gamma"):
         pm.compile_cell(sp.gamma(M + T), [M, T])
-    with pytest.raises(pm.SpecError, match="T is not listed"):
+    with faults("unknown-name", "T", at=""):
         pm.compile_cell(M / T, [M])
-    with pytest.raises(pm.SpecError, match="not a SymPy expression"):
+    with faults("wrong-type", "M/T", at=""):
         pm.compile_cell("M/T", [M, T])
-    with pytest.raises(pm.SpecError, match="at M=4, T=0"):
+    with faults("undefined-result", "M", "T", at=""):
         pm.compile_cell(sp.floor(M / T), [M, T])([3, 4], [1, 0])
-    with pytest.raises(pm.SpecError, match="at M=3, T=0"):
+    with faults("undefined-result", "M", "T", at=""):
         pm.compile_cell(sp.Max(sp.floor(M / T), N), [M, T, N])([8, 3], [1, 0], 10**6)
-    with pytest.raises(pm.SpecError, match="twice"):
+    with faults("duplicate-name", "twice", at=""):
         pm.compile_cell(M, ["M", "M"])
-    with pytest.raises(pm.SpecError, match="not integers"):
+    with faults("not-an-integer", at=""):
         pm.compile_cell(M, [M])([1.5])
-    with pytest.raises(pm.SpecError, match="1 values for 2"):
+    with faults("wrong-count", at=""):
         pm.compile_cell(M / T, [M, T])(1)
-    with pytest.raises(pm.SpecError, match="no condition holds, at M=2"):
+    with faults("undefined-result", "M", at=""):
         pm.compile_cell(sp.Piecewise((1, M > 5), evaluate=False), [M])([9, 2])

@@ -10,10 +10,10 @@ from typing import Literal
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
 from polymodel.mapper.front import Front
 from polymodel.report.search_page import MOST_ROWS, MOST_TREES, picked
 from polymodel.sweeps.result import Sweep
+from tests.faults import faults
 from tests.report.test_report_page import checked
 
 MAPPING = """
@@ -198,5 +198,5 @@ def test_a_page_that_cannot_be_written_is_told_before_the_work(
             assert main([command, "matmul", "simple_two_level", "--html", str(file)]) == 2
             assert "cannot write" in capsys.readouterr().err
     front = pm.explore(pm.load("matmul", "simple_two_level", M=4, N=4, K=4), objectives="energy")
-    with pytest.raises(SpecError, match="cannot write"):
+    with faults("unwritable-file", at=""):
         front.to_html(tmp_path)

@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
 from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import KINDS, PlacedBox, cascade_svg, layered
 from polymodel.view.drawing import NAME, PALETTE, short, width_of
-from tests.report.pictures import SVG, faults, taken_apart
+from tests.faults import faults
+from tests.report.pictures import SVG, taken_apart
+from tests.report.pictures import faults as drawn_faults
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLES = {"gpt3_6.7B": {"N_TOKENS": 2048}}
@@ -38,7 +39,7 @@ def loaded(workload: str, *more: str) -> pm.Spec:
 def test_cascades(workload: str) -> None:
     cascade = loaded(workload).workload
     svg = cascade_svg(cascade)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     seen = taken_apart(svg)
     assert len(seen.nodes) == len(cascade) + len(cascade.tensors)
     # Accesses of one tensor by one Einsum share a line, which tells each of them.
@@ -58,7 +59,7 @@ def test_looptrees(workload: str, arch: str, mapping: str) -> None:
     spec = loaded(workload, arch, f"{workload}/{mapping}")
     assert spec.mapping is not None
     svg = looptree_svg(spec.mapping, spec.workload)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     assert spec.mapping._repr_svg_() == svg
 
 
@@ -66,7 +67,7 @@ def test_looptrees(workload: str, arch: str, mapping: str) -> None:
 def test_architectures(arch: str) -> None:
     hierarchy = pm.load(arch).arch
     svg = architecture_svg(hierarchy)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     kinds = [c.name for c in hierarchy.components if c.kind != "container"]
     assert [n.told.split(" (")[0] for n in taken_apart(svg).nodes] == kinds
     assert hierarchy._repr_svg_() == svg
@@ -89,7 +90,7 @@ def test_the_cascade_of_the_gpt3_layer(golden: Callable[[str, str], None]) -> No
 def test_a_residual_goes_around_what_it_skips() -> None:
     cascade = loaded("resnet_basic_block").workload
     svg = cascade_svg(cascade)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     (add,) = [e for e in cascade if e.name == "Add"]
     assert "I → Add" in svg
     assert any(a.tensor == "I" for a in add.accesses)
@@ -104,7 +105,7 @@ def chain_of(count: int, name: str) -> dict[str, object]:
 def test_long_names_are_shortened_and_told_whole() -> None:
     spec = pm.load(chain_of(3, LONG))
     svg = spec.workload._repr_svg_()
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     seen = taken_apart(svg)
     assert all(LONG not in text for n in seen.nodes for text, _ in n.texts)
     assert sum(LONG + "1" in n.told for n in seen.nodes) >= 3
@@ -123,7 +124,7 @@ def test_long_names_in_trees_and_machines() -> None:
     spec = pm.load(chain_of(1, LONG), "simple_two_level", {"mapping": {"nodes": nodes}})
     assert spec.mapping is not None
     svg = looptree_svg(spec.mapping, spec.workload)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     seen = taken_apart(svg)
     assert seen.page.right < 500
     assert sum(f"{LONG}0" in n.told for n in seen.nodes) == 2
@@ -137,14 +138,14 @@ def test_long_names_in_trees_and_machines() -> None:
         }
     }
     svg = architecture_svg(pm.load(arch).arch)
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     assert LONG in taken_apart(svg).nodes[0].told
 
 
 @pytest.mark.slow
 def test_many_einsums_take_one_page_wide() -> None:
     svg = pm.load(chain_of(40, "T")).workload._repr_svg_()
-    assert faults(svg) == []
+    assert drawn_faults(svg) == []
     assert taken_apart(svg).page.right < 700
 
 
@@ -153,7 +154,7 @@ def test_every_part_of_a_spec_can_be_drawn_and_saved(tmp_path: Path) -> None:
     drawing = pm.draw_cascade(spec)
     assert drawing.svg == pm.draw_cascade(spec.workload).svg == spec.workload._repr_svg_()
     assert drawing.save(tmp_path / "cascade.svg").read_text(encoding="utf-8") == drawing.svg
-    with pytest.raises(SpecError, match="draw_cascade"):
+    with faults("wrong-type", "draw_cascade", at=""):
         pm.draw_cascade(Path("attention"))  # type: ignore[arg-type]  # a wrong type is the point
 
 
@@ -161,13 +162,13 @@ def test_the_checks_find_what_is_wrong() -> None:
     cascade = loaded("attention").workload
     svg = cascade_svg(cascade)
     wide = svg.replace(">QK<", ">" + 40 * "Q" + "<")
-    assert any("leaves its box" in f for f in faults(wide))
+    assert any("leaves its box" in f for f in drawn_faults(wide))
     high = re.sub(r'viewBox="0 0 (\d+) \d+"', r'viewBox="0 0 \1 200"', svg)
-    assert any("outside the picture" in f for f in faults(high))
+    assert any("outside the picture" in f for f in drawn_faults(high))
     moved = re.sub(r" V ([\d.]+)\"", lambda m: f' V {float(m[1]) + 60:g}"', svg)
-    assert any("an edge runs through" in f for f in faults(moved))
+    assert any("an edge runs through" in f for f in drawn_faults(moved))
     last = re.findall(r'<g class="node">.*?</g>', svg, re.DOTALL)[-1]
-    found = faults(svg.replace(last, last + last))
+    found = drawn_faults(svg.replace(last, last + last))
     assert any("boxes overlap" in f for f in found)
     assert any("texts overlap" in f for f in found)
 

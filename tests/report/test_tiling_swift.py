@@ -17,6 +17,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import compat
+from tests.faults import faults
 from tests.tiling.original import EXACT, all_six
 
 matplotlib.use("agg")
@@ -122,10 +123,10 @@ def test_bad_input(found: TilerSwift) -> None:
     ):
         with pytest.raises(SpecError, match=told):
             pm.tiler_swift_comparison(given)
-    with pytest.raises(SpecError, match="3 is not a Launch"):
+    with faults("wrong-type", "Launch", at=""):
         pm.tiler_swift_comparison([FILE], launch=3)  # type: ignore[arg-type]  # that is the fault
     with pytest.raises(SpecError) as both:
         plot_chart(found.comparison.bars, "tiles", "divide")  # type: ignore[arg-type]  # that too
     assert len(both.value.diagnostics) == 2
-    with pytest.raises(SpecError, match="no means"):
+    with faults("nothing-to-show", at=""):
         plot_means(())

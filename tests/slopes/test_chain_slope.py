@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import polymodel as pm
 from polymodel.slopes.chain_slope import ChainPoint, ChainSlope
-from tests.faults import faults
+from tests.faults import faults, refused
 from tests.seeds import seeds
 from tests.slopes.chain_walker import slopes
 
@@ -210,7 +210,7 @@ def test_tables_and_mappings_of_points() -> None:
     assert "Sequential" in found.mapping_yaml(point)
     assert found.gain(2) is None
     assert "ffmr_drop" in repr(found)
-    with pytest.raises(pm.SpecError, match="no curve 'ffmr'"):
+    with faults("unknown-name", "ffmr", at=""):
         found.at("ffmr", 100)
 
 
@@ -218,7 +218,7 @@ def test_curves_may_be_empty_or_one_alone() -> None:
     """Nothing is left to fuse where all shared ranks have one value."""
     found = pm.chain_slope(chain(PAIR, sized("m=1 k=4 n=1 p=3")), curves="ffmr_drop")
     assert {name: len(points) for name, points in found.curves.items()} == {"unfused": 1, "ffmr_drop": 0}
-    with pytest.raises(pm.SpecError, match="ffmr_drop has no points"):
+    with faults("no-solution", "ffmr_drop", at=""):
         found.at("ffmr_drop", 100)
     assert found.gain(100) == 1
     assert found.summary["points"].tolist() == [1, 0]
@@ -246,30 +246,30 @@ def graph(*einsums: str, **sizes: int) -> pm.Spec:
 
 
 def test_what_is_no_chain_is_refused() -> None:
-    with pytest.raises(pm.SpecError, match="at least two Einsums, here there is 1"):
+    with faults("invalid-einsum", at=""):
         pm.chain_slope(pm.load("matmul"))
     with faults("unknown-choice", at="einsums[0]"):
         pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), einsums=["Q9"])
     with faults("unknown-choice", at="curves[0]"):
         pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), curves=["fused"])  # type: ignore[list-item]  # a wrong one
     residual = graph("T[m, n] = A[m, n]", "Z[m, n] = T[m, n] * A[m, n]", m=2, n=2)
-    with pytest.raises(pm.Refused, match="A is used by T and Z: a graph with branches"):
+    with refused("unsupported-einsum", "T", "Z"):
         pm.chain_slope(residual)
-    with pytest.raises(pm.Refused, match="Z does not read T, the result of T"):
+    with refused("unsupported-einsum", "Z", "T"):
         pm.chain_slope(graph("T[m] = A[m]", "Z[m] = B[m]", m=2))
-    with pytest.raises(pm.Refused, match="2\\^62"):
+    with refused("number-too-large", "62"):
         pm.chain_slope(chain(PAIR, {"m": 2**21, "k": 2**21, "n": 2**21, "p": 2}))
     with faults("unknown-choice", at="unit"):
         pm.chain_slope(pm.load("matmul_chain_2"), unit="bytes")  # type: ignore[arg-type]  # a wrong one
     once = {"name": "Z", "n_instances": 2, "tensor_accesses": [{"name": "T", "projection": ["m"]}]}
     once["tensor_accesses"].append({"name": "Z", "projection": ["m"], "output": True})  # type: ignore[attr-defined]  # a list
-    with pytest.raises(pm.Refused, match="T runs in 1 instances, Z in 2"):
+    with refused("unsupported-einsum", "T", "Z"):
         pm.chain_slope(graph("T[m] = A[m]", once, m=2))  # type: ignore[arg-type]  # in full
     halo = graph("T[X=x] = A[X=x]", "Z[P=p] = T[X=p+r] * W[R=r]", x=6, p=4, r=3)
-    with pytest.raises(pm.NotSeparable, match="T of Z has windows"):
+    with refused("missing-value", "T", "Z", kind=pm.NotSeparable):
         pm.chain_slope(halo)
     many = chain(PAIR, sized("m=8192 k=2 n=2 p=2"))
-    with pytest.raises(pm.Refused, match="8191 fused tiles with 8191 tiles below each are too many"):
+    with refused("too-large", "8191"):
         pm.chain_slope(many, tiles="all")
     with faults("out-of-range", at="tiles.m"):
         pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), tiles={"m": [5]})

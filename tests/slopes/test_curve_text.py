@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from tests.faults import faults, refused
 from tests.graphs import graph
 
 PAIR = ("T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]")
@@ -98,12 +99,12 @@ def test_below_the_smallest_capacity_the_fault_names_it(slopes: dict[str, Any]) 
     }
     for at in calls.values():
         for capacity in (2, 0, -5):
-            with pytest.raises(pm.SpecError, match="the least capacity is 3 words"):
+            with faults("over-capacity", at=""):
                 at(capacity)
         assert at(3).capacity == 3
-        with pytest.raises(pm.SpecError, match="nan is not a capacity"):
+        with faults("wrong-type", "nan", at=""):
             at(float("nan"))
-        with pytest.raises(pm.SpecError, match=r"'2 kB' is not a capacity\n.*a number of words"):
+        with faults("wrong-type", "kB", at=""):
             at("2 kB")
 
 
@@ -114,7 +115,7 @@ def test_other_things_than_points_are_told(slopes: dict[str, Any]) -> None:
             getattr(slopes["graph"], call)(None, *more)
     for name in ("chain", "ski"):
         for call in ("report", "looptree", "mapping_yaml"):
-            with pytest.raises(pm.SpecError, match=r"3 is not a point of this slope\n.*\.at\("):
+            with faults("wrong-type", at=""):
                 getattr(slopes[name], call)(3)
 
 
@@ -122,16 +123,16 @@ def test_unknown_einsums_of_a_point_are_told(slopes: dict[str, Any]) -> None:
     slope = slopes["graph"]
     point = slope["tiled_fused"].at(100)
     for call in (slope.report, slope.looptree, slope.operation):
-        with pytest.raises(pm.SpecError, match=r"there is no Einsum 'Q'\n.*Einsums: T, Z"):
+        with faults("unknown-name", "Q", "T", "Z", at=""):
             call(point, "Q")
-    with pytest.raises(pm.SpecError, match=r"there is no Einsum 'Q'\n.*Einsums: T, Z"):
+    with faults("unknown-name", "Q", "T", "Z", at=""):
         point["Q"]
 
 
 def test_a_branch_leads_to_slopes_of_graphs() -> None:
     apart = graph("T[m] = A[m]", "Z[m] = B[m]", M=2)
-    with pytest.raises(pm.Refused, match=r"Z does not read T, the result of T: no chain\n.*pm.graph_slope"):
+    with refused("unsupported-einsum", "Z", "T", "pm.graph_slope"):
         pm.chain_slope(apart)
     residual = graph("T[m, n] = A[m, n]", "Z[m, n] = T[m, n] * A[m, n]", M=2, N=2)
-    with pytest.raises(pm.Refused, match=r"A is used by T and Z.*\n.*pm.graph_slope"):
+    with refused("unsupported-einsum", "T", "Z", "pm.graph_slope"):
         pm.chain_slope(residual)

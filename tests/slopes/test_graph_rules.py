@@ -14,6 +14,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, Stora
 from polymodel.slopes.fused_graph import FusionRules, fused_graph
 from polymodel.slopes.graph_slope import GraphPoint
 from polymodel.slopes.group_curves import GroupCurves, Handed, nesting_fault, on_cycles
+from tests.faults import refused
 from tests.graphs import Figures, graph, lowest, referee, sized
 
 CASES = Path(__file__).parents[1] / "reference" / "cases" / "skislope"
@@ -208,7 +209,7 @@ def whole_tree(point: GraphPoint) -> LoopTree:
 @pytest.mark.slow
 def test_partial_overlap_of_too_many_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[GroupCurves.__module__], "MOST_OPTIONS", 100)
-    with pytest.raises(pm.Refused, match="more than 100 ways to tile QK, SM together in Softmax"):
+    with refused("too-large", "100", "QK", "SM", "Softmax"):
         curve(pm.load("attention", M=16, P=16), partial_overlap=True)
 
 

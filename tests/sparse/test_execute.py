@@ -17,6 +17,7 @@ from polymodel.sparse.execute.records import RankAccesses
 from polymodel.sparse.execute.run import run
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import Partition, TeaalSpec
+from tests.faults import every_fault, faults, refused
 from tests.sparse.cascades import agree, cascade, sparse
 from tests.sparse.random_cascades import by_data, shaped
 
@@ -128,7 +129,7 @@ def test_slices_of_the_first_einsum_may_be_kept() -> None:
 def test_kept_slices_are_of_one_number() -> None:
     unequal = {**SLICED["partitioning"], "Y": {"I": ["uniform_slice(4)"], "F": ["uniform_shape(4)"]}}
     spec = cascade(MTTKRP, *TWO, **{**SLICED, "partitioning": unequal})
-    with pytest.raises(Refused, match="sliced into 3 and is now sliced into 4"):
+    with refused("unsupported-partitioning"):
         run(spec, mttkrp(), slices="kept")
 
 
@@ -159,7 +160,7 @@ def test_counting_without_values_counts_the_same(name: str, wide: int) -> None:
         assert np.array_equal(a.times.load, b.times.load)
         assert [a.slices(t) for t in a.inputs] == [b.slices(t) for t in b.inputs]
     assert not bare.results
-    with pytest.raises(Refused, match="without values"):
+    with refused("missing-value"):
         bare.check()
 
 
@@ -184,7 +185,7 @@ def test_execute_takes_loaded_specs_and_scalars() -> None:
     assert np.array_equal(found.results["Y"].to_dense(), a @ b)
     assert found.rows()[0]["multiplies"] == np.count_nonzero(a)
     assert repr(found) == f"Execution(Y: {np.count_nonzero(a)} multiplies)"
-    with pytest.raises(SpecError, match="TeAAL"):
+    with faults("missing-section", "execute", at=""):
         pm.execute(pm.load("conv1d"), {})
 
 
@@ -197,18 +198,14 @@ def test_all_wrong_tensors_are_told_at_once() -> None:
     assert "3 faults" in text
     for part in ("tensor B with ranks J, F is missing", "Z is not an input", "A is declared with 3 ranks"):
         assert part in text
-    with pytest.raises(
-        SpecError, match=r"rank J has size 8 in B and 9 in A[\s\S]*rank F has size 7 in B and 10 in C"
-    ):
+    with every_fault(("inconsistent-values", ""), ("inconsistent-values", "")):
         run(spec, {**arrays, "B": arrays["B"][:8, :7]})
     nan = arrays["B"] + np.where(np.arange(10) == 3, np.nan, 0)
-    with pytest.raises(
-        SpecError, match=r"2 faults[\s\S]*C with ranks K, F is missing[\s\S]*B: value .* is nan"
-    ):
+    with every_fault(("missing-argument", ""), ("not-a-number", "")):
         run(spec, {"A": arrays["A"], "B": nan})
-    with pytest.raises(SpecError, match="there is no rank Q"):
+    with faults("unknown-name", "Q", at=""):
         run(spec, arrays, rank_sizes={"Q": 3})
-    with pytest.raises(SpecError, match="own or kept"):
+    with faults("not-positive-integer", "slices", at=""):
         run(spec, arrays, slices="all")  # type: ignore[arg-type]  # the wrong value is the point
 
 
@@ -220,7 +217,7 @@ def test_scalars_and_tensors_of_rank_0() -> None:
     assert found.results["Y"].to_dense().tolist() == [40, 0, 120]
     assert [e.multiplies for e in found.einsums] == [0, 2 * 3]
     assert all(c.agrees for c in found.check())
-    with pytest.raises(SpecError, match="scalar b has no value"):
+    with faults("missing-value", at=""):
         run(spec, {"A": a})
     none = run(spec, {"A": 0 * a}, symbols={"b": 2})
     assert (none.results["Y"].nnz, none.einsum("Y").activities) == (0, 0)
@@ -229,13 +226,13 @@ def test_scalars_and_tensors_of_rank_0() -> None:
 def test_what_is_not_executed_is_refused_by_name() -> None:
     one = np.ones(3)
     diagonal = cascade({"A": "I I2", "Y": "I"}, "Y[i] = A[i, i]")
-    with pytest.raises(Refused, match="the diagonal"):
+    with refused("unsupported-einsum"):
         run(diagonal, {"A": np.ones((3, 3))})
     both = cascade({"A": "I", "B": "J", "Y": "I J"}, "Y[i, j] = A[i] + B[j]")
-    with pytest.raises(Refused, match="no tensor with rank I"):
+    with refused("unsupported-operation"):
         run(both, {"A": one, "B": one})
     compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "Q"]})
-    with pytest.raises(Refused, match="a loop over W, a rank of index math"):
+    with refused("unsupported-partitioning", "W"):
         run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
     split = cascade(
         {"I": "W", "F": "S", "O": "Q"},
@@ -243,8 +240,8 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
         partitioning={"O": {"Q": ["uniform_shape(2)"], "W": ["follow(Q)"]}},
         loop_order={"O": ["Q1", "W0", "Q0"]},
     )
-    with pytest.raises(Refused, match="a loop over W0, a rank of index math"):
+    with refused("unsupported-partitioning", "W0"):
         run(split, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
     taken = cascade({"A": "I", "Y": "I"}, "Y[i] = take(a, A[i], 1)")
-    with pytest.raises(Refused, match="of a scalar is not executed"):
+    with refused("unsupported-operation"):
         run(taken, {"A": one}, symbols={"a": 2})

@@ -8,6 +8,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.architecture.hierarchy import ProductRules, TileRules, capacity_of
+from tests.faults import faults
 
 ARCH = """\
 arch:
@@ -29,7 +30,7 @@ def rules(section: str, tmp_path: Path) -> TileRules:
     return found
 
 
-def faults(section: str, tmp_path: Path) -> list[pm.Diagnostic]:
+def diagnostics(section: str, tmp_path: Path) -> list[pm.Diagnostic]:
     with pytest.raises(pm.SpecError) as caught:
         rules(section, tmp_path)
     return list(caught.value.diagnostics)
@@ -72,7 +73,7 @@ def test_the_array_of_tiler_swift_takes_128_elements() -> None:
 
 
 def test_all_faults_at_once_each_with_its_place(tmp_path: Path) -> None:
-    found = faults(
+    found = diagnostics(
         "{capacity: 0.5, word_bits: 0, configuration: {add: -1, multiply: 2.5}, ramp: inf}", tmp_path
     )
     assert [d.path.removeprefix("arch.nodes[1].data_tiles.") for d in found] == [
@@ -96,7 +97,7 @@ def test_all_faults_at_once_each_with_its_place(tmp_path: Path) -> None:
     ],
 )
 def test_each_fault_says_what_to_write(section: str, message: str, remedy: str, tmp_path: Path) -> None:
-    (found,) = faults(section, tmp_path)
+    (found,) = diagnostics(section, tmp_path)
     assert message in f"{found.path}: {found.message}"
     assert remedy in found.remedy
     assert found.place.line == 7
@@ -105,7 +106,7 @@ def test_each_fault_says_what_to_write(section: str, message: str, remedy: str, 
 def test_an_unbounded_memory_needs_a_capacity(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text((ARCH % "{}").replace("8 * 1536", "inf"), encoding="utf-8")
-    with pytest.raises(pm.SpecError, match="unbounded"):
+    with faults("ineffective-argument", "unbounded", at="arch.nodes[1].data_tiles"):
         pm.load(path)
 
 
@@ -113,7 +114,7 @@ def test_a_buffer_holds_something(tmp_path: Path) -> None:
     """Twelve bits for two buffers of three operands: two bits each, and no word."""
     path = tmp_path / "a.yaml"
     path.write_text((ARCH % "{word_bits: 16}").replace("8 * 1536", "12"), encoding="utf-8")
-    with pytest.raises(pm.SpecError, match=r"has 12 bits: .* hold no word of 16 bits"):
+    with faults("over-capacity", "12", "16", at="arch.nodes[1].data_tiles"):
         pm.load(path)
 
 
@@ -142,7 +143,7 @@ def test_products_have_defaults_and_may_be_given(tmp_path: Path) -> None:
 
 
 def test_all_faults_of_products_at_once(tmp_path: Path) -> None:
-    found = faults(
+    found = diagnostics(
         "{product: {tile: [4, 0, 1.5], capacity: -1, pes: 0, bandwidth: inf, overbook: 1, time_limit: 0}}",
         tmp_path,
     )
@@ -166,7 +167,7 @@ def test_all_faults_of_products_at_once(tmp_path: Path) -> None:
 def test_each_fault_of_products_says_what_to_write(
     section: str, message: str, remedy: str, tmp_path: Path
 ) -> None:
-    (found,) = faults(section, tmp_path)
+    (found,) = diagnostics(section, tmp_path)
     assert message in f"{found.path}: {found.message}"
     assert remedy in found.remedy
     assert found.place.line == 7

@@ -15,7 +15,7 @@ from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.schemas import schema
 from polymodel.spec.section_schemas import MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
-from tests.faults import faults
+from tests.faults import every_fault, faults
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE / "two_matmuls.yaml"
@@ -73,7 +73,10 @@ def test_symbols() -> None:
         with pytest.raises(SpecError, match=word):
             spec.bind(**values)
     for value in (0, 2.5, math.inf):
-        with pytest.raises(SpecError, match="whole number"):
+        with every_fault(
+            ("not-positive-integer", "mapping.nodes[4].nodes[1].nodes[0].tile_shape"),
+            ("over-fanout", "mapping.nodes[4].nodes[1].nodes[0].tile_shape"),
+        ):
             spec.bind(TN2=value)
 
 
@@ -103,7 +106,10 @@ def test_unbound_symbols_wait_for_bind(tmp_path: Path) -> None:
     spec = load(path)
     assert {d.code for d in spec.check()} == {"unbound-symbol"}
     assert dict(spec.symbols) == {"GLB": None, "HALF": None, "TN2": None}
-    with pytest.raises(SpecError, match=r"GLB|HALF"):
+    with every_fault(
+        ("unbound-symbol", "arch.nodes[1].size"),
+        ("unbound-symbol", "mapping.nodes[4].nodes[1].nodes[0].tile_shape"),
+    ):
         _ = spec.arch
     bound = spec.bind(TN2=5, GLB=4096)
     assert bound.check() == ()
@@ -205,14 +211,14 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     ):
         with pytest.raises(SpecError, match=word):
             load(source)
-    with pytest.raises(SpecError, match="nothing to load"):
+    with faults("missing-argument", "load", at=""):
         load()
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "binary.yaml"
     path.write_bytes(b"workload: \xff\xfe")
-    with pytest.raises(SpecError, match="not UTF-8"):
+    with faults("unreadable-file", at=""):
         load(path)
     path.write_bytes(b"\xef\xbb\xbfworkload:\r\n  rank_sizes: {M: 4}\r\n  bits_per_value: {All: 1}\r\n"
                      b"  einsums:\r\n  - Y[m] = A[m]\r\n")  # fmt: skip
@@ -268,9 +274,9 @@ def test_library_names() -> None:
     other = spec.with_mapping("weight_stationary")
     assert other.mapping != spec.mapping
     assert other.workload == spec.workload
-    with pytest.raises(SpecError, match="did you mean weight_stationary"):
+    with faults("unknown-name", "weight_stationary", at=""):
         spec.with_mapping("weigth_stationary")
-    with pytest.raises(SpecError, match="there is no mapping nonsense"):
+    with faults("unknown-name", "simple_two_level", at=""):
         load("matmul/nonsense", "simple_two_level")
     assert load("matmul").mapping is None
 
@@ -282,9 +288,9 @@ def test_a_mapping_named_with_its_architecture_goes_with_another_one(tmp_path: P
     spec = load(mine, "matmul/simple_two_level/weight_stationary", M=30)
     assert spec.mapping == load("matmul/weight_stationary", "simple_two_level", M=30).mapping
     assert spec.arch["GLB"].size_bits == 8 * 64 * 1024
-    with pytest.raises(SpecError, match="matmul/simple_two_level/weight_stationary"):
+    with faults("unknown-name", "matmul/simple_two_level/weight_stationary", at=""):
         load(mine, "matmul/weight_stationary")
-    with pytest.raises(SpecError, match="did you mean weight_stationary"):
+    with faults("unknown-name", "weight_stationary", at=""):
         load(mine, "matmul/simple_two_level/weight_stationery")
 
 
@@ -297,7 +303,7 @@ def test_with_mapping_takes_trees_and_files(tmp_path: Path) -> None:
     assert again.template == spec.template
     assert again.mapping == spec.mapping
     tree = LoopTree((StorageNode("DRAM", ("T0",)), *spec.template.nodes))
-    with pytest.raises(SpecError, match="DRAM stores T0 twice") as caught:
+    with faults("invalid-structure", "DRAM", "T0", at="mapping.component") as caught:
         spec.with_mapping(tree)
     assert caught.value.diagnostics[0].place.file == ""
     split = spec.template.nodes[-1]
@@ -326,7 +332,7 @@ def test_specs_travel_between_processes() -> None:
 def test_deep_nesting_is_refused_before_it_is_built(tmp_path: Path, text: str) -> None:
     path = tmp_path / "deep.yaml"
     path.write_text(text)
-    with pytest.raises(SpecError, match="nested too deeply") as caught:
+    with faults("too-large", at="") as caught:
         load(path)
     assert len(str(caught.value)) < 1000
 

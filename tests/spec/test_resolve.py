@@ -95,7 +95,7 @@ def test_default_renames_are_lazy_and_own_ones_strict(tmp_path: Path) -> None:
             "bits_per_value: {weight: 4, Intermediates: 16, Other: 8}", "bits_per_value: {All: 8}"
         )
     )
-    with pytest.raises(SpecError, match="rename input should give 1 in Einsum O") as caught:
+    with faults("syntax-error", "O", at="workload.persistent_tensors[0]") as caught:
         load(path)
     assert caught.value.diagnostics[0].path.startswith("workload.persistent_tensors")
     path.write_text(CASCADE.replace("expected_count: 1}\n  - O[p", "expected_count: 2}\n  - O[p"))

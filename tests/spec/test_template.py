@@ -70,7 +70,7 @@ def test_a_line_without_template_is_shown_as_written(tmp_path: Path) -> None:
 
 
 def test_unused_variable(tmp_path: Path) -> None:
-    with pytest.raises(pm.SpecError, match="no template uses the variable TOKEN") as caught:
+    with faults("unused-variable", "TOKEN", at="") as caught:
         pm.load(spec_file(tmp_path, WORKLOAD), TOKEN=3)
     assert "TOKENS" in caught.value.diagnostics[0].remedy
 

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
+from polymodel.errors import NotSeparable, TimeUp
 from polymodel.sweeps import legal, pointwise, run, work_units
 from tests.analysis.test_symbolic_tied import access
+from tests.faults import faults, refused
 from tests.seeds import seeds
 from tests.support.small_specs import leaf, loop, memory, split, storage, unit
 from tests.sweep.small import same, written
@@ -104,7 +105,7 @@ def test_points_between_the_finest_and_the_coarsest_are_decided() -> None:
     assert swept.infeasible[reason] == sum(range(8))  # B < A
     assert f"infeasible: 28 ({reason})" in repr(swept)
     assert reason in swept.to_html(plots=False)
-    with pytest.raises(SpecError, match="sums C up in several instances"):
+    with faults("illegal-dependence", "C", at="mapping"):
         pm.evaluate(written(ROW, NODES).bind(A=8, B=1))
 
 
@@ -193,7 +194,7 @@ def test_sparse_figures_of_legal_points_alone(kept: dict[str, Any], monkeypatch:
 def test_more_sets_of_loops_than_are_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legal, "MOST", 2)
     monkeypatch.setattr(pointwise, "MOST", 7)
-    with pytest.raises(Refused, match=r"Z reads T before .* more than 2:.*one by one") as refusal:
+    with refused("too-large", "Z", "T") as refusal:
         pm.sweep(written(FUSED, SHARED), TILES)
     assert "leave some out by `where`" in refusal.value.remedy
 
@@ -267,7 +268,7 @@ def same_rows(a: Any, b: Any, *leave_out: str) -> None:
 
 
 def test_a_grid_in_which_all_points_are_broken_is_an_error() -> None:
-    with pytest.raises(SpecError, match="sums C up in several instances"):
+    with faults("illegal-dependence", "C", at="mapping"):
         _swept({"A": [4, 8], "B": [1, 2, 3]})
 
 

@@ -20,6 +20,7 @@ from polymodel.spec.files import JOURNAL, clear_unfinished, record
 from polymodel.stores import store as lock
 from polymodel.sweeps import run as sweeping
 from polymodel.sweeps import work_units
+from tests.faults import faults, refused
 from tests.seeds import seeds
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
@@ -55,7 +56,7 @@ def started(code: str, store: Path) -> subprocess.Popen[str]:
 
 def test_a_second_process_is_told_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
     holder = started(HOLD, tmp_path)
-    with pytest.raises(pm.Refused, match=f"process {holder.pid} is at work in this store"):
+    with refused("store-in-use", "store"):
         pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=tmp_path)
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
@@ -78,13 +79,13 @@ def test_a_later_process_of_the_same_number_is_another_one(tmp_path: Path) -> No
         with lock.locked(tmp_path):
             pass
     held(tmp_path, here, os.getppid(), "")
-    with pytest.raises(pm.Refused, match="at work"), lock.locked(tmp_path):
+    with refused("store-in-use"), lock.locked(tmp_path):
         pass
 
 
 def test_another_host_is_gone_when_it_is_silent(tmp_path: Path) -> None:
     file = held(tmp_path, "elsewhere", 1)
-    with pytest.raises(pm.Refused, match="process 1 on elsewhere"), lock.locked(tmp_path):
+    with refused("store-in-use"), lock.locked(tmp_path):
         pass
     os.utime(file, (time.time() - lock.LOST - 1,) * 2)
     with lock.locked(tmp_path):
@@ -135,14 +136,14 @@ def test_a_lock_of_somebody_else_stays(tmp_path: Path, text: str) -> None:
     file = tmp_path / lock.NAME
     file.write_text(text, encoding="utf-8")
     os.utime(file, (1, 1))
-    with pytest.raises(pm.Refused, match="is not polymodel's"), lock.locked(tmp_path):
+    with refused("file-exists"), lock.locked(tmp_path):
         pass
     assert {f.name: f.read_text(encoding="utf-8") for f in tmp_path.iterdir()} == {lock.NAME: text}
 
 
 def test_a_folder_in_the_place_of_the_lock_stays_there(tmp_path: Path) -> None:
     (tmp_path / lock.NAME / "inside").mkdir(parents=True)
-    with pytest.raises(pm.SpecError, match="is a folder"), lock.locked(tmp_path):
+    with faults("file-exists", at=""), lock.locked(tmp_path):
         pass
     assert [p.name for p in tmp_path.rglob("*")] == [lock.NAME, "inside"]
 
@@ -159,17 +160,17 @@ def test_a_holder_that_clears_up_meanwhile(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "link", clearing)
     with lock.locked(tmp_path):
         assert cleared
-    with pytest.raises(pm.SpecError, match="make the folder first"), lock.locked(tmp_path / "none"):
+    with faults("unwritable-file", at=""), lock.locked(tmp_path / "none"):
         pass
 
 
 def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def denied(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", denied)
     with lock.locked(tmp_path):
-        with pytest.raises(pm.Refused, match="at work"), lock.locked(tmp_path):
+        with refused("store-in-use"), lock.locked(tmp_path):
             pass
         assert (tmp_path / lock.NAME).exists()
     assert not list(tmp_path.iterdir())
@@ -207,7 +208,7 @@ def test_killed_between_making_a_lock_and_writing_it(tmp_path: Path, monkeypatch
     assert (tmp_path / lock.NAME).read_bytes() == b""
     monkeypatch.setattr(lock, "PAUSE", 0.001)
     monkeypatch.setattr(lock, "TRIES", 3)
-    with pytest.raises(pm.Refused, match=r"could not be taken") as caught, lock.locked(tmp_path):
+    with refused("store-in-use") as caught, lock.locked(tmp_path):
         pass
     assert f"remove {tmp_path / lock.NAME}" in caught.value.remedy
     monkeypatch.setattr(lock, "BEAT", 0.1)
@@ -218,7 +219,7 @@ def test_killed_between_making_a_lock_and_writing_it(tmp_path: Path, monkeypatch
 
 
 def test_a_full_disk_leaves_no_empty_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def denied(*_: object) -> None:
         monkeypatch.setattr(Path, "read_bytes", full)  # what is written comes from there
         raise PermissionError(1, "Operation not permitted")
 
@@ -226,7 +227,7 @@ def test_a_full_disk_leaves_no_empty_lock(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "link", refused)
-    with pytest.raises(pm.SpecError, match="make room"), lock.locked(tmp_path):
+    with faults("unwritable-file", at=""), lock.locked(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.errors import InternalError, Refused, SpecError
+from polymodel.errors import InternalError, Refused
 from polymodel.sparse.density import random_tensor
 from tests.faults import faults
 from tests.seeds import seeds
@@ -200,7 +200,7 @@ def test_bits_are_objectives_and_the_front_is_that_of_all_points() -> None:
 
 
 def test_unknown_sparse_objectives_are_told() -> None:
-    with pytest.raises(SpecError, match="unknown objective sparse_enregy") as told:
+    with faults("unknown-choice", "sparse_enregy", at="objectives[0]") as told:
         pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_enregy"])
     assert "sparse_energy" in str(told.value)
     with faults("unknown-choice", at="objectives[0]"):

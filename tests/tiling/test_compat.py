@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from polymodel.errors import SpecError
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Elements, Op, Words
 from polymodel.tiling.plane.operands import pattern_of
@@ -84,7 +83,7 @@ def test_entries_of_more_ranks_are_simulated_too() -> None:
 
 
 def test_unknown_tilers_and_no_matrix_are_errors() -> None:
-    with pytest.raises(SpecError, match="no tiler 'strips'"):
+    with faults("unknown-choice", "strips", at=""):
         as_built(seeds()[3], "add", Elements(128), "strips")
     with faults("missing-argument", at="patterns"):
         tiler_swift_comparison([])

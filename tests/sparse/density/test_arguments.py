@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 
 A = pm.random_tensor("IJ", (4, 4), 0.5, 1)
 IJ = ["I", "J"]
@@ -84,9 +85,9 @@ def test_uniform_of(options: dict[str, float], told: str) -> None:
 
 
 def test_what_is_not_a_tensor_has_no_model() -> None:
-    with pytest.raises(pm.SpecError, match=r"Actual\.of: 'a\.mtx' is not a sparse tensor"):
+    with faults("wrong-type", "Actual.of", "a.mtx", at=""):
         pm.Actual.of("a.mtx")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(pm.SpecError, match="Actual: None is not a sparse tensor"):
+    with faults("wrong-type", "Actual", at=""):
         pm.Actual(("I", "J"), (4, 4), None)  # type: ignore[arg-type]  # wrong on purpose
 
 

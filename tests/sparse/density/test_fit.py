@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
-from polymodel.errors import SpecError
 from polymodel.sparse.density import RankNnz, SparseWarning, Uniform, check_fit, random_tensor, unfit
 from polymodel.sparse.tensor import SparseTensor
+from tests.faults import faults
 
 
 def of_rows(counts: list[int], columns: int) -> SparseTensor:
@@ -59,5 +59,5 @@ def test_other_models_and_trivial_tensors_fit() -> None:
     assert unfit(of_rows([30], 100)) == ""
     assert unfit(of_rows([0, 0], 3)) == ""
     assert unfit(of_rows([3, 3], 3)) == ""
-    with pytest.raises(SpecError, match="of its shape"):
+    with faults("shape-mismatch", at=""):
         unfit(tensor, Uniform.of("IJ", (3, 3), nnz=2))

@@ -12,6 +12,7 @@ from polymodel.errors import SpecError
 from polymodel.sparse.density import Uniform
 from polymodel.sparse.formats import CISS, NamedFormat, Widths, dcsr_words, footprint, tile_footprints
 from polymodel.sparse.tensor import SparseTensor
+from tests.faults import faults
 from tests.sparse import data
 from tests.sparse.formats.walked import fibers_at, tensors, tree_of
 
@@ -99,11 +100,11 @@ def test_what_a_format_cannot_hold() -> None:
     for kind in ("CSR", "CSC", "DCSR"):
         with pytest.raises(SpecError, match=f"{kind} holds matrices, there are 3 ranks"):
             footprint(cube, NamedFormat(kind))  # type: ignore[arg-type]  # words of the format
-    with pytest.raises(SpecError, match="CISS stores slices"):
+    with faults("wrong-count", "CISS", at=""):
         footprint(row, CISS(4))
-    with pytest.raises(SpecError, match="0 lanes"):
+    with faults("not-positive-integer", at=""):
         CISS(0)
-    with pytest.raises(SpecError, match="data width is -3"):
+    with faults("out-of-range", at=""):
         Widths(data=-3)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polymodel.errors import Refused
 from polymodel.report.traffic import TrafficReport
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic import CascadeTraffic, traffic
 from polymodel.spec.teaal import read_teaal
+from tests.faults import refused
 
 MATRICES = Path(__file__).parents[2] / "data/matrices"
 
@@ -124,6 +124,6 @@ def test_sixteen_private_caches_of_64_lines_on_a_matrix() -> None:
     assert pooled.note == "Cache: as if its 16 instances shared one cache, not one for each"
     assert moved(a, b, 1, 1024, 512).einsum("Z").memory("HBM").of("B").note == ""
     assert pooled.note in str(TrafficReport(moved(a, b, 16, 64, 512, space="[]")))
-    with pytest.raises(Refused, match="each of the 16 caches Cache holds 64 lines") as told:
+    with refused("unsupported-memory", "16", "Cache", "64") as told:
         moved(a, b, 16, 64, 512, lru=False)
     assert "--replacement lru" in str(told.value)

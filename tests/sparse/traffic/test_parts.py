@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import yaml
 
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic import CascadeTraffic, traffic
 from polymodel.sparse.traffic.replacement import Accesses, LinesMoved, lines_moved
 from polymodel.sparse.traffic.units import merge_steps
 from polymodel.spec.teaal import read_teaal
+from tests.faults import faults, refused
 from tests.sparse.traffic import data
 from tests.sparse.traffic.oracle_parts import merges
 from tests.sparse.traffic.specs import as_cache, random_spec
@@ -74,7 +75,7 @@ def test_a_swap_of_the_outer_ranks_and_none() -> None:
     # Lists 1 2 and 1: two lists and three elements.
     assert merge_steps(given, "KMN", "MKN", 64, True) == 5
     assert merge_steps(given, "KMN", "KMN", 64, True) == 0
-    with pytest.raises(Refused, match="more than one swap"):
+    with refused("unsupported-binding"):
         merge_steps(given, "KMN", "NMK", 64, True)
 
 
@@ -82,7 +83,7 @@ def test_a_cache_that_is_too_small_is_refused() -> None:
     lines = run(data.design("gamma")).einsum("T").memory("MainMemory").of("B").read // 64
     exact = run(changed("gamma", ("depth: 393216", f"depth: {lines}")))
     assert exact.metrics() == run(data.design("gamma")).metrics()
-    with pytest.raises(Refused, match="FiberCache holds"):
+    with refused("unsupported-memory", "FiberCache"):
         run(changed("gamma", ("depth: 393216", f"depth: {lines - 1}")))
     small = run(changed("gamma", ("depth: 393216", "depth: 2")), replacement="lru")
     assert small.einsum("T").memory("MainMemory").of("B").read > lines * 64
@@ -109,7 +110,7 @@ def test_whole_subtrees_in_a_full_cache_are_refused() -> None:
         t: data.tensor(t, r, SIZES, {(i, j): 1 for i in range(4) for j in range(4)})
         for t, r in (("A", "KM"), ("B", "KN"))
     }
-    with pytest.raises(Refused, match="more pass through it, whole subtrees among them"):
+    with refused("unsupported-memory"):
         traffic(read_teaal(yaml.safe_dump(spec)), full, replacement="optimal")
 
 
@@ -189,7 +190,7 @@ def test_tensors_that_do_not_fit_are_all_named() -> None:
     assert "A has the ranks M, K" in str(fault.value)
     assert "there is no tensor B" in str(fault.value)
     b = SparseTensor.from_coo("B", "KN", [7, 6], [[0], [0]], [1])
-    with pytest.raises(SpecError, match="rank K has size 5 in A and 7 in B"):
+    with faults("inconsistent-values", "K", "B", at=""):
         run(data.design("gamma"), {**tensors(), "B": b})
 
 
@@ -203,40 +204,40 @@ def test_lines_narrower_than_an_element_are_all_named() -> None:
 
 def test_an_eviction_inside_the_loop_is_refused() -> None:
     old = "{tensor: A, rank: M, type: payload, format: default, evict-on: root}"
-    with pytest.raises(Refused, match="evicted on N, inside the loop"):
+    with refused("unsupported-binding", "N"):
         run(changed("gamma", (old, old.replace("root", "N"))))
 
 
 def test_sums_of_terms_are_refused() -> None:
     spec = data.plain(data.design("sigma"))
     spec["einsum"]["expressions"] = ["Z[m, n] = A[k, m] * B[k, n] + A[k, m] * B[k, n]"]
-    with pytest.raises(Refused, match="sum of terms"):
+    with refused("unsupported-operation"):
         run(yaml.safe_dump(spec))
 
 
 def test_walking_a_rank_that_is_split_or_holds_values_is_refused() -> None:
-    with pytest.raises(Refused, match="holds values"):
+    with refused("unsupported-loop", "K"):
         run(data.design("gamma"), walked={"A": ("K",), "B": ("K",)})
 
 
 def test_a_tensor_read_at_different_elements_is_refused() -> None:
     spec = data.plain(data.design("extensor"))
     spec["einsum"]["expressions"] = ["Z[m, n] = A[k, m] * A[k, n] * B[k, n]"]
-    with pytest.raises(Refused, match="reads A at different elements"):
+    with refused("unsupported-binding"):
         run(yaml.safe_dump(spec))
 
 
 def test_a_tensor_that_leads_is_read_once() -> None:
     spec = data.plain(data.design("gamma"))
     spec["einsum"]["expressions"][0] = "T[k, m, n] = take(A[k, m], A[k, m], B[k, n], 2)"
-    with pytest.raises(Refused, match="reads A twice where A leads"):
+    with refused("unsupported-binding"):
         run(yaml.safe_dump(spec))
 
 
 def test_an_intersector_of_three_reads_of_two_tensors_is_refused() -> None:
     spec = data.plain(data.design("extensor"))
     spec["einsum"]["expressions"] = ["Z[m, n] = A[k, m] * A[k, m] * B[k, n]"]
-    with pytest.raises(Refused, match="intersector of 3"):
+    with refused("unsupported-binding"):
         run(yaml.safe_dump(spec))
 
 

@@ -10,6 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Diagnostic
 from polymodel.spec.teaal import read_teaal
+from tests.faults import faults
 
 HEAD = """einsum:
   declaration: {A: [K, M], B: [K, N], I: [W], F: [R], O: [P], T: [K, M], Z: [M, N], Y: [M], s: []}
@@ -18,23 +19,25 @@ HEAD = """einsum:
 PRODUCT = "  - Z[m, n] = A[k, m] * B[k, n]\n"
 
 
-def faults(text: str) -> tuple[Diagnostic, ...]:
+def diagnostics(text: str) -> tuple[Diagnostic, ...]:
     with pytest.raises(pm.SpecError) as caught:
         read_teaal(text, "x.yaml")
     return caught.value.diagnostics
 
 
 def test_sizes_beyond_64_bits_are_told() -> None:
-    (found,) = faults(HEAD + PRODUCT + f"mapping:\n  partitioning: {{Z: {{K: [uniform_shape({10**30})]}}}}\n")
+    (found,) = diagnostics(
+        HEAD + PRODUCT + f"mapping:\n  partitioning: {{Z: {{K: [uniform_shape({10**30})]}}}}\n"
+    )
     assert "above 64 bits" in found.message
 
 
 def test_a_tensor_that_a_list_declares_twice_and_a_term_without_a_summed_rank_are_told() -> None:
     listed = "einsum:\n  declaration:\n  - A[K]\n  - A[K]\n  - Z[]\n"
-    (twice,) = faults(listed + "  expressions:\n  - Z[] = A[k]\n")
+    (twice,) = diagnostics(listed + "  expressions:\n  - Z[] = A[k]\n")
     assert (twice.place.line, twice.message) == (4, "tensor A is declared twice")
     declared = "einsum:\n  declaration: {A: [I, J], B: [I], Z: [I]}\n  expressions:\n"
-    (lacks,) = faults(declared + "  - Z[i] = sum(J).(A[i, j] + B[i])\n")
+    (lacks,) = diagnostics(declared + "  - Z[i] = sum(J).(A[i, j] + B[i])\n")
     assert "does not have rank J" in lacks.message
     assert "out of the sum" in lacks.remedy
 
@@ -43,8 +46,8 @@ def test_a_tensor_that_a_list_declares_twice_and_a_term_without_a_summed_rank_ar
 def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> None:
     """What the mapping says of its Einsum is not a fault of its own; of another name it is."""
     mapping = "mapping:\n  loop-order: {Z: [M, N, K]}\n  spacetime: {Z: {space: [M], time: [N, K]}}\n"
-    assert len(faults(HEAD + expressions + mapping)) == 1
-    assert len(faults(HEAD + expressions + mapping.replace("{Z: [", "{Q: ["))) == 2
+    assert len(diagnostics(HEAD + expressions + mapping)) == 1
+    assert len(diagnostics(HEAD + expressions + mapping.replace("{Z: [", "{Q: ["))) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,11 +78,11 @@ def test_expressions(expression: str, mark: str, reason: str, remedy: str) -> No
     before = text.index(expression)
     if mark == "Z[":
         # What lacks its end is told at the end of the text, or at its beginning where nothing else is right.
-        (found, *_) = faults(text)
+        (found, *_) = diagnostics(text)
         assert (found.place.line, reason in found.message) == (4, True), found.render()
         return
     at = before + expression.rindex(mark)
-    (found,) = faults(text)
+    (found,) = diagnostics(text)
     column = at - text.rindex("\n", 0, at)
     assert (found.place.line, found.place.column) == (4, column), found.render()
     assert reason in found.message
@@ -88,10 +91,10 @@ def test_expressions(expression: str, mark: str, reason: str, remedy: str) -> No
 
 def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> None:
     text = f"{HEAD}{PRODUCT}  - Y[m] = T[k, m]\n  - T[k, m] = A[k, m]\n  - Z[m, n] = B[k, n] * A[k, m]\n"
-    (one,) = faults(text)
+    (one,) = diagnostics(text)
     assert (one.place.line, one.place.column) == (5, 12)
     assert "T is read before expression number 3 makes it" in one.message
-    _, two = faults(f"{text}mapping:\n  rank-order: {{Z: [N, M]}}\n  loop-order: {{Z: [M, N, K]}}\n")
+    _, two = diagnostics(f"{text}mapping:\n  rank-order: {{Z: [N, M]}}\n  loop-order: {{Z: [M, N, K]}}\n")
     assert two.place.line == 10
     assert "2 expressions make Z, and this may be of any of them" in two.message
 
@@ -143,7 +146,7 @@ def test_a_second_expression_of_an_output_and_a_use_before_the_definition() -> N
 )  # fmt: skip
 def test_mappings(mapping: str, mark: str, reason: str, remedy: str) -> None:
     text = f"{HEAD}{PRODUCT}mapping:\n  {mapping}\n"
-    found = faults(text)[0]
+    found = diagnostics(text)[0]
     at = text.index("mapping:\n") + len("mapping:\n  ") + mapping.rindex(mark)
     column = at - text.rindex("\n", 0, at)
     assert (found.place.line, found.place.column) == (6, column), found.render()
@@ -173,7 +176,7 @@ FLATTENED = """mapping:
 )
 def test_flattened_ranks(lines: list[str], reasons: list[str]) -> None:
     text = HEAD + PRODUCT + FLATTENED.format(rest="\n      ".join(lines))
-    found = [d.message for d in faults(text)]
+    found = [d.message for d in diagnostics(text)]
     for reason in reasons:
         assert any(reason in message for message in found), found
 
@@ -182,10 +185,10 @@ def test_index_math_is_not_flattened_and_stands_in_for_one_variable_at_most() ->
     head = HEAD + "  - O[p] = I[p + r] * F[r]\n"
     assert (
         "rank P takes part in index math"
-        in faults(head + "mapping: {partitioning: {O: {'(P, R)': [flatten()]}}}\n")[0].message
+        in diagnostics(head + "mapping: {partitioning: {O: {'(P, R)': [flatten()]}}}\n")[0].message
     )
     assert read_teaal(head + "mapping: {loop-order: {O: [W, P]}}\n").mapping_of("O").loop_order == ("W", "P")
-    (found,) = faults(head + "mapping: {loop-order: {O: [W, P, R]}}\n")
+    (found,) = diagnostics(head + "mapping: {loop-order: {O: [W, P, R]}}\n")
     assert "do not give each rank variable once" in found.message
 
 
@@ -194,14 +197,14 @@ def test_every_fault_is_told_at_once() -> None:
         f"{HEAD}  - Z[m, n] = A[k, m] * C[k, n]\nmapping:\n  loop-order: {{Zz: [M]}}\n"
         "  partitioning: {Z: {K: [uniform_shape(0)]}}\nformat: {Q: {}}\n"
     )
-    found = [(d.place.line, d.message) for d in faults(text)]
+    found = [(d.place.line, d.message) for d in diagnostics(text)]
     assert [line for line, _ in found] == [4, 6, 7, 8]
 
 
 def test_text_that_is_no_spec() -> None:
     for text in ("[]", "3", "einsum:", "mapping: {}"):
-        assert faults(text)
-    assert "unknown section `mappings`" in faults(f"{HEAD}{PRODUCT}mappings: {{}}\n")[0].message
+        assert diagnostics(text)
+    assert "unknown section `mappings`" in diagnostics(f"{HEAD}{PRODUCT}mappings: {{}}\n")[0].message
 
 
 def test_values_of_symbols_are_checked_where_the_symbol_stands(tmp_path: Path) -> None:
@@ -210,7 +213,7 @@ def test_values_of_symbols_are_checked_where_the_symbol_stands(tmp_path: Path) -
         f"{HEAD}{PRODUCT}mapping:\n  partitioning: {{Z: {{K: [uniform_shape(P)]}}}}\n", encoding="utf-8"
     )
     spec = pm.load(path)
-    with pytest.raises(pm.SpecError, match="P = 0 is not a whole number") as caught:
+    with faults("not-positive-integer", "P", at="teaal.mapping.partitioning.Z.K[0]") as caught:
         spec.bind(P=0)
     assert caught.value.diagnostics[0].place.line == 6
 
