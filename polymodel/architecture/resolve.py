@@ -508,7 +508,7 @@ def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faul
         faults.add((*path, "tensors"), message, "name them: [A, B]", code="wrong-count")
     leads = spec.kind == "leader_follower"
     if leads and spec.leader not in spec.tensors:
-        given = f"leader {spec.leader} is none of them" if spec.leader else "leader_follower lacks its leader"
+        given = f"leader {spec.leader} is none of them" if spec.leader else "leader_follower has no leader"
         remedy = f"write leader: {spec.tensors[0]}"
         faults.add((*path, "leader") if spec.leader else path, given, remedy, code="unknown-name")
     if not leads and spec.leader:

@@ -518,7 +518,7 @@ def generations_of(
     maker = cascade.producer(tensor)
     if tensor not in cascade.shifted or maker is None:
         return None
-    what = f"{one.name} reads {tensor} otherwise than of this generation and the one before, of several"
+    what = f"{one.name} reads {tensor} at other steps than this generation and the preceding one, of several"
     otherwise = Refused(f"{what}: the search does not cover that", remedy, code="unsupported-recurrence")
     try:
         line = carried_line(cascade, maker, tensor)
@@ -556,7 +556,7 @@ def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], 
     v = access.guard[0].expr.variables[0]
     others = {(a.projection, a.guard) for a in one.accesses_of(access.tensor)}
     if len(access.guard) > 1 or len(others) > 1 or v in access.variables or v not in position:
-        what = f"{one.name} reads {access.tensor} otherwise than as what is before the first generation"
+        what = f"{one.name} reads {access.tensor} otherwise than as the values before the first generation"
         raise Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")
     return position[v]
 

@@ -481,7 +481,7 @@ def _notes(front: Front) -> Iterator[str]:
         short = "" if result.halos else ", and time was over before the rest"
         yield (
             f"beside the mapspace {many} mappings of chains fused with halos were evaluated{short}: others "
-            "of that kind may be better, and bounds are not about them"
+            "of that kind may be better, and the bounds do not cover them"
         )
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
@@ -494,8 +494,8 @@ def _notes(front: Front) -> Iterator[str]:
     lower = sum(below(p.candidate, p.found) for p in front.points) if front.sparse is None else 0
     if lower:
         yield (
-            f"{lower} of these mappings hold less at their peak than the search counted (what stands above "
-            "fused loops, as if it were there all the time); some that it held for larger may be as good"
+            f"{lower} of these mappings hold less at their peak than the search counted (it counts "
+            "tiles above fused loops as resident throughout); mappings that it took for larger may be as good"
         )
     waiting = sum(not p.found.confirmed for p in front.points)
     if waiting:

@@ -96,12 +96,10 @@ def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
         path = [step.node for step in tree.path(space.name)]
         split = max((k for k, n in enumerate(path) if isinstance(n, Split)), default=0)
         if any(isinstance(n, Loop) for n in path[:split]):
-            what = f"whether a mapping in which {space.name} shares loops is explored is not told"
+            what = f"whether a mapping in which {space.name} shares loops is explored is not known"
             raise Refused(what, remedy, code="unsupported-loop")
         if space.copy or any(o.carried is not None or o.forward for o in space.operands):
-            what = (
-                f"whether a mapping of {space.name}, which copies or carries forward, is explored is not told"
-            )
+            what = f"whether mappings of {space.name}, a copy or carried forward, are explored is not known"
             raise Refused(what, remedy, code="unsupported-einsum")
 
 

@@ -152,7 +152,7 @@ def allowed(found: Activities, limit: int = LIMIT) -> Activities:
 def too_many(einsum: str, computes: int, limit: int) -> Refused:
     """The refusal of an Einsum with too many computes to draw."""
     return Refused(
-        f"{einsum} has {computes:,} computes, and more than {limit:,} nobody can follow",
+        f"{einsum} has {computes:,} computes: too many to draw, the limit is {limit:,}",
         "leave `spacetime` out of its mapping and read the tables, take smaller tensors, or give a larger "
         "limit",
         code="too-large",

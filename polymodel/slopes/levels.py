@@ -84,7 +84,7 @@ def carried_along(one: Einsum) -> str:
         a.projection[line.rank].terms == index.terms for a in one.accesses_of(tensor)
     )
     if not alike or away != {0, 1} or len(index.variables) != 1:
-        message = f"{one.name} reads {tensor} otherwise than of the generation before"
+        message = f"{one.name} reads {tensor} at another step than the preceding generation"
         raise Refused(message, BY_HAND, code="unsupported-recurrence")
     if any(a.stands_for for a in one.accesses):
         subject = f"{one.name} reads a tensor in place of what is before the first generation of {tensor}"

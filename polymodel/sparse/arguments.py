@@ -92,7 +92,7 @@ class Arguments:
         try:
             return np.asarray(given)
         except ValueError:
-            message = f"{shown(given)} makes no array: its lists differ in length"
+            message = f"{shown(given)} is not an array: its lists differ in length"
             self.add(argument, message, "make them equal", code="shape-mismatch")
             return np.zeros(0)
 

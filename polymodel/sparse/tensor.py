@@ -91,7 +91,7 @@ class SparseTensor:
         entries = data.size
         columns, data = ordered(columns, data, tuple(shape))
         if fill and data.size < entries:
-            what = f"{name}: {entries - data.size:,} points stand more than once, and only zeros add nothing"
+            what = f"{name}: {entries - data.size:,} points occur more than once, and only zeros add nothing"
             raise SpecError([Diagnostic(what, "give each one value", "coords", code="duplicate-name")])
         kept = data != fill
         if not kept.all():

@@ -93,7 +93,7 @@ class DataTiles(SchemaObject):
 def _fitting_keys(section: DataTiles) -> DataTiles:
     if (section.format is not None) != (section.fit == "stored"):
         if section.format is None:
-            raise fault("fit: stored lacks its format", "write e.g. format: CSR", code="missing-key")
+            raise fault("fit: stored needs a format", "write e.g. format: CSR", code="missing-key")
         message = f"fit: {section.fit} has no format"
         raise fault(message, "leave format out, or write fit: stored", code="missing-key")
     if section.ranks is not None and len(set(section.ranks)) != 2:

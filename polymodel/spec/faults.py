@@ -160,7 +160,7 @@ def not_a_spec(call: str, given: object) -> SpecError:
 
 def too_many(place: Place) -> Diagnostic:
     """Replaces all faults beyond the limit."""
-    return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not told", "", "", place, code=_MORE)
+    return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not listed", "", "", place, code=_MORE)
 
 
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

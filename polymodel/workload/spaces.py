@@ -374,7 +374,7 @@ def unwritten_values(
     for tensor, text in getattr(workload, section).items():
         path: Path = ("workload", section, tensor)
         if section == "boundary" and tensor in generational and tensor not in workload.init:
-            message = f"it is not said what is before the first generation of {tensor}"
+            message = f"the spec does not say what precedes the first generation of {tensor}"
             faults.add(path, message, f"write init: {{{tensor}: ...}} as well", code="invalid-recurrence")
             continue
         if tensor not in generational:

@@ -88,7 +88,7 @@ def test_the_curve_is_that_of_all_mappings(
 @pytest.mark.parametrize(
     ("text", "init", "told"),
     [
-        ("S[P=p+1, m] = S[p, m] + S[P=p-1, m]", 0, "otherwise than of the generation before"),
+        ("S[P=p+1, m] = S[p, m] + S[P=p-1, m]", 0, "at another step than the preceding generation"),
         (RUNNING, "T", "reads a tensor in place of what is before the first generation of S"),
         ("S[P=p+1] = S[p] * A[p, m]", 1, "carries S forward and sums up over m"),
         ("Z[P=p, M=m] = A[N=p] * A[N=m]", None, "slopes cover elements that stand evenly apart"),

@@ -34,7 +34,7 @@ INPUTS: Any = {"A": RAGGED, "B": RAGGED}
 def test_lists_of_different_lengths(call: Callable[[], object], told: str) -> None:
     with pytest.raises(pm.SpecError, match=told) as caught:
         call()
-    assert "makes no array: its lists differ in length" in str(caught.value)
+    assert "is not an array: its lists differ in length" in str(caught.value)
 
 
 def test_several_densities_may_not_be_nested() -> None:

@@ -530,7 +530,7 @@ class _Needed:
             terms = [(v, c) for v, c in mine.terms if c]
             if len(terms) != 1 or terms[0][1] != 1:
                 raise NotSeparable(
-                    f"{einsum.name} makes {hold.tensor} along {mine}, no variable of its own",
+                    f"{einsum.name} makes {hold.tensor} along {mine}, not a rank variable of its own",
                     code="unsupported-inference",
                 )
             v = terms[0][0]

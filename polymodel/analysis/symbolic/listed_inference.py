@@ -82,7 +82,7 @@ def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Ab
         terms = [(v, c) for v, c in mine.terms if c]
         if len(terms) != 1 or terms[0][1] != 1:
             raise NotSeparable(
-                f"{einsum.name} makes {tensor} along {mine}, no variable of its own",
+                f"{einsum.name} makes {tensor} along {mine}, not a rank variable of its own",
                 code="unsupported-inference",
             )
         v = terms[0][0]

@@ -205,8 +205,8 @@ class _Listing:
                 trips = _trips_in_widest(group, path[: place + 1])
             if trips is None:
                 raise NotSeparable(
-                    f"instances of {self.component} are told by several loops along one dimension, and how "
-                    f"many there are along the one over {axis.variable} is not known",
+                    f"instances of {self.component} are distinguished by several loops along one dimension, "
+                    f"and their number along the loop over {axis.variable} is unknown",
                     code="unsupported-instances",
                 )
             result = max(result, trips)

@@ -586,7 +586,7 @@ def evenly(places: set[int]) -> tuple[int, int] | None:
 
 def unlike_before(einsum: Einsum, access: TensorAccess) -> NotSeparable:
     return NotSeparable(
-        f"{einsum.name} reads {access.tensor} otherwise than of the generation before, which has no closed "
-        "form",
+        f"{einsum.name} reads {access.tensor} at another step than the preceding generation, which has no "
+        "closed form",
         code="unsupported-recurrence",
     )

@@ -82,5 +82,6 @@ def refuse_outside(einsum: Einsum, v: str, window: Window, stride: Stride) -> No
     last = window.low + window.scale * window.extent + window.start - 1
     if stride.every * window.low + stride.base < low or stride.every * last + stride.base > high:
         raise NotSeparable(
-            f"more than {einsum.name} can make along {v} is asked for", code="unsupported-inference"
+            f"a consumer reads elements along {v} that {einsum.name} never produces",
+            code="unsupported-inference",
         )

@@ -94,7 +94,7 @@ def listing(
     if any(uses[i] in ("hops", "at0") for i in positions):
         raise NotSeparable(
             f"instances along {' and '.join(group.variables)} share {space.access.tensor} in "
-            f"{space.einsum.name} in parts, and a link, or a first tile, tells them apart",
+            f"{space.einsum.name} in parts, and a link, or a first tile, distinguishes them",
             code="unsupported-instances",
         )
     axes = [(i, space.axes[i]) for i in positions]

@@ -209,7 +209,7 @@ def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str,
         if output:
             access |= {"output": True} | ({"accumulate": True} if parsed.updates else {})
         if access in accesses:
-            reading.note(node, f"{tensor} stands twice alike: it is read once per operation", "", path)
+            reading.note(node, f"{tensor} occurs twice: it is read once per operation", "", path)
         else:
             accesses.append(access)
     result: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
@@ -249,9 +249,7 @@ def _accesses(
         if same is not None and "projection" not in access:
             same.update(access)
         elif access in result:
-            reading.note(
-                node, f"{access.get('name')} stands twice alike: it is read once per operation", "", below
-            )
+            reading.note(node, f"{access.get('name')} occurs twice: it is read once per operation", "", below)
         else:
             result.append(access)
     return result

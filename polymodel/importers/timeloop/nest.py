@@ -356,7 +356,7 @@ class _Builder:
             for x in loops:
                 rest *= x.bound if x.variable == ours and x.bound else 1
             if len(zero) > 1 or size % rest:
-                what = f"the factor 0 of {theirs} cannot be worked out: {size} over {rest}"
+                what = f"the factor 0 of {theirs} cannot be computed: {size} over {rest}"
                 remedy = "write the factor"
                 self.reading.fault(zero[0].node, what, remedy, "mapping", code="invalid-tile-size")
             full = max(size // rest, 1)

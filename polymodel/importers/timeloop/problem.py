@@ -432,7 +432,7 @@ def _structured(
             n, m = share.numerator, share.denominator
             if n == m:
                 return 1
-            reading.note(node, f"the structure is not said: {n} of {m} along {rank} are assumed", "", path)
+            reading.note(node, f"the structure is not given: {n} of {m} along {rank} are assumed", "", path)
             return {"fixed_structured": {"n": n, "m": m, "rank": rank}}
     reading.note(node, f"no rank has groups of density {value}: uniform density is assumed", "", path)
     return value

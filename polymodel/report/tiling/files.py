@@ -85,7 +85,7 @@ def _ending(file: Path) -> list[Diagnostic]:
 
     if file.suffix.lower().lstrip(".") in FigureCanvasBase.get_supported_filetypes():
         return []
-    fault = f"{file}: the ending tells no format of pictures"
+    fault = f"{file}: the ending names no format of pictures"
     return [Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf", code="unknown-format")]
 
 

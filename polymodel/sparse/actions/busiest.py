@@ -209,7 +209,7 @@ def operations_by_instance(
             listed.append(_places(counters, place, names[-1]))
         axes[counters.variable] = VariableParts(np.ones(counters.size, np.int64), groups)
     if instances > MOST_INSTANCES:
-        message = f"{structure.name}: {instances:,} instances are too many to tell apart"
+        message = f"{structure.name}: {instances:,} instances are too many to distinguish"
         raise Refused(message, code="too-large")
     total, waiting = prepared(listed, axes)
     if not total:

@@ -248,7 +248,7 @@ def _elements_of(einsum: Einsum, accesses: Sequence[TensorAccess]) -> list[tuple
     if len(accesses) > 2:
         raise Refused(
             f"{einsum.name} reads {first.tensor} at {len(accesses)} elements, some of which may be the same: "
-            "how often all are nonzero is not worked out from its density",
+            "how often all are nonzero has no formula in its density",
             f"give the nonzeros of {first.tensor}",
             code="unsupported-density",
         )

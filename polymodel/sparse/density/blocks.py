@@ -154,7 +154,7 @@ class Blocks(Regional):
             return super().square_multiplies() if known is None else known
         if side % block:
             what = f"a square of blocks of {block} that the end of the matrix, at {side}, cuts"
-            message = f"{what}: its multiplications are not worked out"
+            message = f"{what}: there is no formula for its multiplications"
             raise Refused(message, f"take a multiple of {block}", code="unsupported-density")
         start = np.arange(grid, dtype=np.int64)
         ones = np.ones_like(start)

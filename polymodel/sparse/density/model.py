@@ -213,7 +213,7 @@ class DensityModel(ABC):
     def square_multiplies(self) -> float:
         """Expected multiplications of a square matrix with itself: sum over k of nonzeros of column k times
         nonzeros of row k."""
-        what = f"a square of {type(self).__name__} data: its multiplications are not worked out"
+        what = f"a square of {type(self).__name__} data: there is no formula for its multiplications"
         remedy = "give a uniform density, a histogram of the rows, or the tensor"
         raise Refused(what, remedy, code="unsupported-density")
 

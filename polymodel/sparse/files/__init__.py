@@ -92,7 +92,7 @@ def _kind(path: Path) -> tuple[str, str]:
         remedy = (
             "unpack it, and name the .mtx or .tns file" if unpack else "name a .mtx, .mtx.gz, .tns or .tns.gz"
         )
-        message = f"{path}: the ending tells no format of tensors"
+        message = f"{path}: the ending names no format of tensors"
         raise SpecError([Diagnostic(message, remedy, code="unknown-format")])
     return plain.stem, kind
 

@@ -42,7 +42,7 @@ def write_tensor(
     kind = (file.with_suffix("") if packed else file).suffix.lower()
     faults = []
     if kind not in (".mtx", ".tns"):
-        message = f"{file}: the ending tells no format of tensors"
+        message = f"{file}: the ending names no format of tensors"
         faults.append(Diagnostic(message, "write .mtx or .tns", code="unknown-format"))
     if kind == ".mtx" and len(tensor.ranks) != 2:
         message = f"{tensor.name} has {len(tensor.ranks)} ranks: no matrix"

@@ -240,7 +240,7 @@ class CountedEinsum:
 
     def overflowing(self, component: HardwareComponent) -> Refused:
         """That a cache does not hold all and nobody says what it drops."""
-        message = f"{self._overflow(component)}: which of them it drops is not said"
+        message = f"{self._overflow(component)}: the spec does not say which of them it drops"
         return Refused(message, _SAY_WHICH, code="unsupported-memory")
 
     def _overflows(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> bool:
@@ -292,7 +292,7 @@ class CountedEinsum:
         most = fullest([a.line for a in accesses], visits, lanes.instances)
         if self.replacement is None and most > lines:
             what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
-            what += ", and more pass through one of them: which of them it drops is not said"
+            what += ", and more pass through one of them: the spec does not say which of them it drops"
             raise Refused(what, _SAY_WHICH, code="unsupported-memory")
         # Where all that passes through them fits, every policy does the same.
         found = lines_moved(accesses, lines, self.replacement or LRU, visits)

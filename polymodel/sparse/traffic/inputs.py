@@ -346,7 +346,7 @@ def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBindin
         what = f"{einsum} binds {tensor} to {held.buffer.name} and does not use it"
         raise SpecError([Diagnostic(what, "bind tensors of the Einsum", code="unknown-name")])
     if tensor in nest.unlike:
-        what = f"{einsum} reads {tensor} at different elements: which of them is bound is not told apart"
+        what = f"{einsum} reads {tensor} at different elements: the binding does not distinguish them"
         raise Refused(what, "give it two names", code="unsupported-binding")
     places = nest.places(tensor)
     for rank in (held.rank, held.root or held.rank):

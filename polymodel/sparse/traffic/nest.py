@@ -53,7 +53,7 @@ def expanded(plan: Plan, walked: Mapping[str, Sequence[str]]) -> ExpandedPlan:
     """`walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not
     stored count as elements with empty fibers below."""
     if len(plan.terms) > 1:
-        what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
+        what = f"{plan.einsum}: the traffic of a sum of terms is not modelled"
         raise Refused(what, "give each term an Einsum of its own", code="unsupported-operation")
     stored: dict[tuple[str, int], StoredElements] = {}
     slots = tuple(_expanded(s, walked.get(s.tensor, ()), stored) for s in plan.slots)
@@ -114,7 +114,7 @@ class WalkedEinsum:
             for step in steps:
                 if step.kind in ("cut", "project", "residue"):
                     why = "parts of another tensor's fibers" if step.kind == "cut" else "index math"
-                    what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
+                    what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not modelled"
                     raise Refused(what, f"leave {tensor} without bindings", code="unsupported-operation")
                 result[step.level] = (slot.tree.levels[step.level].rank.name, RankBinding(loop, step.level))
         return dict(result[depth] for depth in sorted(result))
@@ -311,7 +311,7 @@ class OutTree:
         populate = nest.plan.populate
         if any(loop not in populate for _, loop, _ in nest.plan.output):
             what = f"{nest.plan.einsum}: a flattened rank holds a rank of the output"
-            message = f"{what}, whose traffic is not worked out"
+            message = f"{what}, whose traffic is not modelled"
             raise Refused(message, "leave the output without bindings", code="unsupported-operation")
         self.levels: list[OutLevel] = []
         for loop in populate[:-1] if nest.merged is not None else populate:
