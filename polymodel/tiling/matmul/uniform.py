@@ -1,4 +1,4 @@
-"""Z = A B cut into tiles of one shape: which pairs of tiles meet, and what they move in each order."""
+"""Uniform tilings of Z = A B: which pairs of tiles contribute, and the traffic of each loop order."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from polymodel.tiling.matmul.product import (
 from polymodel.tiling.matmul.walk import OrderTraffic, Pairs, traffic
 from polymodel.tiling.plane.pattern import Index, Ints
 
-# Uniform coordinate tiles of a matrix: which hold entries, and how many words each takes.
+# Uniform coordinate tiles of a matrix: the nonempty ones, and the words of each.
 
 NUMBERED = 2**62
 # Counting into an array of all tiles is faster than sorting while there are not many more tiles than entries.
 _SPARE_CELLS = 2**18
-BAND = 2**18  # entries counted at a time: few enough to be sorted within a processor's cache
-CHUNK = 2**22  # pairs made at a time: 100 MB
+BAND = 2**18  # entries per band, chosen so that sorting one stays within a processor's cache
+CHUNK = 2**22  # pairs generated at a time: 100 MB
 
 
 @dataclass(frozen=True, eq=False)
 class TensorTiles:
-    """The nonempty tiles of one tensor: ascending numbers (row-major on the grid), entries and rows of each.
+    """The nonempty tiles of one tensor: their numbers in ascending order (row-major on the grid), and the
+    entries and rows of each.
 
-    `shape`: tiles down and across.
+    `shape`: number of tiles down and across.
     """
 
     ids: Ints
@@ -44,7 +45,7 @@ class TensorTiles:
 
     @property
     def words(self) -> Ints:
-        """2 nnz + 2 nonempty rows + 3 of each; empty tiles, which take none, are not here."""
+        """2 nnz + 2 nonempty rows + 3 words for each tile; empty tiles take no words and are not listed."""
         return 2 * self.nnz + 2 * self.rows + 3
 
     @property
@@ -53,7 +54,7 @@ class TensorTiles:
 
     @property
     def largest(self) -> int:
-        """Words of the fullest tile, 0 without any."""
+        """Words of the largest tile, 0 if there is none."""
         return int(self.words.max(initial=0))
 
     @property
@@ -67,7 +68,7 @@ class TensorTiles:
 
 
 def grid_of(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int]:
-    """Tiles down and across; those at the edges may be smaller."""
+    """Number of tiles down and across; those at the edges may be smaller."""
     down, across = (-(-extent // t) for extent, t in zip(shape, tile, strict=True))
     if down * across > NUMBERED:
         message = f"{down} x {across} tiles are more than 62 bits can number"
@@ -85,10 +86,9 @@ def numbers(places: EntryCoordinates, tile: tuple[int, int]) -> Ints:
 
 
 def tiles_of(places: EntryCoordinates, tile: tuple[int, int]) -> TensorTiles:
-    """The nonempty tiles of a matrix cut into tiles of one shape.
+    """The nonempty tiles of a matrix that is cut into tiles of one shape.
 
-    Tiles are counted in bands of whole rows of tiles, whose numbers follow each other, so that no step is
-    long: between two of them a limit of time is looked at.
+    Tiles are counted in bands of whole rows of tiles, so that a time limit can be checked between two bands.
     """
     shape = grid_of(places.shape, tile)
     found: list[tuple[Ints, Ints, Ints]] = [(np.zeros(0, dtype=np.int64),) * 3]
@@ -107,7 +107,7 @@ def tiles_of(places: EntryCoordinates, tile: tuple[int, int]) -> TensorTiles:
 
 
 def _bands(places: EntryCoordinates, height: int) -> Iterator[slice]:
-    """All entries in pieces of about `BAND` of them, each of whole bands of so many rows."""
+    """All entries in pieces of about `BAND` entries, each of which consists of whole rows of tiles."""
     begins = np.append(places.starts[:-1:height], places.nnz)
     ends = np.append(begins[np.searchsorted(begins, np.arange(BAND, places.nnz, BAND))], places.nnz)
     begin = 0
@@ -118,7 +118,7 @@ def _bands(places: EntryCoordinates, height: int) -> Iterator[slice]:
 
 
 def counted(ids: Index, most: int) -> tuple[Ints, Ints]:
-    """The different numbers (below `most`), ascending, and how often each is there."""
+    """The distinct numbers (below `most`) in ascending order, and the number of occurrences of each."""
     if most <= 4 * ids.size + _SPARE_CELLS:
         counts = np.bincount(ids, minlength=1)
         present = np.flatnonzero(counts)
@@ -127,7 +127,7 @@ def counted(ids: Index, most: int) -> tuple[Ints, Ints]:
     return present.astype(np.int64), counts.astype(np.int64)
 
 
-PAIRS = 2 * 10**7  # 48 bytes each, and as much again for every order
+PAIRS = 2 * 10**7  # 48 bytes for each pair, and 48 more for each loop order
 _SPARE = 2**20
 Shape = tuple[int, int, int]
 
@@ -136,7 +136,7 @@ Shape = tuple[int, int, int]
 class UniformTiles:
     """Tiles of A (Ti x Tk), B (Tk x Tj) and Z (Ti x Tj), smaller at the edges; `tile` is (Ti, Tk, Tj).
 
-    Everything is made when it is first asked for: a search looks at few of a candidate's figures.
+    Every figure is computed at its first use: a search needs few figures of each candidate.
     """
 
     product: PatternProduct
@@ -158,7 +158,7 @@ class UniformTiles:
 
     @property
     def grid(self) -> Shape:
-        """Tiles along i, k and j."""
+        """Number of tiles along i, k and j."""
         i, k, j = (-(-extent // t) for extent, t in zip(self.product.extents, self.tile, strict=True))
         return i, k, j
 
@@ -179,12 +179,12 @@ class UniformTiles:
 
     @property
     def tiled_words(self) -> int:
-        """Every nonempty tile once."""
+        """Words of all nonempty tiles, each counted once."""
         return self.a.total + self.b.total + self.z.total
 
     @property
     def dense_pairs(self) -> int:
-        """Pairs of tiles if all were nonempty."""
+        """The number of pairs of tiles if all tiles were nonempty."""
         i, k, j = self.grid
         return i * k * j
 
@@ -199,7 +199,7 @@ class UniformTiles:
 
     @cached_property
     def keys(self) -> Ints:
-        """The effectual pairs, those with a k coordinate that both tiles hold, as (i, j, k) in one number."""
+        """The effectual pairs: those whose tiles share a k coordinate. Each is (i, j, k) in one number."""
         i, k, j = self.grid
         if i * k * j > NUMBERED:
             message = f"{i} x {k} x {j} pairs are more than 62 bits can number"
@@ -242,7 +242,8 @@ class UniformTiles:
         return Pairs(i, k, j, a, b, self._accumulated(z))
 
     def _accumulated(self, z: Ints) -> Ints:
-        """Words of the Z tile after each pair: entries and rows are counted where they first appear."""
+        """Words of the Z tile after each pair; an entry or row counts from the pair in which it first
+        appears."""
         ti, tk, tj = self.tile
         p, grid_k = self.product, self.grid[1]
         ids, begins = p.once(("rows of z", ti, tj), lambda: _row_parts(p.z, (ti, tj)))
@@ -256,7 +257,7 @@ class UniformTiles:
         return result
 
     def _appearing(self, keys: Ints) -> Ints:
-        """How many of the keys each effectual pair has."""
+        """The number of the keys that each effectual pair has."""
         i, k, j = self.grid
         if i * k * j <= 4 * keys.size + _SPARE:
             return np.bincount(keys, minlength=i * k * j)[self.keys]
@@ -267,23 +268,24 @@ class UniformTiles:
 
     @cached_property
     def partial_outputs(self) -> int:
-        """Entries of the partial products of all effectual pairs together."""
+        """The number of entries in the partial products of all effectual pairs."""
         return partial_outputs(self.product, self.tile[1])
 
     def traffic(self, order: str, buffers: Shape | None = None) -> OrderTraffic:
-        """What the order moves; with `buffers`, tiles beyond them are overbooked (see `walk.traffic`)."""
+        """The traffic of a loop order; with `buffers`, tiles that exceed them are overbooked (see
+        `walk.traffic`)."""
         return traffic(self.pairs, order, buffers)
 
 
 def _touched(places: EntryCoordinates, tile: int) -> tuple[Index, Index]:
-    """Row by row, the tiles along the columns that it has entries in: rows, tiles."""
+    """For each row the tile columns in which it has entries: rows, tiles."""
     across = places.cols // tile
     new = changes(places.rows, across)
     return places.rows[new], across[new]
 
 
 def _row_parts(z: EntryCoordinates, tile: tuple[int, int]) -> tuple[Ints, Ints]:
-    """The tile of every entry, and where each row of a tile begins."""
+    """The tile of every entry, and the positions where the rows of each tile begin."""
     grid_of(z.shape, tile)
     ids = numbers(z, tile)
     return ids, np.flatnonzero(changes(z.rows, ids))

@@ -1,4 +1,4 @@
-"""Traffic of pairs of tiles visited one after the other, with one resident tile per tensor."""
+"""Traffic of pairs of tiles that are visited in sequence, with one resident tile per tensor."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ ORDERS = ("ijk", "ikj", "kij", "jki", "kji", "jik")
 
 @dataclass(frozen=True)
 class OrderTraffic:
-    """What one order of the loops moves, in words, between the memory and the buffers.
+    """The traffic of one loop order, in words, between the memory and the buffers.
 
-    `order`: loops, outermost first. Fetches count tiles, not words; a visit of Z is a time that a tile of Z
-    is resident. `streamed`: the part of the words for tiles that exceed their buffer (overbooked ones).
+    `order`: loops, outermost first. Fetches count tiles, not words; a visit of Z is a period during which a
+    tile of Z is resident. `streamed`: the part of the words that is moved because a tile exceeds its buffer
+    (is overbooked).
     """
 
     order: str
@@ -37,10 +38,10 @@ class OrderTraffic:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Effectual pairs of tiles (i, k, j), in the order of their Z tile and within it of k.
+    """Effectual pairs of tiles (i, k, j), ordered by their Z tile and, within it, by k.
 
     `i`, `k`, `j`: numbers of the tiles along each rank. `a`, `b`: words of the operands' tiles. `z`: words of
-    the pattern that the Z tile has accumulated once this pair is done.
+    the pattern that the Z tile has accumulated after this pair.
     """
 
     i: Ints
@@ -59,15 +60,15 @@ def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = Non
     """The traffic of the pairs in the lexicographic order of the loops.
 
     A tile of A or B is read when it differs from the resident one. When the tile of Z changes, the old one is
-    written, and the new one read if it was visited before. With `buffers` (words for A, B, Z), the part of a
-    tile beyond its buffer does not stay: it is moved again at every use.
+    written, and the new one is read if it was visited before. With `buffers` (words for A, B, Z), the part of
+    a tile that exceeds its buffer is not retained: it is moved again at every use.
     """
     turn = _visit_order(pairs, order)
     i, k, j = pairs.i[turn], pairs.k[turn], pairs.j[turn]
     new_a, new_b, new_z = changes(i, k), changes(k, j), changes(i, j)
     a, b = pairs.a[turn], pairs.b[turn]
     after, earlier = pairs.z[turn], before(pairs)[turn]
-    left = np.ones(turn.size, dtype=np.bool_)  # the Z tile is left after this pair
+    left = np.ones(turn.size, dtype=np.bool_)  # the Z tile changes after this pair
     left[:-1] = new_z[1:]
     moved = [int(x.sum()) for x in (a[new_a], b[new_b], earlier[new_z], after[left])]
     again = [0, 0, 0, 0]
@@ -95,7 +96,7 @@ def _visit_order(pairs: Pairs, order: str) -> Index:
 
 
 def before(pairs: Pairs) -> Ints:
-    """Words of the Z tile before each pair, 0 at its first."""
+    """Words of the Z tile before each pair, 0 at the first pair of the tile."""
     result = np.zeros_like(pairs.z)
     result[1:] = pairs.z[:-1]
     result[changes(pairs.i, pairs.j)] = 0

@@ -1,1 +1,2 @@
-"""Tiles run token by token on blocks of a streaming dataflow: the check of what the model of cycles says."""
+"""Simulation of tiles, token by token, on the blocks of a streaming dataflow: it validates the model of
+cycles."""

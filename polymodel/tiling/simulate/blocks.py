@@ -1,8 +1,8 @@
-"""Blocks of a streaming dataflow. Each takes at most one token of every input and sends at most one on every
-output in a cycle; a control token that follows a token is taken together with it where the rule says so.
+"""Blocks of a streaming dataflow. In each cycle a block takes at most one token of every input and sends at
+most one on every output; where its rule says so, a control token is taken together with the token before it.
 
-The blocks are those of the Sparse Abstract Machine (Hsu et al., ASPLOS 2023), with the latency of one cycle
-each. Rules of its text that leave a choice are settled here, in the docstrings.
+The blocks are those of the Sparse Abstract Machine (Hsu et al., ASPLOS 2023), each with a latency of one
+cycle. Where the paper leaves a choice, the docstrings here state the rule that was chosen.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from polymodel.tiling.simulate.streams import (
 
 @dataclass(frozen=True, eq=False)
 class FiberLevel:
-    """A compressed rank: fiber `ref` has the coordinates from `begins[ref]` up to `begins[ref + 1]`."""
+    """A compressed rank: the coordinates of fiber `ref` are those from `begins[ref]` up to `begins[ref +
+    1]`.
+    """
 
     begins: Sequence[int]
     coords: Sequence[int]
 
     def fiber(self, ref: Token) -> range:
-        """Positions of a fiber's coordinates, none of an empty reference."""
+        """Positions of a fiber's coordinates; none for an empty reference."""
         return range(self.begins[ref], self.begins[ref + 1]) if isinstance(ref, int) else range(0)
 
 
@@ -43,13 +45,13 @@ def is_stop(token: Token) -> bool:
 
 
 def level_of(token: Token) -> int:
-    """Of a stop."""
+    """The level of a stop token."""
     assert isinstance(token, Control)
     return token.level
 
 
 def root(refs: Port) -> Block:
-    """The launch: sends the reference of the one fiber of the outermost rank, then ends the stream."""
+    """The launch: sends the reference of the only fiber of the outermost rank, then ends the stream."""
     refs.send(0)
     yield "entry"
     refs.send(DONE)
@@ -57,10 +59,10 @@ def root(refs: Port) -> Block:
 
 
 def scanner(refs: Stream, crd: Port, ref: Port, level: FiberLevel) -> Block:
-    """Fiber scanner: for each reference the coordinates of its fiber and their positions, one a cycle, then a
-    stop. A stop that follows the reference is taken with it and ends one rank more; whether one follows is
-    known when the next token is there, and the stop waits for it. A stop without a reference passes, raised.
-    """
+    """Fiber scanner: for each reference it sends the coordinates of the fiber and their positions, one per
+    cycle, then a stop. A stop that follows the reference is taken with it and ends one more rank; whether one
+    follows is known when the next token has arrived, and the stop waits for it. A stop without a reference is
+    passed on with its level raised by one."""
     while True:
         (token,) = yield from heads(refs)
         if token is DONE:
@@ -89,11 +91,10 @@ def merger(
     crd: Port,
     refs: tuple[Port, Port],
 ) -> Block:
-    """Intersecter or unioner of two fibers (coordinates, references): the lesser coordinate is taken each
-    cycle, of equal ones both. A union sends every coordinate, with EMPTY for the operand that lacks it; an
-    intersection sends equal ones alone, and a cycle that takes a single one sends nothing. Fibers end
-    together: what is left of the longer one is taken as well.
-    """
+    """Intersecter or unioner of two fibers (coordinates, references): each cycle takes the smaller
+    coordinate, or both if they are equal. A union sends every coordinate, with EMPTY for an operand that does
+    not have it; an intersection sends only equal coordinates, and nothing in a cycle that takes a single one.
+    Both fibers end together: the rest of the longer one is consumed first."""
     while True:
         one, other = yield from heads(a[0], b[0])
         if isinstance(one, Control) and isinstance(other, Control):
@@ -118,8 +119,8 @@ def merger(
 
 
 def repeater(refs: Stream, crd: Stream, out: Port) -> Block:
-    """Sends a reference once for each coordinate of the fiber that belongs to it; with the fiber's stop it
-    is used up, and a stop of its own rank that ends there is taken too."""
+    """Sends a reference once for each coordinate of its fiber. The stop of the fiber consumes the reference;
+    a stop of the reference's own rank that ends there is taken too."""
     while True:
         (inner,) = yield from heads(crd)
         (ref,) = yield from heads(refs)
@@ -150,7 +151,7 @@ def array(refs: Stream, out: Port, values: Sequence[float]) -> Block:
 
 
 def alu(action: Callable[[float, float], float], a: Stream, b: Stream, out: Port) -> Block:
-    """One operation a cycle on two streams of values of the same structure."""
+    """One operation per cycle on two streams of values with the same structure."""
     while True:
         one, other = yield from heads(a, b)
         _take(a, b)
@@ -165,8 +166,8 @@ def alu(action: Callable[[float, float], float], a: Stream, b: Stream, out: Port
 
 
 def reducer(values: Stream, out: Port) -> Block:
-    """Sums the values of each fiber: sends the sum at its stop, and in the next cycle the stop of the rank
-    above if it ends as well. A fiber without values has no sum."""
+    """Sums the values of each fiber: sends the sum at the stop of the fiber, and in the next cycle the stop
+    of the rank above if that rank ends as well. A fiber without values has no sum."""
     total, some = 0.0, False
     while True:
         (token,) = yield from heads(values)
@@ -188,10 +189,10 @@ def reducer(values: Stream, out: Port) -> Block:
 
 
 def row_reducer(crd: Stream, values: Stream, out_crd: Port, out_values: Port) -> Block:
-    """Sums fibers of one row into one fiber: values are added up by coordinate while the fibers of a row go
-    by. With the stop that ends the row its sums are handed over, and are sent in ascending order, one a
-    cycle, then the row's stop, while the next row goes by. Rows that wait to be sent are kept.
-    """
+    """Sums the fibers of one row into one fiber: values are accumulated by coordinate while the fibers of a
+    row arrive. At the stop that ends the row, its sums are sent in ascending order of coordinates, one per
+    cycle, followed by the stop of the row, while the next row arrives. Rows that are waiting to be sent are
+    buffered."""
     sums: dict[int, float] = {}
     kept: deque[tuple[Token, Token]] = deque()
     while True:
@@ -216,9 +217,9 @@ def row_reducer(crd: Stream, values: Stream, out_crd: Port, out_values: Port) ->
 
 
 def dropper(outer: Stream, inner: Stream, out: Port) -> Block:
-    """Coordinate dropper: sends a coordinate of the outer rank when the first coordinate of its fiber comes
-    by, so that one whose fiber stays empty is left out. A stop of the outer rank is taken with the stop of
-    the inner one that ends both."""
+    """Coordinate dropper: sends a coordinate of the outer rank when the first coordinate of its fiber
+    arrives, so that coordinates of empty fibers are dropped. A stop of the outer rank is taken with the stop
+    of the inner rank that ends both."""
     sent = False
     while True:
         (token,) = yield from heads(inner)
@@ -243,7 +244,7 @@ def dropper(outer: Stream, inner: Stream, out: Port) -> Block:
 
 
 def writer(tokens: Stream, written: list[Token]) -> Block:
-    """Writes what comes, one token a cycle."""
+    """Writes the tokens that arrive, one per cycle."""
     while True:
         (token,) = yield from heads(tokens)
         written.append(tokens.take())

@@ -1,8 +1,8 @@
-"""Dataflows of blocks for one tile: element by element, matrix times vector, matrix times matrix.
+"""Dataflows of blocks for one tile: element-wise, matrix-vector and matrix-matrix products.
 
-Operands are in place when a tile starts, as DCSR: the coordinates of nonempty rows, and of each its entries.
-Every block is one stage, so a dataflow needs as many cycles as there are blocks on its longest path before
-the first token is written.
+When a tile starts, its operands are in place as DCSR: the coordinates of the nonempty rows and the entries of
+each. Every block is one pipeline stage, so a dataflow takes as many cycles before the first token is written
+as there are blocks on its longest path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from polymodel.tiling.simulate.streams import BlockMachine, Port, Stream, Token
 
 @dataclass(frozen=True, eq=False)
 class TileOperand:
-    """Entries of a tile in row-major order, counted from its corner; `shape`: its rows and columns."""
+    """Entries of a tile in row-major order, with coordinates relative to its corner; `shape`: its rows and
+    columns."""
 
     rows: Index
     cols: Index
@@ -46,12 +47,12 @@ class TileOperand:
 
     @classmethod
     def ones(cls, rows: Index, cols: Index, shape: tuple[int, int]) -> TileOperand:
-        """A pattern: every value is one."""
+        """The operand of a pattern: every value is one."""
         return cls(rows, cols, [1.0] * rows.size, shape)
 
     @property
     def nonempty(self) -> Ints:
-        """Rows with entries, ascending."""
+        """Rows with entries, in ascending order."""
         return distinct_numbers(self.rows).astype(np.int64)
 
     @property
@@ -62,20 +63,23 @@ class TileOperand:
 
     @property
     def inner(self) -> FiberLevel:
-        """The rank of the columns, a fiber for each nonempty row."""
+        """The rank of the columns, with one fiber for each nonempty row."""
         begins = np.searchsorted(self.rows, self.nonempty).tolist()
         return FiberLevel([*begins, self.rows.size], self.cols.tolist())
 
     @property
     def located(self) -> FiberLevel:
-        """The same with a fiber for every row, so that its number is its reference."""
+        """The rank of the columns with one fiber for every row, so that the number of a row is its
+        reference.
+        """
         begins = np.searchsorted(self.rows, np.arange(self.shape[0] + 1)).tolist()
         return FiberLevel(begins, self.cols.tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedTile:
-    """What a tile took: cycles, what each block did in them, when it ended, and the entries of the result."""
+    """The simulation of one tile: its cycles, the activity of each block by cycle, the cycle in which each
+    block ended, and the entries of the result."""
 
     kind: Kind
     cycles: int
@@ -87,7 +91,7 @@ class SimulatedTile:
 
 
 def simulate(kind: Kind, a: TileOperand, b: TileOperand) -> SimulatedTile:
-    """One tile on the dataflow of its kind; of `spmv` and `spmm` rows of B are found by their number."""
+    """Simulate one tile on the dataflow of its kind; `spmv` and `spmm` locate rows of B by their number."""
     machine, written = BlockMachine(), _Written()
     build = {"add": _elementwise, "multiply": _elementwise, "spmv": _vector, "spmm": _matrix}[kind]
     build(machine, kind, a, b, written)
@@ -97,7 +101,7 @@ def simulate(kind: Kind, a: TileOperand, b: TileOperand) -> SimulatedTile:
 
 
 class _Written:
-    """What the writers of the result's coordinates and values got."""
+    """The tokens that the writers of the result's coordinates and values received."""
 
     def __init__(self) -> None:
         self.rows: list[Token] = []
@@ -110,7 +114,7 @@ class _Written:
         machine.add("writer of values", writer(values.join(), self.values))
 
     def entries(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
-        """Rows, columns and values; a fiber without entries has no row. A vector has one entry a row."""
+        """Rows, columns and values; a fiber without entries has no row. A vector has one entry per row."""
         if not self.cols:
             totals = [x for x in self.values if isinstance(x, float)]
             of = [i for i in self.rows if isinstance(i, int)]
@@ -132,7 +136,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Scanned:
-    """A scanner's two streams as ports."""
+    """The two output streams of a scanner, as ports."""
 
     crd: Port
     ref: Port
@@ -162,7 +166,7 @@ def _merge(machine: BlockMachine, kind: Kind, name: str, a: _Scanned, b: _Scanne
 def _values(
     machine: BlockMachine, kind: Kind, a: tuple[Stream, TileOperand], b: tuple[Stream, TileOperand]
 ) -> Port:
-    """Values at references of A and of B, and what the ALU makes of them."""
+    """Values at references of A and of B, and the ALU that combines them."""
     ports = []
     for name, (refs, operand) in (("A", a), ("B", b)):
         ports.append(machine.port())
@@ -176,7 +180,7 @@ def _values(
 def _elementwise(
     machine: BlockMachine, kind: Kind, a: TileOperand, b: TileOperand, written: _Written
 ) -> None:
-    """Rows are merged, then the columns of rows that come through; each operand has scanners of its own."""
+    """Rows are merged, then the columns of the rows that remain; each operand has scanners of its own."""
     start = _root(machine)
     rows = [_scan(machine, f"{name}'s rows", start.join(), x.outer) for name, x in (("A", a), ("B", b))]
     row, ref_a, ref_b = _merge(machine, kind, "rows", rows[0], rows[1])
@@ -194,7 +198,7 @@ def _elementwise(
 
 
 def _vector(machine: BlockMachine, kind: Kind, a: TileOperand, b: TileOperand, written: _Written) -> None:
-    """A row's entries times those of a vector that their columns locate, summed."""
+    """The sum of a row's entries times the entries of a vector that their columns locate."""
     dense = np.zeros(b.shape[0])
     dense[b.rows] = b.values
     x = TileOperand(b.rows, b.cols, dense.tolist(), b.shape)
@@ -208,8 +212,8 @@ def _vector(machine: BlockMachine, kind: Kind, a: TileOperand, b: TileOperand, w
 
 
 def _matrix(machine: BlockMachine, kind: Kind, a: TileOperand, b: TileOperand, written: _Written) -> None:
-    """Row by row of A (order ikj): each entry's column locates a row of B, whose entries times that of A are
-    added up in the row of the result."""
+    """Row by row of A (order ikj): the column of each entry locates a row of B, whose entries, multiplied by
+    that entry, are accumulated in the row of the result."""
     rows = _scan(machine, "A's rows", _root(machine).join(), a.outer)
     inner = _scan(machine, "A's columns", rows.ref.join(), a.inner)
     cols = _scan(machine, "B's columns", inner.crd.join(), b.located)

@@ -1,4 +1,5 @@
-"""Launched tiles of a cutting or a product, some or all of them, simulated one by one beside the model."""
+"""Launched tiles of a tiling or a product, all of them or a sample, simulated one by one and compared with
+the model."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from polymodel.tiling.plane.pattern import Ints
 from polymodel.tiling.simulate.dataflows import TileOperand, simulate
 from polymodel.tiling.simulate.terms import TileTerms, by_rule, measured, modelled
 
-CYCLES = 2 * 10**6  # simulated at once: about half a minute
+CYCLES = 2 * 10**6  # tiles simulated in one call, which takes about half a minute
 Operands = Callable[[int], tuple[TileOperand, TileOperand]]
 
 
 @dataclass(frozen=True)
 class SimulatedLaunch:
-    """One launched tile: its number, entries of A and of B, and its cycles as the model has them, as the
-    rules of the blocks have them, and as simulated."""
+    """One launched tile: its number, the entries of A and of B, and its cycles according to the model, to the
+    rules of the blocks, and to the simulation."""
 
     tile: int
     nnz_a: int
@@ -38,7 +39,7 @@ class SimulatedLaunch:
 
 
 def chosen(launched: Ints, most: object, seed: object) -> list[int]:
-    """At most so many of the launched tiles, drawn at random, in their order."""
+    """A random sample of at most this many launched tiles, in their order."""
     faults: list[Diagnostic] = []
     many = _whole("most", most, 1, "positive integer", faults)
     start = _whole("seed", seed, 0, "whole number", faults)
@@ -61,7 +62,7 @@ def _whole(name: str, given: object, least: int, kind: str, faults: list[Diagnos
 
 
 def of_cut(costs: CutCosts, most: object, seed: object) -> tuple[SimulatedLaunch, ...]:
-    """Tiles of a cutting for element-wise work."""
+    """Tiles of a tiling for element-wise operations."""
     pattern, rects = costs.pattern, costs.cut.rects
     if pattern.levels != 2:
         what = f"{pattern.name} has {pattern.levels} rank{'s' if pattern.levels > 1 else ''}"
@@ -85,7 +86,7 @@ def of_cut(costs: CutCosts, most: object, seed: object) -> tuple[SimulatedLaunch
 def of_product(
     source: UniformTiles | RowPanels | Dynamic, launch: Launch, most: object, seed: object
 ) -> tuple[SimulatedLaunch, ...]:
-    """Launches of a product: pairs of tiles, or a panel and the rows of B that it names."""
+    """Launches of a product: pairs of tiles, or a panel and the rows of B that it references."""
     product = source.product
     boxes = boxes_of(source)
     tiles = chosen(np.arange(boxes.shape[0]), most, seed)

@@ -1,9 +1,9 @@
-"""Streams of tokens, and the clock of the blocks that they join.
+"""Streams of tokens between blocks, and the clock that drives the blocks.
 
-A stream carries the fibers of one rank one after the other: coordinates, references (positions in the rank
-below) or values, and control tokens. `stop(0)` ends a fiber, `stop(n)` ends n ranks above it as well, and
-`DONE` ends the stream. `EMPTY` stands in the place of a reference where there is none. The protocol is that
-of the Sparse Abstract Machine (Hsu et al., ASPLOS 2023).
+A stream carries the fibers of one rank in sequence: coordinates, references (positions in the rank below) or
+values, and control tokens. `stop(0)` ends a fiber, `stop(n)` ends n ranks above it as well, and `DONE` ends
+the stream. `EMPTY` replaces a reference that does not exist. The protocol is that of the Sparse Abstract
+Machine (Hsu et al., ASPLOS 2023).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from polymodel.governor import tick
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A token that is no coordinate, reference or value; `level` of a stop: ranks that end above its own."""
+    """A token that is not a coordinate, reference or value; `level` of a stop: the number of ranks above its
+    own that end."""
 
     name: str
     level: int = -1
@@ -35,12 +36,12 @@ WAIT = "wait"
 
 @cache
 def stop(level: int) -> Control:
-    """The end of a fiber and of so many ranks above."""
+    """The end of a fiber and of this many ranks above it."""
     return Control("stop", level)
 
 
 class Stream:
-    """The end of a connection that a block reads: tokens in the order in which they were sent."""
+    """The receiving end of a connection: tokens in the order in which they were sent."""
 
     def __init__(self) -> None:
         self.tokens: deque[Token] = deque()
@@ -50,9 +51,10 @@ class Stream:
 
 
 class Port:
-    """Where a block sends, at most one token a cycle; every stream that is joined to it gets each token.
+    """The sending end of connections: it sends at most one token per cycle, and every stream that is joined
+    to it receives each token.
 
-    A token that is sent in one cycle can be read from the next one on; streams hold any number of them.
+    A token that is sent in one cycle can be read from the next cycle on; streams hold any number of tokens.
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class Port:
         self.sent: list[Token] = []
 
     def join(self) -> Stream:
-        """A new stream of what is sent here."""
+        """Return a new stream of the tokens that are sent here."""
         self.streams.append(Stream())
         return self.streams[-1]
 
@@ -68,7 +70,7 @@ class Port:
         self.sent.append(token)
 
     def deliver(self) -> None:
-        """At the end of a cycle."""
+        """Hand the sent token to the streams, at the end of a cycle."""
         if len(self.sent) > 1:
             raise InternalError(f"a block sent {len(self.sent)} tokens in one cycle")
         for token in self.sent:
@@ -78,7 +80,7 @@ class Port:
 
 
 def heads(*streams: Stream) -> Generator[str, None, tuple[Token, ...]]:
-    """The next token of each stream; waits for those that are not there yet."""
+    """The next token of each stream; waits for tokens that have not arrived."""
     while not all(stream.tokens for stream in streams):
         yield WAIT
     return tuple(stream.tokens[0] for stream in streams)
@@ -88,7 +90,8 @@ def heads(*streams: Stream) -> Generator[str, None, tuple[Token, ...]]:
 class BlockMachine:
     """Blocks and the ports between them, run cycle by cycle until every block has ended its stream.
 
-    `did`: per block, how many cycles it spent on what. `ended`: the cycle in which it ended its stream.
+    `did`: for each block, the number of cycles that it spent on each activity. `ended`: the cycle in which it
+    ended its stream.
     """
 
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -105,7 +108,7 @@ class BlockMachine:
         self.did[name] = Counter()
 
     def run(self) -> int:
-        """Cycles until the last block has ended its stream."""
+        """Run all blocks and return the number of cycles until the last one has ended its stream."""
         running, cycle = list(self.blocks.items()), 0
         while running:
             cycle += 1

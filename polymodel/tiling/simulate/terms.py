@@ -1,4 +1,4 @@
-"""What a tile takes, term by term: as the model has it, as the rules of the blocks have it, as simulated.
+"""The cycles of a tile by cause: according to the model, to the rules of the blocks, and to the simulation.
 
 The rules are those of tiling/cost/blocks.py; docs/tiling/simulation.md derives them.
 """
@@ -28,7 +28,7 @@ from polymodel.tiling.simulate.dataflows import SimulatedTile, TileOperand
 
 @dataclass(frozen=True)
 class TileTerms:
-    """Cycles of one tile by what they are spent on."""
+    """Cycles of one tile by cause."""
 
     entries: int
     ends: int
@@ -38,7 +38,7 @@ class TileTerms:
 
     @classmethod
     def of(cls, terms: BlockTerms) -> TileTerms:
-        """Those of the only tile."""
+        """The terms of the only tile."""
         return cls(*(int(getattr(terms, term)[0]) for term in TERMS))
 
     @property
@@ -47,7 +47,7 @@ class TileTerms:
 
 
 def measured(tile: SimulatedTile) -> TileTerms:
-    """What the block that decides did in the simulation."""
+    """The activity of the limiting block in the simulation."""
     path = PATHS[tile.kind]
     did, ended = tile.did[path.decides], tile.ended[path.decides]
     behind = tile.cycles - ended
@@ -59,8 +59,9 @@ def measured(tile: SimulatedTile) -> TileTerms:
 
 
 def modelled(kind: Kind, a: TileOperand, b: TileOperand, launch: Launch) -> TileTerms:
-    """What the model counts: where it counts tokens, of a multiplication the longer of two streams (what the
-    merge of the rows is longer than that of the columns is waiting), and of a product its multiplies."""
+    """The terms of the model, which counts tokens: for element-wise products the longer of two streams (if
+    the merge of rows is longer than that of columns, the difference is waiting), for matrix products the
+    multiplies."""
     if launch.cycles == "blocks":
         return by_rule(kind, a, b)
     if kind in ("spmv", "spmm"):
@@ -75,7 +76,7 @@ def modelled(kind: Kind, a: TileOperand, b: TileOperand, launch: Launch) -> Tile
 
 
 def by_rule(kind: Kind, a: TileOperand, b: TileOperand) -> TileTerms:
-    """What the rules of the blocks come to."""
+    """The terms according to the rules of the blocks."""
     if kind == "add" or kind == "multiply":
         return TileTerms.of(merged(kind, _row_parts(a, b)))
     if kind == "spmv":
@@ -95,7 +96,7 @@ def _row_parts(a: TileOperand, b: TileOperand) -> RowParts:
 
 
 def _results(a: TileOperand, b: TileOperand) -> Ints:
-    """Entries of the product, per row."""
+    """The number of entries of the product in each row."""
     held = _counts(b.rows, b.shape[0])
     each = held[a.cols]
     begins = np.append(0, np.cumsum(held))[a.cols]
