@@ -1,1 +1,1 @@
-"""Two operands on the plane of the two ranks that are cut, and what rectangles of it hold."""
+"""Two operands on the plane of the two ranks that are tiled, and the contents of rectangles of that plane."""

@@ -20,14 +20,14 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern
 
-# What a made-up rank of one row is called, where the operands have a single rank.
+# The name of the rank of one row that is added to operands of a single rank.
 ROW = "row"
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """B is A with its rows moved down by `rows` (any whole number; the rank that gives rows is rolled),
-    those that fall off the end coming back at the top. The one rank of a vector is rolled itself."""
+    """B is A with its rows moved down cyclically by `rows` (any integer; the rank that gives rows is rolled).
+    The only rank of a vector is rolled itself."""
 
     rows: int = 5
 
@@ -39,7 +39,7 @@ class Rolled:
 
 @dataclass(frozen=True)
 class Transposed:
-    """B is A with the two ranks that are cut exchanged; they must have one size."""
+    """B is A with the two tiled ranks exchanged; they must have the same size."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ Second = SparseTensor | Rolled | Transposed | Alone
 def pattern_of(a: SparseTensor, second: Second | None = None, ranks: Sequence[str] | None = None) -> Pattern:
     """The places that two operands hold on the plane of two ranks.
 
-    `ranks`: the two that are cut, the one that gives rows first; the first two without it. Ranks that are
-    not cut lie whole within every tile, below the two, in their own order. A vector is one row.
-    `second`: a tensor with A's ranks (in any order) and sizes, or how B is made of A; without it B is A with
-    its rows rolled by 5, as in the evaluation of Tiler-Swift.
-    Raises SpecError with all faults: ranks that A does not have or named twice, ranks or sizes of B that are
-    not A's, a transposed plane that is not square.
+    `ranks`: the two tiled ranks, the one that gives rows first; by default the first two. Other ranks are
+    whole within every tile, below the two, in their own order. A vector is one row. `second`: a tensor with
+    A's ranks (in any order) and sizes, or a rule that derives B from A; by default B is A with its rows
+    rolled by 5, as in the evaluation of Tiler-Swift. Raises SpecError with all faults: ranks that A does not
+    have or that are named twice, ranks or sizes of B that differ from A's, a transposed plane that is not
+    square.
     """
     given = Rolled() if second is None else second
     if not isinstance(a, SparseTensor):
@@ -78,7 +78,7 @@ def pattern_of(a: SparseTensor, second: Second | None = None, ranks: Sequence[st
 
 
 def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic], tuple[str, ...]]:
-    """The ranks that are cut: two, of a vector one."""
+    """The tiled ranks: two, or the one of a vector."""
     if not a.ranks:
         return [
             Diagnostic(f"{a.name} has no ranks", "give a tensor with one or more ranks", code="wrong-count")
@@ -125,7 +125,7 @@ def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic]
 
 
 def _unlike(a: SparseTensor, given: Second, cut: tuple[str, ...]) -> list[Diagnostic]:
-    """What keeps B from being made, or from lying beside A. `cut`: () where it is not known."""
+    """The faults that prevent deriving B from A, or combining B with A. `cut`: () if it is not known."""
     if isinstance(given, SparseTensor):
         return _different(a, given)
     if isinstance(given, Transposed) and len(a.ranks) == 1:
@@ -204,7 +204,8 @@ def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made
 
 
 def inner_fibers(columns: Sequence[Index], held: Flags) -> Index:
-    """Fibers of one operand below its rows and above its innermost rank that begin at each point."""
+    """For each point, the number of fibers of one operand that begin there, at the levels between its rows
+    and its innermost rank."""
     first = beginnings([column[held] for column in columns[:-1]])
     begun = np.zeros(int(np.count_nonzero(held)), dtype=np.int16)
     for prefix in range(2, len(columns)):
@@ -214,13 +215,14 @@ def inner_fibers(columns: Sequence[Index], held: Flags) -> Index:
     return result
 
 
-# What packed coordinates may take; one more bit tells the operands apart.
+# Bits available for packed coordinates; one more bit distinguishes the operands.
 PACKED = 62
 
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """Points of both operands in lexicographic order: a coordinate per rank (int32 where it reaches)."""
+    """Points of both operands in lexicographic order: one array of coordinates per rank (int32 where it
+    suffices)."""
 
     columns: tuple[Index, ...]
     in_a: Flags
@@ -229,7 +231,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Roll:
-    """B is A with `by` (0 <= by < size) added to the first coordinate, around the end."""
+    """B is A with `by` (0 <= by < size) added cyclically to the first coordinate."""
 
     by: int
 
@@ -239,7 +241,7 @@ class Swap:
     """B is A with its first two coordinates exchanged."""
 
 
-# Coordinates of B, one array per rank, or how they follow from those of A.
+# Coordinates of B, one array per rank, or the rule by which they follow from those of A.
 Made = Sequence[Ints] | Roll | Swap
 
 
@@ -274,7 +276,7 @@ def _packed(a: Sequence[Ints], made: Made, shape: Sequence[int], bits: list[int]
 
 
 def _pack(columns: Sequence[Ints], bits: list[int], out: Ints) -> None:
-    """The points as numbers, ascending."""
+    """The points as numbers in ascending order."""
     out[:] = columns[0]
     for column, width in zip(columns[1:], bits[1:], strict=True):
         out <<= width
@@ -288,7 +290,7 @@ def _ascending(numbers: Ints) -> bool:
 
 
 def _overlapping(size: int) -> list[slice]:
-    """Pieces that share their ends."""
+    """Pieces of a range of which consecutive ones share an element."""
     return [slice(max(0, s.start - 1), s.stop) for s in blocks(size)]
 
 
@@ -301,7 +303,7 @@ def _roll(numbers: Ints, out: Ints, by: int, height: int, below: int) -> None:
 
 
 def _unpacked(both: Ints, shape: Sequence[int], bits: list[int]) -> Union:
-    """Points apart again; of two equal ones, the first, A's, stays."""
+    """Coordinates from packed points; of two equal points the first, A's, is kept."""
     met = np.zeros(both.size, dtype=np.bool_)
     for s in _overlapping(both.size):
         met[s][:-1] |= (both[s][1:] ^ both[s][:-1]) == 1
@@ -349,9 +351,10 @@ def _by_ranks(a: Sequence[Ints], made: Made, shape: Sequence[int]) -> Union:
 
 
 def beginnings(columns: Sequence[Index]) -> Callable[[int], Flags]:
-    """For points in order: where the first coordinates of a point differ from those of the one before it.
+    """For sorted points: the positions at which the first coordinates of a point differ from those of the
+    preceding point.
 
-    The function found takes how many of them; ask in ascending order.
+    The function that is returned takes the number of first coordinates; call it with ascending numbers.
     """
     done, new = 0, np.zeros(columns[0].size, dtype=np.bool_)
     new[:1] = True

@@ -1,4 +1,4 @@
-"""Where two operands have entries, on the plane of the two ranks that are cut."""
+"""The places where two operands have entries, on the plane of the two tiled ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 # Stable orders of short keys.
 
-# From so many keys on it is worth loading SciPy; up to so many its numbers have 32 bits.
+# Number of keys from which loading SciPy pays off; number of keys up to which its indices have 32 bits.
 _MANY, _MOST = 1 << 20, (1 << 31) - 1
 
 
@@ -29,7 +29,7 @@ def sorted_by(keys: Index, number: int) -> Index:
 
 
 def _counted(keys: Index, number: int) -> Index:
-    """The same for keys of which most occur: as a matrix of one row by columns, which SciPy counts out."""
+    """The same for keys most of which occur: SciPy's conversion of a matrix with one row counts them."""
     from scipy.sparse import csr_array
 
     places = np.arange(keys.size, dtype=np.int32)
@@ -59,15 +59,15 @@ class _Held:
 class Pattern(_Held):
     """The entries of A and of B: one point for every place that either holds.
 
-    `ranks`, `shape`: names and sizes of the two ranks that are cut, rows first. `rows`, `cols`: coordinates
-    of the points (int32, or int64 for ranks of 2^31 and more), in lexicographic order. `in_a`, `in_b`: who
-    holds the point; at least one does. `depth`: points of the tensor behind each place of the plane (1 for a
-    matrix); with more, several points share a row and column, one per entry. `levels`: ranks of the operands.
-    `inner_a`, `inner_b`: for each point, how many fibers of operand A (B) at the levels between the row and
-    the innermost rank begin there (none for matrices: their only inner level is the entry itself).
-    `own`: the operands' ranks in the order (row, column, others), of a vector its one; `sizes`, `deep`: sizes
-    and coordinates (others x points) of the others.
-    `name`, `second`: what A is called and how B was made, in words.
+    `ranks`, `shape`: names and sizes of the two tiled ranks, rows first. `rows`, `cols`: coordinates of the
+    points (int32, or int64 for ranks of 2^31 and more), in lexicographic order. `in_a`, `in_b`: which
+    operands hold the point; at least one does. `depth`: points of the tensor behind each place of the plane
+    (1 for a matrix); if it is larger, several points share a row and column, one per entry. `levels`: ranks
+    of the operands. `inner_a`, `inner_b`: for each point, the number of fibers of operand A (B) that begin
+    there at the levels between the row and the innermost rank (none for matrices, whose only inner level is
+    the entry itself). `own`: the operands' ranks in the order (row, column, others), for a vector its only
+    rank; `sizes`, `deep`: sizes and coordinates (others x points) of the others. `name`, `second`: the name
+    of A, and a description of how B was derived.
     """
 
     name: str
@@ -159,9 +159,9 @@ class Rects(_Held):
 
 @dataclass(frozen=True, eq=False)
 class Cut(_Held):
-    """A partition of the plane: tiles in order of (row, col), and of every point the tile that it is in.
+    """A partition of the plane: tiles in order of (row, col), and the tile of every point.
 
-    `tiler`: the full name of what made it, e.g. `qtree+merge`. `notes`: what the user should know.
+    `tiler`: the full name of the tiler that made it, e.g. `qtree+merge`. `notes`: remarks for the user.
     """
 
     rects: Rects
@@ -178,7 +178,7 @@ class Cut(_Held):
 
 
 def ordered(rects: Rects, ids: Index, tiler: str, notes: tuple[str, ...] = ()) -> Cut:
-    """A cut with its tiles in order of (row, col). `ids` is the cut's from then on."""
+    """A cut with its tiles in order of (row, col). The cut takes over the array `ids`."""
     order = np.lexsort((rects.col, rects.row))
     if (order[1:] > order[:-1]).all():
         return Cut(rects, ids.astype(np.int32, copy=False), tiler, notes)
@@ -187,7 +187,7 @@ def ordered(rects: Rects, ids: Index, tiler: str, notes: tuple[str, ...] = ()) -
     return Cut(rects.taken(order), place[ids], tiler, notes)
 
 
-# What tiles hold: entries, nonempty rows and fibers of each operand, of their union and of their meet.
+# Contents of tiles: entries, nonempty rows and fibers of each operand, of their union and intersection.
 #
 # All of it is counted for all tiles at once, from points in row-major order that carry the number of their
 # tile. A tile has contiguous columns, so within one row the points of a tile follow each other: a row of a
@@ -199,9 +199,9 @@ _PIECE = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class TileCounts:
-    """Counts per tile (int64 arrays of `tiles` numbers), each made when it is first asked for.
+    """Counts per tile (int64 arrays of `tiles` numbers), each computed at its first use.
 
-    `pattern`: the points, in row-major order (all, or those of the tiles that matter). `ids`: their tiles.
+    `pattern`: the points, in row-major order (all, or those of the relevant tiles). `ids`: their tiles.
     """
 
     pattern: Pattern
@@ -210,7 +210,7 @@ class TileCounts:
 
     @cached_property
     def _points_by_operand(self) -> Ints:
-        """Per tile, its points by who holds them: A alone, B alone, both."""
+        """For each tile the number of its points in A only, in B only, and in both."""
         return points_by_operand(self.pattern, self.ids, self.tiles)
 
     @cached_property
@@ -225,17 +225,17 @@ class TileCounts:
 
     @cached_property
     def union(self) -> Ints:
-        """Places that A or B holds."""
+        """Number of places that A or B holds."""
         return self.nnz_a + self.nnz_b - self.both
 
     @cached_property
     def both(self) -> Ints:
-        """Places that A and B hold."""
+        """Number of places that both A and B hold."""
         return self._points_by_operand[:, 3]
 
     @cached_property
     def rows_a(self) -> Ints:
-        """Rows in which A has entries."""
+        """Number of rows in which A has entries."""
         return self._rows(self.pattern.in_a)
 
     @cached_property
@@ -251,7 +251,8 @@ class TileCounts:
         if which is not None:
             rows, ids = rows[which], ids[which]
         result, tiles = np.zeros(self.tiles, dtype=np.int64), self.tiles
-        # Few tiles a point are counted piece by piece: what is made on the way stays near.
+        # With few tiles per point the counting is done piece by piece, so that intermediate arrays stay in
+        # the cache.
         step = max(_PIECE, 4 * tiles)
         for at in range(0, rows.size, step):
             piece = slice(max(at - 1, 0), at + step)
@@ -276,13 +277,13 @@ class TileCounts:
 
 
 def points_by_operand(pattern: Pattern, ids: Index, tiles: int, points: slice = slice(None)) -> Ints:
-    """Tiles x 4: of each tile, how many points are held by A alone (1), by B alone (2), by both (3).
+    """Tiles x 4: for each tile, the number of points in A only (column 1), in B only (2), and in both (3).
 
     `ids`: the tiles of these `points`.
     """
     in_a, in_b = pattern.in_a[points].view(np.uint8), pattern.in_b[points].view(np.uint8)
     result = np.zeros(4 * tiles, dtype=np.int64)
-    # One count of tile and holder together: masks of random points cost several times as much.
+    # Tile and operand are counted in one pass: masks of random points cost several times as much.
     kind = np.int64 if tiles >= 1 << 29 else ids.dtype
     step = max(_PIECE, 16 * tiles)
     for at in range(0, ids.size, step):
@@ -295,7 +296,7 @@ def points_by_operand(pattern: Pattern, ids: Index, tiles: int, points: slice = 
 
 
 def starts(rows: Index, ids: Index) -> Flags:
-    """True at points (row-major order) with which a row of a tile begins."""
+    """True at points (row-major order) that begin a row of a tile."""
     first = np.ones(rows.size, dtype=np.bool_)
     np.not_equal(rows[1:], rows[:-1], out=first[1:])
     first[1:] |= ids[1:] != ids[:-1]

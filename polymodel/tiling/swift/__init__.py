@@ -1,1 +1,1 @@
-"""Tiler-Swift as it was built, and the figures published with it."""
+"""A reproduction of Tiler-Swift, and the figures published with it."""

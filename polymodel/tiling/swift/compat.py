@@ -1,11 +1,14 @@
-"""Tiler-Swift as it was built, and what its published figures become without three defects.
+"""A reproduction of Tiler-Swift's program, and its published figures without three of its defects.
 
-The program differs from its document in three places (docs/tiling/tiler_swift.md tells how we know):
+The program differs from its document in three places (docs/tiling/tiler_swift.md gives the evidence):
 
-1. `simple` asks whether tiles fit an addition, also when it tiles for a multiplication: tiles too small.
+1. `simple` checks that tiles fit an addition even when it tiles for a multiplication: its tiles are too
+small.
+
 2. The check before a merge measures an empty rectangle and always passes: merged tiles overflow.
-3. The simulator got the tile of rows r.. and columns c.. as `X[c:c+w, r:r+h]`: another place of the matrix,
-   cut off at its sides, and nothing at all of most of a matrix that is much higher than wide.
+
+3. The simulator is given the tile of rows r.. and columns c.. as `X[c:c+w, r:r+h]`: another part of the
+matrix, truncated at its sides, and empty for most of a matrix that is much higher than wide.
 
 `as_built` reproduces all three; nothing else in polymodel does.
 """
@@ -26,7 +29,7 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, TileCounts
 from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 
-# What Tiler-Swift published: claims of its document and bars read off its charts.
+# Published figures of Tiler-Swift: claims of its document, and bars read off its charts.
 #
 # Source: https://github.com/pohantw/tiler_swift (MIT licence, (c) its authors Po-Han Chen and Bo Wun Cheng),
 # README.md and img/elem{add,mul}_{runtime,config_time}.png. The charts print no numbers: their bars were
@@ -51,7 +54,8 @@ CAPACITY = 128
 
 @dataclass(frozen=True)
 class Claim:
-    """A tiler against `simple`: its mean speed-up, and by how many per cent configuration time falls."""
+    """A tiler compared with `simple`: its mean speed-up, and the percentage by which configuration time
+    falls."""
 
     speed_up: float
     reduction: float
@@ -92,7 +96,7 @@ RUN_CYCLES: Mapping[tuple[Op, str], Bars] = MappingProxyType(
 
 
 def reading(bars: Mapping[tuple[Op, str], Bars], matrix: str, op: Op, tiler: str) -> float | None:
-    """A chart's bar; None if the chart has none for it, or none that can be read."""
+    """A bar of the chart; None if the chart has none for it, or none that is legible."""
     result = bars.get((op, tiler))
     if result is None or matrix not in MATRICES:
         return None
@@ -124,9 +128,10 @@ CHARTED = ("simple", "qtree+merge", "btree")
 
 @dataclass(frozen=True, eq=False)
 class AsBuilt(CutCosts):
-    """Costs of a cut whose cycles are those of other places: `simulated` counts what the simulator was given.
+    """Costs of a cut whose cycles are those of other places: `simulated` counts the entries that the
+    simulator was given.
 
-    Loads, overflows, kernels and estimates are those of the true tiles.
+    Loads, overflows, kernels and estimates are those of the actual tiles.
     """
 
     simulated: TileCounts
@@ -168,10 +173,12 @@ def _named(tiler: str) -> Make:
 
 
 def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
-    """The pattern with a passenger, of neither operand, at (j, i) for every point (i, j) where there is one.
+    """The pattern with an additional point, in neither operand, at (j, i) for every point (i, j) if that
+    place exists.
 
     Defect 3 hands a point (i, j) to the tile that covers (j, i). Tilers place every point of a pattern, and
-    what fits depends on those of A and B alone; so the passengers come out with the tiles they fall into.
+    what fits depends on the points of A and B only; so each additional point marks the tile that it falls
+    into.
     """
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     rows = np.concatenate([pattern.rows, pattern.cols[inside]])
@@ -191,7 +198,7 @@ def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
 
 
 def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int) -> TileCounts:
-    """Counts of the points behind the passengers, by the tiles that these fall into."""
+    """Counts of the points to which the additional points belong, by the tiles that the latter fall into."""
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     back = np.lexsort((passengers.rows, passengers.cols))
     return TileCounts(pattern.taken(inside), ids[back], tiles)
@@ -199,9 +206,10 @@ def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int)
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of the published charts, beside ours: cycles to run and to configure, add or multiply.
+    """One bar of the published charts and our figures for it: cycles to run and to configure, add or
+    multiply.
 
-    `published_*`: read off a chart, None where there is nothing to read. `as_built_*`: with the defects.
+    `published_*`: read off a chart, None where it is not legible. `as_built_*`: with the defects.
     `corrected_*`: without; `all`: with every tile launched, `nonempty`: only those that can have a result.
     """
 
@@ -223,7 +231,7 @@ class Bar:
 
     @property
     def deviation(self) -> float | None:
-        """Our run time as built over the published one, less 1."""
+        """The run time of our reproduction divided by the published one, minus 1."""
         return None if self.published_run is None else self.as_built_run / self.published_run - 1
 
 
@@ -251,7 +259,9 @@ class Mean:
 
 @dataclass(frozen=True)
 class PublishedComparison:
-    """Tiler-Swift's published figures beside ours: every bar, and the means that its document claims."""
+    """Tiler-Swift's published figures compared with ours: every bar, and the means that its document
+    claims.
+    """
 
     bars: tuple[Bar, ...]
     means: tuple[Mean, ...]
@@ -304,7 +314,7 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
 
 
 def _charted(pattern: Pattern, name: str, fit: Fit) -> bool:
-    """Whether this is what the charts show under that name."""
+    """Whether this pattern is the matrix that the charts show under its name."""
     same = SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
     return same and fit.capacity == CAPACITY
 
@@ -346,5 +356,5 @@ def _over(one: int, other: int) -> float:
 
 
 def _geometric(values: Sequence[float]) -> float:
-    """The geometric mean; nan where there is none, since a tiler needs more than `simple` somewhere."""
+    """The geometric mean; nan if it is undefined, because a tiler needs more than `simple` somewhere."""
     return prod(v ** (1 / len(values)) for v in values) if min(values) >= 0 else nan

@@ -1,1 +1,1 @@
-"""The loop between tilers and model."""
+"""The feedback loop between tilers and the cost model."""

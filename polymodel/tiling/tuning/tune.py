@@ -32,7 +32,7 @@ from polymodel.tiling.tilers.panels import panels
 from polymodel.tiling.tilers.strips import StripPanels, in_panels
 from polymodel.tiling.tilers.trees import btree, qtree, simple
 
-# What the tiler may propose: strips in panels or a tree, cut for a part of the capacity, merged or not.
+# The proposals: strips in panels or a tree, cut for a fraction of the capacity, merged or not.
 
 Family = Literal["strips", "columns", "panels", "btree", "qtree", "simple"]
 _WHOLE: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
@@ -41,16 +41,16 @@ _WHOLE: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
     "panels": panels,
     "simple": simple,
 }
-# A proposal cuts for so many parts of the capacity; merging then fills tiles up to all of it.
+# The capacity in parts: a proposal cuts for some of them; merging then fills tiles up to all of it.
 PARTS = 16
 _EVERY = 1 << 16
 
 
 @dataclass(frozen=True, order=True)
 class Proposal:
-    """One cutting. `panels`: side by side, of strips of rows or of columns (the family of this name chooses
-    their number and widths for the fewest tiles); `parts`: sixteenths of the capacity that it is cut for;
-    `merge`: neighbours that fit together are joined afterwards."""
+    """One way of cutting. `panels`: number of adjacent panels, each of strips of rows or of columns (the
+    family `panels` chooses their number and widths for the fewest tiles); `parts`: sixteenths of the capacity
+    that it is cut for; `merge`: whether neighbours that fit together are joined afterwards."""
 
     family: Family
     panels: int = 1
@@ -87,12 +87,12 @@ class Proposal:
 
 
 def most_panels(pattern: Pattern, family: Family) -> int:
-    """More panels than this cannot be told apart."""
+    """The largest number of panels that differ from each other."""
     return pattern.shape[0 if family == "columns" else 1] if family in ("strips", "columns") else 1
 
 
 def edges_of(pattern: Pattern, panels: int, by_columns: bool) -> Ints:
-    """Where panels begin and end, whole lines each, so that they hold about equally many entries."""
+    """Edges of panels of whole lines with about equally many entries."""
     size = pattern.shape[0 if by_columns else 1]
     over = pattern.rows if by_columns else pattern.cols
     if panels == 1 or not over.size:
@@ -142,9 +142,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class Step:
-    """One turn of the loop. `fits`: no entry is too large for the proposal; then counts are exact, else 0.
+    """One iteration of the loop. `fits`: no entry is too large for the proposal; then counts are exact, else
+    0.
 
-    `figure`: what the objective counts; `best`: the least so far. `seconds`: what tiler and model took.
+    `figure`: the value of the objective; `best`: the least so far. `seconds`: time of tiler and model.
     """
 
     number: int
@@ -167,9 +168,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """All steps, the costs of the best cutting, and why the loop ended.
+    """All steps, the costs of the best cutting, and the reason why the loop ended.
 
-    `bound`: no cutting has less of the objective; `bound_cycles`: none takes fewer cycles in all (`bound`).
+    `bound`: a lower bound of the objective over all cuttings; `bound_cycles`: a lower bound of the total
+    cycles (`bound`).
     """
 
     steps: tuple[Step, ...]
@@ -182,23 +184,26 @@ class Tuned:
 
     @property
     def seconds(self) -> float:
-        """What all of it took: cutting and costing, step by step."""
+        """Cumulative time of cutting and costing after each step."""
         return math.fsum(s.seconds for s in self.steps)
 
     def saved(self, step: Step) -> float:
-        """Seconds that one run of the best cutting up to a step takes less than one of the first."""
+        """Seconds that one run of the best cutting up to a step saves compared with one of the first
+        cutting.
+        """
         best = min((s for s in self.steps[: step.number] if s.fits), key=lambda s: (s.figure, s.number))
         return self.costs.launch.seconds(self.steps[0].total_cycles - best.total_cycles)
 
     @property
     def break_even(self) -> int | None:
-        """How many runs it takes until what the loop took beyond its first step is saved; None: never."""
+        """The number of runs after which the time of the loop beyond its first step is recovered; None:
+        never."""
         gain = self.saved(self.steps[-1])
         return math.ceil((self.seconds - self.steps[0].seconds) / gain) if gain > 0 else None
 
 
 def figure_of(found: CutCosts, objective: Objective) -> tuple[int, int, int]:
-    """What the objective counts, then kernels and tiles: they decide between equals."""
+    """The value of the objective, then kernels and tiles as tie-breakers."""
     first = {"tiles": found.kernels, "cycles": found.run_cycles, "total": found.total_cycles}[objective]
     return first, found.kernels, found.tiles
 
@@ -212,10 +217,10 @@ def tune(
     ending: Ending | None = None,
     clock: Callable[[], float] = perf_counter,
 ) -> Tuned:
-    """Cut, ask the model, and let its figure decide what to try next, until one of the endings.
+    """Cut, evaluate the model, and let its figure choose the next proposal, until one of the endings.
 
-    The answer is the best of all steps: never worse than the binary tree. SpecError for an entry that fits
-    no tile.
+    The answer is the best of all steps, never worse than the binary tree. SpecError for an entry that fits no
+    tile.
     """
     loop = _Loop(pattern, op, fit, objective, launch or Launch(), ending or Ending(), clock)
     return loop.run()
@@ -261,7 +266,7 @@ class _Loop:
         return Tuned(tuple(self.steps), chosen, result, self.objective, self.bound, self.bound_cycles, ended)
 
     def _ended(self) -> str:
-        """Why the loop ends here, empty if it goes on."""
+        """The reason why the loop ends here, empty if it continues."""
         if self.best is None:
             return ""
         chosen, ending = self.best[0], self.ending
@@ -301,7 +306,9 @@ class _Loop:
             self.best = step, figure, found
 
     def _tried(self, proposal: Proposal) -> tuple[CutCosts | None, Figure]:
-        """Costs and figure of a proposal; none where it cuts for less than an entry, or its tiler refuses."""
+        """Costs and figure of a proposal; None if its capacity is less than an entry, or its tiler
+        refuses.
+        """
         try:
             cut = proposal.cut(self.pattern, self.op, self.fit)
         except SpecError:
@@ -316,7 +323,7 @@ class _Loop:
         return result, figure_of(result, self.objective)
 
 
-# The objective first, then what decides between equals: kernels, tiles. None: some entry did not fit.
+# The objective, then the tie-breakers kernels and tiles. None: some entry did not fit.
 Figure = tuple[int, int, int] | None
 SEEDS = (
     (Proposal("btree"), "seed: the binary tree of Tiler-Swift, which time is saved against"),
@@ -324,31 +331,31 @@ SEEDS = (
 )
 # A family whose best figure is within this factor of the best of all may still win by refining it.
 _HOPEFUL = 1.25
-# Those that cut by size alone: into halves, into quarters, or all tiles alike.
+# Families that cut by size alone: into halves, into quarters, or into tiles of one size.
 _TREES: tuple[Family, ...] = ("btree", "qtree", "simple")
 _LEAST_PARTS, _FEWER = 12, 2
 
 
 @dataclass
 class TuningSearch:
-    """The figures so far and, from them, the next proposal."""
+    """The figures so far and the next proposal that follows from them."""
 
     pattern: Pattern
     figures: dict[Proposal, Figure] = field(default_factory=dict)
 
     def record(self, proposal: Proposal, figure: Figure) -> None:
-        """What the model says of a proposal."""
+        """Record the model's figure of a proposal."""
         self.figures[proposal] = figure
 
     def next(self) -> tuple[Proposal, str] | None:
-        """A proposal that was not tried yet and why, None if nothing is left that might help."""
+        """A proposal that was not tried yet and the reason for it, None if none is left that might help."""
         for proposal, why in self._ideas():
             if proposal not in self.figures:
                 return proposal, why
         return None
 
     def best(self, *families: Family, plain: bool = False) -> Proposal | None:
-        """The proposal with the least figure, of these families (none: of all); the earliest of equals."""
+        """The proposal with the least figure among these families (None: all); the earliest of equal ones."""
         known = [
             (figure, number, p)
             for number, (p, figure) in enumerate(self.figures.items())
@@ -367,7 +374,7 @@ class TuningSearch:
         yield from self._around()
 
     def _first(self, proposal: Proposal) -> int:
-        """The objective of a proposal that fitted."""
+        """The value of the objective of a proposal that fitted."""
         figure = self.figures[proposal]
         assert figure is not None
         return figure[0]
@@ -379,7 +386,9 @@ class TuningSearch:
         return self._first(proposal) <= _HOPEFUL * self._first(best)
 
     def _climb(self, family: Family) -> Iterator[tuple[Proposal, str]]:
-        """The next number of panels: twice the best while that is the largest tried, else beside the best."""
+        """The next number of panels: twice the best if the best is the largest tried, else next to the
+        best.
+        """
         best = self.best(family, plain=True)
         if best is None or not self._hopeful(best):
             return
@@ -406,7 +415,8 @@ class TuningSearch:
             yield Proposal("panels"), f"panels: {said}; of unequal width, chosen for the fewest tiles"
 
     def _merging(self) -> Iterator[tuple[Proposal, str]]:
-        """The best of each family with its neighbours joined, the most hopeful first; trees also as quads."""
+        """The best of each family with its neighbours merged, the most promising first; trees also as quad
+        trees."""
         families: list[tuple[Family, ...]] = [("strips",), ("columns",), ("panels",), _TREES]
         winners = [self.best(*f) for f in families]
         known = sorted((self._first(p), p) for p in winners if p is not None)
@@ -420,7 +430,9 @@ class TuningSearch:
             yield from ((replace(tree, family=family), why) for family in _TREES)
 
     def _lesser(self) -> Iterator[tuple[Proposal, str]]:
-        """The winner cut for less of the capacity, so that merging has pieces that fill tiles better."""
+        """The best proposal cut for less of the capacity, so that merging has pieces that fill tiles
+        better.
+        """
         best = self.best()
         if best is None:
             return
@@ -431,7 +443,7 @@ class TuningSearch:
             yield replace(best, parts=parts, merge=True), why
 
     def _around(self) -> Iterator[tuple[Proposal, str]]:
-        """A panel more or less than the winner."""
+        """One panel more or fewer than the best proposal."""
         best = self.best()
         if best is None or best.family not in ("strips", "columns"):
             return
