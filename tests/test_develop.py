@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
+from types import FrameType
 
 import pytest
+
+import polymodel as pm
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "develop").glob("*.md"))
@@ -51,3 +55,47 @@ def test_every_room_is_on_the_map() -> None:
     told = text_of(ROOT / "docs" / "develop" / "index.md")
     assert packages
     assert {room for room in packages if f"`{room}`" not in told} == set()
+
+
+NODES = [
+    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
+    {"type": "Temporal", "rank_variable": "m", "tile_shape": 2},
+    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "C"]},
+    {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+]
+
+
+def _misspelt() -> None:
+    with pytest.raises(pm.SpecError) as raised:
+        pm.load({"workload": {"rank_sizes": {"M": 2}, "einsumz": []}})
+    assert "did you mean" in str(raised.value)
+
+
+@pytest.mark.slow
+def test_what_the_map_names_is_what_runs() -> None:
+    """The functions named where a fill is counted, a joule added, a mapping pruned, a message worded."""
+    called: set[tuple[str, str]] = set()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add((frame.f_code.co_filename, frame.f_code.co_name))
+
+    spec = pm.load("matmul", "simple_two_level", {"mapping": {"nodes": NODES}}, M=8, N=4, K=4)
+    sys.setprofile(profile)
+    try:
+        for engine in ("exact", "symbolic", "enumerate"):
+            assert pm.evaluate(spec, engine=engine).total_energy > 0
+        assert len(pm.explore(spec, objectives=["energy", "latency"]))
+        _misspelt()
+    finally:
+        sys.setprofile(None)
+    page = text_of(ROOT / "docs/develop/index.md")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| Where")]
+    asked = re.compile("a fill counted|a joule added|Einsum pruned|partial mappings pruned|message worded")
+    # Copies, tilings and searches of many rounds are not here; CODES is a table.
+    elsewhere = {"_copy", "play_copies", "energy_table", "_bounded", "CODES"}
+    named = [name for row in rows if asked.search(row[1]) for name in NAMED.findall(row[2]) if name[1]]
+    assert len(named) > 15
+    for file, function in named:
+        if function not in elsewhere:
+            assert (str(ROOT / "polymodel" / file), function) in called, f"{file}:{function}"
