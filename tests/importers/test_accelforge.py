@@ -101,7 +101,7 @@ def test_a_model_of_parts_becomes_one_cascade(tmp_path: Path) -> None:
     assert renames["Y"]["weight"] == {"W"}
     assert renames["V"]["input"] == {"Y"}
     assert {a.bits_per_value for e in cascade for a in e.accesses} == {16}
-    assert any("V stands twice alike" in d.message for d in found.notes)
+    assert any("V occurs twice" in d.message for d in found.notes)
     assert found.complete
 
 

@@ -88,7 +88,7 @@ def test_all_faults_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("{fit: bytes}", "'bytes'", "stored"),
         ("{tilers: best}", "tilers", "tiler"),
         ("{run: some}", "'some'", "nonempty"),
-        ("{fit: stored}", "lacks its format", "format: CSR"),
+        ("{fit: stored}", "needs a format", "format: CSR"),
         ("{format: CSR}", "fit: elements has no format", "leave format out"),
         ("{configuration: 824}", "configuration", ""),
         ("{tiler: bestest}", "bestest", "best"),
