@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_no_empty_lock(tmp_path: Path, monkeypatch: pytest.Mo
     def full(_: Path) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", denied)
     with faults("unwritable-file", at=""), lock.locked(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
