@@ -11,7 +11,7 @@ import polymodel as pm
 from tests.analysis.test_agreement import differences
 from tests.analysis.test_several_accesses import evaluated, moved
 from tests.faults import faults
-from tests.support.small_specs import leaf, loop, split, storage
+from tests.support.small_specs import leaf, loop, memory, split, storage, unit
 
 ENGINES = ("enumerate", "exact", "auto")
 START = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
@@ -85,6 +85,38 @@ def test_what_a_rod_reads_at_its_ends(engine: str, boundary: object, kept: dict[
     assert {t: moved(report, t)["DRAM"][0] for t in kept} == kept
     # Three steps read U: four points with three operands each, of which two are beyond the ends.
     assert moved(report, "U")["DRAM"][0] == 3 * (4 * 3 - 2)
+
+
+@pytest.mark.parametrize(("init", "boundary", "held"), [(0, 1, ["U"]), ("U0", "U0", ["U", "U0"])])
+def test_a_rod_has_closed_forms(init: object, boundary: object, held: list[str]) -> None:
+    """In tiles of steps, and in tiles of points within one step, of which the first and last lack an end."""
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    work = workload(SIZES, HEAT, init={"U": init}, boundary={"U": boundary})
+    below = [storage("GLB", *held, reuse="keep_previous"), leaf("U")]
+    for loops, tiles in (([loop("t", "S")], (1, 3)), ([loop("t", 1), loop("x", "S")], (1, 3))):
+        nodes = {"nodes": [storage("DRAM", *held), *loops, *below]}
+        spec = pm.load({"symbols": {"S": None}, "arch": arch, "workload": work, "mapping": nodes})
+        found = pm.closed_forms(spec).analysis
+        for tile in tiles:
+            walked = pm.evaluate(spec.bind(S=tile), engine="enumerate").analysis
+            assert not differences(found.at({"S": tile}), walked)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "symbolic"])
+def test_what_is_made_stays_while_a_part_of_it_is_read(engine: str) -> None:
+    """D reads five of the six elements of S, within two diagonals; all six are in the buffer."""
+    band = {
+        "name": "D",
+        "iteration_space_shape": ["g - m + 1 >= 0", "m - g + 1 >= 0"],
+        "tensor_accesses": [
+            {"name": "S", "projection": {"P": "g", "M": "m"}},
+            {"name": "D", "projection": ["g"], "output": True},
+        ],
+    }
+    work = workload({"P": 2, "M": 3, "G": 2}, "S[p, m] = A[p, m]", band)
+    nodes = [storage("DRAM", "A", "D"), loop("m", 3), storage("GLB", "S"), split([leaf("S")], [leaf("D")])]
+    found = evaluated(work, *nodes, engine=engine).analysis.working_sets
+    assert {w.einsum: w.bits for w in found if w.component == "GLB"} == {"S": 48, "D": 48}
 
 
 def test_a_wave_begins_with_two_generations() -> None:

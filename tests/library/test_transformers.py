@@ -271,7 +271,8 @@ def test_experts_take_measured_loads_and_drop_what_is_above_their_capacity(
     loads = CHOICES.sum(axis=0)
     places = int(np.ceil(capacity * 6 * 2 / 4)) if capacity else loads.max()
     taken = int(np.minimum(loads, places).sum())
-    own = dict.fromkeys(("DENSE_LAYERS", "DENSE_HIDDEN", "ROTARY_WIDTH", "LATENT", "QUERY_LATENT"), 1)
+    own = dict.fromkeys(("DENSE_LAYERS", "DENSE_HIDDEN", "LATENT", "QUERY_LATENT"), 1)
+    own["ROTARY_WIDTH"] = 2
     sizes = {**TINY, "LAYERS": 2, **(own if model == "deepseek_v3" else {"KV_HEADS": 1})}
     layers = 1 if model == "deepseek_v3" else 2
     spec = pm.load(model, "h100_like", LOADS=loads.tolist(), CAPACITY=capacity, **sizes)

@@ -293,7 +293,8 @@ def carried_variables(layout: SymbolicLayout) -> dict[str, set[str]]:
     for tensor, line in layout.lines.items():
         for e in layout.paths:
             for access in layout.problem.cascade[e].accesses_of(tensor):
-                result[e] |= set(access.projection[line.rank].variables)
+                for rank in line.ranks:
+                    result[e] |= set(access.projection[rank].variables)
     return result
 
 

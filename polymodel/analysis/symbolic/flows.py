@@ -161,7 +161,7 @@ class TransferPath:
 def _in_einsum(space: Space, tile: Space) -> Space:
     """The space of another Einsum, with what the tile holds of the previous generation."""
     if tile.carried is None:
-        return space
+        return space if tile.made is None else tile
     if tile.carried.behind == "first" and tile.carried.is_product:
         return only_at_first(space)
     variables = space.access.projection[tile.carried.rank].variables

@@ -35,6 +35,7 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 Uses = Mapping[int, Use]
 Count = Callable[[Space, Uses], Form]  # like counts.count
+Names = tuple[str, ...]
 Stays = Callable[[Space, int, Uses, bool], Form]  # like counts.carried
 
 
@@ -45,7 +46,7 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
         maker = problem.cascade.producer(tensor)
         if maker is None or maker.name not in problem.tree.paths:
             continue
-        line = carried_line(problem.cascade, maker, tensor)
+        line = _line(problem, maker, tensor)
         forward = maker.access_of(tensor).projection[line.rank].variables
         waits = tensor in problem.cascade.recurrent
         loops = ((i, n) for i, n in problem.tree.loops(maker.name) if n.spatial and waits)
@@ -53,11 +54,9 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
         result[tensor] = replace(line, alone=alone)
     for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
         for access in einsum.accesses:
-            if access.stands_for and access.tensor in result:
-                continue
             if access.tensor in result:
-                check_access(einsum, access, result[access.tensor])
-            elif access.stands_for and not _is_first(problem, access):
+                continue
+            if access.stands_for and not _is_first(problem, access):
                 result[access.tensor] = _line_of_initial(problem, access)
             elif access.guard and not access.stands_for:
                 raise NotSeparable(
@@ -68,20 +67,52 @@ def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
     return result
 
 
+def _users(problem: Problem, tensor: str) -> Iterator[tuple[Einsum, TensorAccess]]:
+    """The accesses of a tensor, with their Einsums."""
+    for einsum in map(problem.cascade.__getitem__, problem.tree.einsums):
+        yield from ((einsum, access) for access in einsum.accesses_of(tensor))
+
+
+def _line(problem: Problem, maker: Einsum, tensor: str) -> CarriedRank:
+    """Along which ranks a tensor is carried forward."""
+    try:
+        line = carried_line(problem.cascade, maker, tensor)
+        for einsum, access in _users(problem, tensor):
+            check_access(einsum, access, line)
+    except NotSeparable as fault:
+        return _several_ranks(problem, tensor, fault)
+    return line
+
+
+def _several_ranks(problem: Problem, tensor: str, fault: NotSeparable) -> CarriedRank:
+    """All ranks along which accesses of a tensor are at constant distances. Raises the fault for others."""
+    ranks: set[int] = set()
+    for einsum, access in _users(problem, tensor):
+        first = einsum.access_of(tensor)
+        for rank, (one, other) in enumerate(zip(first.projection, access.projection, strict=True)):
+            if one.terms != other.terms:
+                raise fault
+            ranks |= {rank} if one.constant != other.constant else set()
+        if any(bound.kind != "ge" for bound in access.guard):
+            raise fault
+    if not ranks and not any(a.guard for _, a in _users(problem, tensor)):
+        raise fault
+    return CarriedRank(tensor, min(ranks, default=0), several=frozenset(ranks))
+
+
 def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
     """The rank of a tensor that holds several initial generations of another one, along which that is
     carried."""
-    every = [(e, a) for e in map(problem.cascade.__getitem__, problem.tree.einsums)
-             for a in e.accesses_of(access.tensor)]  # fmt: skip
-    places = {_edge(e, a) for e, a in every}
+    places = {_edge(e, a) for e, a in _users(problem, access.tensor)}
     rank = places.pop()
     if places or rank is None:
-        raise NotSeparable(
+        fault = NotSeparable(
             f"{access.tensor} is read in some iterations only, otherwise than as the generations before the "
             f"first of {access.stands_for}, which has no closed form",
             "use engine exact, or give init as a number",
             code="unsupported-recurrence",
         )
+        return _several_ranks(problem, access.tensor, fault)
     return CarriedRank(access.tensor, rank)
 
 
@@ -212,6 +243,15 @@ def touched_since(space: Space, line: CarriedRank) -> Space:
     return with_generations(space, line, CarriedDimension(line.rank, "", "lacking", (), since))
 
 
+def of_one_access(space: Space, line: CarriedRank | None) -> Space:
+    """The space of one access, in the iterations in which it touches anything."""
+    if line is not None and line.several is not None:
+        return points_touched(space, (space.access,))
+    if space.access.stands_for:
+        return only_at_first(space)
+    return space if line is None or not space.access.guard else touched_since(space, line)
+
+
 def _is_one_instance(space: Space, axis: int) -> bool:
     """Whether a spatial loop has one instance: its tile is as large as any of those that enclose it."""
     own, v = space.axes[axis], space.axes[axis].variable
@@ -274,6 +314,86 @@ def tied_generations(space: Space) -> Space:
     )
     access = replace(space.access, projection=tuple(projection))
     return replace(space, einsum=einsum, access=access, carried=None, listed=(*space.listed, group))
+
+
+# Tensors that are carried forward along several ranks, such as the points of a stencil in time.
+#
+# What an operation touches is one element with a number n for each access but the first, of which at most
+# one is 1: it says which access it is. `g + w (1 - n) >= 0`, with -w the least value of g, says that g is at
+# least 0 where n is 1.
+
+
+def tile_along_several(spaces: Sequence[Space], line: CarriedRank, made: bool) -> Space:
+    """The tile of a tensor that is carried forward along several ranks, which one Einsum touches.
+
+    `spaces`: of its users; `made`: whether one of them produces it. Then, where no loop above is over these
+    ranks, all that is read was made in the same visit.
+    """
+    accesses = [space.einsum.accesses_of(line.tensor) for space in spaces]
+    names = [_listed_with(s, every, line.ranks) for s, every in zip(spaces, accesses, strict=True)]
+    if made and not any(s.of(v) for s, every in zip(spaces, names, strict=True) for v in every):
+        return spaces[0]
+    users = tuple(dict.fromkeys(space.einsum.name for space in spaces))
+    if len(users) > 1:
+        raise NotSeparable(
+            f"{users[0]} and {users[1]} share tiles of {line.tensor}, which is carried from one iteration to "
+            "the next along several ranks",
+            f"give {line.tensor} storage of its own in the branch of each of them, or use engine exact",
+            code="unsupported-recurrence",
+        )
+    return points_touched(spaces[0], accesses[0])
+
+
+def _listed_with(space: Space, accesses: Sequence[TensorAccess], ranks: Set[int] = frozenset()) -> Names:
+    """The rank variables that decide together what accesses touch, and those of some ranks."""
+    first, every = accesses[0], [a.projection for a in accesses]
+    names = {v for a in accesses for g in a.guard for v in g.expr.variables}
+    apart = {r for r in range(len(first.projection)) if len({p[r] for p in every}) > 1}
+    names |= {v for r in apart | ranks for v in first.projection[r].variables}
+    for _ in first.projection:
+        names |= {v for x in first.projection if names & set(x.variables) for v in x.variables}
+    return tuple(v for v in space.einsum.rank_variables if v in names)
+
+
+def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
+    """The elements that some accesses at constant distances touch, point by point of their variables."""
+    einsum, first = space.einsum, accesses[0]
+    every = tuple(dict.fromkeys((a.projection, a.guard) for a in accesses))
+    names = _listed_with(space, accesses)
+    if not names:
+        return space
+    extents = tuple(map(space.extent, names))
+    if not all(isinstance(n, int) for n in extents):
+        raise several_before(space)
+    if set(names) & space.tied or any(space.window(v) is not None for v in names):
+        raise NotSeparable(
+            f"{first.tensor} is carried forward in {einsum.name} along several ranks, and other bounds tie "
+            "their rank variables",
+            "use engine exact",
+            code="unsupported-recurrence",
+        )
+    numbers = tuple(f"{first.tensor}.n{n}" for n in range(1, len(every)))
+    rows = [(*(0 for _ in names), *(-1 for _ in numbers), 1)] if len(numbers) > 1 else []
+    projection = list(first.projection)
+    for n, (indices, guard) in enumerate(every):
+        for rank, (one, other) in enumerate(zip(first.projection, indices, strict=True)):
+            away = other.constant - one.constant
+            projection[rank] += Affine(((numbers[n - 1], away),) if away else ())
+        for bound in guard:
+            factors = [bound.expr.coefficient(v) for v in names]
+            rest = bound.expr.constant + sum(c * einsum.bound(v)[0] for v, c in bound.expr.terms)
+            least = rest + sum(min(0, c * (int(x) - 1)) for c, x in zip(factors, extents, strict=True))
+            if least < 0:
+                free = [least * (k == n) if n else -least for k in range(1, len(every))]
+                rows.append((*factors, *free, rest - least * bool(n)))
+    group = TiedGroup((*names, *numbers), Region((*map(int, extents), *(2 for _ in numbers)), tuple(rows)))
+    more = replace(
+        einsum,
+        rank_variables=(*einsum.rank_variables, *numbers),
+        bounds=(*einsum.bounds, *((0, 1) for _ in numbers)),
+    )
+    access = replace(first, projection=tuple(projection))
+    return replace(space, einsum=more, access=access, listed=(*space.listed, group), made=space)
 
 
 def counted(count: Count, space: Space, uses: Uses) -> Form:

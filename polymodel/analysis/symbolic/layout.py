@@ -22,10 +22,11 @@ from polymodel.analysis.symbolic.generations import (
     behind,
     carried_lines,
     first_behind,
+    of_one_access,
     only_at_first,
     reads,
     tied_generations,
-    touched_since,
+    tile_along_several,
     with_generations,
 )
 from polymodel.analysis.symbolic.inferred import Path, Undecided, paths
@@ -141,11 +142,8 @@ class SymbolicLayout:
         if key not in self.further:
             listed = self.listed.get(einsum, ())
             space = replace(self.space(einsum, access.tensor), access=access, listed=listed)
-            if access.stands_for:
-                space = only_at_first(space)
-            elif access.guard:
-                space = touched_since(space, self.lines[access.tensor])
-            self.further[key] = space
+            plain = not access.guard and not access.stands_for
+            self.further[key] = space if plain else of_one_access(space, self.lines.get(access.tensor))
         return self.further[key]
 
     def is_filled(self, einsum: str, child: SymbolicBuffet | None) -> bool:
@@ -159,8 +157,10 @@ class SymbolicLayout:
     def is_filled_from_before(self, einsum: str, child: SymbolicBuffet | None) -> bool:
         """Whether the fill of what a tile holds of the previous generation, which is computed below the
         child, is booked here: to the first Einsum that reads it."""
-        if child is None or child.producer is None or child.space.carried is None:
+        if child is None or child.producer is None:
             return False
+        if child.space.carried is None:
+            return child.space.made is not None
         users = [self.problem.cascade[e] for e in child.users]
         return first_behind(users, self.lines[child.tensor]) == einsum
 
@@ -315,7 +315,9 @@ def _node(
                 code="unsupported-memory",
             )
     space = spaces[0]
-    if line is not None:
+    if line is not None and line.several is not None:
+        space = tile_along_several(spaces, line, producer is not None)
+    elif line is not None:
         space = _with_generations(problem, space, line, result, producer)
     elif space.access.stands_for:
         space = only_at_first(space)
@@ -369,7 +371,7 @@ def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
 def _holds(one: Space, other: Space) -> bool:
     """True if everything that the other touches is in the tile of the one, which produces it, at every
     stamp."""
-    if _is_whole(one):
+    if is_whole_tile(one):
         return True
     if one.tied or other.tied or other.sizes:
         return False
@@ -384,7 +386,7 @@ def _holds(one: Space, other: Space) -> bool:
     return True
 
 
-def _is_whole(space: Space) -> bool:
+def is_whole_tile(space: Space) -> bool:
     """Whether an Einsum that is not inferred touches all its elements of a tensor at every stamp."""
     if space.sizes or space.windows or space.listed:
         return False
@@ -400,7 +402,7 @@ def tile_signature(space: Space, line: CarriedRank | None = None) -> tuple[objec
     """
     ranks: list[tuple[object, ...]] = []
     for rank, expr in enumerate(space.access.projection):
-        if line is None or rank != line.rank:
+        if line is None or rank not in line.ranks:
             ranks.append(_rank_signature(space, expr))
             continue
         nodes = [tuple(space.axes[i].node for i in space.of(v)) for v in expr.variables]

@@ -245,8 +245,8 @@ class Space:
     """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
 
     `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
-    `carried`: of a tensor of which tiles hold something of the previous generation. `listed`: groups of
-    variables that are listed value by value, besides those that bounds couple.
+    `carried`: of a tensor of which tiles hold something of the previous generation. `listed`: groups listed
+    value by value, besides those that bounds couple; `made`: the same without what is read of before.
     """
 
     einsum: Einsum
@@ -256,11 +256,12 @@ class Space:
     windows: tuple[tuple[str, Window], ...] = ()
     carried: CarriedDimension | None = None
     listed: tuple[TiedGroup, ...] = ()
+    made: Space | None = None
 
     @cached_property
     def alone(self) -> Space:
         """Without what tiles hold of the previous generation."""
-        return replace(self, carried=None)
+        return self.made or replace(self, carried=None)
 
     @cached_property
     def before(self) -> Space:
@@ -293,7 +294,10 @@ class Space:
 
     @cached_property
     def _windows(self) -> tuple[tuple[Halo, ...], tuple[SumRank, ...]]:
-        return windows(self.einsum, self.access)
+        if self.made is None:
+            return windows(self.einsum, self.access)
+        apart = tuple(Affine() if self.tied & {*e.variables} else e for e in self.access.projection)
+        return windows(self.einsum, replace(self.access, projection=apart))
 
     @property
     def halos(self) -> tuple[Halo, ...]:
@@ -465,12 +469,17 @@ class CarriedRank:
     """The rank along which a tensor is carried forward.
 
     `alone`: spatial loops (by node id) that have one instance in any legal mapping: they are above its
-    producer, over the variable along which it is carried.
+    producer, over the variable along which it is carried. `several`: all ranks, where one does not suffice.
     """
 
     tensor: str
     rank: int
     alone: frozenset[int] = frozenset()
+    several: frozenset[int] | None = None
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        return frozenset({self.rank}) if self.several is None else self.several
 
 
 def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
@@ -517,10 +526,8 @@ def same_elements(einsum: Einsum, line: CarriedRank | None, tensor: str) -> bool
     """Whether all accesses of a tensor touch the same element in one operation, except for its generation."""
 
     def rest(access: TensorAccess) -> list[Affine]:
-        result = list(access.projection)
-        if line is not None:
-            result[line.rank] = replace(result[line.rank], constant=0)
-        return result
+        ranks = frozenset[int]() if line is None else line.ranks
+        return [replace(x, constant=0) if r in ranks else x for r, x in enumerate(access.projection)]
 
     first, *others = einsum.accesses_of(tensor)
     return all(rest(a) == rest(first) for a in others)

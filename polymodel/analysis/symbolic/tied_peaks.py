@@ -12,7 +12,13 @@ from math import prod
 from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.cross_branch_residency import Stay, leaves_nothing
 from polymodel.analysis.symbolic.forms import ZERO, Form, HeldBuffet, number, of_atom
-from polymodel.analysis.symbolic.layout import SymbolicBuffet, SymbolicLayout, policy, temporal
+from polymodel.analysis.symbolic.layout import (
+    SymbolicBuffet,
+    SymbolicLayout,
+    is_whole_tile,
+    policy,
+    temporal,
+)
 from polymodel.analysis.symbolic.listings import BuffetLoops, ListedPeak
 from polymodel.analysis.symbolic.pair_atoms import CutAtom
 from polymodel.analysis.symbolic.regions import PEAKS, Gap, TileQuery
@@ -308,6 +314,8 @@ def _refuse_mixed(
 
 def own_tile(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> SymbolicBuffet:
     """The buffet with its tiles within the bounds of an Einsum on whose path it is."""
+    if einsum != node.producer and node.producer in node.users and is_whole_tile(node.space):
+        return node  # it holds what is made, of which the Einsum may read some alone
     if einsum in node.users and node.space.carried is None:
         return replace(node, space=layout.space(einsum, node.tensor, node.depth))
     bare = layout.stamps(einsum, layout.paths[einsum])
