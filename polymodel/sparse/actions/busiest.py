@@ -1,10 +1,10 @@
-"""Operations of the instance that has most of them: counted where data are given, E[max] where one leader has
-a density model.
+"""Operations of the busiest instance: counted where data are given, E[max] where a single leader has a
+density model.
 
-An instance takes the same box of the leader's points in each of its operations on them: it executes as often
-as its part of the leader has nonzeros, times the operations per point. Parts of a uniform tensor are disjoint
-sets of points, of which sizes alone matter; whole fibers of known counts are summed; tilings are asked of the
-model.
+An instance takes the same box of the leader's points in each of its operations on them: the number of
+operations that it executes is the number of nonzeros in its part of the leader, times the operations per
+point. Parts of a uniform tensor are disjoint sets of points, of which only the sizes matter; whole fibers of
+known counts are summed; for parts that form tilings the model is queried.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.workload.einsum import TensorAccess
 
-# Sizes of parts that are told apart, of all ranks together.
+# The most distinct sizes of parts, over all ranks together.
 MOST_SIZES = 100_000
-# Nonzeros of a tensor of which an Einsum touches a part.
+# The most nonzeros of a tensor of which an Einsum touches only a part.
 MOST_BESIDE = 20_000
-# Rows of all instances together, beside those of the data.
+# The most rows over all instances, in addition to those of the data.
 MOST_INSTANCES = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class InstanceSplit:
-    """One rank variable among instances: the part of each value, the size of each part, and whether what a
-    condition looks at are single values."""
+    """The split of one rank variable among instances: the part of each value, the size of each part, and
+    whether the tiles that a condition examines are single values."""
 
     part: Ints
     sizes: Ints
@@ -57,7 +57,8 @@ class InstanceSplit:
 
 
 def parts_of_instances(counters: Counters, spatial: Set[int]) -> Ints:
-    """For each value of a rank variable the number of the instances that take it; `spatial`: ids of loops."""
+    """For each value of a rank variable, the number of the instances that process it; `spatial`: ids of
+    loops."""
     own = frozenset(i for i, _ in counters.loops if i in spatial)
     return group_numbers(digit_columns(counters, own), counters.size)
 
@@ -71,7 +72,7 @@ def split_of(counters: Counters, spatial: Set[int], condition: Condition) -> Ins
 
 
 def is_plain(access: TensorAccess) -> bool:
-    """True if points of the tensor are the values of as many rank variables."""
+    """True if each rank of the tensor is a rank variable of its own."""
     names = [v for x in access.projection for v in x.variables]
     plain = all(x == Affine.variable(v) for x, v in zip(access.projection, names, strict=False))
     return plain and len(names) == len(access.projection) == len(set(names))
@@ -80,8 +81,8 @@ def is_plain(access: TensorAccess) -> bool:
 def most_nonzeros(
     access: TensorAccess, data: TensorData, splits: Mapping[str, InstanceSplit]
 ) -> tuple[float, Certainty] | None:
-    """Nonzeros of the fullest part of a leader with a density model, and what that number is; None where
-    it is not worked out. `splits`: of its rank variables."""
+    """Nonzeros of the fullest part of a leader with a density model, and the label of that number; None where
+    there is no formula. `splits`: those of its rank variables."""
     if not is_plain(access) or data.actual is not None or data.model is None:
         return None
     mine = [splits[v] for x in access.projection for v in x.variables]
@@ -100,7 +101,7 @@ def most_nonzeros(
 
 
 def _products(columns: Sequence[Ints]) -> Ints:
-    """Products of one entry of each."""
+    """Products of one entry of each list."""
     result = np.ones(1, np.int64)
     for column in columns:
         result = np.multiply.outer(result, column).reshape(-1)
@@ -115,13 +116,13 @@ def _of_law(law: Hypergeometric, sizes: tuple[int, ...], counts: tuple[int, ...]
 
 
 Array = Any
-# Per rank variable the number of its setting at every point.
+# For each rank variable, the index of its setting at every point.
 Settings = Mapping[str, NDArray[np.int64]]
 
 
 class Instances:
-    """How instances share the operations that one condition leaves, for every setting of every variable: of
-    a grid all that there are, of one mapping one."""
+    """How instances share the operations that remain under one condition, for every setting of every
+    variable: all settings of a grid, or the one of a single mapping."""
 
     def __init__(
         self,
@@ -148,14 +149,15 @@ class Instances:
         self._known: dict[tuple[int, ...], tuple[float, Certainty] | None] = {}
 
     def dense(self, settings: Settings) -> Array:
-        """Operations of the busiest instance if nothing is left out."""
+        """Operations of the busiest instance if none is skipped or gated."""
         result: Array = np.ones(())
         for v, most in self.most.items():
             result = result * most[settings[v]]
         return result
 
     def busiest(self, settings: Settings) -> Array:
-        """Those that are left, in the mean over all data; NaN where that is not worked out."""
+        """Remaining operations of the busiest instance, as a mean over all data; NaN where there is no
+        formula."""
         names = tuple(self.kinds)
         columns = np.broadcast_arrays(*(self.kind[v][settings[v]] for v in names))
         flat = np.array([c.reshape(-1) for c in columns])
@@ -170,7 +172,7 @@ class Instances:
         return result * others
 
     def certainty(self, settings: Mapping[str, int]) -> Certainty | None:
-        """What `busiest` is at one point; None where that is not worked out."""
+        """The label of `busiest` at one point; None where there is no formula."""
         result = self._nonzeros(tuple(int(self.kind[v][settings[v]]) for v in self.kinds))
         return None if result is None else result[1]
 

@@ -1,7 +1,7 @@
-"""Chances of tiles that follow their place, in the mean over the atoms of each class.
+"""Probabilities of tiles that depend on their place, as means over the atoms of each class.
 
-What transfers count is the same for all atoms of a class, so that the mean over them is exact whatever
-differs between classes. Tensors that share a rank variable are met place by place.
+All atoms of a class have the same transfer counts, so that the mean over them is exact even if their
+probabilities differ. Tensors that share a rank variable are combined place by place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PlacedTiles:
 
     @classmethod
     def of(cls, tally: LinkTally, condition: Condition, data: TensorData) -> PlacedTiles | None:
-        """None where the tiles do not lie at multiples of one size, or are not those of the model."""
+        """The tiles; None where they do not start at multiples of one size, or are not tiles of the model."""
         if data.model is None or data.placeless or data.actual is not None:
             return None
         used = tally.structure.led(condition.leader)
@@ -61,22 +61,22 @@ class PlacedTiles:
 
     @property
     def along(self) -> tuple[str, ...]:
-        """The rank variables that tell one tile from another."""
+        """The rank variables by which tiles differ."""
         return tuple(v for v in self.variables if v is not None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Atoms of one axis that are alike for all conditions: one of each kind, and how many are of each kind,
-    by class."""
+    """Groups of atoms of one axis that are alike for all conditions: one representative of each group, and
+    the size of each group by class."""
 
     weights: Floats
     atoms: Ints
 
 
 def class_means(tally: LinkTally, every: Sequence[PlacedTiles]) -> Floats | None:
-    """The mean over each combination of classes of the product of these chances, one condition of a leader;
-    None where there are too many places, or a model does not tell them."""
+    """For each combination of classes the mean of the product of these probabilities, one condition per
+    leader; None where there are too many places, or a model does not give them."""
     result = np.ones([1] * len(tally.axes))
     for together in _components(every):
         mean = _simple_mean(tally, together[0]) if len(together) == 1 else None
@@ -88,7 +88,7 @@ def class_means(tally: LinkTally, every: Sequence[PlacedTiles]) -> Floats | None
 
 
 def _components(every: Sequence[PlacedTiles]) -> Iterator[list[PlacedTiles]]:
-    """Those that share rank variables, together."""
+    """Connected components: conditions that share rank variables, directly or through others."""
     left = list(every)
     while left:
         found, names = [left.pop(0)], set[str]()
@@ -100,7 +100,7 @@ def _components(every: Sequence[PlacedTiles]) -> Iterator[list[PlacedTiles]]:
 
 
 def _joint_mean(tally: LinkTally, together: Sequence[PlacedTiles]) -> Floats | None:
-    """Summed over all places that differ."""
+    """The mean as a sum over all places that differ."""
     found = _joint_sums(tally, together, tally.labels)
     return None if found is None else _shaped(tally, *found)
 
@@ -108,8 +108,8 @@ def _joint_mean(tally: LinkTally, together: Sequence[PlacedTiles]) -> Floats | N
 def most_of_an_instance(
     tally: LinkTally, every: Sequence[PlacedTiles], instances: Mapping[str, Ints]
 ) -> float | None:
-    """Operations of the instance that is expected to have most: points times the chances of these tiles.
-    `tally`: of the operations; `instances`: for each rank variable the part that takes each value."""
+    """The largest expected number of operations of an instance: points times the probabilities of these
+    tiles. `tally`: the operations; `instances`: for each rank variable the part that takes each value."""
     labels = [instances[a.variable] for a in tally.axes]
     if any(label.size != a.extent.size for a, label in zip(tally.axes, labels, strict=True)):
         return None
@@ -154,7 +154,7 @@ def _joint_sums(
 
 
 def _simple_mean(tally: LinkTally, one: PlacedTiles) -> Floats | None:
-    """Of points of a matrix: rectangles of runs of one class, added up."""
+    """The mean over points of a matrix: runs of one class form rectangles, which are added up."""
     if any(t != 1 for t in one.tile) or len(one.along) != 2:
         return None
     at = {a.variable: n for n, a in enumerate(tally.axes)}

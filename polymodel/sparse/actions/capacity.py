@@ -32,8 +32,8 @@ from polymodel.sparse.formats import CISS, expected_levels, scattered_levels
 
 
 def fit_of(problem: Problem, component: str, tensor: str) -> Fit:
-    """When tiles of a tensor fit into a component. An output is not overbooked: its partial sums would have
-    to be taken back at each use, so that its fullest tile has to fit."""
+    """The rule by which tiles of a tensor fit into a component. An output is not overbooked: its partial sums
+    would have to be read back at each use, so that its fullest tile has to fit."""
     rules = problem.hierarchy[component].sparse
     fit: Fit = "expected" if rules is None else rules.fit
     written = any(a.output and a.tensor == tensor for e in problem.cascade for a in e.accesses)
@@ -43,7 +43,7 @@ def fit_of(problem: Problem, component: str, tensor: str) -> Fit:
 def resident(
     problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
 ) -> TileFootprint | None:
-    """The largest tile of a buffet under its component's format; None where it has none."""
+    """The largest tile of a buffet in its component's format; None if it has no format."""
     how = formats.known.get((buffet.component, buffet.tensor))
     if how is None or not buffet.tile_max:
         return None
@@ -57,7 +57,7 @@ def resident(
     needed = bits
     if isinstance(fit, float):
         every = sum(number for _, number in tiles.classes())
-        # The least size that so many tiles do not exceed; those that are empty take nothing.
+        # The quantile of tile sizes at the required confidence; empty tiles take no space.
         place = math.ceil(fit * every * (1 - 1e-12)) - 1 - (every - found.each.size)
         needed = float(np.sort(found.each)[place]) if place >= 0 else 0.0
     return TileFootprint(
@@ -69,7 +69,7 @@ def resident(
 def _tiles_of(
     problem: Problem, buffet: Buffet, data: Mapping[str, TensorData]
 ) -> tuple[TensorData, LoopTiles]:
-    """What is known of the tensor of a buffet, and its tiles there."""
+    """The density model (or data) of the tensor of a buffet, and its tiles there."""
     structure = EinsumLinks(problem, buffet.einsums[0])
     digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
     return seen_by(structure.einsum, data)[buffet.tensor], LoopTiles(structure, buffet.tensor, digits)
@@ -103,15 +103,14 @@ def _expected_resident(
 
 
 def _expected_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
-    """Bits of a tile with so many nonzeros, which may be anywhere in it."""
+    """Expected bits of a tile with this many nonzeros at random places."""
     ranks = tuple(ranks)
     filled = Uniform.of(ranks, tuple(extents), nnz=min(nonzeros, math.prod(extents)))
     return float(how.format.bits(expected_levels(filled, None, how.format.order(ranks))).total)
 
 
 def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
-    """The most bits of a tile with so many nonzeros, wherever they are: no more than so many nonzeros take a
-    tile past them. Of CISS the expected bits."""
+    """The most bits of a tile with this many nonzeros, over all their places. For CISS the expected bits."""
     if isinstance(how.format, CISS):
         return _expected_bits(how, ranks, extents, nonzeros)
     order = how.format.order(tuple(ranks))
@@ -123,8 +122,8 @@ def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], non
 def nonzeros_with_room(
     how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], room: float
 ) -> tuple[int, bool]:
-    """How many nonzeros of a tile fit into these bits wherever they are, and whether one more fits nowhere.
-    -1: not even a tile without any fits."""
+    """The number of nonzeros of a tile that fit into these bits at any places, and whether one more never
+    fits. -1: not even an empty tile fits."""
     points = math.prod(extents)
 
     def exceeds(nonzeros: int) -> bool:
@@ -146,8 +145,8 @@ def needed_bits(
     expected: float,
     computed: bool,
 ) -> float:
-    """What has to be there for a tile of these extents to fit. `expected`: its bits as the model expects
-    them; `computed`: of an output the model is only the nearest one, so that any point may be nonzero."""
+    """The size at which a tile of these extents fits. `expected`: its bits as the model expects them;
+    `computed`: for an output, whose model is only an approximation, any point may be nonzero."""
     if fit == "expected":
         return expected
     if fit == "worst" and computed:
@@ -161,12 +160,12 @@ def needed_bits(
 
 @dataclass(frozen=True)
 class MemoryDemand:
-    """One memory during one Einsum, bits of its busiest instance. `bits`: expected (of actual data: exact).
-    `needed_bits`: what has to be there by the rule of the memory.
+    """The demand on one memory during one Einsum, in bits of its busiest instance. `bits`: expected (exact
+    for given data). `needed_bits`: the size that the rule of the memory requires.
 
-    `p_overflow`: probability that tiles of the largest size, at a random place each, exceed the size together
-    (of actual data: 1 if the fullest tiles do, else 0), not that any tile of the run does. Its `label` is
-    `bound` where it is only known not to be more (tiles that depend on each other: Cantelli's inequality).
+    `p_overflow`: probability that tiles of the largest size, each at a random place, together exceed the size
+    (for given data: 1 if the fullest tiles do, else 0), not that any tile of the run does. Its `label` is
+    `bound` where it is only an upper bound (for dependent tiles: Cantelli's inequality).
     """
 
     component: str
@@ -187,7 +186,7 @@ class MemoryDemand:
 def capacity_checks(
     problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
 ) -> tuple[MemoryDemand, ...]:
-    """One record per working set that its memory's size is checked with."""
+    """One record per working set that is checked against the size of its memory."""
     held = {(f.node, f.tensor): f for f in counts.footprints}
     formats = Formats(problem)
     result = []
@@ -200,7 +199,7 @@ def capacity_checks(
         bits = rest + sum(_scaled(r, f, f.bits) for r, f in sparse)
         needed = rest + sum(_scaled(r, f, f.needed_bits) for r, f in sparse)
         seen = seen_by(problem.cascade[peak.einsum], data)
-        # What is resident may be of a tensor that only another Einsum accesses.
+        # A resident tile may belong to a tensor that only another Einsum accesses.
         kept = {
             (f.component, f.tensor): (
                 formats.known[f.component, f.tensor],
@@ -217,7 +216,7 @@ def capacity_checks(
 
 
 def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
-    """Bits of what is resident, which may be more or less than one tile."""
+    """Bits of the resident elements, which may be more or less than one tile."""
     return resident.bits * bits / tile.dense_bits if tile.dense_bits else 0.0
 
 
@@ -227,12 +226,12 @@ def _overflow(
     data: Mapping[str, TensorData],
     kept: Mapping[tuple[str, str], tuple[KeptTensor, tuple[str, ...]]],
 ) -> tuple[float, Label]:
-    """Probability that sparse tiles take more than what dense ones leave. `kept`: how (component, tensor) is
-    kept, and the tensor's ranks."""
+    """Probability that sparse tiles exceed the space that dense ones leave. `kept`: for each (component,
+    tensor) the format, and the tensor's ranks."""
     if math.isinf(room):
         return 0.0, "exact"
     mean = sum(_scaled(r, f, f.bits) for r, f in sparse)
-    # Tiles with as many nonzeros may differ too, by where these are.
+    # Tiles with equally many nonzeros may also differ in size, depending on their places.
     random = [(r, f) for r, f in sparse if f.spread or f.quantile_bits > f.bits * (1 + 1e-9)]
     if not random:
         return float(mean > room), "exact"
@@ -246,7 +245,7 @@ def _overflow(
         model = data[tile.tensor].model
         assert model is not None, "only tensors with a model have tiles of different occupancies"
         return float(np.clip(1 - model.cdf(tile.extents, most), 0, 1)), _of_model(sure)
-    # Tiles of one tensor, and of an output and its inputs, have more or fewer nonzeros together.
+    # Tiles of one tensor, and of an output and its inputs, are positively correlated.
     independent = len({f.tensor for _, f in random}) == len(random)
     independent &= not any(data[f.tensor].computed for _, f in random)
     if independent:
@@ -256,7 +255,7 @@ def _overflow(
         if len(known) == len(laws) and math.prod(law.bits.size for law in known[1:]) <= _MOST_TOGETHER:
             return _sum_exceeds(room - fixed, known), _of_model(all(law.sure for law in known))
     spreads = [_scaled(r, f, f.spread) for r, f in random]
-    # Whatever they have to do with each other, the deviation of a sum is at most the sum of deviations.
+    # Whatever the correlation, the standard deviation of a sum is at most the sum of standard deviations.
     variance = sum(s**2 for s in spreads) if independent else sum(spreads) ** 2
     slack = room - mean
     if slack <= 0:
@@ -264,14 +263,14 @@ def _overflow(
     return variance / (variance + slack**2), "bound"
 
 
-# Numbers of nonzeros of a tile, and combinations of those of several tiles, that are looked at one by one.
+# The most numbers of nonzeros of a tile, and combinations of those of several tiles, that are enumerated.
 _MOST_NUMBERS, _MOST_TOGETHER = 2**10, 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class _TileLaw:
-    """The most bits that a tile takes with each number of nonzeros, ascending, and how probable each is.
-    `sure`: whether it takes as many wherever they lie."""
+    """The distribution of the bits of a tile: the most bits for each number of nonzeros, ascending, and its
+    probability. `sure`: whether the bits do not depend on the places."""
 
     bits: Floats
     chance: Floats
@@ -281,7 +280,7 @@ class _TileLaw:
 def _law(
     resident: Resident, tile: TileFootprint, how: KeptTensor, ranks: Sequence[str], model: DensityModel | None
 ) -> _TileLaw | None:
-    """None where a tile may have too many numbers of nonzeros to look at each."""
+    """The distribution; None where a tile has too many possible numbers of nonzeros to enumerate."""
     assert model is not None, "only tensors with a model have tiles of different occupancies"
     low, high = (int(model.quantile(tile.extents, share)) for share in (1e-15, 1.0))
     if high - low >= _MOST_NUMBERS:
@@ -295,7 +294,7 @@ def _law(
 
 
 def _sum_exceeds(room: float, laws: Sequence[_TileLaw]) -> float:
-    """Probability that independent tiles take more bits together."""
+    """Probability that independent tiles together exceed this many bits."""
     first, *others = laws
     bits, chance = np.zeros(1), np.ones(1)
     for law in others:
@@ -317,11 +316,11 @@ def overbooked(
     data: Mapping[str, TensorData],
     formats: Formats,
 ) -> tuple[tuple[AccessCount, ...], tuple[str, ...]]:
-    """The accesses with what is fetched again, and a remark for each tensor of which anything is."""
+    """The accesses including repeated fetches, and a remark for each tensor that has any."""
     rooms = _tile_capacities(problem, analysis, footprints)
     result = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
     notes = []
-    # Innermost first: what is fetched again there is one more use further out.
+    # Innermost first: every repeated fetch there is an additional use further out.
     for buffet in sorted(analysis.buffets, key=lambda b: -b.node):
         room = rooms.get((buffet.node, buffet.tensor))
         if room is None or buffet.parent is None:
@@ -343,8 +342,8 @@ def overbooked(
 def _tile_capacities(
     problem: Problem, analysis: Analysis, footprints: Sequence[TileFootprint]
 ) -> dict[tuple[int, str], float]:
-    """Bits for a tile of each tensor that may be overbooked: what it needs, and of what is left over a share
-    in proportion to expected bits."""
+    """Bits available for a tile of each tensor that may be overbooked: what it needs at least, and a share of
+    the rest in proportion to its expected bits."""
     held = {(f.node, f.tensor): f for f in footprints}
     result: dict[tuple[int, str], float] = {}
     for peak in analysis.working_sets:
@@ -369,12 +368,13 @@ def _overflowing(
     data: Mapping[str, TensorData],
     formats: Formats,
 ) -> tuple[float, bool]:
-    """Which share of all that the tiles hold exceeds their room, and whether it is not only the most."""
+    """The share of all tile contents that exceeds the available space, and whether that is more than an upper
+    bound."""
     known, tiles = _tiles_of(problem, buffet, data)
     how = formats.known[buffet.component, buffet.tensor]
     if known.actual is not None:
         result = formats.counted(tiles, how, known.actual)
-        # Whole nonzeros stay, each with its part of the bits of its tile.
+        # Only whole nonzeros are retained, each with its share of the bits of its tile.
         stay = np.floor(room * result.occupancies / np.maximum(result.each, 1) + 1e-9)
         over = np.maximum(result.occupancies - stay, 0).sum()
         return float(ratio(over, result.occupancies.sum(), 0.0)), True
@@ -389,8 +389,9 @@ def _overflowing(
 
 
 def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> float:
-    """Expected nonzeros of a tile beyond so many: the sum over s >= most of P(more than s), or below the mean
-    what is expected, less that many, and the sum over s < most of P(s or fewer), from the near end on."""
+    """Expected nonzeros of a tile beyond this many: the sum over s >= most of P(more than s); below the mean,
+    the expected nonzeros minus this many plus the sum over s < most of P(s or fewer). Each sum starts at the
+    near end."""
     mean = float(model.expected(extents))
     below = most < mean
     far = 0 if below else int(model.quantile(extents, 1.0))
@@ -417,7 +418,7 @@ def _again(
     given: bool,
     sure: bool,
 ) -> tuple[float, Certainty]:
-    """How many times as much is fetched, and what that number is."""
+    """The factor by which fetches are repeated, and the label of that number."""
     reads, fills = (
         [
             found[e, buffet.node, buffet.tensor, kind]

@@ -1,4 +1,4 @@
-"""Which tile of each loop every value of a rank variable is in: loop counters as arrays."""
+"""Loop counters as arrays: for every value of a rank variable, the tile of each loop that contains it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
 POINT = -1  # stands among loop ids for the places within the innermost tiles
-# Values of one rank variable are listed; beyond this the counts come from the density alone.
+# The most values of one rank variable that are listed; beyond that, counts come from the density alone.
 LONGEST = 50_000_000
 
 
@@ -98,7 +98,8 @@ def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[i
 
 
 def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...]) -> Counters:
-    """Iterations of loops that do not bind the Einsum: as many as those that they bind need."""
+    """The number of iterations of loops that do not bind the Einsum; loops that bind it run as often as it
+    needs."""
     bounds = [e.bound(v) for e, v in _bound_by(problem, *loops[0])]
     if not bounds:
         return Counters(variable, 0, (), (), np.zeros(1, np.int64), foreign=True)

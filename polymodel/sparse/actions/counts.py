@@ -1,4 +1,4 @@
-"""Sparse counts of a whole analysis: every operation and access as actual, gated, skipped or absent."""
+"""Sparse counts of a whole analysis: every operation and access is actual, gated, skipped or absent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from polymodel.sparse.actions.storage import (
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import empty_before, require_carried_anywhere, require_known, stopping
 
-# Actions that a mapping leaves without effect: their memory does not hold the tensor that they are about.
+# Actions that have no effect under a mapping: their memory does not hold the tensor that they name.
 
 
 def idle_actions(problem: Problem, data: Mapping[str, TensorData]) -> tuple[str, ...]:
@@ -99,7 +99,8 @@ Pairs = tuple[tuple[int, int], ...]
 def load_labels(
     problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
 ) -> tuple[LoadLabel, ...]:
-    """One label per Einsum and component that moves anything; of pipelined Einsums also of their compute."""
+    """One label per Einsum and component that moves data; for pipelined Einsums also one for their compute
+    unit."""
     return tuple(_Loads(problem, analysis, counts, data).labels())
 
 
@@ -130,13 +131,13 @@ class _Loads:
         return any((a.einsum, a.component) == (load.einsum, load.component) for a in self.counts.accesses)
 
     def _memory(self, load: InstanceLoad) -> LoadLabel:
-        """Of a storage: what all instances move is in its accesses."""
+        """The label of a storage: its accesses include the transfers of all instances."""
         key = load.einsum, load.component
         here = [a for a in self.counts.accesses if (a.einsum, a.component) == key]
         if all(a.actual == a.dense and not a.metadata_bits for a in here):
             return LoadLabel(*key, "exact", "exact")
         counted = least_certain(x for a in here for x in (a.label, a.metadata_label))
-        # Whole actions, refills and slots of pipelines are scaled as the sum over all transfers is.
+        # Whole actions, refills and slots of pipelines are scaled like the sum over all transfers.
         if key in self.rounded:
             return LoadLabel(*key, "estimate", "estimate")
         if key in self.waiting or load.einsum in self.overlapped:
@@ -149,8 +150,8 @@ class _Loads:
         return LoadLabel(*key, counted, "lower bound" if even and counted != "bound" else "estimate")
 
     def _passed(self, einsum: str, component: str, toll: InstanceLoad | None) -> LoadLabel:
-        """Of a toll or a link: scaled as what the next storage further out moves is, an estimate where one
-        instance of it does not pass everything."""
+        """The label of a toll or a link, scaled like the transfers of the next storage further out: an
+        estimate where a single instance of it does not pass everything."""
         mine = [a for a in self.counts.accesses if a.einsum == einsum]
         if all(a.actual == a.dense for a in mine):
             return LoadLabel(einsum, component, "exact", "exact")
@@ -161,7 +162,7 @@ class _Loads:
         return LoadLabel(einsum, component, label, label)
 
     def _differ(self, einsum: str) -> bool:
-        """Whether instances may meet other zeros: a loop over them indexes a tensor that has some."""
+        """Whether instances may see different zeros: a loop over them indexes a tensor that has some."""
         spatial = {x.variable_in(einsum) for _, x in self.problem.tree.loops(einsum) if x.spatial}
         return any(
             spatial & set(a.variables)
@@ -170,7 +171,7 @@ class _Loads:
         )
 
     def _even(self, load: InstanceLoad) -> bool:
-        """Whether the dense schedule gives every instance the same."""
+        """Whether the dense schedule gives every instance the same load."""
         key = load.einsum, load.component
         mine = [t for t in self.analysis.traffic if (t.einsum, t.component) == key]
         reads = sum(t.reads * self.bits[t.tensor] for t in mine)
@@ -194,7 +195,8 @@ SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 
 
 def in_order(effectual: Any, executed: Any, turns: Any, whole: Any) -> tuple[Any, Any, Any]:
-    """These operations, each kind no more than the next and all no more than the whole. Numbers or arrays."""
+    """These operations, limited so that each kind is at most the next and all are at most the total. Numbers
+    or arrays."""
     executed = larger(executed, effectual)
     turns = at_most(larger(turns, executed), whole)
     executed = at_most(executed, turns)
@@ -220,7 +222,7 @@ def compute_count(
 def access_count(
     row: Traffic, kind: str, m: AccessShare, label: Certainty = "expected", about: Certainty = "expected"
 ) -> AccessCount:
-    """The record of one kind of access. `about`: how certain its metadata are. Numbers or arrays."""
+    """The record of one kind of access. `about`: the label of its metadata. Numbers or arrays."""
     return AccessCount(
         row.einsum, row.node, row.component, row.tensor, kind, m.dense, m.actual, m.gated, m.held - m.turns,
         m.dense - m.held, label, m.metadata, about,
@@ -240,11 +242,11 @@ class EinsumActions:
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables = Tables()
         self.notes: list[str] = []
-        # Operations that take a turn, and that are executed, once they are counted.
+        # Operations that take a cycle, and operations that are executed, once they are counted.
         self.operations: tuple[Number, Number] | None = None
 
     def compute(self, dense: ComputeCounts) -> ComputeCount:
-        """Operations: effectual, executed in vain, gated, skipped."""
+        """Operations: effectual, ineffectual but executed, gated, skipped."""
         whole = dense.operations
         sums = LinkSums(self.structure, self.data, self.tables)
         self._require_carried(sums)
@@ -293,7 +295,7 @@ class EinsumActions:
         mean, sure = dense.busiest * turns / dense.operations, even and label not in ("bound", "estimate")
         most = self._greatest_mean(sums, useful) if followed else None
         if most is not None:
-            # The mean of the greatest is no less than the greatest mean.
+            # The mean of the maximum is at least the maximum of the means.
             mean, sure = most, True
         whose = "the mean" if most is None else "the greatest mean of any"
         self.notes.append(
@@ -303,13 +305,13 @@ class EinsumActions:
         return mean, "lower bound" if sure else "estimate"
 
     def _greatest_mean(self, sums: LinkSums, useful: tuple[Condition, ...]) -> float | None:
-        """Operations of the instance that is expected to have most; None where places are not known."""
+        """The largest expected number of operations of an instance; None where places are unknown."""
         spatial = {i for i, loop in self.structure.loops if loop.spatial}
         parts = {c.variable: parts_of_instances(c, spatial) for c in self.structure.counters}
         return sums.most_of_an_instance(useful, parts)
 
     def _fullest(self, condition: Condition, dense: ComputeCounts) -> tuple[Number, Certainty] | None:
-        """The same where one leader with a density model decides."""
+        """The same where a single leader with a density model decides."""
         settings = {c.variable: (c,) for c in self.structure.counters}
         instances = Instances(self.structure, settings, condition, self.data[condition.leader])
         if instances.dense({v: np.zeros((), np.int64) for v in settings}) != dense.busiest:
