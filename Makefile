@@ -69,7 +69,7 @@ editor: $(READY)
 	|| echo "yaml-language-server could not be installed: tests of editors are skipped" >&2
 
 bench: $(READY)
-	$(PY) -m benchmarks.bench $(if $(LONG),--long)
+	$(PY) -m benchmarks.bench $(if $(LONG),--long) $(if $(ONLY),--only $(ONLY))
 
 # CASES=DIR: all cases (else the few that the repository has); DATA=DIR: matrices of public collections that cases
 # and documents name, and with both docs/validation.md is compared; PEERS=DIR: files

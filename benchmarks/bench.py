@@ -1,6 +1,7 @@
 """How fast polymodel answers, each time beside a peer measured in the same run: `make bench`.
 
-With `LONG=1` (`--long`) also what takes minutes: AccelForge's search on every GPT-3 problem.
+With `LONG=1` (`--long`) also what takes minutes: AccelForge's search on every GPT-3 problem. `ONLY=products`
+(`--only products`) measures one part by itself and writes no file.
 
 Prints a table and writes `benchmarks/results.json`: name -> value, unit, peer (the peer's value), ratio
 (value over peer: below 1 is faster than the peer; for rates, above 1) and peer_name.
@@ -269,10 +270,25 @@ def workers() -> dict[str, Row]:
     return {name: rate(two.rate, one.rate, "one worker")}
 
 
+# What needs no other part before it, in the order in which it is measured.
+PARTS: dict[str, Callable[[], dict[str, Row]]] = {
+    "engines": engines, "exact": exact, "fused": partial(fused, seconds), "closed": closed,
+    "processes": processes, "small": partial(small, forget), "slopes": slopes, "first-look": first_look,
+    "sparse": partial(sparse, seconds), "products": products, "tied": tied,
+    "tiling": partial(tiling, seconds), "tiling-matmul": partial(tiling_matmul, seconds),
+    "accelerator": on_accelerator, "points": points, "pruning": pruning, "sparse-sweeps": sparse_sweeps,
+}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure polymodel beside its peers.")
     parser.add_argument("--long", action="store_true", help="also the peers that take minutes")
-    long = parser.parse_args().long
+    parser.add_argument("--only", choices=sorted(PARTS), help="one part by itself")
+    asked = parser.parse_args()
+    if asked.only is not None:
+        print(table(PARTS[asked.only]()))
+        return
+    long = asked.long
     # First, so that all three processes start with cold memory.
     paired = workers()
     swept, differences = sweeps()
@@ -280,13 +296,8 @@ def main() -> None:
     on_tpu, beaten_there = tpu_like(forget, long)
     designed, beaten_machines = machines()
     rows = {**paired, **swept, **searched, **on_tpu, **designed}
-    several: tuple[Callable[[], dict[str, Row]], ...] = (
-        engines, exact, partial(fused, seconds), closed, processes, partial(small, forget), slopes,
-        first_look, partial(sparse, seconds), products, tied, partial(tiling, seconds),
-        partial(tiling_matmul, seconds), on_accelerator, points, pruning, sparse_sweeps,
-    )  # fmt: skip
     try:
-        for measured in several:
+        for measured in PARTS.values():
             rows |= measured()
     finally:  # what one of them raises does not cost the figures of the others
         print(table(rows))
