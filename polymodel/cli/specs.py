@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -45,12 +46,21 @@ def with_files(spec: Spec) -> Spec:
 
 
 def variables(texts: Sequence[str]) -> dict[str, object]:
-    """Return the values of `--var`, as numbers where they are written as numbers. Raises SpecError."""
+    """Return the values of `--var`, as numbers or lists where they are written as these. Raises SpecError."""
+    return {name: _value(text) for name, text in pairs(texts, "--var").items()}
+
+
+def _value(text: str) -> object:
+    """A number, a list in JSON, or the text itself."""
     from polymodel.spec.numbers import plain_number
 
-    given = pairs(texts, "--var")
-    numbers = {name: plain_number(text) for name, text in given.items()}
-    return {name: text if numbers[name] is None else numbers[name] for name, text in given.items()}
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    number = plain_number(text)
+    return text if number is None else number
 
 
 def evaluated(options: argparse.Namespace, engine: str) -> Report:

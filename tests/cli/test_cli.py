@@ -111,6 +111,11 @@ def test_template_variables(capsys: Captured, tmp_path: Path) -> None:
     code, out, _ = run(capsys, "evaluate", str(path), "--engine", "enumerate", "--var", "N_TOKENS=8")
     assert code == FINE
     assert "operations    1728" in out
+    path.write_text("{% variable EACH = [1] %}\n" + SMALL.replace("M: 16", "M: {{ EACH | sum }}"))
+    code, out, _ = run(capsys, "evaluate", str(path), "--engine", "enumerate", "--var", "EACH=[3, 4, 1]")
+    assert code == FINE
+    assert "operations    1728" in out
+    assert run(capsys, "show", str(path), "--var", "EACH=[3, 4")[0] == BAD_INPUT
 
 
 def test_infeasible_is_exit_code_one_and_still_a_report(capsys: Captured, tmp_path: Path) -> None:
