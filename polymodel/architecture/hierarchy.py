@@ -14,6 +14,7 @@ from typing import Any, Literal
 from polymodel.arithmetic import is_priced
 from polymodel.frozen import dataclass
 from polymodel.quantities import drawn, engineering, in_units
+from polymodel.spec.arch_schema import branches_to
 
 # One buffer each for A, B and the output.
 OPERANDS = 3
@@ -417,13 +418,11 @@ class Hierarchy:
 
     def path_to(self, name: str) -> tuple[Component, ...]:
         """The components from the outermost one to this one, without those on other branches."""
-        last = self.index(name)
-        branches = ("", self.components[last].branch)
-        return tuple(c for c in self.components[: last + 1] if c.branch in branches)
+        way, last = branches_to(self[name].branch), self.index(name)
+        return tuple(c for c in self.components[: last + 1] if c.branch in way)
 
     def path_from(self, outer: str, inner: str) -> tuple[Component, ...]:
-        """The components that data from one component to another reach: all below the first, up to and
-        including the second."""
+        """The components that data from one to another reach: all below the first, with the second."""
         first = self.index(outer)
         return tuple(c for c in self.path_to(inner) if self.index(c.name) > first)
 
@@ -479,8 +478,9 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
     depths = {"": 0}
     for c in hierarchy.components:
         if c.branch not in depths:
-            lines.append("  " * depths[""] + f"branch {c.branch}:")
-            depths[c.branch] = depths[""] + 1
+            outer, _, name = c.branch.rpartition("/")
+            lines.append("  " * depths[outer] + f"branch {name}:")
+            depths[c.branch] = depths[outer] + 1
         depth = depths[c.branch]
         if c.spatial:
             dims = ", ".join(f"{d.name} x {d.fanout}" for d in c.spatial)

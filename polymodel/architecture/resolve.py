@@ -39,6 +39,7 @@ from polymodel.spec.arch_schema import (
     Moving,
     ProductTiles,
     SparseSection,
+    check_branches,
 )
 from polymodel.spec.arch_schema import Action as ActionSpec
 from polymodel.spec.arch_schema import Intersection as IntersectionSpec
@@ -160,23 +161,7 @@ def _check_names(arch: Arch, faults: Faults) -> None:
     if not any(isinstance(n, ComputeUnit) for n in arch.nodes):
         message = "the architecture has no compute unit"
         faults.add(("arch", "nodes"), message, "add `- !Compute {name: MAC}`", code="missing-component")
-    _check_branches(arch, faults)
-
-
-def _check_branches(arch: Arch, faults: Faults) -> None:
-    """The components of a branch are consecutive, and a compute unit is among them."""
-    known = {n.branch for n in arch.nodes if isinstance(n, ComputeUnit)}
-    ended: set[str] = set()
-    for i, (node, before) in enumerate(zip(arch.nodes, ("", *(n.branch for n in arch.nodes)), strict=False)):
-        place = ("arch", "nodes", i, "branch")
-        ended |= {before} - {node.branch}
-        if node.branch in ended - {""}:
-            what = f"{node.name} is on branch {node.branch}, which ended above"
-            faults.add(place, what, "put the components of a branch together", code="invalid-component")
-        if node.branch and node.branch not in known:
-            what = f"branch {node.branch} has no compute unit"
-            faults.add(place, what, "put a !Compute with this `branch:` there", code="missing-component")
-            known.add(node.branch)
+    check_branches(arch, faults)
 
 
 def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:

@@ -44,6 +44,7 @@ from polymodel.mapper.ties import spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.schedule.legality import unmade
+from polymodel.spec.arch_schema import branches_to
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 Array = Any
@@ -396,7 +397,7 @@ def _rounding(one: Einsum, components: Iterable[Component], limits: Limits) -> f
 
 def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> EinsumSpace:
     units = limits.units(one.name, one.is_copy, whole)
-    hierarchy = whole.along({u.branch for u in units})
+    hierarchy = whole.along({b for u in units for b in branches_to(u.branch)})
     if one.is_copy and hierarchy.costly_links:
         raise _uncovered(f"copies over links with costs ({one.name})", "unsupported-copy")
     rounding = _rounding(one, hierarchy.components, limits)

@@ -25,6 +25,7 @@ from polymodel.mapping.looptree import (
     node_notes,
     node_text,
 )
+from polymodel.spec.arch_schema import branches_to
 from polymodel.view.drawing import (
     CAP,
     LINE,
@@ -243,26 +244,24 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
     closed: list[tuple[int, Component, float, float]] = []  # depth, whose fanout, top, bottom
     ends: dict[str, float] = {}  # where the last component of each branch ends
 
-    def close(branch: str, y: float) -> float:
-        """End the frames of a branch."""
-        while open_frames and open_frames[-1][0].branch == branch:
+    def close(way: tuple[str, ...], y: float) -> float:
+        """End the frames of other branches than those on a way."""
+        while open_frames and open_frames[-1][0].branch not in way:
             inner, top = open_frames.pop()
             closed.append((len(open_frames), inner, top, y))
             y += PAD
         return y
 
-    before = ""
     for c in hierarchy.components:
-        if before and c.branch != before:
-            y = close(before, y)
-        before = c.branch
+        way = branches_to(c.branch)
+        y = close(way, y)
         if c.spatial:
             open_frames.append((c, y))
             y += HEAD
         label, w, h = sizes[c.name]
         if not c.acts:
             continue
-        above = ends.get(c.branch, ends.get(""))
+        above = next((ends[b] for b in reversed(way) if b in ends), None)
         if above is not None:
             lines.append(line(x, above, x, y))
         drawn_shape = shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", "")))
@@ -270,7 +269,7 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
         ends[c.branch] = y + h
         y += h + BOX_GAP
     y = max(ends.values(), default=y) + PAD
-    y = close("", close(before, y) if before else y)
+    y = close((), y)
     drawn: list[str] = []
     titles: list[str] = []
     for depth, c, top, low in closed:

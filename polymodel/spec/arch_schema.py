@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, in_units, node_tag
+from polymodel.spec.faults import Faults
 from polymodel.spec.numbers import AREA, DATA, ENERGY, FREQUENCY, POWER, RATE, TIME, WORK, Dimension
 from polymodel.spec.yaml_text import COMPONENT_TAGS
 
@@ -321,3 +322,33 @@ class Arch(SchemaObject):
     def tolls(self) -> tuple[str, ...]:
         """The names of components that tensors pass through without being stored."""
         return tuple(n.name for n in self.nodes if isinstance(n, Moving) and not isinstance(n, Memory))
+
+
+def branches_to(branch: str) -> tuple[str, ...]:
+    """The branches on the way to one, itself the last: `a/b` leaves `a`, which leaves the hierarchy, ``."""
+    parts = branch.split("/") if branch else []
+    return tuple("/".join(parts[:k]) for k in range(len(parts) + 1))
+
+
+def check_branches(arch: Arch, faults: Faults) -> None:
+    """The components of a branch are consecutive, but for branches that leave it behind its first one, and a
+    compute unit is among them."""
+    known = {b for n in arch.nodes if isinstance(n, ComputeUnit) for b in branches_to(n.branch)}
+    ended: set[str] = set()
+    begun = {""}
+    for i, (node, before) in enumerate(zip(arch.nodes, ("", *(n.branch for n in arch.nodes)), strict=False)):
+        place = ("arch", "nodes", i, "branch")
+        way = branches_to(node.branch)
+        ended |= set(branches_to(before)) - {*way}
+        if len(way) > 2 and way[-2] not in begun:
+            what = f"{node.name} is on a branch of {way[-2]}, of which nothing stands before it"
+            remedy = f"write its first component before, or `branch: {node.branch.rpartition('/')[2]}`"
+            faults.add(place, what, remedy, code="invalid-component")
+        begun |= {*way}
+        if ended & {*way}:
+            what = f"{node.name} is on branch {node.branch}, which ended above"
+            faults.add(place, what, "put the components of a branch together", code="invalid-component")
+        if node.branch and node.branch not in known:
+            what = f"branch {node.branch} has no compute unit"
+            faults.add(place, what, "put a !Compute with this `branch:` there", code="missing-component")
+            known.add(node.branch)

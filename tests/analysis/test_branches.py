@@ -88,6 +88,38 @@ def test_each_einsum_goes_its_own_way(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_branch_of_a_branch_leaves_it_where_it_begins(engine: str) -> None:
+    """What executes on the inner unit passes lanes and wire of the outer branch, not its registers, as on a
+    machine that has nothing else."""
+    on = {"branch": "vector/special"}
+    whole = machine()
+    inner = [{**fanout("Pair", fanout=2), **on}, {**memory("SReg", 1e-12), **on}, {**unit("SFU"), **on}]
+    nodes = [*whole[:3], *inner, *whole[3:]]
+    tree = mapped("SFU")
+    spatial = [spread("m", 2, "Lanes"), spread("m", 1, "Pair")]
+    tree[1]["nodes"][1]["nodes"] = [*spatial, storage("SReg", "T", "Z"), loop("n", 1), leaf("Z", "SFU")]
+    found = pm.load({"workload": WORKLOAD, "arch": {"nodes": nodes}, "mapping": {"nodes": tree}})
+    way = [{k: v for k, v in n.items() if k != "branch"} for n in (*whole[:3], *inner)]
+    work = {"rank_sizes": {"M": 4, "N": 2}, "bits_per_value": {"All": 8}, "einsums": ["Z[m, n] = T[m, n]"]}
+    tree = [storage("GLB", "T", "Z"), *tree[1]["nodes"][1]["nodes"]]
+    alone = pm.load({"workload": work, "arch": {"nodes": way}, "mapping": {"nodes": tree}})
+    one, other = (pm.evaluate(s, engine=engine).analysis for s in (found, alone))
+    assert [t for t in one.tolls if t.einsum == "Z"] == list(other.tolls) != []
+    assert [t for t in one.links if t.einsum == "Z"] == list(other.links) != []
+    rows = ([t for t in a.traffic if t.einsum == "Z"] for a in (one, other))
+    counts = [[(t.component, t.tensor, t.reads, t.writes) for t in moved] for moved in rows]
+    assert counts[0] == counts[1]
+    assert [found.arch.instances(n) for n in ("SFU", "VReg", "VPU", "MAC")] == [8, 4, 4, 3]
+    assert [c.name for c in found.arch.path_to("VPU")] == ["GLB", "Lanes", "Wire", "VReg", "VPU"]
+    assert "    branch special:\n" in str(found.arch)
+    assert "on branch vector/special" in found.arch._repr_svg_()
+    for wrong in ([whole[0], *inner, *whole[1:]], [*whole[:5], *whole[5:], *inner]):
+        with pytest.raises(pm.SpecError) as raised:
+            pm.load({"workload": WORKLOAD, "arch": {"nodes": wrong}})
+        assert {d.code for d in raised.value.diagnostics} == {"invalid-component"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_toll_behind_the_unit_is_not_passed(engine: str) -> None:
     """Units stand in line where nothing says that they branch off."""
     parts = [memory("GLB", 1e-12), unit("First"), {**machine()[2], "branch": ""}, unit("Second")]

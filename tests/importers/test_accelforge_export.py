@@ -229,8 +229,12 @@ def test_a_fork_is_a_branch_there_and_back(tmp_path: Path) -> None:
         assert report.total_latency == 112
     text = (HERE / "fork.yaml").read_text()
     unit = "    - !Compute\n      name: VPU"
-    with faults("no-counterpart", at="arch.nodes[2]"):
-        again(tmp_path, text.replace(unit, f"    - !Fork {{nodes: [!Compute {{name: S}}]}}\n{unit}"))
+    inner = f"    - !Fork {{nodes: [!Compute {{name: S, component_class: Dummy}}]}}\n{unit}"
+    nested = again(tmp_path, text.replace(unit, inner))
+    for one in (nested, again(tmp_path, pm.export_accelforge(nested))):
+        assert one.arch["S"].branch == "VPU/S"
+        assert one.arch.instances("S") == 4
+        assert pm.evaluate(one).total_energy == 79824
     path = tmp_path / "idle.yaml"
     path.write_text(text.partition("mapping:")[0].replace(unit, unit.replace("Compute", "Container")))
     idle = pm.import_accelforge(path)

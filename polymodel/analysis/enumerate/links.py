@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from polymodel.analysis.enumerate.walk import Place, SpatialLoop, physical
 from polymodel.analysis.result import LinkTraffic, Problem
 from polymodel.architecture.hierarchy import FanoutDim
+from polymodel.spec.arch_schema import branches_to
 
 Edge = tuple[int, int]
 Wire = tuple[tuple[int, ...], Edge]  # coordinates of the outer dimensions, and the link within the row
@@ -83,7 +84,7 @@ class Wires:
         `ways` are in order of the Einsums: each pays for the links that those before it did not cross.
         """
         top, bottom = sorted(self.hierarchy.index(e) for e in ends)
-        passed = ("", self.hierarchy.components[bottom].branch)
+        passed = branches_to(self.hierarchy.components[bottom].branch)
         ways = list(ways)
         for level, component, dim, before in self.dims:
             if not top < level <= bottom or self.hierarchy[component].branch not in passed:

@@ -21,6 +21,7 @@ from polymodel.analysis.enumerate.walk import (
 )
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import ActionCost, Hierarchy
+from polymodel.spec.arch_schema import branches_to
 
 Counts = dict[str, int]
 Instance = tuple[tuple[str, str, int], ...]
@@ -168,7 +169,7 @@ def find_link(
         toll = hierarchy.components[position]
         if not toll.passes or toll.keep is None or tensor not in toll.keep.tensors(einsum):
             continue
-        if toll.branch not in ("", hierarchy[child].branch):
+        if toll.branch not in branches_to(hierarchy[child].branch):
             continue
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)

@@ -153,12 +153,9 @@ def _fork(
 ) -> Iterable[KeyedTable]:
     """The components of a fork, on a branch of their own. One on which nothing executes is no use to any
     Einsum; it leaks, where its components do."""
-    if any(t.owner in found.branches for t in inner):
-        what = "a !Fork inside a !Fork has no counterpart: here a branch has no branches"
-        reading.fault(
-            fork.node, what, "write the inner one behind the outer one", fork.path, code="no-counterpart"
-        )
+    inside = {t.owner for t in inner if t.owner in found.branches}  # of forks in this one
     units = [t.owner for t in inner if t.node.tag == "Compute"]
+    units.sort(key=lambda name: name in inside)
     if not units:
         why, remedy = "nothing executes on it, so that no tensor enters it", "give it a !Compute"
         reading.leave(fork.node, "Fork", why, remedy, fork.path, changes="leakage and area")
@@ -169,7 +166,12 @@ def _fork(
             why, remedy = "here everything leaks for as long as anything executes", "write less `leak_power:`"
             reading.leave(gated, key, why, remedy, fork.path, changes="leakage")
     leave_rest(fork)
-    found.branches |= {t.owner: units[0] for t in inner}
+    begun = False  # a fork with nothing of this one before it stands beside it
+    for one in inner:
+        if one.owner not in inside:
+            found.branches[one.owner], begun = units[0], True
+        elif begun:
+            found.branches[one.owner] = f"{units[0]}/{found.branches[one.owner]}"
     return inner
 
 

@@ -10,7 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim, FanoutLink
+from polymodel.architecture.hierarchy import (
+    KINDS,
+    ActionCost,
+    Component,
+    FanoutDim,
+    FanoutLink,
+)
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
@@ -19,6 +25,7 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.reuse import Reuse
+from polymodel.spec.arch_schema import branches_to
 from polymodel.spec.faults import Source, not_a_spec
 from polymodel.spec.yaml_text import dump, parse_yaml
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -124,14 +131,13 @@ def _access(access: TensorAccess) -> dict[str, object]:
     return result
 
 
-def _forked(parts: Iterable[Component]) -> Iterator[tuple[str, dict[str, object]]]:
-    """The components in order, those of a branch in a fork."""
-    for branch, found in groupby(parts, lambda c: c.branch):
-        nodes = [node for c in found for node in (*_network(c), _component(c))]
-        if branch:
-            yield "Fork", {"nodes": nodes}
+def _forked(parts: Iterable[Component], depth: int = 0) -> Iterator[tuple[str, dict[str, object]]]:
+    """The components in order, those of a branch in a fork, and of a branch of it in a fork inside."""
+    for branch, found in groupby(parts, lambda c: branches_to(c.branch)[: depth + 2]):
+        if len(branch) > depth + 1:
+            yield "Fork", {"nodes": list(_forked(found, depth + 1))}
         else:
-            yield from nodes
+            yield from (node for c in found for node in (*_network(c), _component(c)))
 
 
 # Topologies with the hops of a network there.

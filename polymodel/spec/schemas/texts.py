@@ -39,7 +39,8 @@ _COMPONENT = {
     "energy_model": entry("Where energies, leakage and area come from that are not written here."),
     "source": entry("Where these numbers were published; becomes part of their provenance."),
     "branch": entry(
-        "Name of the branch of the hierarchy that it stands on: only what executes on it goes along it.",
+        "Name of the branch of the hierarchy that it stands on: only what executes on it goes along it; "
+        "`a/b` is a branch of the branch `a`.",
         "vector",
     ),
 }
