@@ -157,11 +157,6 @@ def test_working_sets_come_in_the_order_of_the_report(arch: str) -> None:
             "Down and Add run the loop over p in other ranges",
             r"count it in numbers: polymodel evaluate, pm.evaluate\(spec\) in Python$",
         ),
-        (
-            ("fused_layer_fpga", "vgg_e_front"),
-            "FeatureBuffer has allocation: live, and Einsums are inferred",
-            r'allocation: tile, or count it in numbers: .*, pm.evaluate\(spec, symbols=\{"TIP_COLUMNS": ...',
-        ),
     ],
 )
 @pytest.mark.thin(2)
