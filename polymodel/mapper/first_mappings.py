@@ -166,7 +166,7 @@ class _OfPlan:
         """`known`: results for other plans."""
         self.work, self.plan, self.known = work, plan, known
         self.rooms = remaining_capacity(work.spaces, plan, work.rules.lives)
-        self.first = dict(equal_shapes(work.spaces, list(zip(work.names, plan, self.rooms, strict=True))))
+        self.first = dict(equal_shapes(work.spaces, list(zip(work.named, plan, self.rooms, strict=True))))
         # the least score of each objective among the plan's mappings
         self.least = dict.fromkeys(work.rules.aims.objectives, inf)
 
@@ -180,7 +180,7 @@ class _OfPlan:
                 looked_for = _Search.first  # what was improved for other Einsums is kept
                 goals = goals[:1]
             several = self.known.setdefault(
-                (looked_for, self.work.spaces[i].shape, self.work.names[i], self.plan[i]), []
+                (looked_for, self.work.spaces[i].shape, self.work.named[i], self.plan[i]), []
             )
             served = next((x for x in several if _serves(x, self.rooms[i])), None)
             if served is None:

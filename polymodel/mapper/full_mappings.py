@@ -78,9 +78,12 @@ def share_of(eps: float, part: float) -> float:
     return result
 
 
-def by_name(limits: Limits) -> bool:
-    """True if Einsums of equal shape may have to be mapped differently."""
-    return bool(limits.loop_order or limits.compute or limits.fuse or limits.unfused)
+def named_limits(space: EinsumSpace, limits: Limits) -> object:
+    """What the limits ask of an Einsum and its tensors by name, besides its compute units, which its shape
+    has. Einsums of equal shape of which the same is asked have the same mappings."""
+    order = dict(limits.loop_order).get(space.name, ())
+    tensors = tuple((o.tensor in limits.fuse, o.tensor in limits.unfused) for o in space.operands)
+    return tuple(space.variables.index(v) for v in order if v in space.variables), tensors
 
 
 def all_bits(spaces: Sequence[EinsumSpace]) -> float:

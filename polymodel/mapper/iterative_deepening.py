@@ -19,7 +19,7 @@ from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import Tallies, Threads, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import CompletionBounds, every_shape, exchanged_inside, unlike
-from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, by_name, share_of
+from polymodel.mapper.full_mappings import BEATEN, COARSE, FullMappings, all_bits, named_limits, share_of
 from polymodel.mapper.join import JoinRules, Outlook, Stage, first_stage, next_stage, passing_of
 from polymodel.mapper.lower_bounds import (
     Floors,
@@ -78,13 +78,13 @@ class Deepening:
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
         self.seen: list[dict[Sharing, Array]] = [{} for _ in spaces]  # tile sizes that were searched
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
-        self.names = [s.name if by_name(request.limits) else "" for s in spaces]
+        self.named = [named_limits(s, request.limits) for s in spaces]
         known: dict[object, SearchedRegions] = {}
         self.explorers = [
             Explorer(
-                s, request.limits, rules.interest, p, known.setdefault((s.shape, name), SearchedRegions())
+                s, request.limits, rules.interest, p, known.setdefault((s.shape, named), SearchedRegions())
             )
-            for s, p, name in zip(spaces, self.passing, self.names, strict=True)
+            for s, p, named in zip(spaces, self.passing, self.named, strict=True)
         ]
         self.paths: CompletionBounds | None = None
         self.depth = 0
@@ -110,7 +110,7 @@ class Deepening:
             return  # rules on loops below a memory differ without the fused loops
         self._bound_regions()
         tally = self.watch.tally(self.watch.share(FLOORS))
-        first = dict(equal_shapes(self.spaces, self.names))
+        first = dict(equal_shapes(self.spaces, self.named))
         compulsory = self._compulsory()
         each = list(compulsory)
 
@@ -366,7 +366,7 @@ class Deepening:
     def _alike(self, some: Iterable[int]) -> list[list[int]]:
         """Groups of Einsums of equal shape."""
         result: dict[int, list[int]] = {}
-        first = dict(equal_shapes(self.spaces, self.names))
+        first = dict(equal_shapes(self.spaces, self.named))
         for i in some:
             result.setdefault(first[i], []).append(i)
         return list(result.values())

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequences, arrangements
+from polymodel.mapper.full_mappings import named_limits
 from polymodel.mapper.join import lives_of, passing_of
 from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Limits, SearchResult
@@ -93,8 +94,7 @@ class Mapspace(Answer):
     def einsums(self) -> tuple[EinsumMapspace, ...]:
         """The search space of each Einsum on its own, in order; computed once for Einsums of equal shape."""
         limits = self.limits
-        named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
-        keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
+        keys = [(self._passing(i), named_limits(s, limits)) for i, s in enumerate(self.spaces)]
         result: list[EinsumMapspace] = []
         for i, first in equal_shapes(self.spaces, keys):
             result.append(result[first] if first < i else self.alone(i))

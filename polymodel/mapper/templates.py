@@ -222,12 +222,17 @@ def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> 
     result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
         result.append(0)
-    if o.fusable and not o.persistent and o.tensor not in limits.unfused:
+    if _inside(o, limits):
         # memories outside its outermost tile do not hold it
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
         inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
         result += [m for m in inner if o.tensor in space.may[m]]
     return result
+
+
+def _inside(o: Operand, limits: Limits) -> bool:
+    """Whether a tensor may be exchanged inside the backing storage."""
+    return o.fusable and not o.persistent and o.tensor not in limits.unfused
 
 
 def _prefixes(
@@ -506,8 +511,9 @@ def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, r
 
 
 def deepest(spaces: Sequence[EinsumSpace], limits: Limits) -> int:
-    """The largest number of fused loops above any exchanged tensor."""
+    """The largest number of fused loops above any tensor that may be exchanged inside the backing storage."""
     per = limits.max_fused_loops_per_rank_variable
-    ranks = [len(o.alone) * per for s in spaces for o in s.operands if o.fusable]
+    inside = (o for s in spaces for o in s.operands if _inside(o, limits))
+    ranks = [len(o.alone) * per for o in inside]
     most = max(ranks, default=0)
     return most if limits.max_fused_loops is None else min(most, limits.max_fused_loops)

@@ -276,3 +276,15 @@ def test_energy_and_latency_on_four_memories_take_seconds() -> None:
     assert time.process_time() - begun < 40
     assert found.complete
     assert found.gap == 0
+
+
+def test_einsums_of_equal_shape_are_searched_once_though_limits_name_them() -> None:
+    einsums = ["T[m,n] = A[m,k] * B[k,n]", "U[m,n] = A[m,k] * C[k,n]", "Z[m,n] = T[m,n] * U[m,n]"]
+    spec = spec_of(einsums, dict.fromkeys("MNK", 4), 400, 0, [])
+
+    def looked_at(limits: Limits) -> set[str]:
+        return {s.of for s in search.search(spec.workload, spec.arch, Request(("energy",), limits)).stages}
+
+    units = (("T", "MAC"), ("U", "MAC"))
+    assert "T, U" in looked_at(Limits(unfused=frozenset("TU"), compute=units))
+    assert "T, U" not in looked_at(Limits(unfused=frozenset("T"), compute=units, max_fused_loops=0))
