@@ -57,7 +57,7 @@ def _value(text: str) -> object:
     if text.startswith("["):
         try:
             return json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text
     number = plain_number(text)
     return text if number is None else number

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, REFUSED, main
+from polymodel.cli.specs import variables
 from polymodel.report.starter import STARTER
 from polymodel.spec import files
 
@@ -103,6 +104,12 @@ def test_symbols_are_set_from_the_command_line(capsys: Captured, spec: str) -> N
         rows = json.loads(text)["tables"]["tiles"]["rows"]
         sizes.append(next(r["tile_elements"] for r in rows if (r["component"], r["tensor"]) == ("GLB", "T0")))
     assert sizes == [2 * 8, 8 * 8]
+
+
+def test_a_variable_that_is_no_list_in_json_is_text() -> None:
+    deep = "[" * 100_000
+    given = variables(["A=[8, 2.5]", "B=[8, ", f"C={deep}", "D=8"])
+    assert given == {"A": [8, 2.5], "B": "[8, ", "C": deep, "D": 8}
 
 
 def test_template_variables(capsys: Captured, tmp_path: Path) -> None:

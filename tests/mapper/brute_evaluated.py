@@ -11,6 +11,7 @@ from random import Random
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim
+from polymodel.arithmetic import Affine
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
@@ -96,10 +97,16 @@ class Listed:
         for t in self.einsum.tensors:
             for rank in zip(*(a.projection for a in self.einsum.accesses_of(t)), strict=True):
                 # a rank that all accesses read at one place is no window, even where others of the tensor are
-                if any(v in e.variables and (len(e.terms) > 1 or len(set(rank)) > 1) for e in rank):
+                if any(v in e.variables and (self._overlaps(e) or len(set(rank)) > 1) for e in rank):
                     windows.append(t)
         shared = any(dim.shares(self.einsum.name, t, indexed=True) for t in windows)
         return shared and dim.link is not None and dim.link.topology not in ("bus", "switch")
+
+    def _overlaps(self, expression: Affine) -> bool:
+        """Whether it has the same value at two points."""
+        steps = [[c * x for x in range(self.extents[v])] for v, c in expression.terms]
+        values = [sum(point) for point in product(*steps)]
+        return len({*values}) < len(values)
 
     def _tree(self, nodes: tuple[Placed, ...], sizes: Sizes) -> LoopTree:
         found: list[Node] = [StorageNode(self.memories[0].name, tuple(self.einsum.tensors))]
