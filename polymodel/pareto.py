@@ -26,6 +26,7 @@ SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
 LANDMARKS = 6
 COMPARED = 64  # points of an archive that others are compared with at once
+MOST_COLUMNS = 255  # figures that a call of the library compares
 AT_ONCE = 4096  # points of many figures that one call compares, before those that are left are compared
 
 
@@ -276,9 +277,25 @@ def _of_one_group(points: Array, mine: Array) -> Array:
         left = []
         for part in np.split(mine, range(size, len(mine), size)):
             look("comparing points")
-            left.append(part[is_nondominated(points[part], keep_weakly=False)])
+            left.append(part[_none_beats(points[part])])
         mine, size = np.concatenate(left), 4 * size
-    kept: Array = mine[is_nondominated(points[mine], keep_weakly=False)]
+    kept: Array = mine[_none_beats(points[mine])]
+    return kept
+
+
+def _none_beats(points: Array) -> Array:
+    """Which points no other one dominates or, before them, equals."""
+    if points.shape[1] <= MOST_COLUMNS:
+        kept: Array = is_nondominated(points, keep_weakly=False)
+        return kept
+    apart, first = np.unique(points, axis=0, return_index=True)
+    kept = np.zeros(len(points), bool)
+    step = max(1, COMPARISONS // apart.size)
+    for begin in range(0, len(apart), step):
+        look("comparing points")
+        some = apart[begin : begin + step]
+        no_worse = (apart[:, None] <= some).all(axis=2).sum(axis=0)  # each is among them itself
+        kept[first[begin : begin + step]] = no_worse == 1
     return kept
 
 

@@ -108,6 +108,19 @@ def test_parts_of_a_large_group_leave_what_the_whole_does(
     assert 0 < len(whole) < 700
 
 
+def test_more_figures_than_the_library_compares() -> None:
+    """Sweeps compare the sizes of an axis by hundreds of figures, where memories hold what is live."""
+    pick = np.random.default_rng(1)
+    few = pick.integers(0, 40, (400, 3))
+    rows = few[:, np.arange(300) % 3] + pick.integers(0, 2, (400, 300))
+    rows[100:200] = rows[:100]
+    no_worse = (rows[:, None] <= rows).all(axis=2)
+    equal = no_worse & no_worse.T
+    dominated = (no_worse & (~equal | np.triu(np.ones((400, 400), bool), 1))).any(axis=0)
+    assert undominated([*rows.T]).tolist() == np.flatnonzero(~dominated).tolist()
+    assert 20 < dominated.sum() - 100 < 280
+
+
 def test_of_nothing_nothing_is_undominated() -> None:
     none = np.zeros(0, np.int64)
     assert undominated([none, none]).tolist() == undominated([none], none).tolist() == []
