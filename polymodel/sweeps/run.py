@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.architecture.hierarchy import uncut_text
-from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
+from polymodel.errors import InternalError, NotSeparable, Refused, SpecError, TimeUp
 from polymodel.governor import Share, at_work, bytes_of, limits, share, terminable, within
 from polymodel.loading import Spec, says_sparse
 from polymodel.pareto import Archive
@@ -351,6 +351,9 @@ class _Search:
             found = Compiled(self.specs[i], self.objectives).arrays(known) if len(places) else {}
             verdict = [found.pop(n) for n in ("legal", "feasible", "reason") if n in found]
             if verdict:
+                if not verdict[0].all():
+                    number = numbers[places[np.argmin(verdict[0])]]
+                    raise InternalError(f"point {number} is legal to the sweep, and no mapping by itself")
                 figures = {n: v for n, v in found.items() if n not in known}
                 rows.put(places, PointFigures(figures, *verdict))
         names = np.array(self.names, object)

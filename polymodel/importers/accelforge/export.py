@@ -10,13 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from polymodel.architecture.hierarchy import (
-    KINDS,
-    ActionCost,
-    Component,
-    FanoutDim,
-    FanoutLink,
-)
+from polymodel.architecture.hierarchy import KINDS, ActionCost, Component, FanoutDim, FanoutLink
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.importers.accelforge.run import TAGS, import_accelforge
