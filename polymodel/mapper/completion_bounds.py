@@ -335,7 +335,7 @@ class CompletionBounds:
     def work_out(self, bound: KnownMappings | None) -> None:
         """Compute shortest paths, and drop steps that lie on none that can beat the known mappings.
 
-        Raises Late once the time limit has passed.
+        Raises Late once the time limit has passed; the bounds computed before, if any, then stay.
         """
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
@@ -346,22 +346,24 @@ class CompletionBounds:
         for structure, last in self.states[-1].tiles.items():
             if self.rules.lives.inside and not structure.inside:
                 behind[:, :, last.places] = np.inf
-        self.rest, self.least, self.behind = [], [], [behind]
+        rests: list[Array] = []
+        leasts: list[Array] = []
+        behinds = [behind]
         for i in range(len(self.steps) - 1, -1, -1):
             self.tally.ask()
             steps, table = self.steps[i], self.tables[i]
             costs = table[:, steps.over, steps.at]
-            outside = ahead[i][:, :, steps.before] + self.behind[0][:, :, steps.after]
+            outside = ahead[i][:, :, steps.before] + behinds[0][:, :, steps.after]
             n = table.shape[1]
-            self.rest.insert(0, _least(np.where(np.isfinite(costs), outside, np.inf), steps.over, n))
-            self.least.insert(0, _least(outside + costs, steps.over, n))
-            self.behind.insert(
-                0, _least(costs + self.behind[0][:, :, steps.after], steps.before, self.states[i].count)
-            )
+            rests.insert(0, _least(np.where(np.isfinite(costs), outside, np.inf), steps.over, n))
+            leasts.insert(0, _least(outside + costs, steps.over, n))
+            onwards = costs + behinds[0][:, :, steps.after]
+            behinds.insert(0, _least(onwards, steps.before, self.states[i].count))
             if bound is not None and len(steps.over):
                 kept = self._hopeful(bound, outside + costs)
                 if not kept.all():
                     self.steps[i] = steps.only(np.flatnonzero(kept))
+        self.rest, self.least, self.behind = rests, leasts, behinds
 
     def _hopeful(self, known: KnownMappings, sums: Array) -> Array:
         n = sums.shape[2]

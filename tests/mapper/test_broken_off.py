@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.mapper import budget, first_mappings
+from polymodel.mapper import budget, completion_bounds, first_mappings
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.diagnosis import Relaxer
 from polymodel.mapper.pmappings import Explorer
@@ -78,6 +78,26 @@ def test_a_machine_so_slow_that_nothing_is_searched_in_time(
     assert len(found) == 1
     assert not found.complete
     assert 0 < found.gap < inf
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_bounds_that_are_half_computed(turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is over within the shortest paths: those computed before stay valid and complete."""
+    spec = pm.load("matmul", "simple_two_level")
+    plain, calls = completion_bounds._least, count(1)
+
+    def late(*args: Any) -> Any:
+        if next(calls) == turn:
+            raise budget.Late
+        return plain(*args)
+
+    monkeypatch.setattr(completion_bounds, "_least", late)
+    found = pm.explore(spec, objectives=["energy"])
+    assert len(found) > 0
+    assert not found.complete
+    monkeypatch.setattr(completion_bounds, "_least", plain)
+    best = pm.explore(spec, objectives=["energy"]).points[0]
+    assert found.points[0].energy >= best.energy >= found.found.bounds[0]
 
 
 @pytest.mark.slow
