@@ -30,7 +30,8 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
     The whole traceback precedes it if POLYMODEL_TRACEBACK is set to anything but 0.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f"{os.sep}polymodel{os.sep}" in f.filename] or list(frames)
+    package = f"{Path(__file__).parent.parent}{os.sep}"  # a folder around it may have its name
+    own = [f for f in frames if f.filename.startswith(package)] or list(frames)
     at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     if isinstance(error, InternalError):
         what, at = str(error), ""

@@ -30,11 +30,18 @@ def raising(error: BaseException) -> Callable[..., object]:
     return fail
 
 
+def beside(*_: object) -> object:
+    """An error in code that is not ours, below a folder that has the package's name."""
+    eval(compile("1 / 0", "/home/polymodel/tests/some.py", "eval"))
+    return None
+
+
 @pytest.mark.parametrize(
     ("fail", "what"),
     [
         (raising(KeyError("n0")), "KeyError: 'n0' (validate.py:"),
         (raising(AssertionError()), "AssertionError (validate.py:"),
+        (beside, "ZeroDivisionError: division by zero (validate.py:"),
         (raising(InternalError("figures differ")), "figures differ\n"),
         (raising(ValueError("x" * 10**6)), "ValueError: xxx"),
         (lambda *_: endless(0), "RecursionError: maximum recursion depth exceeded"),
