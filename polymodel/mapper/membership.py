@@ -199,8 +199,8 @@ class _Path:
     def _settle(self) -> None:
         """Replace sliding nodes by nodes that refill, or that slide along one loop."""
         for node in [x for x in self.items if isinstance(x, _Node) and x.memory]:
-            if node.reuse is Reuse.KEEP_PREVIOUS:
-                self.found.append(f"{self._at(node)} keeps what it had before (`keep_previous`)")
+            if node.reuse not in (Reuse.REFILL, Reuse.SLIDE):
+                self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}`")
             while node.reuse is Reuse.SLIDE and not self._settled(node):
                 pass
 
