@@ -1,10 +1,10 @@
-"""Operations of the busiest instance: counted where data are given, E[max] where a single leader has a
-density model.
+"""Count the operations of the busiest instance: exactly for given data, and as E[max] where a single leader
+has a density model.
 
-An instance takes the same box of the leader's points in each of its operations on them: the number of
-operations that it executes is the number of nonzeros in its part of the leader, times the operations per
-point. Parts of a uniform tensor are disjoint sets of points, of which only the sizes matter; whole fibers of
-known counts are summed; for parts that form tilings the model is queried.
+In all its operations, an instance accesses the same box of points of the leader. The number of operations
+that it executes is therefore the number of nonzeros in its part of the leader, times the operations per
+point. Parts of a uniform tensor are disjoint sets of points, of which only the sizes matter. Whole fibers
+with known numbers of nonzeros are summed. For parts that form tilings the density model is queried.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MOST_INSTANCES = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class InstanceSplit:
-    """The split of one rank variable among instances: the part of each value, the size of each part, and
-    whether the tiles that a condition examines are single values."""
+    """The split of one rank variable among instances: the part that each value belongs to, the size of each
+    part, and whether the tiles that a condition examines are single values."""
 
     part: Ints
     sizes: Ints
@@ -52,19 +52,19 @@ class InstanceSplit:
 
     @property
     def key(self) -> tuple[bool, bytes]:
-        """Equal for splits into parts of the same sizes."""
+        """Return a key that is equal for splits into parts of the same sizes."""
         return self.single, np.sort(self.sizes).tobytes()
 
 
 def parts_of_instances(counters: Counters, spatial: Set[int]) -> Ints:
-    """For each value of a rank variable, the number of the instances that process it; `spatial`: ids of
-    loops."""
+    """Return, for each value of a rank variable, the number of the group of instances that processes it.
+    `spatial`: ids of the spatial loops."""
     own = frozenset(i for i, _ in counters.loops if i in spatial)
     return group_numbers(digit_columns(counters, own), counters.size)
 
 
 def split_of(counters: Counters, spatial: Set[int], condition: Condition) -> InstanceSplit:
-    """How instances share the values of one rank variable."""
+    """Return how instances divide the values of one rank variable."""
     part = parts_of_instances(counters, spatial)
     looked = group_numbers(digit_columns(counters, condition.digits), counters.size)
     single = int(looked.max(initial=0)) + 1 == counters.size and counters.low == 0
@@ -72,7 +72,7 @@ def split_of(counters: Counters, spatial: Set[int], condition: Condition) -> Ins
 
 
 def is_plain(access: TensorAccess) -> bool:
-    """True if each rank of the tensor is a rank variable of its own."""
+    """Return True if each rank of the tensor is indexed by a rank variable of its own."""
     names = [v for x in access.projection for v in x.variables]
     plain = all(x == Affine.variable(v) for x, v in zip(access.projection, names, strict=False))
     return plain and len(names) == len(access.projection) == len(set(names))
@@ -81,8 +81,8 @@ def is_plain(access: TensorAccess) -> bool:
 def most_nonzeros(
     access: TensorAccess, data: TensorData, splits: Mapping[str, InstanceSplit]
 ) -> tuple[float, Certainty] | None:
-    """Nonzeros of the fullest part of a leader with a density model, and the label of that number; None where
-    there is no formula. `splits`: those of its rank variables."""
+    """Return the number of nonzeros of the fullest part of a leader with a density model, and its certainty
+    label. Return None where there is no formula. `splits`: the split of each of its rank variables."""
     if not is_plain(access) or data.actual is not None or data.model is None:
         return None
     mine = [splits[v] for x in access.projection for v in x.variables]
@@ -101,7 +101,7 @@ def most_nonzeros(
 
 
 def _products(columns: Sequence[Ints]) -> Ints:
-    """Products of one entry of each list."""
+    """Return all products of one entry from each list."""
     result = np.ones(1, np.int64)
     for column in columns:
         result = np.multiply.outer(result, column).reshape(-1)
@@ -121,8 +121,8 @@ Settings = Mapping[str, NDArray[np.int64]]
 
 
 class Instances:
-    """How instances share the operations that remain under one condition, for every setting of every
-    variable: all settings of a grid, or the one of a single mapping."""
+    """Distribution of the operations that remain under one condition over the instances, for every setting of
+    every variable: all settings of a grid, or that of a single mapping."""
 
     def __init__(
         self,
@@ -149,15 +149,15 @@ class Instances:
         self._known: dict[tuple[int, ...], tuple[float, Certainty] | None] = {}
 
     def dense(self, settings: Settings) -> Array:
-        """Operations of the busiest instance if none is skipped or gated."""
+        """Return the number of operations of the busiest instance if none is skipped or gated."""
         result: Array = np.ones(())
         for v, most in self.most.items():
             result = result * most[settings[v]]
         return result
 
     def busiest(self, settings: Settings) -> Array:
-        """Remaining operations of the busiest instance, as a mean over all data; NaN where there is no
-        formula."""
+        """Return the number of remaining operations of the busiest instance, averaged over all data; NaN
+        where there is no formula."""
         names = tuple(self.kinds)
         columns = np.broadcast_arrays(*(self.kind[v][settings[v]] for v in names))
         flat = np.array([c.reshape(-1) for c in columns])
@@ -172,7 +172,7 @@ class Instances:
         return result * others
 
     def certainty(self, settings: Mapping[str, int]) -> Certainty | None:
-        """The label of `busiest` at one point; None where there is no formula."""
+        """Return the certainty label of `busiest` at one point; None where there is no formula."""
         result = self._nonzeros(tuple(int(self.kind[v][settings[v]]) for v in self.kinds))
         return None if result is None else result[1]
 
@@ -187,10 +187,10 @@ class Instances:
 def operations_by_instance(
     structure: EinsumLinks, conditions: Sequence[Condition], tables: Mapping[Condition, GroupTable]
 ) -> Ints:
-    """Operations at which every condition holds, one number per instance that has any.
+    """Return the number of operations for which every condition holds, one entry per instance that has any.
 
     `tables`: the parts of each leader that hold a nonzero. An instance is a combination of counters of
-    spatial loops. Raises Refused where these are too many to list.
+    spatial loops. Raises Refused where there are too many instances to list.
     """
     spatial = frozenset(i for i, loop in structure.loops if loop.spatial)
     axes: dict[str, VariableParts] = {}
@@ -222,5 +222,5 @@ def operations_by_instance(
 
 
 def _places(counters: Counters, place: Ints, name: str) -> GroupTable:
-    """The instance that takes each value of a rank variable."""
+    """Return a table that maps each value of a rank variable to the instance that processes it."""
     return GroupTable((counters.variable, name), (np.arange(counters.size), place), counters.size)

@@ -1,7 +1,7 @@
-"""Probabilities of tiles that depend on their place, as means over the atoms of each class.
+"""Average position-dependent probabilities of tiles over the atoms of each class.
 
-All atoms of a class have the same transfer counts, so that the mean over them is exact even if their
-probabilities differ. Tensors that share a rank variable are combined place by place.
+All atoms of a class have the same transfer counts, so the mean over them is exact even if their probabilities
+differ. Probabilities of tensors that share a rank variable are multiplied position by position.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from polymodel.sparse.density.model import MOST_PLACES, DensityModel
 
 @dataclass(frozen=True, eq=False)
 class PlacedTiles:
-    """The tiles of a condition's leader: a tile shape, and the rank variable of each rank (None: of one
-    value)."""
+    """The tiles of a condition's leader: the tile shape, and the rank variable of each rank (None for a rank
+    with a single tile)."""
 
     condition: Condition
     model: DensityModel
@@ -33,7 +33,8 @@ class PlacedTiles:
 
     @classmethod
     def of(cls, tally: LinkTally, condition: Condition, data: TensorData) -> PlacedTiles | None:
-        """The tiles; None where they do not start at multiples of one size, or are not tiles of the model."""
+        """Return the tiles. Return None where they do not start at multiples of one size, or are not tiles of
+        the density model."""
         if data.model is None or data.placeless or data.actual is not None:
             return None
         used = tally.structure.led(condition.leader)
@@ -61,22 +62,23 @@ class PlacedTiles:
 
     @property
     def along(self) -> tuple[str, ...]:
-        """The rank variables by which tiles differ."""
+        """The rank variables along which tiles differ."""
         return tuple(v for v in self.variables if v is not None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Groups of atoms of one axis that are alike for all conditions: one representative of each group, and
-    the size of each group by class."""
+    """Groups of atoms of one axis that are equivalent for all conditions: one representative atom of each
+    group, and the number of its atoms in each class."""
 
     weights: Floats
     atoms: Ints
 
 
 def class_means(tally: LinkTally, every: Sequence[PlacedTiles]) -> Floats | None:
-    """For each combination of classes the mean of the product of these probabilities, one condition per
-    leader; None where there are too many places, or a model does not give them."""
+    """Return, for each combination of classes, the mean of the product of the tiles' probabilities (one
+    condition per leader). Return None where there are too many positions, or a model does not give the
+    probabilities."""
     result = np.ones([1] * len(tally.axes))
     for together in _components(every):
         mean = _simple_mean(tally, together[0]) if len(together) == 1 else None
@@ -88,7 +90,8 @@ def class_means(tally: LinkTally, every: Sequence[PlacedTiles]) -> Floats | None
 
 
 def _components(every: Sequence[PlacedTiles]) -> Iterator[list[PlacedTiles]]:
-    """Connected components: conditions that share rank variables, directly or through others."""
+    """Yield connected components: conditions that share rank variables, directly or through other
+    conditions."""
     left = list(every)
     while left:
         found, names = [left.pop(0)], set[str]()
@@ -100,7 +103,7 @@ def _components(every: Sequence[PlacedTiles]) -> Iterator[list[PlacedTiles]]:
 
 
 def _joint_mean(tally: LinkTally, together: Sequence[PlacedTiles]) -> Floats | None:
-    """The mean as a sum over all places that differ."""
+    """Return the mean, computed as a sum over all distinct positions."""
     found = _joint_sums(tally, together, tally.labels)
     return None if found is None else _shaped(tally, *found)
 
@@ -108,8 +111,9 @@ def _joint_mean(tally: LinkTally, together: Sequence[PlacedTiles]) -> Floats | N
 def most_of_an_instance(
     tally: LinkTally, every: Sequence[PlacedTiles], instances: Mapping[str, Ints]
 ) -> float | None:
-    """The largest expected number of operations of an instance: points times the probabilities of these
-    tiles. `tally`: the operations; `instances`: for each rank variable the part that takes each value."""
+    """Return the largest expected number of operations of an instance, which is the sum of the tiles'
+    probabilities over its points. `tally`: the operations. `instances`: for each rank variable, the part that
+    each value belongs to."""
     labels = [instances[a.variable] for a in tally.axes]
     if any(label.size != a.extent.size for a, label in zip(tally.axes, labels, strict=True)):
         return None
@@ -128,7 +132,8 @@ def most_of_an_instance(
 def _joint_sums(
     tally: LinkTally, together: Sequence[PlacedTiles], labels: Sequence[Ints]
 ) -> tuple[list[int], Floats] | None:
-    """The axes of these tiles, and the sum of the product of their chances over atoms of equal labels."""
+    """Return the axes of these tiles, and the sum of the product of their probabilities over all atoms with
+    equal labels."""
     at = {a.variable: n for n, a in enumerate(tally.axes)}
     names = [v for v in at if any(v in p.along for p in together)]
     letter = dict(zip(names, ascii_letters, strict=False))
@@ -154,7 +159,8 @@ def _joint_sums(
 
 
 def _simple_mean(tally: LinkTally, one: PlacedTiles) -> Floats | None:
-    """The mean over points of a matrix: runs of one class form rectangles, which are added up."""
+    """Return the mean over the points of a matrix. Runs of equal classes form rectangles, whose expected
+    nonzeros are added."""
     if any(t != 1 for t in one.tile) or len(one.along) != 2:
         return None
     at = {a.variable: n for n, a in enumerate(tally.axes)}
@@ -181,7 +187,7 @@ def _simple_mean(tally: LinkTally, one: PlacedTiles) -> Floats | None:
 
 
 def _by_group(tally: LinkTally, axis: int, number: int) -> Ints | None:
-    """The class of each value where every atom is one value of its own."""
+    """Return the class of each value where every atom is a single value, else None."""
     groups, labels = tally.axes[axis].groups[number], tally.labels[axis]
     if groups.size != int(groups.max(initial=-1)) + 1:
         return None
@@ -200,7 +206,7 @@ def _cells(atoms: Atoms, labels: Ints, numbers: Sequence[int]) -> _Cells:
 
 
 def _shaped(tally: LinkTally, axes: Sequence[int], sums: Floats) -> Floats:
-    """Sums over classes of some axes as means, in the order of all axes."""
+    """Convert sums over the classes of some axes to means, with one dimension per axis of the tally."""
     shape = [1] * len(tally.axes)
     for n in axes:
         shape[n] = tally.picks[n].size

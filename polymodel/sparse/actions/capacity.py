@@ -1,4 +1,5 @@
-"""When sparse tiles fit: the bits of the largest tile, the rule of its memory, and what overbooking costs."""
+"""Decide whether sparse tiles fit: the bits of the largest tile, the fit rule of its memory, and the cost of
+overbooking."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ from polymodel.sparse.formats import CISS, expected_levels, scattered_levels
 
 
 def fit_of(problem: Problem, component: str, tensor: str) -> Fit:
-    """The rule by which tiles of a tensor fit into a component. An output is not overbooked: its partial sums
-    would have to be read back at each use, so that its fullest tile has to fit."""
+    """Return the rule that decides whether tiles of a tensor fit into a component. An output is never
+    overbooked: its partial sums would have to be read back at each use, so its fullest tile has to fit."""
     rules = problem.hierarchy[component].sparse
     fit: Fit = "expected" if rules is None else rules.fit
     written = any(a.output and a.tensor == tensor for e in problem.cascade for a in e.accesses)
@@ -43,7 +44,8 @@ def fit_of(problem: Problem, component: str, tensor: str) -> Fit:
 def resident(
     problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
 ) -> TileFootprint | None:
-    """The largest tile of a buffet in its component's format; None if it has no format."""
+    """Return the footprint of the largest tile of a buffet in its component's format; None if it has no
+    format."""
     how = formats.known.get((buffet.component, buffet.tensor))
     if how is None or not buffet.tile_max:
         return None
@@ -69,7 +71,7 @@ def resident(
 def _tiles_of(
     problem: Problem, buffet: Buffet, data: Mapping[str, TensorData]
 ) -> tuple[TensorData, LoopTiles]:
-    """The density model (or data) of the tensor of a buffet, and its tiles there."""
+    """Return what is known of the nonzeros of a buffet's tensor, and the tensor's tiles there."""
     structure = EinsumLinks(problem, buffet.einsums[0])
     digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
     return seen_by(structure.einsum, data)[buffet.tensor], LoopTiles(structure, buffet.tensor, digits)
@@ -103,14 +105,15 @@ def _expected_resident(
 
 
 def _expected_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
-    """Expected bits of a tile with this many nonzeros at random places."""
+    """Return the expected bits of a tile with this many nonzeros at random positions."""
     ranks = tuple(ranks)
     filled = Uniform.of(ranks, tuple(extents), nnz=min(nonzeros, math.prod(extents)))
     return float(how.format.bits(expected_levels(filled, None, how.format.order(ranks))).total)
 
 
 def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], nonzeros: int) -> float:
-    """The most bits of a tile with this many nonzeros, over all their places. For CISS the expected bits."""
+    """Return the maximum bits of a tile with this many nonzeros, over all their positions. For CISS return
+    the expected bits."""
     if isinstance(how.format, CISS):
         return _expected_bits(how, ranks, extents, nonzeros)
     order = how.format.order(tuple(ranks))
@@ -122,8 +125,8 @@ def most_bits(how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], non
 def nonzeros_with_room(
     how: KeptTensor, ranks: Sequence[str], extents: Sequence[int], room: float
 ) -> tuple[int, bool]:
-    """The number of nonzeros of a tile that fit into these bits at any places, and whether one more never
-    fits. -1: not even an empty tile fits."""
+    """Return the number of nonzeros of a tile that fit into these bits at any positions (-1 if not even an
+    empty tile fits), and whether one more nonzero never fits."""
     points = math.prod(extents)
 
     def exceeds(nonzeros: int) -> bool:
@@ -145,8 +148,8 @@ def needed_bits(
     expected: float,
     computed: bool,
 ) -> float:
-    """The size at which a tile of these extents fits. `expected`: its bits as the model expects them;
-    `computed`: for an output, whose model is only an approximation, any point may be nonzero."""
+    """Return the size at which a tile of these extents fits. `expected`: its expected bits under the model.
+    `computed`: True for an output, whose model is only an approximation, so that any point may be nonzero."""
     if fit == "expected":
         return expected
     if fit == "worst" and computed:
@@ -155,17 +158,18 @@ def needed_bits(
     return most_bits(how, ranks, extents, int(model.quantile(extents, share)))
 
 
-# Working sets of sparse tiles against sizes: expected bits, and how probable it is that they do not fit.
+# Working sets of sparse tiles are compared with memory sizes: expected bits, and the probability of overflow.
 
 
 @dataclass(frozen=True)
 class MemoryDemand:
-    """The demand on one memory during one Einsum, in bits of its busiest instance. `bits`: expected (exact
-    for given data). `needed_bits`: the size that the rule of the memory requires.
+    """The demand on one memory during one Einsum, in bits of its busiest instance. `bits`: the expected
+    demand (exact for given data). `needed_bits`: the size that the fit rule of the memory requires.
 
-    `p_overflow`: probability that tiles of the largest size, each at a random place, together exceed the size
-    (for given data: 1 if the fullest tiles do, else 0), not that any tile of the run does. Its `label` is
-    `bound` where it is only an upper bound (for dependent tiles: Cantelli's inequality).
+    `p_overflow`: the probability that tiles of the largest size, each at a random position, together exceed
+    the size of the memory (for given data 1 if the fullest tiles do, else 0). It is not the probability that
+    any tile of the run exceeds it. Its `label` is `bound` where it is only an upper bound (for dependent
+    tiles by Cantelli's inequality).
     """
 
     component: str
@@ -179,14 +183,14 @@ class MemoryDemand:
 
     @property
     def fits(self) -> bool:
-        """True if the working set fits by the rule of the memory."""
+        """Return True if the working set fits according to the rule of the memory."""
         return self.needed_bits <= self.capacity_bits
 
 
 def capacity_checks(
     problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
 ) -> tuple[MemoryDemand, ...]:
-    """One record per working set that is checked against the size of its memory."""
+    """Return one record per working set that is checked against the size of its memory."""
     held = {(f.node, f.tensor): f for f in counts.footprints}
     formats = Formats(problem)
     result = []
@@ -216,7 +220,7 @@ def capacity_checks(
 
 
 def _scaled(resident: Resident, tile: TileFootprint, bits: float) -> float:
-    """Bits of the resident elements, which may be more or less than one tile."""
+    """Return the bits of the resident elements, which may be more or fewer than one tile."""
     return resident.bits * bits / tile.dense_bits if tile.dense_bits else 0.0
 
 
@@ -226,8 +230,8 @@ def _overflow(
     data: Mapping[str, TensorData],
     kept: Mapping[tuple[str, str], tuple[KeptTensor, tuple[str, ...]]],
 ) -> tuple[float, Label]:
-    """Probability that sparse tiles exceed the space that dense ones leave. `kept`: for each (component,
-    tensor) the format, and the tensor's ranks."""
+    """Return the probability that sparse tiles exceed the space that dense tiles leave, and its certainty
+    label. `kept`: for each (component, tensor) the format, and the tensor's ranks."""
     if math.isinf(room):
         return 0.0, "exact"
     mean = sum(_scaled(r, f, f.bits) for r, f in sparse)
@@ -269,8 +273,8 @@ _MOST_NUMBERS, _MOST_TOGETHER = 2**10, 2**20
 
 @dataclass(frozen=True, eq=False)
 class _TileLaw:
-    """The distribution of the bits of a tile: the most bits for each number of nonzeros, ascending, and its
-    probability. `sure`: whether the bits do not depend on the places."""
+    """The distribution of the bits of a tile: the maximum bits for each number of nonzeros in ascending
+    order, and the probability of that number. `sure`: whether the bits are independent of the positions."""
 
     bits: Floats
     chance: Floats
@@ -280,7 +284,7 @@ class _TileLaw:
 def _law(
     resident: Resident, tile: TileFootprint, how: KeptTensor, ranks: Sequence[str], model: DensityModel | None
 ) -> _TileLaw | None:
-    """The distribution; None where a tile has too many possible numbers of nonzeros to enumerate."""
+    """Return the distribution; None where a tile has too many possible numbers of nonzeros to enumerate."""
     assert model is not None, "only tensors with a model have tiles of different occupancies"
     low, high = (int(model.quantile(tile.extents, share)) for share in (1e-15, 1.0))
     if high - low >= _MOST_NUMBERS:
@@ -294,7 +298,7 @@ def _law(
 
 
 def _sum_exceeds(room: float, laws: Sequence[_TileLaw]) -> float:
-    """Probability that independent tiles together exceed this many bits."""
+    """Return the probability that independent tiles together exceed this many bits."""
     first, *others = laws
     bits, chance = np.zeros(1), np.ones(1)
     for law in others:
@@ -305,7 +309,7 @@ def _sum_exceeds(room: float, laws: Sequence[_TileLaw]) -> float:
     return float(np.clip((chance * above).sum(), 0, 1))
 
 
-# Overbooking: what of a tile does not fit is fetched again at each use (Tailors, MICRO 2023).
+# Overbooking: the part of a tile that does not fit is fetched again at each use (Tailors, MICRO 2023).
 
 
 def overbooked(
@@ -316,7 +320,8 @@ def overbooked(
     data: Mapping[str, TensorData],
     formats: Formats,
 ) -> tuple[tuple[AccessCount, ...], tuple[str, ...]]:
-    """The accesses including repeated fetches, and a remark for each tensor that has any."""
+    """Return the accesses including repeated fetches, and a note for each tensor that has repeated
+    fetches."""
     rooms = _tile_capacities(problem, analysis, footprints)
     result = {(a.einsum, a.node, a.tensor, a.kind): a for a in accesses}
     notes = []
@@ -342,8 +347,8 @@ def overbooked(
 def _tile_capacities(
     problem: Problem, analysis: Analysis, footprints: Sequence[TileFootprint]
 ) -> dict[tuple[int, str], float]:
-    """Bits available for a tile of each tensor that may be overbooked: what it needs at least, and a share of
-    the rest in proportion to its expected bits."""
+    """Return the bits available for a tile of each tensor that may be overbooked: its minimum requirement,
+    plus a share of the remaining space in proportion to its expected bits."""
     held = {(f.node, f.tensor): f for f in footprints}
     result: dict[tuple[int, str], float] = {}
     for peak in analysis.working_sets:
@@ -368,8 +373,8 @@ def _overflowing(
     data: Mapping[str, TensorData],
     formats: Formats,
 ) -> tuple[float, bool]:
-    """The share of all tile contents that exceeds the available space, and whether that is more than an upper
-    bound."""
+    """Return the fraction of all tile contents that exceeds the available space, and whether that number is
+    more than an upper bound."""
     known, tiles = _tiles_of(problem, buffet, data)
     how = formats.known[buffet.component, buffet.tensor]
     if known.actual is not None:
@@ -389,9 +394,9 @@ def _overflowing(
 
 
 def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> float:
-    """Expected nonzeros of a tile beyond this many: the sum over s >= most of P(more than s); below the mean,
-    the expected nonzeros minus this many plus the sum over s < most of P(s or fewer). Each sum starts at the
-    near end."""
+    """Return the expected number of nonzeros of a tile in excess of `most`: the sum over s >= most of P(more
+    than s). Below the mean it is the expected nonzeros minus `most`, plus the sum over s < most of P(s or
+    fewer). Each sum starts at the end nearest to `most`."""
     mean = float(model.expected(extents))
     below = most < mean
     far = 0 if below else int(model.quantile(extents, 1.0))
@@ -407,7 +412,8 @@ def expected_excess(model: DensityModel, extents: Sequence[int], most: int) -> f
 
 
 def _of_model(sure: bool) -> Label:
-    """Under a density model: expected where places do not matter (`sure`), else the most it can be."""
+    """Return the certainty label under a density model: `expected` where positions do not matter (`sure`),
+    else `bound`."""
     return "expected" if sure else "bound"
 
 
@@ -418,7 +424,7 @@ def _again(
     given: bool,
     sure: bool,
 ) -> tuple[float, Certainty]:
-    """The factor by which fetches are repeated, and the label of that number."""
+    """Return the factor by which fetches are repeated, and its certainty label."""
     reads, fills = (
         [
             found[e, buffet.node, buffet.tensor, kind]
@@ -430,7 +436,7 @@ def _again(
     used, filled = sum(a.actual for a in reads), sum(a.actual for a in fills)
     if not share or not filled or used <= filled:
         return 1.0, "exact"
-    # Tiles of given data are read as often as others only where no action spares reads.
+    # All tiles of given data are read equally often only where no action eliminates reads.
     spared = any(a.gated or a.skipped for a in (*reads, *fills))
     label: Certainty = "estimate" if given and spared else "exact" if given else _of_model(sure)
     return 1 + share * (used / filled - 1), label
@@ -439,7 +445,7 @@ def _again(
 def _fetches(
     problem: Problem, buffet: Buffet, found: Mapping[tuple[str, int, str, str], AccessCount]
 ) -> Iterator[tuple[str, int, str, str]]:
-    """The accesses that fill a buffet: its own writes, and the reads of the storage further out."""
+    """Yield the accesses that fill a buffet: its own writes, and the reads of the next outer storage."""
     for e in buffet.einsums:
         chain = [s.id for s in storage_chain(problem.tree, e, buffet.tensor)]
         if buffet.node not in chain:

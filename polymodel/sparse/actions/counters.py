@@ -1,4 +1,5 @@
-"""Loop counters as arrays: for every value of a rank variable, the tile of each loop that contains it."""
+"""Represent loop counters as arrays that give, for every value of a rank variable, the tile of each loop that
+contains it."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
-POINT = -1  # stands among loop ids for the places within the innermost tiles
+POINT = -1  # denotes, among loop ids, the positions within the innermost tiles
 # The most values of one rank variable that are listed; beyond that, counts come from the density alone.
 LONGEST = 50_000_000
 
 
 @dataclass(frozen=True)
 class Counters:
-    """The values of one rank variable in one Einsum, and the counter of each loop over it for each value.
+    """The values of one rank variable in one Einsum, and for each value the counter of each loop over the
+    variable.
 
-    `loops`: (node id, loop) outermost first; `counters` one array per loop, `offset` the place within the
-    innermost tile, `low` the smallest value. `foreign`: the Einsum has no such variable, and is repeated
-    in every iteration; values then only number these iterations.
+    `loops`: pairs (node id, loop), outermost first. `counters`: one array per loop. `offset`: the position
+    within the innermost tile. `low`: the smallest value. `foreign`: the Einsum does not have this variable
+    and is repeated in every iteration; the values then only number these iterations.
     """
 
     variable: str
@@ -41,9 +43,9 @@ class Counters:
 
 
 def counters_of(problem: Problem, einsum: str, only: Container[str] | None = None) -> tuple[Counters, ...]:
-    """One record per rank variable of the Einsum, then one per variable that only repeats it.
+    """Return one record per rank variable of the Einsum, then one per variable that only repeats it.
 
-    `only`: of these variables.
+    `only`: restricts the result to these variables.
     """
     e, loops = problem.cascade[einsum], problem.tree.loops(einsum)
     result = []
@@ -98,8 +100,8 @@ def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[i
 
 
 def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...]) -> Counters:
-    """The number of iterations of loops that do not bind the Einsum; loops that bind it run as often as it
-    needs."""
+    """Return the iterations of loops that do not bind the Einsum. Loops that bind other Einsums run as often
+    as those need."""
     bounds = [e.bound(v) for e, v in _bound_by(problem, *loops[0])]
     if not bounds:
         return Counters(variable, 0, (), (), np.zeros(1, np.int64), foreign=True)
@@ -111,7 +113,8 @@ def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...
 
 
 def group_numbers(columns: list[Ints], size: int) -> Ints:
-    """A number for each row, equal where all columns are equal; in lexicographic order from 0."""
+    """Number the rows from 0 in lexicographic order; rows that are equal in all columns get the same
+    number."""
     result = np.zeros(size, dtype=np.int64)
     for column in columns:
         mixed = result * (int(column.max(initial=0)) + 1) + column
@@ -127,8 +130,8 @@ def group_numbers(columns: list[Ints], size: int) -> Ints:
 
 
 def digit_columns(counters: Counters, digits: Set[int | str]) -> list[Ints]:
-    """The counters of these loops (POINT, or its name: and the place within the innermost tile) of every
-    value."""
+    """Return the counters of these loops for every value. POINT, or the name of the variable, selects the
+    position within the innermost tile."""
     result = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
     points = (POINT in digits or counters.variable in digits) and not counters.foreign
     return [*result, counters.offset] if points else result

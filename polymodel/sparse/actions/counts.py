@@ -1,4 +1,5 @@
-"""Sparse counts of a whole analysis: every operation and access is actual, gated, skipped or absent."""
+"""Compute the sparse counts of a whole analysis: every operation and access is actual, gated, skipped or
+absent."""
 
 from __future__ import annotations
 
@@ -51,12 +52,13 @@ from polymodel.sparse.actions.storage import (
 from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import empty_before, require_carried_anywhere, require_known, stopping
 
-# Actions that have no effect under a mapping: their memory does not hold the tensor that they name.
+# An action has no effect under a mapping in which its memory does not hold the tensor that it names.
 
 
 def idle_actions(problem: Problem, data: Mapping[str, TensorData]) -> tuple[str, ...]:
-    """One remark per memory, kind of action and tensor that no Einsum of the action keeps there, and per
-    tensor that leads an action and stops no operation where it is absent."""
+    """Return a note for each action that has no effect: one per memory, kind of action and tensor that no
+    Einsum of the action keeps there, and one per tensor that leads an action although its zeros do not make
+    any operation idle."""
     every = (text for c in problem.hierarchy.components for text in _idle(problem, c, data))
     return tuple(dict.fromkeys(every))
 
@@ -87,11 +89,12 @@ def _idle(problem: Problem, component: Component, data: Mapping[str, TensorData]
             )
 
 
-# How certain the loads of memories, tolls and links are, whose busiest instances decide on latencies.
+# Certainty labels of the loads of memories, tolls and links, whose busiest instances determine latencies.
 #
-# Loads are those of the dense schedule, scaled as the traffic of the Einsum at the component is. That is
-# right where one instance moves everything, and where no sparse tensor differs between instances. Else it is
-# the mean of all instances, which the busiest has at least if the dense schedule gives all of them the same.
+# A load is that of the dense schedule, scaled in proportion to the traffic of the Einsum at the component.
+# This is correct where one instance moves everything, and where no sparse tensor differs between instances.
+# Otherwise it is the mean over all instances, a lower bound for the busiest one if the dense schedule gives
+# all of them the same load.
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -99,8 +102,8 @@ Pairs = tuple[tuple[int, int], ...]
 def load_labels(
     problem: Problem, analysis: Analysis, counts: SparseCounts, data: Mapping[str, TensorData]
 ) -> tuple[LoadLabel, ...]:
-    """One label per Einsum and component that moves data; for pipelined Einsums also one for their compute
-    unit."""
+    """Return one label per Einsum and component that moves data; for pipelined Einsums also one for their
+    compute unit."""
     return tuple(_Loads(problem, analysis, counts, data).labels())
 
 
@@ -131,7 +134,7 @@ class _Loads:
         return any((a.einsum, a.component) == (load.einsum, load.component) for a in self.counts.accesses)
 
     def _memory(self, load: InstanceLoad) -> LoadLabel:
-        """The label of a storage: its accesses include the transfers of all instances."""
+        """Return the label of a storage, whose accesses include the transfers of all instances."""
         key = load.einsum, load.component
         here = [a for a in self.counts.accesses if (a.einsum, a.component) == key]
         if all(a.actual == a.dense and not a.metadata_bits for a in here):
@@ -150,8 +153,8 @@ class _Loads:
         return LoadLabel(*key, counted, "lower bound" if even and counted != "bound" else "estimate")
 
     def _passed(self, einsum: str, component: str, toll: InstanceLoad | None) -> LoadLabel:
-        """The label of a toll or a link, scaled like the transfers of the next storage further out: an
-        estimate where a single instance of it does not pass everything."""
+        """Return the label of a toll or a link. Its traffic is scaled like the transfers of the next outer
+        storage, which is an estimate unless a single instance of it passes all of them."""
         mine = [a for a in self.counts.accesses if a.einsum == einsum]
         if all(a.actual == a.dense for a in mine):
             return LoadLabel(einsum, component, "exact", "exact")
@@ -162,7 +165,8 @@ class _Loads:
         return LoadLabel(einsum, component, label, label)
 
     def _differ(self, einsum: str) -> bool:
-        """Whether instances may see different zeros: a loop over them indexes a tensor that has some."""
+        """Return whether instances may encounter different zeros: a loop over instances indexes a tensor that
+        has zeros."""
         spatial = {x.variable_in(einsum) for _, x in self.problem.tree.loops(einsum) if x.spatial}
         return any(
             spatial & set(a.variables)
@@ -171,7 +175,7 @@ class _Loads:
         )
 
     def _even(self, load: InstanceLoad) -> bool:
-        """Whether the dense schedule gives every instance the same load."""
+        """Return whether the dense schedule gives every instance the same load."""
         key = load.einsum, load.component
         mine = [t for t in self.analysis.traffic if (t.einsum, t.component) == key]
         reads = sum(t.reads * self.bits[t.tensor] for t in mine)
@@ -185,7 +189,7 @@ def _whole(work: ComputeCount) -> bool:
 
 
 def einsums_in(item: StageWork | PipelineRun) -> tuple[str, ...]:
-    """The Einsums that a stage of a pipeline executes."""
+    """Return the Einsums that a stage of a pipeline executes."""
     if isinstance(item, StageWork):
         return (item.einsum,)
     return tuple(e for slot in item.slots for stage in slot.stages for x in stage for e in einsums_in(x))
@@ -195,8 +199,8 @@ SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 
 
 def in_order(effectual: Any, executed: Any, turns: Any, whole: Any) -> tuple[Any, Any, Any]:
-    """These operations, limited so that each kind is at most the next and all are at most the total. Numbers
-    or arrays."""
+    """Return the numbers of effectual operations, of executed ones and of those that take a cycle, limited so
+    that each is at most the next and none exceeds the total. Accepts numbers or arrays."""
     executed = larger(executed, effectual)
     turns = at_most(larger(turns, executed), whole)
     executed = at_most(executed, turns)
@@ -212,7 +216,7 @@ def compute_count(
     label: Certainty = "expected",
     busiest_label: Certainty = "expected",
 ) -> ComputeCount:
-    """The record of operations that are `in_order`. Numbers or arrays."""
+    """Return the record of operations whose numbers are `in_order`. Accepts numbers or arrays."""
     return ComputeCount(
         row.einsum, row.component, row.operations, effectual, executed - effectual, turns - executed,
         row.operations - turns, label, busiest, row.instances, busiest_label,
@@ -222,7 +226,8 @@ def compute_count(
 def access_count(
     row: Traffic, kind: str, m: AccessShare, label: Certainty = "expected", about: Certainty = "expected"
 ) -> AccessCount:
-    """The record of one kind of access. `about`: the label of its metadata. Numbers or arrays."""
+    """Return the record of one kind of access. `about`: the certainty label of its metadata. Accepts numbers
+    or arrays."""
     return AccessCount(
         row.einsum, row.node, row.component, row.tensor, kind, m.dense, m.actual, m.gated, m.held - m.turns,
         m.dense - m.held, label, m.metadata, about,
@@ -230,7 +235,7 @@ def access_count(
 
 
 class EinsumActions:
-    """The counts of one Einsum."""
+    """Computes the counts of one Einsum."""
 
     def __init__(
         self, problem: Problem, einsum: str, data: Mapping[str, TensorData], formats: Formats
@@ -246,15 +251,15 @@ class EinsumActions:
         self.operations: tuple[Number, Number] | None = None
 
     def compute(self, dense: ComputeCounts) -> ComputeCount:
-        """Operations: effectual, ineffectual but executed, gated, skipped."""
+        """Return the numbers of operations: effectual, ineffectual but executed, gated, skipped."""
         whole = dense.operations
         sums = LinkSums(self.structure, self.data, self.tables)
         self._require_carried(sums)
         effectual, label = self._effectual(whole)
         skips = sums.looked(SKIPS)
         every = sums.looked(ACTIONS).conditions
-        # What is the same by its definition is the same number: a difference of roundings is not an
-        # operation.
+        # Counts that are equal by definition share one number, so that rounding differences do not
+        # appear as operations.
         if effectual_only(self.structure, self.data, ACTIONS):
             executed, second = effectual, label
         else:
@@ -277,7 +282,8 @@ class EinsumActions:
         turns: Number,
         label: Certainty,
     ) -> tuple[Number, Certainty]:
-        """Operations of the instance that has most of them. `label`: of the operations of all, `turns`."""
+        """Return the number of operations of the busiest instance, and its label. `label`: that of `turns`,
+        the operations of all instances that take a cycle."""
         useful = sharpest(c for c in skips if not self.data[c.leader].dense)
         if not useful:
             return dense.busiest, "exact"
@@ -305,13 +311,15 @@ class EinsumActions:
         return mean, "lower bound" if sure else "estimate"
 
     def _greatest_mean(self, sums: LinkSums, useful: tuple[Condition, ...]) -> float | None:
-        """The largest expected number of operations of an instance; None where places are unknown."""
+        """Return the largest expected number of operations of an instance; None where positions are
+        unknown."""
         spatial = {i for i, loop in self.structure.loops if loop.spatial}
         parts = {c.variable: parts_of_instances(c, spatial) for c in self.structure.counters}
         return sums.most_of_an_instance(useful, parts)
 
     def _fullest(self, condition: Condition, dense: ComputeCounts) -> tuple[Number, Certainty] | None:
-        """The same where a single leader with a density model decides."""
+        """Return the number of operations of the busiest instance, and its label, where a single leader with
+        a density model determines it."""
         settings = {c.variable: (c,) for c in self.structure.counters}
         instances = Instances(self.structure, settings, condition, self.data[condition.leader])
         if instances.dense({v: np.zeros((), np.int64) for v in settings}) != dense.busiest:
@@ -323,7 +331,8 @@ class EinsumActions:
         return int(result) if result.is_integer() and label == "exact" else result, label
 
     def _effectual(self, whole: int) -> tuple[Number, Certainty]:
-        """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
+        """Return the number of operations whose result may be nonzero, and its label. All factors of a
+        product must be nonzero, and any term of a sum."""
         einsum = self.structure.einsum
         require_known(einsum, self.data)
         result = effectual_points(einsum, self.data, empty_before(self.structure.problem.cascade))
@@ -335,8 +344,8 @@ class EinsumActions:
         return whole * result.number / result.of, result.label if each_alike else "estimate"
 
     def _require_carried(self, sums: LinkSums) -> None:
-        """Refused where operations are left out that carry a tensor forward: the next generation would lack
-        what they pass on."""
+        """Raise Refused where actions eliminate operations that carry a tensor forward: the next generation
+        would lack the values that they pass on."""
         einsum = self.structure.einsum
         written = {a.tensor for a in einsum.outputs}
         carried = [a.tensor for a in einsum.inputs if a.tensor in written and self.data[a.tensor].dense]
@@ -348,7 +357,7 @@ class EinsumActions:
             raise Refused(message, remedy, code="unsupported-recurrence")
 
     def access(self, dense: Traffic) -> tuple[AccessCount, ...]:
-        """One record per kind of access that happens."""
+        """Return one record per kind of access that occurs."""
         return tuple(self._one(dense, kind) for kind in KINDS if getattr(dense, kind))
 
     def _one(self, row: Traffic, kind: str) -> AccessCount:
@@ -370,14 +379,14 @@ class EinsumActions:
         return self._record(row, kind, dense, held, turns, actual, label)
 
     def _for_operations(self, every: Sequence[LinkSums], kind: str) -> bool:
-        """Whether each element of an output that moves stands for operations of its own that were executed,
-        of which models that know places tell the number: no more move."""
+        """Return whether each moved element of an output belongs to executed operations of its own, whose
+        number position-dependent models give. Then no more elements move than operations are executed."""
         placed = any(not d.placeless and d.actual is None for d in self.data.values())
         own = all(sums.link is not None and sums.link.reached and sums.followed for sums in every)
         return placed and own and kind != "writes_fill"
 
     def _parts(self, every: list[LinkSums], kind: str, dense: int) -> list[Number]:
-        """What of `dense` goes over each of several ways."""
+        """Divide `dense` among several paths."""
         if len(every) == 1:
             return [dense]
         each = [sums.total(kind) if sums.followed else 1 for sums in every]
@@ -387,11 +396,12 @@ class EinsumActions:
     def _left(
         self, sums: LinkSums, kind: str, dense: Number, nonzeros: bool
     ) -> tuple[Number, Number, Number, Certainty]:
-        """How much is held, takes a turn and moves, and what these numbers are."""
+        """Return how many elements are held, how many of these take a cycle, how many move, and the certainty
+        label of these numbers."""
         held, label = self._remaining(sums, kind, NOTHING, dense, nonzeros)
         skips, every = sums.looked(SKIPS), sums.looked(ACTIONS)
         if kind in ("reads_fill", "writes_fill") and not sums.followed:
-            # What an operation reads of the generation before moves whether or not it is executed.
+            # Elements that an operation reads from the previous generation move even if it is not executed.
             skips, every = sums.alone(SKIPS), sums.alone(ACTIONS)
         turns, first = self._remaining(sums, kind, skips, dense, nonzeros)
         actual, second = self._remaining(sums, kind, every, dense, nonzeros)
@@ -432,7 +442,7 @@ class EinsumActions:
     def _remaining(
         self, sums: LinkSums, kind: str, looked: Looked, dense: Number, nonzeros: bool
     ) -> tuple[Number, Certainty]:
-        """How much of `dense` is left, and what that number is."""
+        """Return how much of `dense` remains, and the certainty label of that number."""
         if not looked and not nonzeros:
             return dense, "bound" if looked.loose else "exact"
         bounded = looked.loose
@@ -449,19 +459,19 @@ class EinsumActions:
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 touched = sums.total(kind, looked)
                 if own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS):
-                    # What is touched is nonzero in the end.
+                    # Every element that is touched ends up nonzero.
                     return touched, label if sums.sure(kind, looked, False) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
             return result, label if sure and not bounded else "bound"
         bounded = self._places(sums, looked.conditions) or bounded
-        # What holds a nonzero of the tensor holds one for the actions that it leads itself.
+        # A part that holds a nonzero of the tensor satisfies the conditions that the tensor itself leads.
         led = {c: self.structure.led(c.leader).tensor for c in looked.conditions}
         mine = tuple(c for c in looked.conditions if not nonzeros or led[c] != sums.tensor)
         bounded = bounded or (nonzeros and sums.tied(looked.conditions))
         looked = replace(looked, conditions=mine)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
-        # Where places matter the chance of a tile is that of one at a random place, which bounds nothing.
+        # Where positions matter, the probability is that of a tile at a random position, which is no bound.
         placed = any(not d.placeless and not d.dense for d in data)
         self.note(sums.tensor, low == high or placed)
         if placed:
@@ -469,7 +479,8 @@ class EinsumActions:
         return dense * high * scale, "expected" if low == high and not bounded else "bound"
 
     def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Certainty]:
-        """Of copies, and of tensors without a link: every element moves as often as any other."""
+        """Return the remaining accesses of a copy, or of a tensor without a link, where every element moves
+        equally often."""
         data = self.data[tensor]
         if not nonzeros:
             return dense, "exact"
@@ -481,7 +492,8 @@ class EinsumActions:
         return dense * data.density, "expected" if data.actual is None else "estimate"
 
     def _places(self, sums: LinkSums, conditions: Iterable[Condition]) -> bool:
-        """True, with a remark, if a model that knows places leads an action by tiles of several sizes."""
+        """Return True, and add a note, if a position-dependent model leads an action by tiles of several
+        sizes."""
         leaders = dict.fromkeys(c.leader for c in conditions if sums.uneven(c))
         for leader in leaders:
             text = (
@@ -493,7 +505,7 @@ class EinsumActions:
         return bool(leaders)
 
     def note(self, tensor: str, equal: bool) -> None:
-        """Remark that transfers were not followed one by one."""
+        """Add a note that transfers were not followed one by one."""
         which = f"transfers of {tensor}" if tensor else "operations"
         how = "all tiles alike" if equal else "at most: by the tile that is empty most rarely"
         text = f"{self.structure.name}: {which} are not followed tile by tile here; counted {how}"
@@ -504,10 +516,11 @@ class EinsumActions:
 def sparse_counts(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData], confidence: float = 0.99
 ) -> SparseCounts:
-    """Operations, accesses and footprints of every Einsum, of one execution each.
+    """Return the operations, accesses and footprints of every Einsum, each for one execution.
 
-    `data`: of every tensor. `confidence`: with which a footprint's `quantile_bits` are not exceeded. Raises
-    Refused for what cannot be counted, by name.
+    `data`: what is known of the nonzeros of every tensor. `confidence`: the probability with which a
+    footprint's `quantile_bits` are not exceeded. Raises Refused, with the names concerned, for what cannot be
+    counted.
     """
     require_carried_anywhere(problem.cascade, data)
     formats = Formats(problem)

@@ -1,4 +1,5 @@
-"""What is known of the nonzeros of each tensor: no point is zero, a density model, or the nonzeros."""
+"""Describe what is known of the nonzeros of each tensor: that it has no zeros, a density model, or the
+nonzeros themselves."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from polymodel.sparse.tensor import SparseTensor
 
 @dataclass(frozen=True, eq=False)
 class TensorData:
-    """One tensor. `model` None and `actual` None: every point is taken as nonzero.
+    """What is known of one tensor. If both `model` and `actual` are None, every point is taken to be nonzero.
 
-    `actual` has the tensor's ranks in the order of its accesses. `computed`: it is an output whose density
-    was derived from its operands, as if its nonzeros were placed independently of them; `share` is then
-    the exact density of which `model` is the nearest whole number of nonzeros.
+    `actual` has the tensor's ranks in the order of its accesses. `computed`: the tensor is an output whose
+    density was derived from its operands, as if its nonzeros were placed independently of theirs. `share` is
+    then the exact density, of which `model` has the nearest whole number of nonzeros.
     """
 
     tensor: str
@@ -30,12 +31,12 @@ class TensorData:
 
     @property
     def dense(self) -> bool:
-        """True if nothing can be left out."""
+        """True if no point can be left out."""
         return self.density == 1
 
     @property
     def density(self) -> float:
-        """Expected share of nonzero points."""
+        """The expected fraction of nonzero points."""
         if self.share is not None:
             return self.share
         if self.actual is not None:
@@ -44,28 +45,30 @@ class TensorData:
 
     @property
     def label(self) -> Label:
-        """What counts from it are."""
+        """The certainty label of counts that are derived from this tensor."""
         return "exact" if self.actual is not None or self.dense else "expected"
 
     @property
     def placeless(self) -> bool:
-        """True if the chance that a tile is empty depends on its size alone, so that sums of it are exact."""
+        """True if the probability that a tile is empty depends on its size alone, so that sums of it are
+        exact. A model without this property is called position-dependent."""
         return self.model is None or self.model.placeless
 
     def alike(self, extents: tuple[int, ...]) -> bool:
-        """True if full tiles of these extents are empty with one and the same probability, wherever they
+        """Return True if all full tiles of these extents are empty with the same probability, wherever they
         lie."""
         return self.placeless or (self.model is not None and self.model.alike(extents))
 
     @property
     def law(self) -> Hypergeometric | None:
-        """The law of the nonzeros among a number of points, where that number alone decides; else None."""
+        """The distribution of the number of nonzeros among a set of points, where it depends only on their
+        number; else None."""
         return None if self.model is None else self.model.points
 
     @cached_property
     def laws(self) -> tuple[tuple[float, Hypergeometric], ...]:
-        """The same as weights and laws, none where there is no law: a density between two whole numbers of
-        nonzeros is a mixture of both, so that a single point has the exact density."""
+        """The distribution as pairs (weight, law); empty where there is no law. A density between two whole
+        numbers of nonzeros is a mixture of both, so that a single point has the exact density."""
         law = self.law
         if law is None or self.share is None:
             return () if law is None else ((1.0, law),)
@@ -75,7 +78,7 @@ class TensorData:
         return tuple((weight, Hypergeometric(law.points, n)) for weight, n in two if weight)
 
     def nonempty(self, extents: tuple[Ints, ...]) -> Floats:
-        """Probability that a tile of these extents (one array per rank) holds a nonzero."""
+        """Return the probability that a tile of these extents (one array per rank) holds a nonzero."""
         if self.model is None or self.dense:
             return np.ones(np.broadcast_shapes(*(e.shape for e in extents)) if extents else (1,))
         tiles = np.stack(np.broadcast_arrays(*extents), axis=-1)
@@ -89,5 +92,5 @@ class TensorData:
 
 
 def dense_data(tensor: str) -> TensorData:
-    """A tensor without zeros."""
+    """Return the record of a tensor without zeros."""
     return TensorData(tensor)

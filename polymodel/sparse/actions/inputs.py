@@ -1,4 +1,5 @@
-"""What is known of every tensor of a cascade: given tensors, densities as written, outputs from operands."""
+"""Collect what is known of every tensor of a cascade: given tensors, densities of the workload, and outputs
+derived from operands."""
 
 from __future__ import annotations
 
@@ -24,24 +25,24 @@ from polymodel.spec.energy import confined
 from polymodel.spec.faults import not_a, suggestion
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# Where the nonzeros of computed tensors lie: from those of the operands.
-#
-# A point of the output is nonzero where any of its operations is effectual (cancellation aside).
+# The positions of nonzeros of computed tensors follow from those of the operands: a point of the output is
+# nonzero where any of its operations is effectual (cancellation is ignored).
 
-# Occupancies of a fiber that are summed one by one.
+# The most occupancies of a fiber that are summed one by one.
 LONGEST = 1_000_000
 
 
 def output_data(
     einsum: Einsum, output: TensorAccess, shape: tuple[int, ...], data: Mapping[str, TensorData]
 ) -> TensorData:
-    """What is known of an output: exact where all operands are given, else its expected density."""
+    """Return what is known of an output: its exact nonzeros where all operands are given, else its expected
+    density."""
     data = seen_by(einsum, data)
     operands = different(einsum.inputs)
     passing = unstopped(einsum)
     inputs = [a for a in operands if not data[a.tensor].dense and a not in passing]
     union = is_union(einsum)
-    # What is there before a result is added to it has no zeros unless its density is said.
+    # The values to which results are added have no zeros unless their density is given.
     if output.accumulates or not inputs or (union and len(inputs) < len(operands)):
         return TensorData(output.tensor)
     if not union and all(data[a.tensor].actual is not None for a in inputs):
@@ -66,7 +67,7 @@ def _share(
     union: bool,
     data: Mapping[str, TensorData],
 ) -> float:
-    """Probability that a point of the output is nonzero."""
+    """Return the probability that a point of the output is nonzero."""
     size = _extents(einsum, einsum.rank_variables)
     reduced = [v for v in einsum.rank_variables if v not in output.variables]
     if union:
@@ -82,7 +83,7 @@ def _share(
     if len(laws) == len({a.tensor for a in inputs}) == 2 and shared and terms <= LONGEST:
         first, second = laws
         if first is not None and second is not None:
-            # Of a first fiber with s nonzeros all s points of the second one are empty.
+            # If the first fiber has s nonzeros, the result is zero if these s points of the second are empty.
             occupancy = np.arange(terms + 1)
             chance = first.pmf(np.full(occupancy.shape, terms), occupancy)
             return 1 - float((chance * second.p_empty(occupancy)).sum())
@@ -92,7 +93,7 @@ def _share(
 
 
 def _any(chance: float, times: int) -> float:
-    """1 - (1 - chance)^times without cancellation."""
+    """Return 1 - (1 - chance)^times without cancellation."""
     return 1.0 if chance >= 1 else -expm1(times * log1p(-chance))
 
 
@@ -117,7 +118,8 @@ def _pattern(
     inputs: list[TensorAccess],
     data: Mapping[str, TensorData],
 ) -> SparseTensor | None:
-    """The points of the output that an effectual operation writes; None behind ranks of several variables."""
+    """Return the points of the output that an effectual operation writes; None where an output rank depends
+    on several variables."""
     if not _plain(output) or not is_box(einsum):
         return None
     tables = []
@@ -150,7 +152,7 @@ def _pattern(
 
 
 def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
-    """Sizes of a tensor's ranks: as given, else up to the largest coordinate that is touched."""
+    """Return the sizes of a tensor's ranks: as given, or up to the largest coordinate that is accessed."""
     sizes = dict(cascade.rank_sizes)
     result: dict[str, int] = {}
     for einsum in cascade.einsums:
@@ -165,7 +167,7 @@ def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
 
 
 def _from_zero(cascade: Cascade, tensor: str) -> None:
-    """Refuse data for a tensor that is touched below coordinate 0."""
+    """Raise Refused if a tensor with given data is accessed below coordinate 0."""
     for einsum in cascade.einsums:
         for access in einsum.accesses:
             for rank, x in zip(access.ranks, access.projection, strict=True):
@@ -180,7 +182,7 @@ def _from_zero(cascade: Cascade, tensor: str) -> None:
 
 
 def written_densities(cascade: Cascade) -> dict[str, object]:
-    """Tensor -> density as written at any of its accesses, None where it has none."""
+    """Map each tensor to the density written at any of its accesses; None where there is none."""
     result: dict[str, object] = {}
     for e in cascade.einsums:
         for a in e.accesses:
@@ -196,11 +198,12 @@ def tensor_data(
     folder: str = "",
     needed: Container[str] | None = None,
 ) -> dict[str, TensorData]:
-    """What is known of every tensor: `tensors` over `densities` over what the workload says.
+    """Return what is known of every tensor: `tensors` take precedence over `densities`, which take precedence
+    over the workload.
 
-    A computed tensor without any of these gets the structural density of its operations, if it is `needed`
-    (None: all are), else no zeros; one that is carried forward, or added to, has none. Raises SpecError for
-    unknown tensors, shapes that do not fit and densities that are none.
+    A computed tensor without any of these gets the structural density of its operations if it is `needed`
+    (None: all are), and otherwise no zeros. A recurrent tensor, or one that is added to, has no zeros. Raises
+    SpecError for unknown tensors, for shapes that do not match and for invalid densities.
     """
     for name, value in (("tensors", tensors), ("densities", densities)):
         if value is not None and not isinstance(value, Mapping):
@@ -245,8 +248,8 @@ def tensor_data(
 def _require_full(
     einsum: Einsum, access: TensorAccess, shape: tuple[int, ...], found: Mapping[str, TensorData]
 ) -> None:
-    """A tensor that is carried forward is read before it is made, as one without zeros: Refused where its
-    operands leave some in it."""
+    """Raise Refused if the operands of a recurrent tensor leave zeros in it. It is read before it is
+    produced, and then taken to have no zeros."""
     made = output_data(einsum, access, shape, found)
     if not made.dense:
         raise Refused(
@@ -260,7 +263,7 @@ def _require_full(
 
 
 def tensors_in_use(problem: Problem) -> frozenset[str]:
-    """Tensors whose zeros any count depends on: operands, leaders, and those that have a format."""
+    """Return the tensors whose zeros affect any count: operands, leaders, and tensors that have a format."""
     result = {a.tensor for e in problem.cascade.einsums for a in e.inputs}
     for component in problem.hierarchy.components:
         if component.sparse is not None:
@@ -272,7 +275,7 @@ def tensors_in_use(problem: Problem) -> frozenset[str]:
 def _known(
     access: TensorAccess, shape: tuple[int, ...], given: SparseTensor | None, written: object, folder: str
 ) -> TensorData | None:
-    """One tensor as it is given or written; None if nothing is said."""
+    """Return what is given or written of one tensor; None if nothing is."""
     if given is not None:
         result = _actual(access, shape, given)
         if written is not None and result.actual is not None:
@@ -289,14 +292,15 @@ def _known(
 
 
 def _warn(tensor: SparseTensor, model: DensityModel) -> None:
-    """Data that are given in the place of a model which does not fit them are worth a word."""
+    """Warn if given data replace a density model that does not fit them."""
     told = unfit(tensor, model)
     if told:
         warnings.warn(f"{tensor.name}: {told}", SparseWarning, stacklevel=2)
 
 
 def density_model(access: TensorAccess, shape: tuple[int, ...], written: object, folder: str) -> DensityModel:
-    """The model that is written; files are read from `folder` only. SpecError with all that is wrong."""
+    """Return the density model that is written. Files are read from `folder` only. Raises SpecError with all
+    faults."""
 
     def read(name: str) -> SparseTensor:
         from polymodel.sparse.files import read_tensor
@@ -310,7 +314,8 @@ def density_model(access: TensorAccess, shape: tuple[int, ...], written: object,
 
 
 def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: object) -> TensorData:
-    """A given tensor, its ranks in the order of the access; ranks of other names go by position."""
+    """Return a given tensor with its ranks in the order of the access. Ranks with other names are matched by
+    position."""
     if not isinstance(tensor, SparseTensor):
         how = "pass pm.read_tensor(FILE), or SparseTensor.from_dense(name, ranks, array)"
         raise not_a("sparse tensor", access.tensor, tensor, how)

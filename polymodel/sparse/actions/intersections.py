@@ -1,10 +1,12 @@
-"""Coordinates that intersections read: where a loop goes over a rank that several sparse tensors have.
+"""Count the coordinates that intersections read, where a loop iterates over a rank that several sparse
+tensors share.
 
-At each such loop (or, below all loops, the point-by-point order of a rank variable) the fibers of the tensors
-under the counters of all loops further out are intersected, if none is empty. A coordinate is present if
-anything is nonzero below it. Two-finger: both fingers advance after a match; it stops when one fiber ends,
-the other may have one trailing read. Skip-ahead: one per match and per run of comparisons that advance the
-same finger. Leader-follower: the leader's coordinates, each of which is looked up in the others.
+At each such loop (or, below all loops, in the point-by-point order of a rank variable) the fibers of the
+tensors under the counters of all outer loops are intersected, provided that none is empty. A coordinate is
+present if anything below it is nonzero. Two-finger: both fingers advance after a match; the intersection
+stops when one fiber ends, and the other may have one trailing read. Skip-ahead: one read per match, and one
+per run of comparisons that advance the same finger. Leader-follower: the leader's coordinates are read, and
+each is looked up in the other fibers.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ Digit = tuple[int, str]
 def intersection_counts(
     structure: EinsumLinks, data: Mapping[str, TensorData]
 ) -> tuple[IntersectionCount, ...]:
-    """One record per rule of a component that holds all its tensors in this Einsum, and loop of theirs."""
+    """Return one record per loop at which a rule intersects, for each rule of a component whose tensors this
+    Einsum all uses."""
     result = []
     for component in structure.problem.hierarchy.components:
         for rule in component.sparse.intersections if component.sparse else ():
@@ -58,7 +61,8 @@ def intersection_counts(
 
 
 def _order(structure: EinsumLinks) -> list[Digit]:
-    """Every counter in order of time: loops from outside in, then places within the innermost tiles."""
+    """Return every counter in temporal order: loops from the outermost inwards, then positions within the
+    innermost tiles."""
     loops = [(i, structure.variable(x)) for i, x in structure.loops]
     return [*loops, *((POINT, v) for v in structure.einsum.rank_variables)]
 
@@ -66,10 +70,10 @@ def _order(structure: EinsumLinks) -> list[Digit]:
 def _places(
     structure: EinsumLinks, component: str, rule: IntersectionUnit
 ) -> list[tuple[Digit, tuple[Digit, ...]]]:
-    """The counters at which a rule intersects, each with those further out.
+    """Return the counters at which a rule intersects, each with all outer counters.
 
-    A memory's rule holds between its own nodes and the next storage further in of any of the tensors, that of
-    a compute unit below the innermost ones.
+    The rule of a memory applies between its own nodes and the next inner storage of any of the tensors. The
+    rule of a compute unit applies below the innermost storages.
     """
     tree = structure.problem.tree
     chains = [storage_chain(tree, structure.name, t) for t in rule.tensors]
@@ -92,7 +96,8 @@ def _places(
 
 
 def _columns(structure: EinsumLinks, variable: str, digits: Sequence[Digit]) -> tuple[Ints, int]:
-    """A number for each value of a rank variable, equal where these counters are; and how many there are."""
+    """Return a number for each value of a rank variable, which is equal where these counters are equal, and
+    how many numbers there are."""
     counters = next(c for c in structure.counters if c.variable == variable)
     numbers = group_numbers(_picked(counters, {i for i, v in digits if v == variable}), counters.size)
     return numbers, int(numbers.max()) + 1
@@ -145,10 +150,12 @@ def _expected(
     digit: Digit,
     before: tuple[Digit, ...],
 ) -> tuple[float, bool]:
-    """Coordinates of one tensor's fibers at all visits where no other fiber is empty, expected.
+    """Return the expected number of coordinates of one tensor's fibers over all visits at which no other
+    fiber is empty.
 
-    False beside it: the most it can be. A model that knows places tells nothing of tiles of several sizes,
-    nor how often its tiles meet those of another such model, so none of them is taken to be empty.
+    The second result is False where the number is an upper bound. A position-dependent model does not
+    describe tiles of several sizes, nor how often its tiles coincide with those of another such model; in
+    these cases none of them is taken to be empty.
     """
     names = [
         c.variable for c in structure.counters if any(c.variable in _own(structure, t) for t in rule.tensors)
@@ -196,7 +203,8 @@ def _expected(
 
 @dataclass(frozen=True)
 class _Part:
-    """Fibers of one tensor: coordinates one after the other, `starts` of each fiber, and its keys."""
+    """Fibers of one tensor: the concatenated coordinates, the `starts` of each fiber, and the shared keys of
+    each fiber."""
 
     coords: Ints
     starts: Ints
@@ -208,7 +216,7 @@ class _Part:
 
 
 class _Fibers:
-    """The nonempty fibers of one tensor at one counter: keys by rank variable, coordinates in order."""
+    """The nonempty fibers of one tensor at one counter: keys by rank variable, and coordinates in order."""
 
     def __init__(
         self, structure: EinsumLinks, tensor: str, data: TensorData, digit: Digit, before: tuple[Digit, ...]
@@ -235,7 +243,7 @@ class _Fibers:
         self.coords = rows[0]
 
     def part(self, shared: Sequence[str], numbers: Ints) -> _Part:
-        """Fibers in order; `numbers`: one per nonzero, equal where the shared keys are."""
+        """Return the fibers in order. `numbers`: one per nonzero, equal where the shared keys are equal."""
         own = [k for v, k in self.keys.items() if v not in shared]
         size = self.coords.size
         fiber = group_numbers([numbers, *own], size)
@@ -272,7 +280,8 @@ def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _Fibers, b: _Fiber
 
 
 def _trailing(a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
-    """Coordinates of a's fibers read until b's end: those up to its last, and one more if there is one."""
+    """Count the coordinates of a's fibers that are read until b ends: those up to b's last one, and one more
+    if there is one."""
     last = b.coords[b.starts[1:] - 1][theirs] if b.coords.size else np.zeros(0, np.int64)
     span = int(max(a.coords.max(initial=0), last.max(initial=0))) + 2
     keys = np.repeat(np.arange(a.lengths.size), a.lengths) * span + a.coords
@@ -281,7 +290,7 @@ def _trailing(a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
 
 
 def _steps(structure: EinsumLinks, a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
-    """Matches, and runs of comparisons that advance the same finger."""
+    """Count matches, and runs of comparisons that advance the same finger."""
     rows = int(a.lengths[mine].sum() + b.lengths[theirs].sum())
     if rows > MOST_ROWS:
         message = f"{structure.name}: {rows:,} comparisons are too many to follow"

@@ -1,4 +1,5 @@
-"""How many combinations of values satisfy several tables at once: sums of products over sparse relations."""
+"""Count the combinations of values that satisfy several tables at once, as sums of products over sparse
+relations."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints, group_numbers
 
-# Rows that a product of tables may have on the way.
+# The most rows of an intermediate product of tables.
 MOST_ROWS = 50_000_000
-# Floats hold whole numbers up to here, 64 bits up to there.
+# Integers are exact in floats up to the first number, and fit into 64 bits up to the second.
 _WHOLE, _LONG = 2.0**53, 2.0**63
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Which groups of values of several rank variables go together: one row of `ids` per variable.
+    """A relation between groups of values of several rank variables, with one array of `ids` per variable.
 
-    `weights` None: every row counts once, and no two are equal.
+    If `weights` is None, every row counts once and no two rows are equal.
     """
 
     variables: tuple[str, ...]
@@ -30,7 +31,7 @@ class GroupTable:
 
     @staticmethod
     def of(variables: Sequence[str], ids: Sequence[Ints], rows: int, different: bool = False) -> GroupTable:
-        """Different rows of these; `different` says that they are."""
+        """Return a table of the distinct rows. `different`: the rows are known to be distinct."""
         result = GroupTable(tuple(variables), tuple(ids), rows)
         if different or not rows:
             return result
@@ -45,11 +46,11 @@ class GroupTable:
         return np.ones(self.rows, np.int64) if self.weights is None else self.weights
 
     def total(self) -> int:
-        """Sum of all weights, exactly."""
+        """Return the exact sum of all weights."""
         return self.rows if self.weights is None else _sum(self.weights)
 
     def without(self, variables: Sequence[str]) -> GroupTable:
-        """Weights of rows that differ in these variables only are added."""
+        """Remove these variables, and add the weights of rows that become equal."""
         kept = [i for i, v in enumerate(self.variables) if v not in variables]
         if len(kept) == len(self.variables) or not self.rows:
             return GroupTable(
@@ -66,14 +67,14 @@ class GroupTable:
 
 
 def _firsts(numbers: Ints) -> Ints:
-    """The first place of every number; they are 0, 1, 2, ... without gaps."""
+    """Return the first index of every number. The numbers are 0, 1, 2, ... without gaps."""
     result = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
     result[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
     return result
 
 
 def _added(numbers: Ints, weights: Ints | None, count: int) -> Ints:
-    """Weights of equal numbers added, exactly."""
+    """Return the exact sum of the weights of each number."""
     if weights is None:
         return np.bincount(numbers, minlength=count)
     if float(np.abs(weights).astype(np.float64).sum()) < _WHOLE:
@@ -91,17 +92,18 @@ def _sum(weights: Ints) -> int:
 
 @dataclass(frozen=True)
 class VariableParts:
-    """The values of one rank variable in parts (`weights`: how often each counts), and which group of each
-    table every part lies in."""
+    """A partition of the values of one rank variable. `weights`: the number of values in each part. `groups`:
+    for each table, the group that every part belongs to."""
 
     weights: Ints
     groups: Mapping[int, Ints]
 
 
 def weighted_count(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) -> int:
-    """Sum over one part per axis of the product of their weights, where every table has their groups.
+    """Sum the product of the weights of one part per axis, over all combinations whose groups are in every
+    table.
 
-    Raises Refused for products that would need more than 5e7 rows on the way.
+    Raises Refused for products whose intermediate results would need more than 5e7 rows.
     """
     total, waiting = prepared(tables, axes)
     if not total:
@@ -114,7 +116,8 @@ def weighted_count(tables: Sequence[GroupTable], axes: Mapping[str, VariablePart
 
 
 def prepared(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) -> tuple[int, list[GroupTable]]:
-    """What all rows count, and the tables with other weights in their rows, shared variables in parts."""
+    """Return a factor that all rows have in common, and the tables with the remaining weights in their rows
+    and with shared variables refined to common parts."""
     total = 1
     waiting = list(tables)
     for variable, axis in axes.items():
@@ -130,7 +133,8 @@ def prepared(tables: Sequence[GroupTable], axes: Mapping[str, VariableParts]) ->
 
 
 def _weighed(table: GroupTable, variable: str, axis: VariableParts, number: int) -> tuple[GroupTable, int]:
-    """The variable is in no other table: its weights go into the rows; one weight that all have stays out."""
+    """Fold the weights of a variable that no other table has into the rows. A weight that is equal for all
+    rows is returned as a factor."""
     column, groups = table.column(variable), axis.groups[number]
     count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
     each = _added(groups, axis.weights, count)
@@ -146,7 +150,8 @@ def _weighed(table: GroupTable, variable: str, axis: VariableParts, number: int)
 
 
 def _share(tables: list[GroupTable], users: list[int], variable: str, axis: VariableParts) -> None:
-    """The variable is in several tables: their groups become common parts, weighed in the first table."""
+    """Replace the groups of a variable that several tables have by common parts. Their weights go into the
+    first table."""
     some = np.flatnonzero(axis.weights)
     numbers = group_numbers([axis.groups[k][some] for k in users], some.size)
     first = _firsts(numbers)
@@ -162,7 +167,8 @@ def _share(tables: list[GroupTable], users: list[int], variable: str, axis: Vari
 
 
 def _refined(table: GroupTable, at: int, groups: Ints) -> tuple[tuple[Ints, ...], Ints | None]:
-    """Rows once for each part (by its number) of their group; parts of no row are left out."""
+    """Repeat each row for each part (by its number) of its group. Parts that belong to no row are left
+    out."""
     column = table.ids[at]
     count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
     sizes = np.bincount(groups, minlength=count)
@@ -183,7 +189,7 @@ def _refined(table: GroupTable, at: int, groups: Ints) -> tuple[tuple[Ints, ...]
 
 
 def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Row i repeated high[i] - low[i] times, beside the numbers from low[i] to high[i] - 1."""
+    """Repeat row i high[i] - low[i] times, and return beside it the numbers from low[i] to high[i] - 1."""
     lengths = high - low
     total = int(lengths.sum())
     if total > MOST_ROWS:
@@ -195,9 +201,10 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 
 
 def joined_rows(tables: Sequence[GroupTable], kept: Sequence[str] = ()) -> GroupTable:
-    """Tables joined pair by pair, one or more: the different rows of the variables in `kept`, weights added.
+    """Join one or more tables pair by pair. Return the distinct rows of the variables in `kept`, with weights
+    added.
 
-    Other variables are summed out as soon as no other table has them.
+    Other variables are summed out as soon as no remaining table has them.
     """
     waiting = list(tables)
     first = waiting.pop(0)
@@ -216,7 +223,8 @@ def joined_rows(tables: Sequence[GroupTable], kept: Sequence[str] = ()) -> Group
 
 
 def _keys(first: GroupTable, second: GroupTable, shared: Sequence[str]) -> tuple[Ints, Ints, int]:
-    """Equal numbers for rows that agree in the shared variables, and how many numbers there are."""
+    """Number the rows so that rows that agree in the shared variables have equal numbers, and return how many
+    numbers there are."""
     both = [np.concatenate((first.column(v), second.column(v))) for v in shared]
     keys = group_numbers(both, first.rows + second.rows)
     return keys[: first.rows], keys[first.rows :], int(keys.max(initial=-1)) + 1
@@ -225,7 +233,8 @@ def _keys(first: GroupTable, second: GroupTable, shared: Sequence[str]) -> tuple
 def _matched(
     first: GroupTable, second: GroupTable, shared: Sequence[str], waiting: list[GroupTable]
 ) -> GroupTable:
-    """Two tables of the same variables, none of which is needed any more: a product of sums, no rows."""
+    """Join two tables with the same variables, none of which is needed any more: the result is a sum of
+    products, without listing rows."""
     a, b, count = _keys(first, second, shared)
     sums = _added(a, first.weights, count), _added(b, second.weights, count)
     if float((sums[0].astype(np.float64) * sums[1].astype(np.float64)).sum()) < _LONG:

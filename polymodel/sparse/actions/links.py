@@ -1,9 +1,10 @@
-"""Which loops tell the transfers between two storages apart, and which part of a leader goes with each.
+"""Determine which loops distinguish the transfers between two storages, and which part of a leader belongs to
+each transfer.
 
-A transfer of T from a storage to the next one (or to compute) goes with that part of a leader X that the
-iterations below use at the same time: what X has in common with the tile of the loops that tell the
-transfers apart. Loops whose instances share one read of T, and loops over which T stays where it is, tell
-nothing apart: their parts of X go with one transfer.
+A transfer of T from a storage to the next inner one (or to compute) belongs to the part of a leader X that
+the iterations below use at the same time: the part of X that lies in the tile of the loops that distinguish
+the transfers. Loops whose instances share one read of T, and loops over which T stays resident, do not
+distinguish transfers: their parts of X belong to one transfer.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from polymodel.sparse.actions.counters import Counters, counters_of
 from polymodel.sparse.actions.zeros import is_union, unstopped
 from polymodel.workload.einsum import Einsum, TensorAccess
 
-# Ids of loops; names of rank variables stand for the places within their innermost tiles.
+# Ids of loops, and names of rank variables, which denote the positions within their innermost tiles.
 Digits = frozenset[int | str]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Accesses of a tensor are eliminated where the leader's part is empty.
+    """The condition under which accesses of a tensor take place: the leader's part is not empty.
 
-    `digits`: what fixes the leader's part: counters of the loops with these ids, and the places within the
-    innermost tiles of these rank variables (POINT: of all).
+    `digits`: the counters that determine the leader's part, given as the ids of loops, and as the names of
+    rank variables for the positions within their innermost tiles (POINT: for all of them).
     """
 
     kind: ActionKind
@@ -45,11 +46,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class UsedElements:
-    """What an Einsum uses of a tensor: the elements that any of these accesses touches, each of which is at
-    another index.
+    """The elements of a tensor that an Einsum uses: those that any of these accesses touches, each with a
+    different index expression.
 
-    `union`: one access to all of them, None where they do not stand evenly apart. It may have variables that
-    are no rank variables and that no loop goes over: `spans`, with the number of their values.
+    `union`: one access that covers all of them; None where they are not evenly spaced. It may have variables
+    that are not rank variables and that no loop iterates over; `spans` gives the number of values of each.
     """
 
     accesses: tuple[TensorAccess, ...]
@@ -62,22 +63,23 @@ class UsedElements:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Rank variables that index the tensor in any of the accesses."""
+        """The rank variables that index the tensor in any of the accesses."""
         return tuple(dict.fromkeys(v for a in self.accesses for v in a.variables))
 
 
 @dataclass(frozen=True)
 class TransferEdge:
-    """One tensor between a storage node and the next one in; `child` None: compute.
+    """The transfers of one tensor between a storage node and the next inner one; `child` is None for compute.
 
-    `level`: position in the tensor's chain of storages, 0 outermost. `fine`: what tells transfers apart at
-    the child, `read` those at the parent. `between`: loops between the two. `fresh`: temporal loops between
-    the two (of level 0: also above), `shared`: spatial ones whose instances share one read, `everyone`:
-    those of them along which every instance gets partial sums. `used`: what moves; to compute, where the
-    tensor is read several times, that of one access. `read_first`: each element is there to be read first.
+    `level`: position in the tensor's chain of storages, 0 for the outermost. `fine`: the loops that
+    distinguish transfers at the child; `read`: those at the parent; `write`: `fine` without the loops over
+    which the tensor stays resident. `fresh`: temporal loops between the two (for level 0 also above);
+    `shared`: spatial loops whose instances share one read; `everyone`: those of them along which every
+    instance receives partial sums. `used`: the elements that move; on the way to compute, where a tensor is
+    read several times, those of one access. `read_first`: each element holds a value that is read first.
 
-    An element of an output is touched where any of its operations is executed, that is where all of `reached`
-    hold; `fixed`: what such operations have in common.
+    An element of an output is touched where any of its operations is executed, which is where all conditions
+    of `reached` hold. `fixed`: the counters that these operations have in common.
     """
 
     einsum: str
@@ -100,7 +102,7 @@ class TransferEdge:
 
 
 class EinsumLinks:
-    """Counters and links of one Einsum; everything here is about tiles, nothing about data."""
+    """The counters and links of one Einsum. They depend on tiles only, not on data."""
 
     def __init__(self, problem: Problem, einsum: str) -> None:
         self.problem = problem
@@ -133,7 +135,8 @@ class EinsumLinks:
         return neighbours_joined(self.einsum, {})
 
     def used(self, tensor: str) -> UsedElements:
-        """What moves of a tensor between storages: an output's elements, or all that is read of an input."""
+        """Return the elements of a tensor that move between storages: those of an output, or all that is read
+        of an input."""
         written = self.einsum.access_of(tensor)
         if written.output:
             return UsedElements((written,), written)
@@ -149,9 +152,9 @@ class EinsumLinks:
 
     @cached_property
     def operands(self) -> dict[str, UsedElements]:
-        """What actions may be led by: every input by its name. An input that is read at several elements is
-        as many operands, `A[x - 1]` and `A[x + 1]`, of which one that is zero makes a product idle; a sum is
-        idle where all of them are zero, so that they lead together."""
+        """The operands that can lead actions, by name. An input that is read at several elements is several
+        operands, such as `A[x - 1]` and `A[x + 1]`. A zero in either makes a product idle. A sum is idle only
+        where all of them are zero, so that there they lead together."""
         result: dict[str, UsedElements] = {}
         for tensor in dict.fromkeys(a.tensor for a in self.einsum.inputs):
             used = self.used(tensor)
@@ -163,12 +166,12 @@ class EinsumLinks:
         return result
 
     def led(self, leader: str) -> UsedElements:
-        """What an Einsum uses of a leader."""
+        """Return the elements that an Einsum uses of a leader."""
         return self.operands.get(leader) or self.used(leader)
 
     def leaders(self, tensor: str) -> tuple[str, ...]:
-        """The names by which a tensor leads actions on others; none where what is absent from it stops no
-        operation."""
+        """Return the names by which a tensor leads actions on others; none where its absent elements do not
+        make any operation idle."""
         found = [(name, used) for name, used in self.operands.items() if used.tensor == tensor]
         names = tuple(n for n, used in found if not all(a in self._passing for a in used.accesses))
         return names if found else (tensor,)
@@ -178,8 +181,8 @@ class EinsumLinks:
         return unstopped(self.einsum)
 
     def links(self, tensor: str, access: TensorAccess | None = None) -> tuple[TransferEdge, ...]:
-        """The links of one tensor, outermost first; none for a copy or a tensor without storage. `access`:
-        the one that the last link, to compute, is of."""
+        """Return the links of one tensor, outermost first; none for a copy or for a tensor without storage.
+        `access`: the access that the last link, to compute, serves."""
         key = tensor, access
         if key not in self._known_links:
             self._known_links[key] = () if self.einsum.is_copy else self._linked(tensor, access)
@@ -188,7 +191,7 @@ class EinsumLinks:
     def _linked(
         self, tensor: str, access: TensorAccess | None, operand: bool = False
     ) -> tuple[TransferEdge, ...]:
-        """`operand`: as what is read, also of a tensor that the Einsum writes."""
+        """Return the links of one tensor. `operand`: treat it as an operand even if the Einsum writes it."""
         chain = storage_chain(self.problem.tree, self.name, tensor)
         result: list[TransferEdge] = []
         for level, step in enumerate(chain):
@@ -203,9 +206,9 @@ class EinsumLinks:
         return tuple(result)
 
     def ways(self, tensor: str, node: int, kind: str) -> tuple[tuple[TransferEdge, ...], ...]:
-        """The tensor's links from the outermost to the one over which this kind of access of a storage node
-        goes; none where it goes over no link. To compute one way for each access of an input, for it reads
-        them one by one."""
+        """Return the paths of links from the outermost storage to the link that this kind of access of a
+        storage node uses; none where it uses no link. On the way to compute there is one path for each access
+        of an input, since compute reads them one by one."""
         down = kind in ("reads_fill", "writes_drain")
         links = self.links(tensor)
         for i, link in enumerate(links):
@@ -255,7 +258,7 @@ class EinsumLinks:
         )
 
     def _reached(self, tensor: str, component: str, child: int | None) -> tuple[Condition, ...]:
-        """What makes operations idle, if an output moves only where one is executed."""
+        """Return the conditions under which operations are executed, if an output moves only where one is."""
         rules = self.problem.hierarchy[component].sparse
         dense = rules is not None and tensor in rules.dense_outputs
         if dense or not self.einsum.access_of(tensor).output or self.shares(tensor, child):
@@ -263,14 +266,15 @@ class EinsumLinks:
         return self.executed()
 
     def _named(self, digits: Set[int]) -> Digits:
-        """The same with places within tiles by the names of rank variables."""
+        """Return these digits with positions within tiles given by the names of rank variables."""
         result: set[int | str] = {d for d in digits if d != POINT}
         return frozenset(result | (set(self.einsum.rank_variables) if POINT in digits else set()))
 
     def _staying(
         self, own: set[str], over: list[tuple[int, Loop]], parent: int, child: int | None, output: bool
     ) -> set[int]:
-        """Temporal loops further in than any that moves the tensor, where the child's policy lets it stay."""
+        """Return the temporal loops inside the innermost loop that moves the tensor, where the child's reuse
+        policy keeps it resident."""
         if child is None or not self._storage(child).reuse.carries:
             return set()
         moving = [i for i, x in over if not x.spatial and self.variable(x) in own and i in self.turning]
@@ -292,7 +296,7 @@ class EinsumLinks:
         for action in rules.actions:
             targets, leaders = action.of(self.name)
             if tensor in targets:
-                # What is absent need not be read, whatever is computed of it.
+                # An absent element need not be read, whatever is computed from it.
                 own = tuple(name for name, used in self.operands.items() if used.tensor == tensor)
                 for leader in (n for x in leaders for n in (own if x == tensor and own else self.leaders(x))):
                     digits = self._restricted(read, leader)
@@ -300,20 +304,22 @@ class EinsumLinks:
         return tuple(result)
 
     def shares(self, tensor: str, child: int | None) -> bool:
-        """True if what fills the child serves several Einsums: no one's leaders speak for all of them."""
+        """Return True if a fill of the child serves several Einsums, so that no single Einsum's leaders may
+        eliminate it."""
         if child is None:
             return False
         users = (self.problem.cascade[e] for e in self.problem.tree.below[child])
         return sum(tensor in e.tensors for e in users) > 1
 
     def _restricted(self, digits: frozenset[int], leader: str) -> Digits:
-        """The digits over variables of the leader."""
+        """Return the digits that belong to variables of the leader."""
         own = self.led(leader).variables
         over = {i for i, x in self.loops if self.variable(x) in own}
         return self._named(digits) & (over | set(own))
 
     def executed(self) -> tuple[Condition, ...]:
-        """What makes an operation idle: the actions of its compute unit, and those on its operands."""
+        """Return the conditions under which an operation is executed: the actions of its compute unit, and
+        those on its operands."""
         leaf = self.problem.tree.path(self.name)[-1].node
         assert isinstance(leaf, ComputeNode), "paths end in compute"
         unit = self.problem.hierarchy[leaf.component]
@@ -333,17 +339,18 @@ class EinsumLinks:
 
     @property
     def box(self) -> bool:
-        """True if the iteration space is a box, as sums over the axes take it."""
+        """True if the iteration space is a box, as sums over the axes require."""
         return is_box(self.einsum)
 
     @property
     def union(self) -> bool:
-        """True of sums: one operand alone makes a result, so that a missing one stops nothing."""
+        """True for sums: one operand alone produces a result, so that an absent operand does not make an
+        operation idle."""
         return is_union(self.einsum)
 
 
 def is_box(einsum: Einsum) -> bool:
-    """True if no constraint leaves out anything between the bounds of the rank variables."""
+    """Return True if no constraint excludes any point between the bounds of the rank variables."""
 
     def least(x: Affine) -> int:
         return x.constant + sum(c * einsum.bound(v)[c < 0] for v, c in x.terms)
@@ -352,7 +359,8 @@ def is_box(einsum: Einsum) -> bool:
 
 
 def sharpest(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Without those that hold wherever another one holds: the part of a leader contains the other's part."""
+    """Remove conditions that are implied by another one, because their part of a leader contains the other's
+    part."""
     different = dict.fromkeys(Condition("skip", c.leader, c.digits) for c in conditions)
     return tuple(
         c for c in different if not any(o.leader == c.leader and c.digits < o.digits for o in different)

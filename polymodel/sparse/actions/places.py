@@ -1,8 +1,8 @@
-"""What an Einsum sees of models that know places: the part of a tensor that it touches, and which of its
-operations meet nonzeros.
+"""Restrict position-dependent models to what an Einsum accesses: the part of a tensor that it touches, and
+the operations whose operands are nonzero.
 
-Of a model that does not know places every point is as likely to be nonzero as any other. Of one that does it
-counts which points are touched, how often, and together with which points of other operands.
+Under a position-independent model every point is equally likely to be nonzero. For a position-dependent model
+it matters which points are touched, how often, and together with which points of other operands.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 
 def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorData]:
-    """What is known of every tensor, where models that know places tell of what the Einsum touches alone.
+    """Return what is known of every tensor, with position-dependent models restricted to the points that the
+    Einsum touches.
 
-    Refused where that does not follow from the model of the whole tensor.
+    Raises Refused where the restriction does not follow from the model of the whole tensor.
     """
     result = dict(data)
     for access in einsum.accesses:
@@ -65,9 +66,9 @@ def seen_by(einsum: Einsum, data: Mapping[str, TensorData]) -> dict[str, TensorD
 
 
 def pairs_met(einsum: Einsum, tensor: str, known: TensorData) -> float | None:
-    """Expected pairs of nonzeros that two accesses of one matrix touch together, which share one rank
-    variable: those of a column and a row of the same number (A x A), of two in one row (A x A^T) or column.
-    None where the model does not tell, or accesses are others."""
+    """Return the expected number of pairs of nonzeros that two accesses of one matrix touch together, if they
+    share one rank variable: pairs in a column and a row of the same number (A x A), or pairs in one row (A x
+    A^T) or column. Return None where the model does not determine it, or the accesses have another form."""
     accesses, model = different(einsum.accesses_of(tensor)), known.model
     if model is None or len(model.shape) != 2 or len(accesses) != 2 or is_union(einsum):
         return None
@@ -85,19 +86,20 @@ def pairs_met(einsum: Einsum, tensor: str, known: TensorData) -> float | None:
 
 
 def each_once(access: TensorAccess) -> bool:
-    """True if every iteration of a tensor's rank variables touches another point of it."""
+    """Return True if every iteration of a tensor's rank variables touches a different point of it."""
     names = [v for x in access.projection for v in x.variables]
     return all(len(x.terms) < 2 for x in access.projection) and len(set(names)) == len(names)
 
 
 def differs(known: TensorData, access: TensorAccess) -> bool:
-    """True if some points of a tensor are more likely to be nonzero than others; of given data always."""
+    """Return True if some points of a tensor are more likely to be nonzero than others, which always holds
+    for given data."""
     return not known.dense and not known.alike((1,) * len(access.projection))
 
 
 def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None:
-    """The coordinates of a tensor that an Einsum touches, rank by rank; None where they have gaps of several
-    lengths. Of a space that is not a box: those of the box around it."""
+    """Return the coordinates of a tensor that an Einsum touches, rank by rank; None where their gaps have
+    several lengths. If the iteration space is not a box, the bounding box is used."""
     result = []
     for x in access.projection:
         terms = [(c, einsum.bound(v)) for v, c in x.terms]
@@ -117,8 +119,8 @@ def touched_by(einsum: Einsum, access: TensorAccess) -> tuple[range, ...] | None
 
 @dataclass(frozen=True)
 class Effectual:
-    """Of the points of an Einsum's space (of the box around it): `number` of `of` points have a result that
-    may be nonzero. `number` is an int where all zeros are given."""
+    """The points of an Einsum's space (or of its bounding box) whose result may be nonzero: `number` out of
+    `of`. `number` is an int where all zeros are given."""
 
     number: float
     of: int
@@ -128,8 +130,9 @@ class Effectual:
 def effectual_points(
     einsum: Einsum, data: Mapping[str, TensorData], absent: Container[str] = ()
 ) -> Effectual:
-    """Points where all factors are nonzero; of a sum, where any term is. `data`: as the Einsum sees it.
-    `absent`: tensors that are carried forward of which what is before the first generation is zero."""
+    """Return the points at which all factors of a product, or any term of a sum, are nonzero. `data`: what is
+    known of the tensors that the Einsum accesses. `absent`: recurrent tensors whose elements before the first
+    generation are zero."""
     passing = unstopped(einsum)
     inputs = [a for a in different(einsum.operands) if a not in passing]
     carried = [a for a in inputs if a.guard and not data[a.tensor].dense]
@@ -145,8 +148,8 @@ def _by_generation(
     carried: list[TensorAccess],
     stops: list[TensorAccess],
 ) -> Effectual:
-    """The same where an iteration may read what is before the first generation: part by part of the space, in
-    each of which the same accesses read a generation."""
+    """Return the effectual points where an iteration may read elements before the first generation. The space
+    is divided into parts in each of which the same accesses read an earlier generation."""
     names, space = einsum.rank_variables, einsum.constraints
     points = size(set_from_constraints(einsum.name, names, space))
     number, labels = 0.0, []
@@ -170,7 +173,7 @@ def _by_generation(
 
 
 def _outside(einsum: Einsum, access: TensorAccess) -> Constraint:
-    """Where an access that is guarded touches nothing."""
+    """Return the constraint under which a guarded access touches nothing."""
     if len(access.guard) != 1 or access.guard[0].kind != "ge":
         raise Refused(
             f"{einsum.name} reads {access.tensor}, which is carried along several ranks and may hold zeros",
@@ -204,22 +207,23 @@ def _effectual(einsum: Einsum, data: Mapping[str, TensorData], inputs: list[Tens
 
 
 def result_density(einsum: Einsum, data: Mapping[str, TensorData], reduced: Sequence[str]) -> float:
-    """Mean probability that a point of the output is nonzero, its operations as if independent. `data`:
-    densities, as the Einsum sees them; `reduced`: the variables that are summed up."""
+    """Return the mean probability that a point of the output is nonzero, with its operations taken as
+    independent. `data`: the densities that the Einsum accesses. `reduced`: the variables that are summed
+    over."""
     sparse = [a for a in different(einsum.inputs) if not data[a.tensor].dense]
     return _Box(einsum, data).any_nonzero(sparse, reduced)
 
 
 def different(accesses: Sequence[TensorAccess]) -> list[TensorAccess]:
-    """Without those that touch the same element of a tensor as one before."""
+    """Remove accesses that touch the same element of a tensor as an earlier one."""
     return list({(a.tensor, a.projection): a for a in reversed(accesses)}.values())[::-1]
 
 
 def all_alike(
     einsum: Einsum, data: Mapping[str, TensorData], accesses: Sequence[TensorAccess], nonzero: bool = True
 ) -> float:
-    """Probability that at a point none of these accesses, which are different, is zero, or that all are
-    (`nonzero` False). `data`: densities that do not depend on the place."""
+    """Return the probability that at a point none of these distinct accesses is zero, or (`nonzero` False)
+    that all are. `data`: position-independent densities."""
     result = 1.0
     for tensor in dict.fromkeys(a.tensor for a in accesses):
         mine, known = [a for a in accesses if a.tensor == tensor], data[tensor]
@@ -234,14 +238,14 @@ def all_alike(
 
 
 def _all_of(known: TensorData, count: int, nonzero: bool) -> float:
-    """Probability that so many different elements are nonzero, or that all of them are zero."""
+    """Return the probability that this many different elements are all nonzero, or all zero."""
     laws = ((w, law.points, law.nnz if nonzero else law.points - law.nnz) for w, law in known.laws)
     return sum(w * prod(max(0, n - i) / (points - i) for i in range(count)) for w, points, n in laws)
 
 
 def _elements_of(einsum: Einsum, accesses: Sequence[TensorAccess]) -> list[tuple[int, float]]:
-    """How many different elements some accesses of one tensor touch at a point, and at which share of the
-    points. Refused where three or more may meet."""
+    """Return pairs of a number of different elements that some accesses of one tensor touch at a point, and
+    the fraction of points at which they do. Raises Refused where three or more accesses may coincide."""
     first, *others = accesses
     if all([x.terms for x in a.projection] == [x.terms for x in first.projection] for a in others):
         return [(len(accesses), 1.0)]
@@ -261,7 +265,7 @@ def _elements_of(einsum: Einsum, accesses: Sequence[TensorAccess]) -> list[tuple
 
 
 class _Box:
-    """The points of an Einsum, as a box."""
+    """The bounding box of the points of an Einsum."""
 
     def __init__(self, einsum: Einsum, data: Mapping[str, TensorData]) -> None:
         self.einsum = einsum
@@ -275,7 +279,7 @@ class _Box:
         return prod(self.size.values())
 
     def all_nonzero(self, sparse: Sequence[TensorAccess]) -> Effectual:
-        """Points at which none of these tensors is zero."""
+        """Return the points at which none of these tensors is zero."""
         given = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = [a for a in sparse if a not in given]
         several = [a for a in modelled if sum(a.tensor == o.tensor for o in modelled) > 1]
@@ -295,7 +299,8 @@ class _Box:
         return Effectual(number * scale if modelled or several else number, self.points * of, label)
 
     def _pairs(self, paired: Sequence[TensorAccess]) -> float:
-        """At which share of the points two accesses of one tensor, whose model knows places, are nonzero."""
+        """Return the fraction of points at which two accesses of one tensor with a position-dependent model
+        are both nonzero."""
         result = 1.0
         for tensor in dict.fromkeys(a.tensor for a in paired):
             met = pairs_met(self.einsum, tensor, self.data[tensor])
@@ -305,13 +310,13 @@ class _Box:
         return result
 
     def _tied(self, access: TensorAccess, sparse: Sequence[TensorAccess]) -> bool:
-        """Whether another tensor that differs from place to place shares a rank variable."""
+        """Return whether another tensor whose density depends on the position shares a rank variable."""
         others = (o for o in sparse if o.tensor != access.tensor and differs(self.data[o.tensor], o))
         return any(set(access.variables) & set(o.variables) for o in others)
 
     def _differ_where_shared(self, several: Sequence[TensorAccess], sparse: Sequence[TensorAccess]) -> bool:
-        """True if accesses of one tensor touch the same element at some points only, and it is not the same
-        everywhere what else is nonzero there."""
+        """Return True if accesses of one tensor touch the same element at some points only, and the density
+        of other tensors depends on the position."""
         others = any(differs(self.data[a.tensor], a) for a in sparse if a not in several)
         return others and any(
             len(_elements_of(self.einsum, [a for a in several if a.tensor == t])) > 1
@@ -319,8 +324,8 @@ class _Box:
         )
 
     def any_nonzero(self, sparse: Sequence[TensorAccess], reduced: Sequence[str]) -> float:
-        """Mean probability that for some values of the reduced variables none of these tensors is zero, as if
-        points were independent of each other."""
+        """Return the mean probability that for some values of the reduced variables none of these tensors is
+        zero, with points taken as independent of each other."""
         alike = [a for a in sparse if not differs(self.data[a.tensor], a)]
         scale, factors, _ = self._factors(sparse, alike)
         names = tuple(dict.fromkeys(v for f in factors for v in f.variables))
@@ -340,9 +345,9 @@ class _Box:
     def _factors(
         self, modelled: Sequence[TensorAccess], anywhere: Sequence[TensorAccess]
     ) -> tuple[float, list[_Factor], bool]:
-        """What the chance that no modelled tensor is zero is a product of: a number, with the densities of
-        those of which the place does not matter, and numbers by place; False beside it where some of these
-        are not known."""
+        """Return the factors of the probability that no modelled tensor is zero: a number, which includes the
+        densities of tensors whose positions do not matter, and arrays of probabilities by position. The third
+        result is False where some of these arrays are not known."""
         scale, known, factors = 1.0, True, []
         for a in modelled:
             found = None if a in anywhere else self._factor(a)
@@ -354,15 +359,16 @@ class _Box:
         return scale, factors, known
 
     def _anywhere(self, access: TensorAccess, others: Sequence[TensorAccess]) -> bool:
-        """True if the density of the tensor is that at the points, whatever the other tensors are there."""
+        """Return True if the tensor's density applies at these points, whatever the other tensors hold
+        there."""
         if not differs(self.data[access.tensor], access):
             return True
         apart = (o for o in others if differs(self.data[o.tensor], o))
         return each_once(access) and not any(set(access.variables) & set(o.variables) for o in apart)
 
     def _factor(self, access: TensorAccess) -> _Factor | None:
-        """The probabilities of a tensor's points over its rank variables; None where the model does not work
-        them out, or these are too many."""
+        """Return the probabilities of a tensor's points over its rank variables. Return None where the model
+        does not provide them, or where there are too many."""
         model = self.data[access.tensor].model
         touched = touched_by(self.einsum, access)
         place = model.by_place() if model is not None else None
@@ -384,7 +390,7 @@ class _Box:
         return _Factor(names, np.broadcast_to(numbers, shape).astype(np.float64), place.of)
 
     def _counted(self, given: Sequence[TensorAccess], factors: Sequence[_Factor]) -> float:
-        """Sum over all points of the product of the factors, where no given tensor is zero."""
+        """Return the sum of the product of the factors over all points at which no given tensor is zero."""
         tables = [self._table(a) for a in given]
         among = {v for t in tables for v in t.variables}
         within = {v for f in factors for v in f.variables}
@@ -415,14 +421,14 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Factor:
-    """The probability numbers / of, over some rank variables."""
+    """The probability numbers / of, as a function of some rank variables."""
 
     variables: tuple[str, ...]
     numbers: Floats
     of: int
 
     def alone(self, others: Sequence[str]) -> _Factor:
-        """Summed over the variables that nothing else has."""
+        """Sum over the variables that no other factor has."""
         mine = [v not in others for v in self.variables]
         kept = tuple(v for v, own in zip(self.variables, mine, strict=True) if not own)
         return _Factor(kept, self.numbers.sum(axis=tuple(i for i, own in enumerate(mine) if own)), self.of)

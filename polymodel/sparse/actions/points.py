@@ -1,4 +1,4 @@
-"""The operations that touch a nonzero: values of the tensor's rank variables for each nonzero."""
+"""List the operations that touch a nonzero, as values of the tensor's rank variables for each nonzero."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 @dataclass(frozen=True)
 class TouchedPoints:
-    """All combinations of the tensor's rank variables that touch a nonzero, each once.
+    """All combinations of the tensor's rank variables that touch a nonzero, each listed once.
 
-    `columns`: one array per variable, counted from the smallest value. `nonzero`: which one is touched; None
-    where the n-th combination touches the n-th nonzero.
+    `columns`: one array per variable, counted from its smallest value. `nonzero`: the index of the nonzero
+    that is touched; None where the n-th combination touches the n-th nonzero.
     """
 
     variables: tuple[str, ...]
@@ -33,7 +33,8 @@ class TouchedPoints:
 
 
 def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> TouchedPoints:
-    """Each rank gives one of its variables from the others; those are listed. Refused beyond 5e7 rows.
+    """Return the points that touch a nonzero. In each rank one variable follows from the others, whose values
+    are listed. Raises Refused beyond 5e7 rows.
 
     `tensor` has its ranks in the order of the access.
     """
@@ -78,7 +79,8 @@ def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Tou
 
 
 def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> TouchedPoints | None:
-    """The coordinates themselves, where each rank is a variable of its own that goes over all of it."""
+    """Return the coordinates themselves, where each rank has a variable of its own that covers all of the
+    rank; else None."""
     columns = []
     for rank, x, size in zip(access.ranks, access.projection, tensor.shape, strict=True):
         if len(x.terms) != 1 or x.terms[0][1] != 1:
@@ -95,13 +97,13 @@ def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Touche
     )
 
 
-# Points of a tensor that are listed where an Einsum uses elements that do not stand evenly apart.
+# The most points of a tensor that are listed where an Einsum uses elements that are not evenly spaced.
 MOST_POINTS = 10_000_000
 
 
 def full_tensor(einsum: Einsum, accesses: Sequence[TensorAccess]) -> SparseTensor:
-    """A tensor of all that an Einsum touches in these accesses, without zeros. Refused where it is touched
-    below coordinate 0, or is too large to list."""
+    """Return a tensor without zeros of all elements that an Einsum touches in these accesses. Raises Refused
+    where it is touched below coordinate 0, or is too large to list."""
     low, shape = 0, [1] * len(accesses[0].ranks)
     for access in accesses:
         for rank, x in enumerate(access.projection):

@@ -1,9 +1,11 @@
-"""Which outputs an executed operation reaches: an element moves only where something was computed.
+"""Determine which executed operations reach an element of an output: the element moves only where at least
+one of its operations was executed.
 
-Operations that share a transfer of an element differ in counters of loops over reductions. A condition of the
-compute unit looks at a part of its leader; over all these operations together it looks at the union of parts:
-a condition with fewer counters. Conditions on different leaders that vary with the same counter are looked at
-together: a meeting, which holds if for one value of these counters all parts hold a nonzero.
+Operations that share a transfer of an element differ in the counters of loops over reductions. A condition of
+the compute unit examines a part of its leader. Over all operations of a transfer it examines the union of
+these parts, which is a condition with fewer counters. Conditions on different leaders that vary with the same
+counter are examined together as a joint condition (`Meeting`), which holds if for some value of these
+counters all parts hold a nonzero.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ from polymodel.sparse.actions.links import Condition, Digits, EinsumLinks, Trans
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats
 
-# Points of all parts of one leader together, of which the distribution of nonempty parts is worked out.
+# The most points of all parts of one leader for which the distribution of nonempty parts is computed.
 MOST_POINTS = 1024
-# Parts of one point whose occupancies are summed one by one.
+# The most parts of one point whose occupancies are summed one by one.
 MOST_PARTS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Holds where, for some values of the counters `shared`, the parts of all conditions hold a nonzero.
+    """A joint condition: for some values of the counters `shared`, the parts of all conditions hold a
+    nonzero.
 
-    `digits`: what the conditions look at besides; `fixed`: all that tells one transfer from another.
+    `digits`: the remaining counters that the conditions depend on. `fixed`: all counters that distinguish
+    transfers.
     """
 
     conditions: tuple[Condition, ...]
@@ -45,8 +49,9 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a transfer depends on: all `conditions` and `meetings` hold. `loose`: it depends on more, so that
-    counts are the most it can be. `by_value`: elements of one transfer differ."""
+    """The conditions under which a transfer takes place: all `conditions` and all joint conditions in
+    `meetings` hold. `loose`: the transfer depends on further conditions, so that counts are upper bounds.
+    `by_value`: elements of one transfer have different conditions."""
 
     conditions: tuple[Condition, ...] = ()
     meetings: tuple[Meeting, ...] = ()
@@ -68,9 +73,11 @@ def looked_at(
     data: Mapping[str, TensorData],
     gaps: bool = True,
 ) -> Looked:
-    """What the transfers of a link depend on: actions of these kinds, and of an output what reaches it.
+    """Return the conditions of the transfers of a link: those of actions of these kinds, and for an output
+    those of the operations that reach it.
 
-    `gaps`: parts of windows with gaps, which a density does not tell the chance of, are left out.
+    `gaps`: leave out conditions on parts of windows with gaps, whose probability does not follow from a
+    density.
     """
     own, less = one_of_each(structure, link.conditions, kinds, data)
     reached, fewer = one_of_each(structure, link.reached, kinds, data, own)
@@ -94,12 +101,12 @@ def one_of_each(
     data: Mapping[str, TensorData],
     others: Iterable[Condition] = (),
 ) -> tuple[tuple[Condition, ...], bool]:
-    """Conditions of these kinds on what may be zero, and whether any is left out, so that counts are the most
-    that it can be.
+    """Return the conditions of these kinds whose leader may be zero, and whether any was left out, so that
+    counts are upper bounds.
 
-    Of a tensor with a density that leads with several of its elements, the chances of these are not
-    independent, and one of them counts. Of one that is carried forward none does: some iterations read what
-    is before its first generation. `others`: conditions that count already.
+    If a tensor with a density leads with several of its elements, the probabilities are not independent and
+    only one of these conditions is kept. None is kept for a recurrent tensor, because some iterations read
+    elements before its first generation. `others`: conditions that are already taken into account.
     """
     useful = [c for c in conditions if c.kind in kinds and not data[c.leader].dense]
     chosen = {structure.led(c.leader).tensor: c.leader for c in reversed((*others, *useful))}
@@ -119,7 +126,7 @@ def _is_unknown(
     data: Mapping[str, TensorData],
     gaps: bool,
 ) -> bool:
-    """False where a density model does not tell the chance of a condition."""
+    """Return False where the probability of a condition does not follow from the density model."""
     known = data[condition.leader]
     if known.actual is not None:
         return True
@@ -140,8 +147,9 @@ def _is_unknown(
 def _apart(
     conditions: Sequence[Condition], meetings: Sequence[Meeting], data: Mapping[str, TensorData]
 ) -> tuple[tuple[Condition, ...], tuple[Meeting, ...]]:
-    """What is independent of each other, tensor by tensor: conditions that a meeting implies go, and so do
-    meetings of which another part is looked at besides. Of given data all stay."""
+    """Keep a set of independent conditions, tensor by tensor. Conditions that a joint condition implies are
+    dropped, and so are joint conditions that share a leader with another remaining condition. For given data
+    all are kept."""
     result: list[Meeting] = []
     for m in meetings:
         modelled = [c for c in m.conditions if data[c.leader].actual is None]
@@ -158,8 +166,8 @@ def _implies(one: Condition, other: Condition) -> bool:
 
 
 def effectual_only(structure: EinsumLinks, data: Mapping[str, TensorData], kinds: Sequence[str]) -> bool:
-    """True if actions of these kinds leave no operation to be executed in vain: every zero operand makes it
-    idle."""
+    """Return True if actions of these kinds eliminate every ineffectual operation, because every zero operand
+    makes its operation idle."""
     if structure.union:
         return False
     executed = {(c.leader, c.digits) for c in structure.executed() if c.kind in kinds}
@@ -174,7 +182,8 @@ def effectual_only(structure: EinsumLinks, data: Mapping[str, TensorData], kinds
 def _joint_conditions(
     structure: EinsumLinks, conditions: Sequence[Condition], fixed: Digits, data: Mapping[str, TensorData]
 ) -> tuple[tuple[Condition, ...], tuple[Meeting, ...], bool]:
-    """Conditions over all operations of a transfer, those that vary together, and whether any is left out."""
+    """Return the conditions over all operations of a transfer, the joint conditions, and whether any was left
+    out."""
     alone: list[Condition] = []
     meetings: list[Meeting] = []
     loose = False
@@ -197,7 +206,7 @@ def _joint_conditions(
 
 
 def _varying_together(conditions: Sequence[Condition], fixed: Digits) -> list[list[Condition]]:
-    """Conditions that vary with the same counters among operations of one transfer."""
+    """Group the conditions that vary with the same counters among the operations of one transfer."""
     groups: list[tuple[Digits, list[Condition]]] = []
     for c in conditions:
         free = c.digits - fixed
@@ -209,7 +218,7 @@ def _varying_together(conditions: Sequence[Condition], fixed: Digits) -> list[li
 
 
 def _is_counted(structure: EinsumLinks, meeting: Meeting, data: Mapping[str, TensorData]) -> bool:
-    """True of two uniform tensors whose parts do not overlap."""
+    """Return True for two uniform tensors whose parts do not overlap."""
     if len(meeting.conditions) != 2 or len(set(meeting.leaders)) != 2 or not meeting.shared:
         return False
     for leader in meeting.leaders:
@@ -227,7 +236,8 @@ def _is_counted(structure: EinsumLinks, meeting: Meeting, data: Mapping[str, Ten
 
 
 def meeting_table(structure: EinsumLinks, meeting: Meeting, tables: Sequence[GroupTable]) -> GroupTable:
-    """Which values of the counters in `digits` have a meeting of given data; `tables`: of its conditions."""
+    """Return the values of the counters in `digits` for which a joint condition on given data holds.
+    `tables`: those of its conditions."""
     axes: dict[str, VariableParts] = {}
     listed, names = list(tables), []
     for counters in structure.counters:
@@ -256,8 +266,9 @@ def meeting_table(structure: EinsumLinks, meeting: Meeting, tables: Sequence[Gro
 
 @dataclass(frozen=True)
 class Inner:
-    """Of one rank variable, per value: how many parts the shared counters make of what is fixed, the extent
-    of the largest part of each condition, and whether all are equal."""
+    """For every value of one rank variable: into how many parts the shared counters divide the values with
+    equal fixed counters, the extent of the largest part of each condition, and whether all parts are
+    equal."""
 
     parts: Ints
     extents: tuple[Ints, ...]
@@ -268,12 +279,12 @@ class Inner:
         return (self.parts, *self.extents, self.even)
 
     def at(self, pick: Ints) -> Inner:
-        """Of these values."""
+        """Return the rows of these values."""
         return Inner(self.parts[pick], tuple(x[pick] for x in self.extents), self.even[pick])
 
 
 def inner(counters: Counters, meeting: Meeting) -> Inner:
-    """What a meeting looks at along one rank variable."""
+    """Return what a joint condition examines along one rank variable."""
 
     def numbers(digits: Digits) -> Ints:
         return group_numbers(digit_columns(counters, digits), counters.size)
@@ -297,8 +308,8 @@ def inner(counters: Counters, meeting: Meeting) -> Inner:
 def chances(
     parts: Ints, points: Sequence[Ints], even: Ints, pair: Sequence[TensorData]
 ) -> tuple[Floats, bool]:
-    """Probability that two tensors meet in any of `parts` parts of so many points; False beside it where some
-    are the most they can be. Arrays broadcast."""
+    """Return the probability that two tensors both hold a nonzero in at least one of `parts` parts with this
+    many points. The second result is False where some probabilities are upper bounds. Arrays broadcast."""
     columns = np.broadcast_arrays(parts, *points, even)
     distinct, back = np.unique(np.array([c.reshape(-1) for c in columns]), axis=1, return_inverse=True)
     result, sure = np.empty(distinct.shape[1]), True
@@ -323,8 +334,9 @@ def _chance(
 def _uniform(
     parts: int, points: tuple[int, int], even: bool, first: Hypergeometric, second: Hypergeometric
 ) -> tuple[float, bool]:
-    """One value is met or not: 1 - sum over s of P(s parts of one tensor are not empty) P(these are of the
-    other), summed as what is there, which loses nothing where it is small."""
+    """Return the probability for one combination: the sum over s of P(s parts of one tensor are nonempty)
+    P(the other tensor has a nonzero in these parts). The sum has only positive terms, so that it is accurate
+    where the result is small. The second result is False for an upper bound."""
     (small, one), (large, other) = sorted(zip(points, (first, second), strict=True), key=lambda x: x[0])
     single = float(one.p_nonempty(small)), float(other.p_nonempty(large))
     if parts == 1:
@@ -342,17 +354,18 @@ def _uniform(
 
 
 def _nonempty_parts(parts: int, points: int, law: Hypergeometric) -> Floats:
-    """P(exactly s of so many equal parts hold a nonzero), s from 0: over the nonzeros of all parts, and over
-    how these fall. Every term is positive, so that nothing cancels."""
+    """Return P(exactly s of `parts` equal parts hold a nonzero) for s from 0, summed over the number of
+    nonzeros in all parts and over their distribution among the parts. Every term is positive, so that there
+    is no cancellation."""
     whole = parts * points
     inside = np.arange(min(whole, law.nnz) + 1)
     held = law.pmf(np.full(inside.shape, whole), inside)
-    # ways[s, j]: chance that j nonzeros, which are all there are in the parts so far, leave none of s empty.
+    # ways[s, j]: probability that the j nonzeros of the parts so far lie in exactly s of these parts.
     ways = np.zeros((parts + 1, inside.size))
     ways[0, 0] = 1.0
     for done in range(1, parts + 1):
         last = np.arange(min(points, inside.size - 1) + 1)
-        # How many of j nonzeros fall into the last part: as many as of its points are among j drawn ones.
+        # The number of j nonzeros in the last part is that of its points among j points drawn at random.
         drawn = Hypergeometric(done * points, points)
         fallen = drawn.pmf(np.minimum(inside, done * points)[:, None], last[None, :])
         more = np.zeros_like(ways)

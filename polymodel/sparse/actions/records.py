@@ -1,4 +1,4 @@
-"""What sparse counting returns: frozen counts, and of every number how certain it is."""
+"""Define the records that sparse counting returns: frozen counts, each with a certainty label."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from polymodel.sparse.density.model import Label
 
-# Parts and wholes in floating point: a difference of roundings is not a difference.
+# Parts are compared with wholes in floating point, where rounding differences must not count.
 
-# Of the whole: some hundreds of units in the last place, as sums of many terms have them. No digit of a
-# smaller difference is known.
+# Relative to the whole: some hundreds of units in the last place, the rounding error of a sum of many terms.
+# Smaller differences have no correct digit.
 ROUNDING = 1e-13
 
 
 def at_most(part: Any, whole: Any) -> Any:
-    """`part`, which is no more than `whole`; the whole itself where roundings alone tell them apart. Numbers
-    or arrays; ints are exact and stay so."""
+    """Return `part`, limited to `whole`. Where the two differ by rounding only, return `whole`. Accepts
+    numbers or arrays; ints are exact and remain ints."""
     if isinstance(part, int) and isinstance(whole, int):
         return min(part, whole)
     if np.ndim(part) == 0 and np.ndim(whole) == 0:
@@ -28,19 +28,19 @@ def at_most(part: Any, whole: Any) -> Any:
 
 
 def larger(one: Any, other: Any) -> Any:
-    """The larger one. Numbers or arrays."""
+    """Return the larger of two values. Accepts numbers or arrays."""
     return max(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.maximum(one, other)
 
 
 def choose(mask: Any, then: Any, otherwise: Any) -> Any:
-    """`then` where the mask is true, else `otherwise`. Numbers or arrays."""
+    """Return `then` where the mask is true, else `otherwise`. Accepts numbers or arrays."""
     if np.ndim(mask) == 0:
         return then if mask else otherwise
     return then if np.all(mask) else np.where(mask, then, otherwise)
 
 
 def ratio(part: Any, whole: Any, otherwise: float = 1.0) -> Any:
-    """part / whole, and `otherwise` where there is no whole. Numbers or arrays."""
+    """Return part / whole, and `otherwise` where the whole is 0. Accepts numbers or arrays."""
     if np.ndim(whole) == 0 and np.ndim(part) == 0:
         return part / whole if whole else otherwise
     shape = np.broadcast_shapes(np.shape(part), np.shape(whole))
@@ -48,18 +48,18 @@ def ratio(part: Any, whole: Any, otherwise: float = 1.0) -> Any:
     return np.divide(part, whole, out=result, where=np.broadcast_to(np.asarray(whole) != 0, shape))
 
 
-# Of the busiest instance: `lower bound` is the mean of instances that the dense schedule gives equal shares;
-# `estimate` the mean where it is neither, as shares are unequal or the operations themselves are a bound.
-# Other numbers are an `estimate` where places of nonzeros matter that are not followed: they may be more or
-# less.
+# For the busiest instance, `lower bound` is the mean over instances to which the dense schedule gives equal
+# shares; `estimate` is the mean where it bounds nothing, because shares are unequal or the operations
+# themselves are a bound. Other numbers are an `estimate` where they depend on positions of nonzeros that are
+# not modelled: the true number may be larger or smaller.
 Certainty = Literal["exact", "expected", "bound", "lower bound", "estimate"]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
 
 def least_certain(labels: Iterable[Certainty]) -> Certainty:
-    """How certain a number is that follows from numbers of these labels.
+    """Return the certainty label of a number that is computed from numbers with these labels.
 
-    What is at most so much and what is at least so much bound nothing together.
+    A number that depends on both an upper and a lower bound is neither: its label is `estimate`.
     """
     result = set(labels)
     if {"bound", "lower bound"} <= result:
@@ -70,14 +70,15 @@ def least_certain(labels: Iterable[Certainty]) -> Certainty:
 
 @dataclass(frozen=True)
 class AccessCount:
-    """Elements of one kind of access (`analysis.result.Traffic`) at one node, of one execution of the Einsum.
+    """Elements of one kind of access (`analysis.result.Traffic`) at one node, for one execution of the
+    Einsum.
 
-    dense + refetched = actual + gated + skipped + absent. `actual`: moved. `gated`: the turn is taken,
-    nothing moves.
-    `skipped`: not even the turn. `absent`: zeros that a compressed storage does not hold. `metadata_bits` go
-    with what is moved: those of all that is held, less the share that is gated or skipped. Labels tell what
-    the numbers are; of a `bound`, `actual` is the most it can be. `refetched`: of what moves, what an
-    overbooked tile had no room for.
+    dense + refetched = actual + gated + skipped + absent. `actual`: elements that are moved. `gated`:
+    elements that take a cycle, but are not moved. `skipped`: elements that do not take a cycle either.
+    `absent`: zeros that a compressed storage does not hold. `metadata_bits`: metadata moved with the
+    elements, which is the metadata of all held elements less the share that is gated or skipped. `refetched`:
+    moved elements that are fetched again because an overbooked tile has no room for them. The labels give the
+    certainty of the numbers; for `bound`, `actual` is an upper bound.
     """
 
     einsum: str
@@ -98,10 +99,11 @@ class AccessCount:
 
 @dataclass(frozen=True)
 class ComputeCount:
-    """Operations of one Einsum, one execution: dense = effectual + ineffectual + gated + skipped.
+    """Operations of one Einsum, for one execution: dense = effectual + ineffectual + gated + skipped.
 
-    `effectual`: the result may be nonzero. `ineffectual`: executed, though a factor is zero. `busiest`: timed
-    operations of the instance that has most of them, or the mean (`busiest_label`).
+    `effectual`: operations whose result may be nonzero. `ineffectual`: operations that are executed although
+    a factor is zero. `busiest`: timed operations of the busiest instance, or of the mean instance (see
+    `busiest_label`).
     """
 
     einsum: str
@@ -118,26 +120,27 @@ class ComputeCount:
 
     @property
     def imbalance(self) -> float:
-        """Operations of the busiest instance over the mean of all that the dense schedule uses."""
+        """The operations of the busiest instance, divided by the mean over all instances that the dense
+        schedule uses."""
         return self.busiest * self.instances / self.timed if self.timed else 1.0
 
     @property
     def executed(self) -> float:
-        """Operations that cost energy."""
+        """The number of operations that cost energy."""
         return self.effectual + self.ineffectual
 
     @property
     def timed(self) -> float:
-        """Operations that cost time."""
+        """The number of operations that cost time."""
         return self.effectual + self.ineffectual + self.gated
 
 
 @dataclass(frozen=True)
 class IntersectionCount:
-    """Coordinates read where fibers of `tensors` are intersected, of one execution of the Einsum.
+    """Coordinates read where fibers of `tensors` are intersected, for one execution of the Einsum.
 
     `kind`: two_finger, leader_follower (coordinates of the leader) or skip_ahead (steps). `place`: the rank
-    variable, and the node of its loop, at which they meet.
+    variable, and the node of its loop, at which they are intersected.
     """
 
     einsum: str
@@ -151,10 +154,10 @@ class IntersectionCount:
 
 @dataclass(frozen=True)
 class LoadLabel:
-    """How certain the loads of one component in one Einsum are.
+    """Certainty labels of the loads of one component in one Einsum.
 
-    `label`: what all its instances move together. `busiest_label`: what the busiest of them moves, which
-    decides on its time.
+    `label`: that of the total load of all its instances. `busiest_label`: that of the load of its busiest
+    instance, which determines its time.
     """
 
     einsum: str
@@ -165,12 +168,12 @@ class LoadLabel:
 
 @dataclass(frozen=True)
 class TileFootprint:
-    """Bits of the largest tile of one tensor in one node, under the format that the component keeps it in.
+    """Bits of the largest tile of one tensor in one node, in the format of the component.
 
-    `bits` = `payload_bits` + `metadata_bits`, expected (or exact). `quantile_bits` are not exceeded by a tile
-    with probability `confidence`; `dense_bits` is what all its points take. `extents`: of the tile, per rank.
-    Near its mean a tile of s nonzeros has `base_bits` + s `bits_per_nonzero`; `spread`: standard deviation.
-    `needed_bits`: what has to be there for it to fit, by the rule of its memory.
+    `bits` = `payload_bits` + `metadata_bits`, expected (or exact). A tile exceeds `quantile_bits` with
+    probability at most 1 - `confidence`. `dense_bits`: the bits of all its points. `extents`: those of the
+    tile, per rank. Near its mean a tile with s nonzeros has `base_bits` + s `bits_per_nonzero`; `spread`: the
+    standard deviation. `needed_bits`: the size that the fit rule of the memory requires.
     """
 
     node: int
@@ -197,7 +200,7 @@ class TileFootprint:
 
 @dataclass(frozen=True)
 class SparseCounts:
-    """Everything sparse that is counted for one analysis. Rows in the order of the dense ones."""
+    """All sparse counts of one analysis. The rows have the order of the dense ones."""
 
     compute: tuple[ComputeCount, ...]
     accesses: tuple[AccessCount, ...]
@@ -207,16 +210,17 @@ class SparseCounts:
     loads: tuple[LoadLabel, ...] = ()
 
     def energy_label(self, einsum: str | None = None) -> Certainty:
-        """What the least certain of the operations and accesses is, of one Einsum or of all."""
+        """Return the lowest certainty label among the operations and accesses, of one Einsum or of all."""
         return least_certain(self._moved(einsum))
 
     def label(self, einsum: str | None = None) -> Certainty:
-        """The same with the busiest instances, which decide on latencies."""
+        """Return the lowest certainty label among the operations, the accesses and the busiest instances,
+        which determine latencies; of one Einsum or of all."""
         return least_certain((*self._moved(einsum), *self._busiest(einsum)))
 
     @property
     def whole_label(self) -> Certainty:
-        """The same of everything that is counted, footprints and intersections among it."""
+        """The lowest certainty label among all counts, including footprints and intersections."""
         footprints, met = (f.label for f in self.footprints), (x.label for x in self.intersections)
         return least_certain((self.label(), *footprints, *met))
 

@@ -1,8 +1,9 @@
-"""Sparse counts as an analysis: the same records, so that costs come about as those of dense data do.
+"""Convert sparse counts to an analysis with the same records, so that costs are computed as for dense data.
 
-Energy counts what is moved and executed (and gated turns, metadata by name); time counts gated turns as well.
-The busiest instance keeps its share of the work: instances are taken to be spared alike, and `certainty` says
-where that is so. Counts are numbers of one mapping, or arrays of many.
+Energy counts what is moved and executed (gated accesses and operations, and metadata, by their own names).
+Time also counts gated ones. The busiest instance keeps its share of the work: the same fraction is taken to
+be eliminated in all instances, and the certainty labels say where this is exact. Counts are numbers of one
+mapping, or arrays over many mappings.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ Ways = tuple[Any, Any]  # factors of read and written bits
 
 
 def sparse_analysis(problem: Problem, analysis: Analysis, counts: SparseCounts) -> Analysis:
-    """The dense analysis with sparse counts in the place of dense ones; whole numbers stay whole."""
+    """Return the dense analysis with its counts replaced by sparse counts. Whole numbers stay ints."""
     return _Rescaled(problem, analysis, counts).analysis()
 
 
 def _count(number: float) -> int:
-    """Records call counts ints; expected ones are floats, and costs take both."""
+    """Cast to int for the type checker only: records declare counts as ints, expected counts are floats, and
+    costs accept both."""
     return cast(int, number)
 
 
@@ -59,7 +61,7 @@ def _times(number: Any, factor: Any) -> Any:
 
 
 def _some(number: Any) -> bool:
-    """False if it is 0 everywhere, as far as is known without a look at an array."""
+    """Return False if the number is 0. An array, whose values are not inspected, gives True."""
     return np.ndim(number) > 0 or bool(number)
 
 
@@ -74,7 +76,7 @@ class _Rescaled:
         self.ways = self._ways()
 
     def analysis(self) -> Analysis:
-        """Every record of the dense analysis, rescaled."""
+        """Return the dense analysis with every record rescaled."""
         d = self.dense
         return replace(
             d,
@@ -92,8 +94,8 @@ class _Rescaled:
         )
 
     def _ways(self) -> dict[tuple[str, str], tuple[Any, Any, Any]]:
-        """(Einsum, component) -> what is left of the bits it reads and writes, gated turns included, and
-        whether there are any."""
+        """Map (Einsum, component) to the fractions of the bits read and of the bits written that remain,
+        gated accesses included, and to whether there are any such bits."""
         sums: dict[tuple[str, str], list[Any]] = {}
         for a in self.counts.accesses:
             found = sums.setdefault((a.einsum, a.component), [0, 0, 0, 0])
@@ -127,8 +129,8 @@ class _Rescaled:
         return replace(row, operations=executed, busiest=busiest, dense=dense)
 
     def _transfer(self, row: TransferSizes) -> TransferSizes:
-        """Transfers are there or not; of a compressed tensor as many, each with fewer elements, so that
-        rounding them up as they were is the most it can be."""
+        """Scale the number of transfers. A compressed tensor has equally many transfers, each with fewer
+        elements, so that keeping their sizes for rounding gives an upper bound."""
         if row.node is None:
             down, up = self._crossing(row.einsum, row.component, row.tensor)
             factor = down if row.kind == "down" else up
@@ -147,7 +149,8 @@ class _Rescaled:
         return replace(row, hops=hops, loads=tuple((_times(d, down), _times(u, up)) for d, u in row.loads))
 
     def _crossing(self, einsum: str, component: str, tensor: str) -> Ways:
-        """What is left of a tensor's transfers past a component: of those of the next storage further out."""
+        """Return the fractions of a tensor's transfers through a component (down, up) that remain; they equal
+        those of the next outer storage."""
         hierarchy = self.problem.hierarchy
         chain = storage_chain(self.problem.tree, einsum, tensor)
         names = [(s.id, getattr(s.node, "component", "")) for s in chain]
@@ -159,7 +162,8 @@ class _Rescaled:
         return _left(down), _left(up)
 
     def _passing(self, einsum: str, component: str) -> Ways:
-        """The same of all tensors together, weighed by their bits."""
+        """Return the fractions (down, up) of all tensors' transfers through a component that remain, weighted
+        by their bits."""
         down: list[Any] = [0.0, 0.0]
         up: list[Any] = [0.0, 0.0]
         for access in self.problem.cascade[einsum].accesses:
@@ -196,7 +200,7 @@ class _Rescaled:
         return replace(item, operations=_times(item.operations, factor), loads=loads)
 
     def _joint(self, einsums: Iterable[str], component: str, loads: Loads) -> Loads:
-        """Loads of several stages together shrink as the least spared of them."""
+        """Scale the combined loads of several stages by the largest fraction that remains of any of them."""
         ways = [self.ways.get((e, component), (1.0, 1.0, False)) for e in einsums]
         read, write = max((w[0] for w in ways), default=1.0), max((w[1] for w in ways), default=1.0)
         return tuple((_times(r, read), _times(w, write)) for r, w in loads)

@@ -1,4 +1,5 @@
-"""Formats of storages: which leave out zeros, the metadata that go with each transfer, the bits of tiles."""
+"""Compute the effect of storage formats: which of them leave out zeros, the metadata of each transfer, and
+the bits of tiles."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ POINTER = 32
 
 @dataclass(frozen=True)
 class KeptTensor:
-    """How one component keeps one tensor. `elides`: the last rank holds nonzeros only; `blocks`: all points
-    of its nonempty fibers."""
+    """The format in which one component keeps one tensor. `elides`: the last rank holds nonzeros only.
+    `blocks`: the last rank holds all points of its nonempty fibers."""
 
     format: Format
     elides: bool
@@ -48,8 +49,8 @@ class KeptTensor:
 
 
 class Formats:
-    """The formats of a problem's components, parsed. Values have the tensor's bits, coordinates as many as
-    their rank needs and pointers 32, unless the format says otherwise."""
+    """The parsed formats of a problem's components. Unless the format says otherwise, values have the
+    tensor's bits, coordinates as many bits as their rank needs, and pointers 32."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -61,7 +62,7 @@ class Formats:
 
     @cached_property
     def known(self) -> dict[tuple[str, str], KeptTensor]:
-        """(component, tensor) -> how it is kept, where that is not point by point. Raises SpecError."""
+        """Map (component, tensor) to its format, where it is not stored point by point. Raises SpecError."""
         result: dict[tuple[str, str], KeptTensor] = {}
         faults: list[Diagnostic] = []
         for component in self.problem.hierarchy.components:
@@ -80,26 +81,26 @@ class Formats:
         return result
 
     def counted(self, tiles: LoopTiles, how: KeptTensor, tensor: SparseTensor) -> ActualBits:
-        """Bits of actual tiles, counted once for each tiling and format."""
+        """Return the bits of the tiles of given data. They are counted once for each tiling and format."""
         key = (tensor, how.format, *((v, g.tobytes()) for v, g in tiles.groups.items()))
         if key not in self._counted:
             self._counted[key] = tiles.bits(how.format, tensor)
         return self._counted[key]
 
     def compressed(self, component: str, tensor: str) -> bool:
-        """True if the component holds nonzeros of the tensor only."""
+        """Return True if the component holds only nonzeros of the tensor."""
         how = self.known.get((component, tensor))
         return how is not None and how.elides
 
 
 def written_format(access: TensorAccess, written: object, path: str = "") -> Format:
-    """A format as it is written for one tensor. SpecError with all that is wrong."""
+    """Parse the format that is written for one tensor. Raises SpecError with all faults."""
     widths = Widths(access.bits_per_value, None, POINTER)
     return parse_format(written, access.ranks, widths, path=path)
 
 
 def stored_as(format: Format) -> KeptTensor:
-    """What a format leaves out; nothing if all ranks are uncompressed, whatever is zero."""
+    """Return what a format leaves out: nothing if all ranks are uncompressed."""
     if isinstance(format, NamedFormat | CISS):
         return KeptTensor(format, format.name != "dense", False)
     assert isinstance(format, PerRank), "formats are per rank or of whole tensors"
@@ -110,7 +111,8 @@ def stored_as(format: Format) -> KeptTensor:
 
 
 class LoopTiles:
-    """The tiles that loops with these ids (and POINT) cut a tensor into, as one Einsum touches it."""
+    """The tiles into which the loops with these ids (and POINT) divide a tensor, as one Einsum accesses
+    it."""
 
     def __init__(self, structure: EinsumLinks, tensor: str, digits: Set[int | str]) -> None:
         self.structure = structure
@@ -130,7 +132,7 @@ class LoopTiles:
         self.spans = dict(self.used.spans)
 
     def classes(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """(extents per rank, how many such tiles there are)."""
+        """Yield pairs of the extents per rank, and the number of tiles with these extents."""
         sizes = {v: np.unique(np.bincount(g), return_counts=True) for v, g in self.groups.items()}
         names = list(sizes)
         for picks in product(*(range(sizes[v][0].size) for v in names)):
@@ -145,7 +147,8 @@ class LoopTiles:
             yield tuple(ranks), number
 
     def regular(self) -> bool:
-        """True if the tiles are boxes of one size at multiples of it, but for smaller ones at the ends."""
+        """Return True if the tiles are boxes of one size that start at multiples of it; the last ones may be
+        smaller."""
         if any(len(x.terms) != 1 or abs(x.terms[0][1]) != 1 for x in self.access.projection):
             return False
         return all(
@@ -153,7 +156,8 @@ class LoopTiles:
         )
 
     def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
-        """Bits of all nonempty tiles of actual data; overlapping windows each hold what is in both."""
+        """Return the bits of all nonempty tiles of given data. Overlapping windows each hold the elements
+        that they share."""
         order = format.order(self.access.ranks)
         none = np.zeros(0, np.int64)
         if not tensor.nnz:
@@ -197,7 +201,8 @@ class LoopTiles:
         )  # fmt: skip
 
     def _order(self, number: Ints, coords: Ints, ordered: bool) -> Ints | slice:
-        """Rows tile by tile, in order inside each; `ordered`: nonzeros stand in order, each once."""
+        """Return an order of the rows tile by tile, sorted inside each tile. `ordered`: the nonzeros are
+        already sorted, and each occurs once."""
         if not ordered:
             return np.lexsort((*coords[::-1], number))
         if (np.diff(number) >= 0).all():
@@ -206,7 +211,7 @@ class LoopTiles:
         return np.argsort(number.astype(np.uint16) if few else number, kind="stable")
 
     def _box(self, variable: str, groups: Ints) -> tuple[Ints, Ints]:
-        """First and last value of a rank variable in each of these groups."""
+        """Return the first and the last value of a rank variable in each of these groups."""
         counters, every = self.counters[variable], self.groups[variable]
         size = int(every.max()) + 1
         first, last = np.full(size, counters.size, np.int64), np.zeros(size, np.int64)
@@ -217,8 +222,8 @@ class LoopTiles:
 
 @dataclass(frozen=True)
 class ActualBits:
-    """Values (payload) and all bits of all tiles, and of the largest one; nonzeros of all tiles. `each`,
-    `occupancies`: all bits and the nonzeros of each tile that is not empty."""
+    """Bits of all tiles and of the largest tile, as values alone (payload) and in total, and the nonzeros of
+    all tiles. `each`, `occupancies`: the total bits and the nonzeros of each nonempty tile."""
 
     payload: int
     total: int
@@ -231,8 +236,8 @@ class ActualBits:
 
 @dataclass(frozen=True)
 class TileBits:
-    """Sums over all tiles of a tiling: points, nonzeros, values (payload) and all bits. Numbers, or arrays
-    with one entry per point of a grid."""
+    """Sums over all tiles of a tiling: points, nonzeros, bits of values (payload) and total bits. They are
+    numbers, or arrays with one entry per point of a grid."""
 
     points: Any
     nonzeros: Any
@@ -243,9 +248,9 @@ class TileBits:
 
 @dataclass(frozen=True)
 class AccessShare:
-    """What is left of one kind of access: elements that are held, of these those that take time, of these
-    those that move, and metadata bits that go with them. `share`: of what is held that moves, 0
-    without a format. Numbers or arrays."""
+    """The remainder of one kind of access: elements that are held, those of them that take a cycle (`turns`),
+    those of these that move (`actual`), and the metadata bits that move with them. `share`: the fraction of
+    the held elements that moves, 0 without a format. Numbers or arrays."""
 
     dense: Any
     held: Any
@@ -268,8 +273,8 @@ def moved(
     tiling: Callable[[KeptTensor], TileBits],
     bits: int,
 ) -> AccessShare:
-    """The record of these elements under a component's format. `tiling`: the tiles that move at once, asked
-    where there is a format; `bits`: of one value."""
+    """Return the record of these elements under a component's format. `tiling`: returns the tiles that move
+    at once, called only where there is a format. `bits`: width of one value."""
     held = at_most(held, dense)
     turns = at_most(turns, held)
     actual = at_most(actual, turns)
@@ -285,7 +290,7 @@ def moved(
 
 
 def shape_of(structure: EinsumLinks, access: TensorAccess) -> tuple[int, ...]:
-    """Extents of the ranks that an Einsum touches."""
+    """Return the extents that an Einsum touches, one per rank."""
     spans = dict(structure.used(access.tensor).spans)
     bounds = {
         v: np.array(
@@ -297,7 +302,7 @@ def shape_of(structure: EinsumLinks, access: TensorAccess) -> tuple[int, ...]:
 
 
 def full_model(data: TensorData, ranks: Sequence[str], shape: tuple[int, ...]) -> DensityModel:
-    """The density model of a tensor; all points where nothing is known."""
+    """Return the density model of a tensor; a dense one where nothing is known."""
     return data.model if data.model is not None else Uniform.of(ranks, shape, density=1)
 
 
@@ -309,10 +314,11 @@ def tiling_bits(
     formats: Formats,
     how: KeptTensor,
 ) -> TileBits:
-    """Bits of all tiles that these loops make: exact of actual data, else expected.
+    """Return the bits of all tiles that these loops make: exact for given data, else expected.
 
-    What a model that knows places says of a tile is the mean of all. Where some are smaller, all are taken to
-    be as large as the largest: a bound. Raises Refused where they do not lie at multiples of their size.
+    A position-dependent model gives the mean over all tiles. Where some tiles are smaller, all are taken to
+    be as large as the largest, which gives an upper bound. Raises Refused where they do not start at
+    multiples of their size.
     """
     tiles = LoopTiles(structure, tensor, digits)
     access, format = tiles.access, how.format
@@ -343,8 +349,8 @@ def tiling_bits(
 
 
 def transfer_digits(structure: EinsumLinks, tensor: str, node: int, kind: str) -> frozenset[int]:
-    """The loops that cut a tensor into what moves at once: tiles of the storage below, or, where compute
-    takes value by value, of the storage itself."""
+    """Return the loops that divide a tensor into the tiles that move at once: the tiles of the next inner
+    storage or, where compute takes value by value, of the storage itself."""
     links = structure.links(tensor)
     for link in links:
         if kind in ("reads_fill", "writes_drain") and link.parent == node:

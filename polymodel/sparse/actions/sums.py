@@ -1,4 +1,5 @@
-"""Transfers of one link whose conditions hold, from its tiles and what is known of the data."""
+"""Count the transfers of one link whose conditions hold, from the tiles and from what is known of the
+data."""
 
 from __future__ import annotations
 
@@ -33,18 +34,18 @@ from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.workload.einsum import TensorAccess
 
-# Chances that follow the place of a tile: the mean over all places of one must not be multiplied by another.
+# Where probabilities depend on the position of a tile, their means over all positions must not be multiplied.
 #
-# A model that knows places says how often a full tile of its tiling is empty, in the mean over all places.
-# The share of transfers that happen is that mean where every place counts alike; where something else differs
-# along the same rank variables, it is none.
+# A position-dependent model gives the mean probability, over all positions, that a full tile of its tiling is
+# empty. The fraction of transfers that happen equals that mean only where every position counts equally, and
+# not where something else varies along the same rank variables.
 
 
 @dataclass(frozen=True, eq=False)
 class ClassTransfers:
-    """Per combination of classes: what transfers count (`counted`), with which chance meetings happen (`met`)
-    and conditions hold (`chance`). `given`: leaders whose nonzeros are given. `own`: the tensor of which only
-    nonzeros count, if any."""
+    """Properties of each combination of classes: which transfers count (`counted`), and the probabilities
+    that joint conditions (`met`) and conditions (`chance`) hold. `given`: leaders whose nonzeros are given.
+    `own`: the tensor of which only nonzeros count, if any."""
 
     tally: LinkTally
     data: Mapping[str, TensorData]
@@ -55,8 +56,8 @@ class ClassTransfers:
     chance: Callable[[Sequence[Condition]], Floats]
 
     def free(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-        """Those of which the mean over all places is the share of transfers; without the others the share is
-        at most so much."""
+        """Return the conditions for which the mean probability over all positions equals the fraction of
+        transfers. Without the others the fraction is an upper bound."""
         placed = {c: v for c in conditions if (v := self._along(c))}
         if not placed:
             return tuple(conditions)
@@ -72,8 +73,8 @@ class ClassTransfers:
         return tuple(c for c in conditions if c in kept)
 
     def own_is_tied(self, conditions: Sequence[Condition]) -> bool:
-        """True if the density of the tensor itself, whose model knows places, is not the share of nonzeros
-        among what moves. `conditions`: what is free."""
+        """Return True if the tensor itself has a position-dependent model and its density is not the fraction
+        of nonzeros among what moves. `conditions`: the result of `free`."""
         if self.own is None:
             return False
         if self.data[self.own.tensor].actual is not None or not differs(self.data[self.own.tensor], self.own):
@@ -84,8 +85,8 @@ class ClassTransfers:
         )
 
     def taken(self, placed: Sequence[PlacedTiles]) -> bool:
-        """True if what is counted differs inside classes along rank variables of these tiles: given nonzeros,
-        or those of the tensor itself."""
+        """Return True if counts differ inside classes along rank variables of these tiles, because of given
+        nonzeros or of those of the tensor itself."""
         inside = self._actual_variables()
         if self.own is not None and differs(self.data[self.own.tensor], self.own):
             inside |= set(self.own.variables)
@@ -95,7 +96,7 @@ class ClassTransfers:
         return {v for t in self.given for v in self.tally.structure.led(t).variables}
 
     def _along(self, condition: Condition) -> frozenset[str]:
-        """The rank variables along which the chance of a condition depends on the place."""
+        """Return the rank variables along which the probability of a condition depends on the position."""
         known = self.data[condition.leader]
         if known.placeless:
             return frozenset()
@@ -106,7 +107,7 @@ class ClassTransfers:
         return frozenset(a.variable for a in several)
 
     def _varying(self, conditions: Sequence[Condition], *more: Floats) -> set[str]:
-        """The rank variables along which what counts differs."""
+        """Return the rank variables along which counts differ."""
         arrays = (self.counted, self.met, self.chance(conditions), *more)
         return {
             atoms.variable
@@ -117,13 +118,14 @@ class ClassTransfers:
 
 
 class PartExtents(Protocol):
-    """What knows the extents of each condition's part; `axes`: as many as these have dimensions."""
+    """An object that gives the extents of each condition's part. `axes`: its length is their number of
+    dimensions."""
 
     @property
     def axes(self) -> Sequence[object]: ...
 
     def part(self, condition: Condition) -> tuple[Ints, ...]:
-        """Extents per rank of the leader."""
+        """Return the extents per rank of the leader."""
 
 
 Number = float  # an int where every datum is exact
@@ -132,23 +134,24 @@ NOTHING = Looked()
 
 @dataclass
 class Tables:
-    """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
-    and sums that were asked for before."""
+    """Tables of one Einsum, shared by its links: which tiles of a tensor, distinguished by these loops, hold
+    a nonzero. Sums that were computed before are kept, too."""
 
     known: dict[tuple[object, ...], GroupTable] = field(default_factory=dict)
     sums: dict[tuple[object, ...], tuple[Number, bool]] = field(default_factory=dict)
     meetings: dict[Meeting, GroupTable] = field(default_factory=dict)
 
 
-# The end of a link at which an access is counted; what brings back the sums that one fetches.
+# The end of a link at which an access is counted, and the access that writes back the sums that one fetches.
 _SIDES = {"reads_fill": "read", "writes_drain": "read", "writes_fill": "write", "reads_drain": "write"}
 _WRITTEN = {"reads_fill": "writes_drain", "writes_fill": "reads_drain"}
 
 
 class LinkSums:
-    """Sums over the transfers of the last link of `chain` (empty: over the operations of the Einsum).
+    """Sums over the transfers of the last link of `chain` (if it is empty, over the operations of the
+    Einsum).
 
-    `tables` is filled on the way.
+    `tables` is filled during use.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ class LinkSums:
         self.tensor = self.link.tensor if self.link else ""
 
     def looked(self, kinds: Sequence[str]) -> Looked:
-        """What the transfers (the operations) depend on by actions of these kinds."""
+        """Return the conditions that actions of these kinds put on the transfers (or operations)."""
         if self.link is not None:
             return looked_at(self.structure, self.link, kinds, self.data)
         kept, loose = one_of_each(self.structure, self.structure.executed(), kinds, self.data)
@@ -174,24 +177,27 @@ class LinkSums:
 
     @property
     def followed(self) -> bool:
-        """False where some iterations touch none of it, as the first one of what is carried forward."""
+        """False where some iterations touch none of the tensor, such as the first iteration of a
+        recurrence."""
         return not any(a.guard for a in self.structure.einsum.accesses_of(self.tensor))
 
     def alone(self, kinds: Sequence[str]) -> Looked:
-        """What the transfers depend on by actions on the tensor itself, as the most that move."""
+        """Return the conditions that actions on the tensor itself put on the transfers, which give an upper
+        bound."""
         assert self.link is not None, "operations have no tensor of their own"
         kept, _ = one_of_each(self.structure, self.link.conditions, kinds, self.data)
         return Looked(kept, loose=bool(kept) or bool(self.looked(kinds)))
 
     def total(self, kind: str, looked: Looked = NOTHING, nonzeros: bool = False) -> Number:
-        """How many elements move in one kind of access where all conditions hold; of nonzeros only, if asked.
+        """Return the number of elements that move in one kind of access where all conditions hold; with
+        `nonzeros`, only nonzeros count.
 
         Raises Refused for what is too large to list.
         """
         return self._known(kind, looked, nonzeros)[0]
 
     def sure(self, kind: str, looked: Looked, nonzeros: bool) -> bool:
-        """False where that number is the most it can be."""
+        """Return False where the number that `total` returns is an upper bound."""
         return not looked.loose and self._known(kind, looked, nonzeros)[1]
 
     def _known(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
@@ -202,14 +208,14 @@ class LinkSums:
         if key not in self._tables.sums:
             found = self._total(kind, replace(looked, conditions=useful), nonzeros)
             if self._partial(kind) and not found[1]:
-                # No more sums are read again than are written.
+                # At most as many sums are read again as are written.
                 found = min(found[0], self._known(_WRITTEN[kind], looked, nonzeros)[0]), False
             self._tables.sums[key] = found
         result, sure = self._tables.sums[key]
         return result, sure and not (nonzeros and self.tied(looked.conditions))
 
     def _partial(self, kind: str) -> bool:
-        """True for partial sums, of which some transfers bring none."""
+        """Return True for fills of an output, which move partial sums and are absent from some transfers."""
         fills = kind in ("reads_fill", "writes_fill")
         return fills and self.link is not None and self.structure.einsum.access_of(self.tensor).output
 
@@ -261,8 +267,9 @@ class LinkSums:
     def _placed(
         self, tally: LinkTally, modelled: Sequence[Condition], free: Sequence[Condition]
     ) -> tuple[PlacedTiles, ...]:
-        """Conditions that have to be asked place by place, and all that depend on places beside them; none
-        where the mean over all places serves, or one of them is not known place by place."""
+        """Return the conditions that must be evaluated position by position, together with all other
+        position-dependent conditions. Return none where the mean over all positions suffices, or one of them
+        is not known by position."""
         if len(free) == len(modelled) and not any(map(self.uneven, free)):
             return ()
         result = [PlacedTiles.of(tally, c, self.data[c.leader]) for c in modelled if self._is_placed(c)]
@@ -274,8 +281,9 @@ class LinkSums:
         return not self.data[condition.leader].placeless
 
     def most_of_an_instance(self, useful: Sequence[Condition], instances: Mapping[str, Ints]) -> float | None:
-        """Operations at which all these conditions hold, of the instance that is expected to have most; None
-        where that does not follow place by place. `instances`: which takes each value of a rank variable."""
+        """Return the largest expected number of operations of an instance at which all these conditions hold;
+        None where it does not follow position by position. `instances`: for each rank variable, the part that
+        each value belongs to."""
         alike = [c for c in useful if not self._is_placed(c)]
         tally = LinkTally(self.structure, (), tuple(useful), False)
         known = [PlacedTiles.of(tally, c, self.data[c.leader]) for c in useful if c not in alike]
@@ -292,14 +300,15 @@ class LinkSums:
         return all(self.data[t].actual is not None for t in meeting.leaders)
 
     def _joint_table(self, meeting: Meeting) -> GroupTable:
-        """Where a meeting of given data happens."""
+        """Return where a joint condition on given data holds."""
         if meeting not in self._tables.meetings:
             tables = [self.table(c) for c in meeting.conditions]
             self._tables.meetings[meeting] = meeting_table(self.structure, meeting, tables)
         return self._tables.meetings[meeting]
 
     def _met(self, tally: LinkTally, meetings: Sequence[Meeting]) -> tuple[Floats, bool]:
-        """Probability that all meetings of tensors with densities happen; False beside it: at most."""
+        """Return the probability that all joint conditions on tensors with densities hold. The second result
+        is False for an upper bound."""
         result, sure = np.ones([1] * len(tally.axes)), True
         for meeting in meetings:
             if not self._is_actual(meeting):
@@ -309,10 +318,10 @@ class LinkSums:
         return result, sure
 
     def shares(self, looked: Looked, kind: str) -> tuple[float, float]:
-        """The least and greatest probability, over all transfers, that all conditions hold."""
+        """Return the minimum and maximum probability, over all transfers, that all conditions hold."""
         useful = sharpest(c for c in looked.conditions if self._matters(c, False))
         modelled = tuple(m for m in looked.meetings if not self._is_actual(m))
-        # Of data a meeting has no chance; its parts have, one by one.
+        # For given data a joint condition has no probability, but each of its conditions has one.
         useful += tuple(
             replace(c, digits=c.digits & m.fixed)
             for m in looked.meetings
@@ -332,18 +341,18 @@ class LinkSums:
             return False
         if not nonzeros or self.structure.led(condition.leader).tensor != self.tensor:
             return True
-        # The part that goes with a nonzero of the leader itself holds that nonzero. Of another of its
-        # elements, the chance is that of both, which is no product.
+        # The part that belongs to a nonzero of the leader itself holds that nonzero. For another of its
+        # elements the two events are dependent, so that their probabilities must not be multiplied.
         return self.data[self.tensor].actual is not None and not self._holds_own(condition)
 
     def _holds_own(self, condition: Condition) -> bool:
-        """Whether what moves is among what the leader's part is."""
+        """Return whether the elements that move are among those of the leader's part."""
         assert self.link is not None, "operations have no tensor of their own"
         return {*self.link.used.accesses} <= {*self.structure.led(condition.leader).accesses}
 
     def tied(self, conditions: Iterable[Condition]) -> bool:
-        """True if a nonzero's chance to move depends on other elements of the same tensor, of which only the
-        density is known: all nonzeros that might move are counted."""
+        """Return True if the probability that a nonzero moves depends on other elements of the same tensor,
+        of which only the density is known. Then all nonzeros that might move are counted."""
         own = [c for c in conditions if self.structure.led(c.leader).tensor == self.tensor]
         return self.data[self.tensor].actual is None and not all(map(self._holds_own, own))
 
@@ -358,7 +367,8 @@ class LinkSums:
         return result
 
     def uneven(self, condition: Condition) -> bool:
-        """True if the leader's model knows places and its parts differ in size: the answer is a bound."""
+        """Return True if the leader's model is position-dependent and its parts differ in size, so that the
+        result is a bound."""
         data = self.data[condition.leader]
         if data.actual is not None or data.placeless:
             return False
@@ -366,10 +376,10 @@ class LinkSums:
         return not tiles.regular() or sum(1 for _ in tiles.classes()) > 1
 
     def _holds(self, tally: LinkTally, condition: Condition) -> Floats:
-        """Probability that the leader's part is not empty.
+        """Return the probability that the leader's part is not empty.
 
-        A model that knows places answers for the full tiles of a tiling together; smaller tiles, of which it
-        says nothing, are taken never to be empty.
+        A position-dependent model gives the mean for the full tiles of a tiling. It does not describe smaller
+        tiles, which are taken never to be empty.
         """
         parts = tally.part(condition)
         chances = self.data[condition.leader].nonempty(parts)
@@ -383,7 +393,7 @@ class LinkSums:
         return np.where(full, chances, 1.0)
 
     def _factor(self, tally: LinkTally, conditions: Sequence[Condition]) -> Floats:
-        """Probability that all conditions hold, leaders being independent of each other."""
+        """Return the probability that all conditions hold, with leaders independent of each other."""
         result = np.ones([1] * len(tally.axes))
         for leader in dict.fromkeys(c.leader for c in conditions):
             mine = [c for c in conditions if c.leader == leader]
@@ -402,14 +412,14 @@ class LinkSums:
         return result
 
     def table(self, condition: Condition) -> GroupTable:
-        """Which parts of a condition's leader hold a nonzero."""
+        """Return which parts of a condition's leader hold a nonzero."""
         return self._cached(
             self.structure.led(condition.leader), condition.digits, self.data[condition.leader].actual
         )
 
     def _own_table(self, by_value: bool, nonzeros: bool) -> GroupTable:
-        """Nonzeros of the tensor, or all its points; behind ranks of several variables, of each transfer that
-        brings them."""
+        """Return the nonzeros of the tensor, or all its points; where ranks depend on several variables, once
+        for each transfer that moves them."""
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
         assert self.link is not None, "operations have no tensor of their own"
         digits = every if by_value else self.link.fine
@@ -438,7 +448,8 @@ class LinkSums:
 
 
 def _joint(conditions: Sequence[Condition]) -> Condition:
-    """The common part of parts of one leader: it is fixed by the counters of all of them."""
+    """Return the condition on the intersection of parts of one leader, which the counters of all of them
+    determine."""
     digits: Digits = frozenset().union(*(c.digits for c in conditions))
     return Condition("skip", conditions[0].leader, digits)
 
@@ -449,7 +460,7 @@ def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]
 
 
 def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """The conditions, and the common parts of all those that look at one leader."""
+    """Return the conditions, and those on the intersections of all parts of one leader."""
     result = dict.fromkeys(conditions)
     for leader in dict.fromkeys(c.leader for c in conditions):
         result |= dict.fromkeys(map(_joint, _subsets([c for c in conditions if c.leader == leader])))
@@ -457,7 +468,8 @@ def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
 
 
 def all_hold(tally: PartExtents, conditions: Sequence[Condition], law: Hypergeometric) -> Floats:
-    """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
+    """Return the probability that no part of several parts of one leader is empty. Both the probability and
+    the points of unions of parts follow by inclusion and exclusion."""
     result = np.ones([1] * len(tally.axes))
     for some in _subsets(conditions):
         points = np.zeros([1] * len(tally.axes), np.int64)

@@ -1,7 +1,8 @@
-"""How much: transfers, and those whose leaders' parts hold anything, summed over classes of equal tiles.
+"""Count transfers, and those whose leaders' parts hold a nonzero, as sums over classes of equal tiles.
 
-Every rank variable is an axis. Its values fall into atoms (what one transfer takes of it); atoms alike in all
-that matters are one class, so that the sums run over few combinations of classes, whatever the sizes.
+Every rank variable is an axis. Its values are grouped into atoms (the values that one transfer covers). Atoms
+with equal relevant properties form one class, so that the sums run over few combinations of classes, whatever
+the sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from polymodel.workload.einsum import TensorAccess
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 MOST_CLASSES = 5_000_000
-OWN = -1  # stands among numbers of conditions for the tensor itself
+OWN = -1  # denotes the tensor itself among the numbers of conditions
 
 
 class KnownNonzeros(Protocol):
@@ -42,17 +43,18 @@ class KnownNonzeros(Protocol):
     def actual(self) -> SparseTensor | None: ...
 
     def nonempty(self, extents: tuple[Ints, ...]) -> Floats:
-        """Probability that a tile holds a nonzero; arrays of extents, one per rank of the tensor."""
+        """Return the probability that a tile holds a nonzero, for arrays of extents, one per rank of the
+        tensor."""
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """One axis: what a transfer takes of a rank variable.
+    """One axis: the parts of a rank variable that one transfer covers, one entry per atom.
 
-    `extent`: values in the atom. `read`, `write`: whether it stands for all that share its read, its
-    residency. `first`, `here`: per level of the chain, see `Tally.partial`. `sizes`, `groups`: of each
-    condition's part, by the condition's number; `solid` says that its values are consecutive. `inner`: what
-    meetings look at.
+    `extent`: number of values in the atom. `read`, `write`: whether the atom represents all atoms that share
+    its read, or its residency. `first`, `here`: per level of the chain, see `LinkTally.partial`. `sizes`,
+    `groups`: size and number of each condition's part, by the condition's number; `solid`: whether the values
+    of its parts are consecutive. `inner`: what joint conditions examine.
     """
 
     variable: str
@@ -67,7 +69,7 @@ class Atoms:
     inner: dict[int, Inner]
 
     def labels(self) -> tuple[Ints, Ints]:
-        """The class of each atom, and one atom of each class."""
+        """Return the class of each atom, and one atom of each class."""
         columns = [self.extent, self.read, self.write, *self.first, *self.here, *self.sizes.values()]
         columns += [c for x in self.inner.values() for c in x.columns]
         numbers = group_numbers([c.astype(np.int64) for c in columns], self.extent.size)
@@ -75,7 +77,8 @@ class Atoms:
 
 
 class LinkTally:
-    """Sums over the transfers of one link (`link` None: over the operations of the Einsum)."""
+    """Sums over the transfers of one link, the last one of `chain` (if it is empty, over the operations of
+    the Einsum)."""
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ class LinkTally:
         )
 
     def _spread(self, number: int, column: NDArray[np.generic]) -> NDArray[np.generic]:
-        """A column of one axis's classes, shaped so that axes multiply."""
+        """Return a column of one axis's classes, shaped so that the columns of different axes broadcast."""
         shape = [1] * len(self.axes)
         shape[number] = -1
         return column[self.picks[number]].reshape(shape)
@@ -157,8 +160,9 @@ class LinkTally:
         return result
 
     def partial(self) -> Bools:
-        """True where the parent holds the sum so far: a counter of a reduction since it came is not 0, or it
-        came as a sum itself, to this instance. One entry per combination of classes."""
+        """Return True where the parent holds a partial sum: a counter of a reduction since the element
+        arrived is not 0, or the element arrived at this instance as a partial sum. The result has one entry
+        per combination of classes."""
         held = np.zeros([1] * len(self.axes), np.bool_)
         for level, link in enumerate(self.chain):
             if level:
@@ -171,17 +175,18 @@ class LinkTally:
         return held
 
     def receives(self) -> Bools:
-        """True where the child is the instance that gets a partial sum."""
+        """Return True where the child is the instance that receives a partial sum."""
         return self._any([(n, a.here[-1]) for n, a in enumerate(self.axes) if a.here], True)
 
     def masks(self, side: str) -> Bools:
-        """What counts once: `read` at the parent, `write` at the child, `all` operations."""
+        """Return a mask that counts each access once: each `read` at the parent, each `write` at the child,
+        or `all` operations."""
         if side == "all":
             return np.ones([1] * len(self.axes), np.bool_)
         return self._any([(n, getattr(a, side)) for n, a in enumerate(self.axes)], True)
 
     def counts(self) -> Floats:
-        """How many atoms each combination of classes stands for."""
+        """Return the number of atoms in each combination of classes."""
         result = np.ones([1] * len(self.axes))
         for n, labels in enumerate(self.labels):
             shape = [1] * len(self.axes)
@@ -190,7 +195,8 @@ class LinkTally:
         return result
 
     def elements(self) -> Floats:
-        """Elements of the tensor in one transfer of each combination; 1 for operations."""
+        """Return the number of elements of the tensor in one transfer of each combination; 1 for
+        operations."""
         result = np.ones([1] * len(self.axes))
         if self.used is None:
             return result
@@ -202,7 +208,8 @@ class LinkTally:
     def _extents(
         self, used: UsedElements, sizes: Mapping[str, Ints]
     ) -> Iterator[tuple[Affine, tuple[Ints, ...]]]:
-        """The index along each rank, and how many values its variables have, by classes."""
+        """Yield, for each rank, the index expression and the number of values of each of its variables, by
+        classes."""
         at, spans = {a.variable: n for n, a in enumerate(self.axes)}, dict(used.spans)
         for expression in used.union.projection if used.union is not None else ():
             yield (
@@ -214,7 +221,8 @@ class LinkTally:
             )
 
     def part(self, condition: Condition) -> tuple[Ints, ...]:
-        """Extents of a condition's part per rank of its leader, one entry per combination of classes."""
+        """Return the extents of a condition's part per rank of its leader, with one entry per combination of
+        classes."""
         at = {a.variable: n for n, a in enumerate(self.axes)}
         number = self.conditions.index(condition)
         used = self.structure.led(condition.leader)
@@ -245,8 +253,8 @@ class LinkTally:
         return tuple(result)
 
     def joint_parts(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
-        """Parts, points of the largest part of each leader, and whether all are alike, one entry per
-        combination of classes."""
+        """Return the number of parts, the points of the largest part of each leader, and whether all parts
+        are equal, with one entry per combination of classes."""
         number = self.conditions.index(meeting)
         every = np.ones([1] * len(self.axes), np.int64)
         parts, even, points = every, every, [every] * len(meeting.leaders)
@@ -264,13 +272,15 @@ class LinkTally:
     def actual(
         self, counted: Bools, factor: Floats, tables: dict[int, GroupTable], own: GroupTable | None
     ) -> float:
-        """The sum where leaders (by number of condition), perhaps the tensor itself, are given.
+        """Return the sum where the nonzeros of leaders (by number of condition), and possibly of the tensor
+        itself, are given.
 
-        `counted` and `factor`: per combination of classes. An int where every factor is 1.
+        `counted` and `factor` have one entry per combination of classes. The result is an int where every
+        factor is 1.
         """
         shape = [p.size for p in self.picks]
         full, weight = np.broadcast_to(counted, shape), np.broadcast_to(factor, shape)
-        # Rows of the tensor's own table are its elements; else they are counted by the tiles' extents.
+        # The rows of the tensor's own table are its elements; without it the tiles' extents count them.
         elements = np.broadcast_to(self.elements() if own is None else np.ones(()), shape)
         chosen = [*tables, *([OWN] if own is not None else [])]
         listed = [*tables.values(), *([own] if own is not None else [])]
@@ -300,9 +310,9 @@ def region_table(
     data: SparseTensor,
     each: bool = False,
 ) -> GroupTable:
-    """Which tiles (told apart by these loops) of a tensor hold a nonzero, in any of its accesses; POINT with
-    all loops: which values. `each`: a row for each nonzero of a tile, told apart by a column that stands for
-    no rank variable. Refused where these are too many to list."""
+    """Return which tiles of a tensor (distinguished by these loops) hold a nonzero in any of its accesses;
+    POINT with all loops gives single values. `each`: return a row for each nonzero of a tile, numbered by an
+    additional column that belongs to no rank variable. Raises Refused where there are too many to list."""
     first, *others = (_region(structure, a, digits, data, each) for a in used.accesses)
     if not others:
         return first
@@ -318,7 +328,8 @@ def region_table(
 
 
 def _spread_rows(table: GroupTable, names: Sequence[str], sizes: Mapping[str, int]) -> list[Ints]:
-    """The columns of these names; of those that a table does not have every number goes with each row."""
+    """Return the columns with these names. For columns that the table lacks, each row is combined with every
+    number."""
     missing = [v for v in names if v not in table.variables]
     count = prod(sizes[v] for v in missing)
     if table.rows * count > MOST_ROWS:
@@ -333,7 +344,7 @@ def _spread_rows(table: GroupTable, names: Sequence[str], sizes: Mapping[str, in
 def _region(
     structure: EinsumLinks, access: TensorAccess, digits: Set[int | str], data: SparseTensor, each: bool
 ) -> GroupTable:
-    """The same of one access."""
+    """Return the same table as `region_table`, for one access."""
     by_name = {c.variable: c for c in structure.counters}
     points = points_of(structure.einsum, access, data)
     ids, different = [], True
@@ -350,7 +361,7 @@ def _region(
 
 
 def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:
-    """Of the atoms that share these counters, the first one."""
+    """Mark the first one of the atoms that share these counters."""
     numbers = group_numbers(digit_columns(counters, digits), counters.size)[pick]
     result = np.zeros(pick.size, np.bool_)
     # Atoms are numbered outer loop first, so the least is the one with the least counters.
@@ -367,7 +378,7 @@ def _all(zero: dict[int, Bools], digits: frozenset[int], size: int) -> Bools:
 
 
 def window(expression: Affine, extents: tuple[NDArray[np.generic], ...]) -> Ints:
-    """Different values of an affine expression over boxes of these extents."""
+    """Return the number of distinct values of an affine expression over boxes of these extents."""
     if not extents:
         return np.ones(1, np.int64)
     if len(extents) == 1:

@@ -1,4 +1,5 @@
-"""What an operation makes of zeros: products, sums, and functions of one operand that keep zeros."""
+"""Determine the result of an operation with zero operands: products, sums, and functions of one operand that
+preserve zeros."""
 
 from __future__ import annotations
 
@@ -18,23 +19,28 @@ KEEPS = keeping_zero()  # f(0) = 0, of one operand
 
 
 class Zeros(Protocol):
-    """Whether a tensor has any."""
+    """Whether a tensor has zeros."""
 
     @property
     def dense(self) -> bool: ...
 
 
 def is_union(einsum: Einsum) -> bool:
-    """True of sums: one operand alone makes a result, so that a missing one stops nothing. Not where one
-    that is absent decides the result: infinity is a sum with infinity, and leaves a minimum as it is. Nor
-    where all that are absent do not: the largest of some sums is another without those that are 0."""
+    """Return True for sums, where one operand alone produces a result, so that an absent operand does not
+    make the operation idle.
+
+    Return False where one absent operand determines the result (infinity does in a sum, and leaves a minimum
+    unchanged), and where the result must not be left out although all operands are absent (a maximum over
+    sums changes if sums that are 0 are left out).
+    """
     if not _is_sum(einsum) or _deciding(einsum):
         return False
     return _left_out(einsum) == _value(einsum, {a: a.default for a in einsum.inputs})
 
 
 def _is_sum(einsum: Einsum) -> bool:
-    """Sums, differences, maxima and minima, by name or as formulas that have each operand once."""
+    """Return True for sums, differences, maxima and minima, given by name or as formulas in which each
+    operand occurs once."""
     operation = dict(einsum.operations).get("map")
     if operation is None or operation in OPERATORS:
         return operation in UNION
@@ -61,7 +67,7 @@ def _is_sum(einsum: Einsum) -> bool:
 
 
 def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
-    """True if an operation of which an operand is absent makes nothing but what is absent from the result.
+    """Return True if every operation with an absent operand gives only what is absent from the result.
 
     `absent`: the tensors that have absent points.
     """
@@ -76,7 +82,8 @@ def is_known(einsum: Einsum, absent: Iterable[str]) -> bool:
 
 
 def _followed(einsum: Einsum, sparse: Container[str], nothing: float | None) -> bool:
-    """Whether each absent operand stops the operation by itself, or none of the others do even together."""
+    """Return whether each absent operand either makes the operation idle by itself, or does not contribute to
+    making it idle even together with others."""
     passing = [a for a in unstopped(einsum) if a.tensor in sparse]
     if passing and not _computes(einsum):
         return False
@@ -86,8 +93,9 @@ def _followed(einsum: Einsum, sparse: Container[str], nothing: float | None) -> 
 
 
 def unstopped(einsum: Einsum) -> tuple[TensorAccess, ...]:
-    """Operands of which an absent one stops nothing, though the operation is no sum: exp(0) is 1. What they
-    hold where they are absent is computed with like any other value, and their sparsity ends here."""
+    """Return the operands whose absence does not make the operation idle, although the operation is not a
+    sum: exp(0) is 1. Their values at absent points are computed with like any other value, so that their
+    sparsity ends here."""
     if einsum.is_copy or is_union(einsum):
         return ()
     nothing = _left_out(einsum)
@@ -95,9 +103,11 @@ def unstopped(einsum: Einsum) -> tuple[TensorAccess, ...]:
 
 
 def stopped_by(einsum: Einsum) -> tuple[tuple[TensorAccess, ...], float]:
-    """Operands of which one that is absent decides an operation, and what that then gives. Of a maximum, who
-    computes values leaves out products that are 0 as well, and takes it with 0 once at the end; a machine,
-    which counts no operations that it skips, does not (`unstopped`)."""
+    """Return the operands whose absence alone determines the result of an operation, and that result.
+
+    For a maximum, an engine that computes values also leaves out products that are 0, and takes the maximum
+    with 0 once at the end. A machine, which counts no operations that it skips, does not (see `unstopped`).
+    """
     if einsum.is_copy:
         return einsum.operands, einsum.operands[0].default
     nothing = _left_out(einsum) if _holds_others(einsum) else 0.0
@@ -107,21 +117,22 @@ def stopped_by(einsum: Einsum) -> tuple[tuple[TensorAccess, ...], float]:
 
 
 def stopping(einsum: Einsum, tensor: str) -> bool:
-    """Whether an absent operand of this name stops any operation, or sums may lack it."""
+    """Return whether the absence of an operand with this name makes any operation idle, or leaves out a term
+    of a sum."""
     passing = unstopped(einsum)
     reads = [a for a in einsum.inputs if a.tensor == tensor]
     return not reads or any(a not in passing for a in reads)
 
 
 def _computes(einsum: Einsum) -> bool:
-    """Whether it is known what the operation gives, whatever its operands hold."""
+    """Return whether the function of the operation is known for all values of its operands."""
     operation = dict(einsum.operations).get("map") or "mul"
     said = "at_zero" in dict(einsum.operations) and len(einsum.operands) == 1
     return said or operation in OPERATORS or all(name in OPERATORS for name in _called(operation))
 
 
 def _called(operation: str) -> Iterator[str]:
-    """The functions of a formula; of a word the word itself."""
+    """Yield the functions that a formula calls, or the word itself if the operation is a single word."""
     try:
         open_ = [parse_arithmetic(operation)]
     except TextFault:
@@ -137,40 +148,41 @@ def _called(operation: str) -> Iterator[str]:
 
 
 def _nothing(einsum: Einsum) -> float | None:
-    """What an operation gives that may be left out: what is absent from its result, or leaves a reduction as
-    it is; None if that is not known."""
+    """Return the result for which an operation may be left out: the value that is absent from its output, or
+    the one that leaves a reduction unchanged. Return None if it is not known."""
     output = einsum.outputs[0]
     joins = output.accumulates or {*einsum.rank_variables} - {*output.variables}
     return _identity(einsum) if joins else output.default
 
 
 def _left_out(einsum: Einsum) -> float | None:
-    """The same where zeros are left out: 0, but where that would change what they are reduced with."""
+    """Return the result for which an operation may be left out where zeros are left out: 0, unless this would
+    change the reduction."""
     return _nothing(einsum) if _differs_from_zero(einsum) else 0.0
 
 
 def _holds_others(einsum: Einsum) -> bool:
-    """Whether some absent point holds another number than 0, or what is there is updated otherwise than by a
-    sum."""
+    """Return whether some absent point holds a number other than 0, or the output is updated with an
+    operation other than a sum."""
     updates = any(a.accumulates for a in einsum.outputs)
     return any(a.default for a in einsum.accesses) or (updates and _identity(einsum) != 0)
 
 
 def _differs_from_zero(einsum: Einsum) -> bool:
-    """Whether some absent point holds another number than 0, or zeros change what they are reduced with: a
-    product, or a maximum."""
+    """Return whether some absent point holds a number other than 0, or zeros change the reduction, as in a
+    product or a maximum."""
     return any(a.default for a in einsum.accesses) or _nothing(einsum) != 0
 
 
 def _deciding(einsum: Einsum) -> list[TensorAccess]:
-    """Operands of which one that is absent decides that the operation may be left out, where `default` says
-    what absent points hold."""
+    """Return the operands whose absence alone allows the operation to be left out, where `default` gives the
+    value of absent points."""
     nothing = _nothing(einsum) if _differs_from_zero(einsum) else None
     return [] if nothing is None else [a for a in einsum.inputs if _absorbs(einsum, a, nothing)]
 
 
 def _identity(einsum: Einsum) -> float | None:
-    """What leaves the sum of an Einsum as it is."""
+    """Return the identity element of an Einsum's reduction; None if it is not known."""
     operations = dict(einsum.operations)
     if operations.get("identity"):
         return float(operations["identity"] or 0)
@@ -179,14 +191,14 @@ def _identity(einsum: Einsum) -> float | None:
 
 
 def _absorbs(einsum: Einsum, access: TensorAccess, result: float) -> bool:
-    """Whether the operation gives `result` where an operand is absent, whatever the others are."""
+    """Return whether the operation gives `result` where this operand is absent, whatever the others are."""
     place = next(a for a in einsum.operands if a.tensor == access.stands_for) if access.stands_for else access
     return _value(einsum, {place: access.default}) == result
 
 
 def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
-    """What the operation of an Einsum gives for some operands, the others being any finite number; None if
-    that depends on them."""
+    """Return the result of an Einsum's operation for some known operands, the others being any finite
+    numbers; None if it depends on them."""
     operation = dict(einsum.operations).get("map") or "mul"
     values = [known.get(a) for a in einsum.operands]
     if operation in OPERATORS:
@@ -211,13 +223,15 @@ def _value(einsum: Einsum, known: Mapping[TensorAccess, float]) -> float | None:
 
 
 def _fixed(said: Mapping[str, float], values: Sequence[float | None]) -> float | None:
-    """What an operator that is only counted gives, which is known where an operand annihilates the others."""
+    """Return the result of an operator without a formula, which is known where an operand annihilates the
+    others; else None."""
     annihilator = said.get("annihilator")
     return annihilator if len(values) > 1 and annihilator in values else None
 
 
 def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
-    """A formula of which some names stand for any finite number."""
+    """Evaluate a formula in which names without a value denote any finite number. Return None if the result
+    depends on them."""
     if isinstance(tree, NumberNode):
         return float(tree.value)
     if isinstance(tree, Name):
@@ -239,8 +253,8 @@ def _evaluated(tree: Tree, named: Mapping[str, float | None]) -> float | None:
 
 
 def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
-    """Refused where zeros reach an operation of which it is not known what it makes of them. Of operands
-    without zeros nothing is asked."""
+    """Raise Refused where zeros reach an operation whose result for zeros is not known. Operands without
+    zeros are not examined."""
     sparse = list(dict.fromkeys(a.tensor for a in einsum.inputs if not data[a.tensor].dense))
     results = [a.tensor for a in einsum.outputs if a.tensor not in data or not data[a.tensor].dense]
     if not sparse or is_known(einsum, [*sparse, *results]):
@@ -272,7 +286,7 @@ def require_known(einsum: Einsum, data: Mapping[str, Zeros]) -> None:
 
 
 class PlacedZeros(Zeros, Protocol):
-    """Whether a tensor has any, and whether it is known where."""
+    """Whether a tensor has zeros, and whether their positions are known."""
 
     @property
     def placeless(self) -> bool: ...
@@ -282,8 +296,8 @@ class PlacedZeros(Zeros, Protocol):
 
 
 def require_carried_anywhere(cascade: Cascade, data: Mapping[str, PlacedZeros]) -> None:
-    """Refused where it is known at which places a tensor that is carried forward has zeros, or where what is
-    before its first generation has some: which of them is read in which iteration is not followed."""
+    """Raise Refused where the zeros of a recurrent tensor, or of the values before its first generation, have
+    known positions: sparse counts do not follow which of them each iteration reads."""
     for einsum in cascade.einsums:
         for access in einsum.accesses:
             known = data[access.tensor]
@@ -305,7 +319,7 @@ def require_carried_anywhere(cascade: Cascade, data: Mapping[str, PlacedZeros]) 
 
 
 def empty_before(cascade: Cascade) -> frozenset[str]:
-    """The tensors that are carried forward of which what is before the first generation is absent."""
+    """Return the recurrent tensors whose elements before the first generation are absent."""
     absent = {a.tensor: a.default for e in cascade.einsums for a in e.accesses}
     beyond = {**dict(cascade.init), **dict(cascade.boundary)}
     return frozenset(t for t, value in cascade.init if value == beyond[t] == absent.get(t, 0.0))
