@@ -517,8 +517,8 @@ class Bound:
         Peaks that are not among `figures` count as 0. `rest` [sums and mixtures, levels, n]: least addition
         per candidate, instead of that of this bound.
         """
-        values = np.stack(list(figures))
-        values = np.pad(values, ((0, len(self.known.figures) - len(values)), (0, 0)))
+        values = np.zeros((len(self.known.figures), len(figures[0])))
+        values[: len(figures)] = figures
         added = self.rest[:, :, None] if rest is None else rest
         sums, n, edges = self.known.sums, values.shape[1], self.known.edges
         mixed = self.known.weights @ values[:sums] if len(self.known.weights) else np.zeros((0, n))
