@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.sparse.execute.sizes import sizes_by_another_name
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTensor, Take
 
@@ -66,7 +67,8 @@ def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
     result: list[Check | Unchecked] = []
     for expression in execution.spec.expressions:
         ours = execution.results[expression.name]
-        sizes = _sizes(expression, execution.rank_sizes)
+        ranks = sizes_by_another_name(expression, execution.spec.declaration, known)
+        sizes = _sizes(expression, {**execution.rank_sizes, **ranks})
         compared = _dense if prod(sizes.values()) <= DENSE else _sparse
         if not expression.semiring.ordinary and not any(isinstance(t, Take) for t in expression.terms):
             compared = _by_operators

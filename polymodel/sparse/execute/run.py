@@ -13,9 +13,10 @@ from polymodel.sparse.execute.dense_ranks import Thin, find_dense_rank
 from polymodel.sparse.execute.einsum import constant, count, result, walk_through
 from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
+from polymodel.sparse.execute.sizes import by_another_name, sizes_by_another_name, sizes_of_ranks
 from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import as_number, by_name, not_a, shown, suggestion
+from polymodel.spec.faults import by_name, not_a, shown, suggestion
 from polymodel.spec.teaal.convert import indices_of, strides_of, with_strides, without_constants
 from polymodel.spec.teaal.records import EinsumMapping, FactorProduct, TeaalSpec
 
@@ -52,7 +53,7 @@ def run(
     numbers = dict(symbols or {})
     teaal = with_strides(teaal, numbers)
     given = _tensors(teaal, tensors)
-    sizes = _sizes(teaal, given, rank_sizes or {})
+    sizes = sizes_of_ranks(teaal, given, rank_sizes or {})
     _check(teaal, sizes, numbers, partitioners or {}, slices)
     whole = {name: int(v) for name, v in numbers.items() if float(v).is_integer()}
     known: dict[str, SparseTensor] = dict(given)
@@ -60,15 +61,14 @@ def run(
     einsums: list[EinsumCounts] = []
     kept = Slices()
     mappings = [_mapping(teaal, e.name) for e in teaal.expressions]
-    thin = None
-    if not (values or keep_loops):
-        thin = find_dense_rank(teaal.expressions, mappings, known, sizes, whole)
+    thin = None if values or keep_loops else _dense_rank(teaal, mappings, known, sizes, whole)
     if thin is not None:
         known = {name: thin.representatives(t) for name, t in known.items()}
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
         if expression.operands:
             how = (kept, slices == "kept", partitioners or {})
-            plan = make_plan(expression, mapping, known, sizes, numbers, whole, *how)
+            here = {**sizes, **sizes_by_another_name(expression, teaal.declaration, known)}
+            plan = make_plan(expression, mapping, known, here, numbers, whole, *how)
             ours = thin if thin is not None and thin.has(expression) else None
             later = any(o.tensor == expression.name for e in teaal.expressions[at + 1 :] for o in e.operands)
             made, counts = _walked(plan, mapping, ours, values, keep_loops, values or later)
@@ -101,6 +101,20 @@ def _check(
         faults.append(Diagnostic(f"slices={slices!r}", "own or kept", code="not-positive-integer"))
     if faults:
         raise SpecError(faults)
+
+
+def _dense_rank(
+    teaal: TeaalSpec,
+    mappings: list[EinsumMapping],
+    known: Mapping[str, SparseTensor],
+    sizes: Mapping[str, int],
+    symbols: Mapping[str, int],
+) -> Thin | None:
+    """The rank whose innermost loops need no walking; none where an Einsum has a rank by another name, whose
+    size and tensors are not those of the name."""
+    if any(by_another_name(e, teaal.declaration) for e in teaal.expressions):
+        return None
+    return find_dense_rank(teaal.expressions, mappings, known, sizes, symbols)
 
 
 def _walked(
@@ -157,48 +171,6 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
     return found
 
 
-def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping[str, int]) -> dict[str, int]:
-    """The size of every rank. SpecError where tensors that share a rank do not agree."""
-    found: dict[str, tuple[int, str]] = {}
-    faults: list[Diagnostic] = []
-    declared = {r for ranks in teaal.declaration.values() for r in ranks}
-    operands = [o for e in teaal.expressions for o in (e.output, *e.operands)]
-    declared |= {rank_of(v) for o in operands for i in o.indices for v, _ in i.terms}
-    for rank in given:
-        if rank not in declared:
-            message = f"there is no rank {rank}"
-            faults.append(Diagnostic(message, f"ranks: {', '.join(sorted(declared))}", code="unknown-name"))
-    stated = {r: s for r, s in teaal.rank_sizes.items() if isinstance(s, int)}
-    for rank, size in {**stated, **given}.items():
-        whole = as_number(size) or 0
-        if whole < 1 or whole != whole // 1:
-            message = f"rank {rank} has size {shown(size)}"
-            faults.append(Diagnostic(message, "a whole number of at least 1", code="not-positive-integer"))
-            whole = 1
-        found[rank] = (int(whole), "the rank sizes given")
-    for expression in teaal.expressions:
-        for operand in expression.operands:
-            tensor = tensors.get(operand.tensor)
-            if tensor is None:
-                continue
-            if len(operand.indices) != len(tensor.ranks):
-                what = f"{operand.tensor} has {len(tensor.ranks)} ranks and {len(operand.indices)} indices"
-                faults.append(Diagnostic(f"{what} in {expression.name}", code="inconsistent-values"))
-                continue
-            for index, size in zip(operand.indices, tensor.shape, strict=True):
-                if index.variable is None:
-                    continue
-                rank = rank_of(index.variable)
-                before, where = found.setdefault(rank, (size, operand.tensor))
-                if before != size:
-                    what = f"rank {rank} has size {size} in {operand.tensor} and {before} in {where}"
-                    remedy = "tensors that share a rank have one size for it"
-                    faults.append(Diagnostic(what, remedy, code="inconsistent-values"))
-    if faults:
-        raise SpecError(list(dict.fromkeys(faults)))
-    return {rank: size for rank, (size, _) in found.items()}
-
-
 def _no_functions(teaal: TeaalSpec, partitioners: Mapping[str, object]) -> list[Diagnostic]:
     """What is no function, and names that no partitioning of the spec has."""
     by_name("partitioners", partitioners, '{"drt": function}')
@@ -222,7 +194,10 @@ def _no_functions(teaal: TeaalSpec, partitioners: Mapping[str, object]) -> list[
 
 def _without_size(teaal: TeaalSpec, sizes: Mapping[str, int]) -> list[Diagnostic]:
     """Ranks of loops that no tensor has, such as those of an output of index math, and that have no size."""
-    ranks = {rank_of(v) for e in teaal.expressions for i in indices_of(e) for v, _ in i.terms}
+    ranks: set[str] = set()
+    for e in teaal.expressions:
+        used = {rank_of(v) for i in indices_of(e) for v, _ in i.terms}
+        ranks |= used - set(by_another_name(e, teaal.declaration))
     return [
         Diagnostic(
             f"rank {rank} has no size",

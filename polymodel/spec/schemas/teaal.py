@@ -173,7 +173,7 @@ def _definitions() -> dict[str, Json]:
 
 def _component() -> Json:
     """A component; its class is read in any case, and says which attributes it has."""
-    names = [*hardware.SHOWN, "TwoFinger", "LeaderFollower", "SkipAhead"]
+    names = [*hardware.SHOWN, "SRAM", "TwoFinger", "LeaderFollower", "SkipAhead"]
     any_case = "|".join(
         "".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in name) for name in hardware.CLASSES
     )

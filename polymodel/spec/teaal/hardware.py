@@ -18,6 +18,7 @@ _EXAMPLE = "[{name: System, local: [{name: Memory, class: DRAM}]}]"
 CLASSES: dict[str, tuple[Class, str]] = {
     "dram": ("DRAM", ""),
     "buffet": ("Buffet", ""),
+    "sram": ("Buffet", ""),
     "cache": ("Cache", ""),
     "compute": ("Compute", ""),
     "intersector": ("Intersector", ""),

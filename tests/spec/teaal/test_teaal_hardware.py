@@ -179,6 +179,11 @@ def test_names_are_checked_where_they_stand(old: str, new: str, reason: str, rem
     assert found[0].place.line > 20
 
 
+def test_an_sram_of_older_files_is_a_buffet() -> None:
+    old = read_teaal(TEXT.replace("class: Buffet", "class: SRAM"))
+    assert old.configurations == read_teaal(TEXT).configurations
+
+
 def test_bindings_need_an_architecture() -> None:
     text = TEXT[: TEXT.index("architecture:")] + TEXT[TEXT.index("bindings:\n  Z") :]
     with faults("missing-section", at="bindings"):

@@ -291,6 +291,29 @@ def test_a_variable_of_another_tensors_rank_runs_over_the_rank_that_it_indexes()
         pm.load({"einsum": {"declaration": given, "expressions": ["D[i] = B[i, x]"]}})
 
 
+def test_another_einsums_rank_of_that_name_may_have_another_size() -> None:
+    """j runs over the 6 of J in T, and over the 8 of L in D, an input and an intermediate alike."""
+    declared = {"B": ["K", "L"], "X": ["K", "L"], "C": ["I", "J"], "T": ["I"], "D": ["I"]}
+    B = pm.random_tensor(["K", "L"], [4, 8], 0.5, seed=1)
+    C = pm.random_tensor(["I", "J"], [4, 6], 0.5, seed=2)
+    for read, made in (("B", []), ("X", ["X[k, l] = B[k, l]"])):
+        expressions = [*made, "T[i] = C[i, j]", f"D[i] = {read}[i, j]"]
+        ours = {k: v for k, v in declared.items() if k != "X" or made}
+        mapping = {"partitioning": {"D": {"J": ["uniform_shape(3)"]}}, "loop-order": {"D": ["I", "J1", "J0"]}}
+        raw = {"einsum": {"declaration": ours, "expressions": expressions}, "mapping": mapping}
+        run = pm.execute(pm.load(raw), {"B": B, "C": C})
+        assert all(c.agrees for c in run.check())
+        assert list(run.results["D"].to_dense()) == list(B.to_dense().sum(axis=1))
+        counted = pm.execute(pm.load(raw), {"B": B, "C": C}, values=False).einsums[-1]
+        assert counted.accesses == run.einsums[-1].accesses
+        dense = pm.load(raw, "simple_two_level", symbols={"I": 4, "J": 6, "K": 4, "L": 8})
+        assert pm.evaluate(dense).summary["operations"].iloc[-1] == 32 * len(made) + 24 + 32
+    ranks = {"A": ["M"], "B": ["K", "L"], "E": ["K", "N"], "F": ["K"]}
+    several = {"einsum": {"declaration": ranks, "expressions": ["F[k] = B[k, m] * E[k, m]"]}}
+    with faults("inconsistent-values", "L of B", "N of E", at=""):
+        pm.execute(pm.load(several), {"B": B, "E": pm.random_tensor(["K", "N"], [4, 7], 0.5, seed=3)})
+
+
 EINSUM = {
     "declaration": {"A": ["K", "M"], "B": ["K", "N"], "Z": ["M", "N"]},
     "expressions": ["Z[m, n] = A[k, m] * B[k, n]"],
