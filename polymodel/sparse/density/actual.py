@@ -1,4 +1,4 @@
-"""Actual data: tiles are counted, not modelled."""
+"""Given data as a density model: tiles are counted, not modelled."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ class Actual(Placed):
 
     @classmethod
     def of(cls, tensor: SparseTensor) -> Actual:
-        """The model of a tensor."""
+        """Return the model of a tensor."""
         if not isinstance(tensor, SparseTensor):
             raise not_a("sparse tensor", "Actual.of", tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
         return cls(tensor.ranks, tensor.shape, tensor)
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         if isinstance(given, Mapping):
             keys = reader.keys(path, given, ("file",), ("file",))
             path, given = (*path, "file"), keys.get("file")
@@ -80,7 +81,7 @@ class Actual(Placed):
         return self.tensor
 
     def occupancies(self, tile: tuple[int, ...]) -> tuple[Ints, Ints]:
-        """Nonempty tiles in row-major order: their numbers (ranks x tiles) and occupancies."""
+        """Return the nonempty tiles in row-major order: their numbers (ranks x tiles) and occupancies."""
         shape = tuple(int(t) for t in self.tiles(tile))
         grid = tuple(-(-s // t) for s, t in zip(self.shape, shape, strict=True))
         if prod(grid) > MOST_POINTS:
@@ -92,7 +93,7 @@ class Actual(Placed):
         return where, counts
 
     def _numbered(self, tile: tuple[int, ...], grid: tuple[int, ...]) -> tuple[Ints, Ints]:
-        """Row-major numbers of the nonempty tiles, ascending, and how many nonzeros each holds."""
+        """Return the row-major numbers of the nonempty tiles in ascending order, and their occupancies."""
         tensor = self.tensor
         numbers = np.zeros(tensor.nnz, dtype=np.int64)
         for row, size, count in zip(tensor.coords, tile, grid, strict=True):
@@ -109,7 +110,7 @@ class Actual(Placed):
         return numbers[starts], np.diff(np.append(starts, numbers.size)).astype(np.int64)
 
     def _compared(self, tile: tuple[int, ...]) -> tuple[Ints, Ints]:
-        """The same rank by rank, for more tiles than 64 bits can number."""
+        """Return the same as `occupancies`, comparing rank by rank, where 64 bits cannot number all tiles."""
         where = self.tensor.coords // np.array(tile, dtype=np.int64)[:, None]
         where = where[:, np.lexsort(where[::-1])]
         starts = _starts(where)
@@ -126,14 +127,14 @@ class Actual(Placed):
 
 
 def _starts(ordered: Ints) -> Ints:
-    """Where a new column begins."""
+    """Return the columns that differ from the one before."""
     if not ordered.shape[1]:
         return np.zeros(0, dtype=np.int64)
     return np.flatnonzero(np.concatenate(([True], (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))))
 
 
 def _histogram(counts: Ints, tiles: int) -> tuple[Ints, Floats]:
-    """Occupancies and how many of `tiles` tiles have them, empty ones included."""
+    """Return the distinct occupancies, and how many of `tiles` tiles have each, empty ones included."""
     if counts.max(initial=0) < _IN_ALL:
         numbers = np.bincount(counts, minlength=1)
         values = np.flatnonzero(numbers[1:]) + 1

@@ -1,4 +1,4 @@
-"""A band around the diagonal: dense near it, empty elsewhere."""
+"""Model a band around the diagonal: dense inside it, empty outside."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from polymodel.sparse.density.reader import Path, Reader, is_number
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
 
-# Tiles of a matrix by how far they lie from its diagonal: counted, not searched.
+# Tiles of a matrix are counted by their distance from the diagonal, without enumerating them.
 
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """Tiles of one size, `box`: there are `total`, of which `many` have their first row so far beyond their
-    first column."""
+    """Tiles of one size, `box`: `total` in number, of which `many[i]` have a difference of first row and
+    first column equal to `offsets[i]`."""
 
     box: tuple[int, int]
     offsets: Ints
@@ -38,7 +38,8 @@ class Offsets:
 
 
 def tiles_by_offset(shape: tuple[int, int], tile: tuple[int, int], low: int, high: int) -> list[Offsets]:
-    """Tiles in which column - row may lie within low .. high, by size: full ones first, then edge tiles."""
+    """Return the tiles in which column - row may lie within low .. high, grouped by size: full tiles first,
+    then edge tiles."""
     whole = tuple(s // t for s, t in zip(shape, tile, strict=True))
     rest = tuple(s % t for s, t in zip(shape, tile, strict=True))
     result = []
@@ -57,7 +58,8 @@ def _of_box(
     step: tuple[int, int], box: tuple[int, int], spans: list[tuple[int, int]], reach: tuple[int, int],
     total: float,
 ) -> Offsets:  # fmt: skip
-    """Tiles of size `box` at multiples of `step` whose first row - first column lies within `reach`."""
+    """Return the tiles of size `box` at multiples of `step` whose first row - first column lies within
+    `reach`."""
     common = gcd(*step)
     offsets = np.arange(-(-reach[0] // common), reach[1] // common + 1, dtype=np.int64)
     p, q = step[0] // common, step[1] // common
@@ -74,10 +76,10 @@ def _of_box(
 
 @dataclass(frozen=True)
 class Banded(Placed):
-    """Nonzero where the coordinates of two ranks differ by at most `width`, in every fiber of the other
-    ranks.
+    """A model in which a point is nonzero if its coordinates in two ranks differ by at most `width`, in every
+    fiber of the other ranks.
 
-    `band`: the two ranks; the last two where it is empty. Width 0 is the diagonal. Occupancies are known, so
+    `band`: the two ranks; by default the last two. Width 0 is the diagonal. Occupancies are known, so that
     all numbers are exact for the model.
     """
 
@@ -109,7 +111,8 @@ class Banded(Placed):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         keys = reader.keys(path, {"width": given} if is_number(given) else given, ("width", "ranks"))
         if not keys and not isinstance(given, Mapping):
             return None
@@ -140,7 +143,7 @@ class Banded(Placed):
         return float(others * int(_inside(np.zeros(1, dtype=np.int64), sizes, self.width)[0]))
 
     def part(self, touched: Sequence[range]) -> Banded | None:
-        """A band that begins on the diagonal, too."""
+        """Return the model of a part whose band also begins on the diagonal; else None."""
         first, second = (touched[axis] for axis in self._axes)
         if first.step != 1 or second.step != 1 or first.start != second.start:
             return None
@@ -154,7 +157,7 @@ class Banded(Placed):
         return ByPlace(self._axes, (apart <= self.width).astype(np.int64), 1)
 
     def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
-        """A tile is empty if all of it is further from the diagonal than the band is wide."""
+        """Return 1 for each tile with a point inside the band, and 0 for the others."""
         many = tuple(-(-s // t) for s, t in zip(self.shape, tile, strict=True))
         if prod(many) > MOST_PLACES:
             return None
@@ -218,10 +221,10 @@ class Banded(Placed):
 
 
 def _inside(offset: Ints, box: tuple[int, int], width: int) -> Ints:
-    """Points (x, y) of a box with |x - y + offset| <= width, for an array of offsets."""
+    """Count the points (x, y) of a box with |x - y + offset| <= width, for an array of offsets."""
 
     def below(k: Ints) -> Ints:
-        """Points with x - y <= k: a quadratic that changes at the corners of the box."""
+        """Count the points with x - y <= k: a quadratic function that changes at the corners of the box."""
         result: Ints = (
             _triangle(k + box[1]) - _triangle(k + box[1] - box[0]) - _triangle(k) + _triangle(k - box[0])
         )
@@ -237,7 +240,7 @@ def _triangle(n: Ints) -> Ints:
 
 
 def _grid(shape: tuple[int, int], tile: tuple[int, int], width: int) -> tuple[list[Ints], list[Floats]]:
-    """Occupancies of the tiles of a grid and how many there are of each: full tiles first."""
+    """Return the occupancies of the tiles of a grid, and the number of tiles of each: full tiles first."""
     values, numbers = [], []
     for tiles in tiles_by_offset(shape, tile, -width, width):
         found = _inside(tiles.offsets, tiles.box, width)

@@ -1,4 +1,5 @@
-"""Nonzeros in blocks: one model says which there are, another what each holds; also 2:4 of blocks."""
+"""Model nonzeros in blocks: one model for which blocks exist, another for the content of each; also 2:4
+sparsity of blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
-# Tiles of one tiling that are looked at one by one; of more, some rows of tiles stand for all.
+# The most tiles of one tiling that are listed; beyond that, some rows of tiles represent all.
 _MOST = 1 << 18
 # Numbers of blocks x nonzeros that are written out for a law, and entries of a block of work.
 _WRITTEN, _ENTRIES = 1 << 22, 1 << 21
@@ -28,12 +29,13 @@ Within = Callable[[Reader, Path, object, tuple[str, ...], tuple[int, ...]], Dens
 
 @dataclass(frozen=True)
 class Blocks(Regional):
-    """Blocks of `size` rows and columns, beginning at multiples of it: `arrangement` says which are there (a
-    model of the matrix of blocks), `fill` what each of them holds (a model of one block).
+    """Blocks of `size` rows and columns that start at multiples of it. `arrangement`: a model of the matrix
+    of blocks, which determines which blocks exist. `fill`: a model of the content of one block.
 
     Blocks are filled independently. A last block that is cut off by the end of the matrix holds what that
     part of a block would. Where tiles cut blocks, the parts of a tile are taken to be independent. Tiles that
-    share a block are alike: E[max] is a bound there, and where it is one of the arrangement.
+    share a block are positively dependent, so that E[max] is a bound there, as it is where it is one for the
+    arrangement.
     """
 
     size_of_block: tuple[int, int]
@@ -62,7 +64,7 @@ class Blocks(Regional):
                 read.add(name, what, f"give one of the shape {list(wanted)}", code="shape-mismatch")
         read.raise_if_any()
         object.__setattr__(self, "size_of_block", (block[0], block[1]))
-        # Asked here, so that an arrangement that does not answer for rectangles is told at once.
+        # Called here so that an arrangement without statistics of rectangles is refused at once.
         self.arrangement.regions()
 
     def __repr__(self) -> str:
@@ -80,14 +82,15 @@ class Blocks(Regional):
         arrangement: DensityModel,
         fill: DensityModel | float = 1.0,
     ) -> Blocks:
-        """`fill`: a model of one block, or the share of its points that are nonzero, each by itself."""
+        """Make a model. `fill`: a model of one block, or the density of a block, whose points are then
+        independent."""
         if isinstance(fill, (int, float)):
             fill = _coins(tuple(ranks), tuple(size), fill)
         return cls(tuple(ranks), tuple(shape), (size[0], size[1]), arrangement, fill)
 
     @classmethod
     def written_with(cls, reader: Reader, path: Path, given: object, within: Within) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; `within` reads the models in it."""
+        """Return the model with these parameters of a YAML file. `within` reads the models inside it."""
         keys = reader.keys(path, given, ("size", "arrangement", "fill"))
         if not isinstance(given, Mapping):
             return None
@@ -118,7 +121,7 @@ class Blocks(Regional):
 
     @property
     def independent(self) -> bool:
-        """Of rectangles that cut no block."""
+        """True if rectangles that cut no block are independent."""
         return self.arrangement.independent
 
     def apart(self, tile: tuple[int, int]) -> bool:
@@ -145,7 +148,8 @@ class Blocks(Regional):
         return self.arrangement.settled and self.fill.settled
 
     def square_multiplies(self) -> float:
-        """Pairs of different blocks, which are filled independently, and each diagonal block with itself."""
+        """Return the expected multiplications by itself: those of pairs of different blocks, which are filled
+        independently, and those of each diagonal block by itself."""
         side, (block, other), grid = self.shape[0], self.size_of_block, self.arrangement.shape[0]
         if side != self.shape[1]:
             return super().square_multiplies()
@@ -164,14 +168,16 @@ class Blocks(Regional):
         inside = self.fill.regions()
         down = inside.mean(np.stack([zero, line, one * block, one], axis=1))
         along = inside.mean(np.stack([line, zero, one, one * block], axis=1))
-        # What the arrangement counts has each block on the diagonal once with itself.
+        # The count of the arrangement includes each block on the diagonal once with itself.
         pairs = self.arrangement.square_multiplies() - own
         return pairs * float(down @ along) + own * self.fill.square_multiplies()
 
     def _multiplies_of_certain_lines(self) -> float | None:
-        """Where each row, or each column, holds a number of nonzeros that is certain; None where it does not.
+        """Return the expected multiplications where each row, or each column, holds a fixed number of
+        nonzeros; else None.
 
-        What is certain is associated with nothing: the expectation of each product is that of expectations.
+        A fixed number is independent of everything, so that the expectation of each product is the product of
+        the expectations.
         """
         side = self.shape[0]
         if any(side % b for b in self.size_of_block):
@@ -203,13 +209,14 @@ class Blocks(Regional):
         return Kinds(rects, full, number, float(whole[0]) * whole[1])
 
     def _phases(self, axis: int, starts: Ints, size: int) -> tuple[Ints, Floats]:
-        """Of starts along one axis one for each place in a block and size, and how many there are."""
+        """Return one start along an axis for each combination of position in a block and size, and the number
+        of starts with this combination."""
         key = np.stack([starts % self.size_of_block[axis], np.minimum(size, self.shape[axis] - starts)])
         _, first, number = np.unique(key, axis=1, return_index=True, return_counts=True)
         return starts[first], number.astype(np.float64)
 
     def _listed(self, rows: Ints, columns: Ints, tile: tuple[int, int]) -> tuple[Ints, Floats]:
-        """Tiles that blocks may reach, and how many each stands for."""
+        """Return tiles that may contain blocks, and the number of tiles that each represents."""
         height = np.minimum(tile[0], self.shape[0] - rows)
         low, high = self._regions.reach(rows, height)
         first, last = low // tile[1], np.minimum(-(-np.minimum(high, self.shape[1]) // tile[1]), columns.size)
@@ -217,7 +224,7 @@ class Blocks(Regional):
         weight = np.ones(rows.size)
         step = max(1, -(-int(many.sum()) // _MOST))
         if step > 1:
-            # Every so many rows of tiles stand for those around; the last one, which may be cut, for itself.
+            # Equally spaced rows of tiles represent their neighbours. The last may be cut and counts once.
             chosen = np.append(np.arange(step // 2, rows.size - 1, step), rows.size - 1)
             weight = np.full(chosen.size, (rows.size - 1) / max(chosen.size - 1, 1))
             weight[-1] = 1.0
@@ -244,7 +251,7 @@ class Blocks(Regional):
 
 
 def _coins(ranks: tuple[str, ...], size: tuple[int, ...], share: float) -> Hierarchical:
-    """Each point of a block is there with this chance."""
+    """Return the model of a block whose points are independently nonzero with this probability."""
     if len(ranks) != 2 or len(size) != 2:
         message = f"blocks of {list(size)} of {len(ranks)} ranks"
         raise SpecError([Diagnostic(message, "two of both", code="shape-mismatch")])
@@ -254,7 +261,7 @@ def _coins(ranks: tuple[str, ...], size: tuple[int, ...], share: float) -> Hiera
 def _crossed(
     rows: tuple[Ints, Floats], columns: tuple[Ints, Floats], tile: tuple[int, int], shape: tuple[int, int]
 ) -> tuple[Ints, Floats]:
-    """Every row of tiles with every column of tiles."""
+    """Combine every row of tiles with every column of tiles."""
     start, start_1 = np.repeat(rows[0], columns[0].size), np.tile(columns[0], rows[0].size)
     sizes = (np.minimum(t, s - x) for t, s, x in zip(tile, shape, (start, start_1), strict=True))
     return np.stack([start, start_1, *sizes], axis=1), np.multiply.outer(rows[1], columns[1]).reshape(-1)
@@ -262,7 +269,7 @@ def _crossed(
 
 @dataclass(frozen=True, eq=False)
 class OfBlocks(Regions):
-    """A rectangle is cut into whole blocks and parts of blocks at its sides."""
+    """Statistics of rectangles, which are divided into whole blocks and parts of blocks at the sides."""
 
     shape: tuple[int, int]
     block: tuple[int, int]
@@ -276,7 +283,7 @@ class OfBlocks(Regions):
         return np.concatenate([outer[:, :2] * size + rects[:, :2] % size, rects[:, 2:]], axis=1)
 
     def _touched(self, rects: Ints) -> tuple[Ints, Ints]:
-        """The first blocks, and the ones after the last."""
+        """Return the first block along each axis, and the one after the last."""
         size = np.array(self.block, dtype=np.int64)
         return rects[:, :2] // size, -(-(rects[:, :2] + rects[:, 2:]) // size)
 
@@ -287,7 +294,8 @@ class OfBlocks(Regions):
         return low * self.block[1], np.minimum(high, width) * self.block[1]
 
     def _parts(self, rects: Ints) -> list[tuple[Ints, Ints, Ints]]:
-        """Boxes of blocks, what of each block is meant, and which rectangles have them."""
+        """Return boxes of blocks, the size of the part of each block that they cover, and the rectangles that
+        contain them."""
         segments = [_segments(rects[:, a], rects[:, 2 + a], self.block[a]) for a in (0, 1)]
         result = []
         for row, rows, height in segments[0]:
@@ -320,9 +328,10 @@ class OfBlocks(Regions):
         return Compound(plain.mean, plain.variance, plain.log_empty, plain.sure, most, self, rects)
 
     def written(self, rects: Ints) -> Floats | None:
-        """Probabilities of 0, 1, .. entries of each rectangle: so many blocks, each filled by itself.
+        """Return the probabilities of 0, 1, .. entries of each rectangle, for a random number of blocks, each
+        filled independently.
 
-        None where that is too much to write out.
+        Return None where the distribution is too long to list.
         """
         most = int(super().laws(rects).reach.max()) + 1
         parts = self._parts(rects)
@@ -378,7 +387,8 @@ class OfBlocks(Regions):
 
 @dataclass(frozen=True, eq=False)
 class Compound(CountLaws):
-    """Counts of blocks that are filled by themselves: written out, or matched where that is too long."""
+    """Distributions of counts of independently filled blocks: listed, or matched by moments where the list
+    would be too long."""
 
     regions: OfBlocks
     rects: Ints
@@ -410,9 +420,10 @@ class Compound(CountLaws):
 
 
 def _segments(start: Ints, size: Ints, block: int) -> list[tuple[Ints, Ints, Ints]]:
-    """Intervals cut at multiples of `block` into a part of a block, whole blocks and a part of a block.
+    """Divide intervals at multiples of `block` into a part of a block, whole blocks and a part of a block.
 
-    Of each the first block, how many blocks, and how much of one (1 where there is none).
+    Return for each the first block, the number of blocks, and the size of the part of a block (1 where there
+    is none).
     """
     first, end = start // block, start + size
     last = (end - 1) // block

@@ -1,4 +1,5 @@
-"""Which model describes a matrix: fitted to a part of it, judged by the likelihood of the rest."""
+"""Choose a density model for a matrix: models are fitted to a part of it and evaluated by the likelihood of
+the rest."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import SparseTensor
 
-# Models fitted to what is seen of a matrix, from the one that says least to the one that says most.
+# Models fitted to the observed part of a matrix, from the least specific to the most specific one.
 
-# Sizes of groups and of blocks that are tried; blocks of which less is full are none.
+# Sizes of groups and of blocks that are tried, and the minimum density of blocks.
 GROUPS, SIZES, FULL = (2, 4, 8, 16), (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32), 0.5
-# Diagonals that are told apart, at most, and how far above the background one has to be.
+# The most diagonals that are distinguished, and how far above the background one has to be.
 _DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
-# Side of the corner of a matrix where structure is looked for first; groups of blocks that are so few that
-# all may be alike by chance.
+# Side of the corner of a matrix where structure is searched for first; the number of groups of blocks below
+# which all may be equal by chance.
 _CORNER, _FEW = 512, 32
 # How many times more samples are drawn where no model is near the data.
 _MORE = 4
@@ -39,14 +40,16 @@ _MORE = 4
 
 @dataclass(frozen=True)
 class ModelCandidate:
-    """A kind of model, and how it is fitted: None where what is seen is nothing of the kind."""
+    """A kind of model, and the function that fits it; None where the observed part does not have this
+    structure."""
 
     name: str
     fit: Callable[[Observed], DensityModel | None]
 
 
 def candidates(whole: Observed) -> Iterator[ModelCandidate]:
-    """Kinds worth a trial, simplest first. Blocks and their groups are looked for in the whole matrix."""
+    """Yield the kinds of models to try, simplest first. Blocks and groups of blocks are searched for in the
+    whole matrix."""
     yield ModelCandidate("uniform", uniform)
     yield ModelCandidate("fixed_structured", groups)
     nested = nested_groups(whole)
@@ -60,7 +63,8 @@ def candidates(whole: Observed) -> Iterator[ModelCandidate]:
 
 
 def samplings(whole: Observed, also: Sequence[tuple[int, int]]) -> Iterator[ModelCandidate]:
-    """Samples of the data, more and more of them. `also`: shapes of tiles beside the usual ones."""
+    """Yield models of sampled data with increasing numbers of samples. `also`: shapes of tiles besides the
+    usual ones."""
     samples = SAMPLES
     yield ModelCandidate("sampled", partial(sampled, samples=samples, also=also))
     while samples < whole.tensor.nnz:
@@ -69,13 +73,13 @@ def samplings(whole: Observed, also: Sequence[tuple[int, int]]) -> Iterator[Mode
 
 
 def uniform(seen: Observed) -> Uniform:
-    """The number of nonzeros."""
+    """Fit the number of nonzeros."""
     nnz = min(round(seen.nonzeros), seen.shape[0] * seen.shape[1])
     return Uniform.of(seen.tensor.ranks, seen.shape, nnz=nnz)
 
 
 def groups(seen: Observed) -> FixedStructured | None:
-    """n of m, where all groups are alike."""
+    """Fit n of m structured sparsity; None unless all groups have equally many nonzeros."""
     points = seen.shape[0] * seen.shape[1] * seen.share()
     found = _alike(seen.tensor, points, seen.shape)
     return None if found is None else found.over(seen.tensor.ranks, seen.shape)
@@ -90,18 +94,20 @@ class Grouped:
     axis: int
 
     def over(self, ranks: tuple[str, ...], shape: tuple[int, int]) -> FixedStructured:
-        """The model of a matrix, or of a block, that is so structured."""
+        """Return the model of a matrix, or of a block, with this structure."""
         return FixedStructured(ranks, shape, self.n, self.m, ranks[self.axis])
 
     def nats(self, points: float) -> float:
-        """What tells which of so many points are nonzero."""
+        """Return the information, in nats, that determines which of this many points are nonzero."""
         return points / self.m * log(comb(self.m, self.n))
 
 
 def _alike(tensor: SparseTensor, points: float, sides: tuple[int, int]) -> Grouped | None:
-    """The shortest groups that hold equally many nonzeros each, all `points` being in such groups.
+    """Return the shortest groups that all hold equally many nonzeros, if all `points` are in such groups;
+    else None.
 
-    `sides`: what groups divide: the sides of the matrix, or of the blocks that nonzeros lie in.
+    `sides`: the lengths that group sizes must divide: the sides of the matrix, or of the blocks that contain
+    the nonzeros.
     """
     for m in GROUPS:
         for axis in (1, 0):
@@ -118,7 +124,8 @@ def _alike(tensor: SparseTensor, points: float, sides: tuple[int, int]) -> Group
 
 @dataclass(frozen=True)
 class NestedGroups:
-    """n of every m blocks hold nonzeros; each of those is full, has n of m itself, or is filled at random."""
+    """Nested structured sparsity: n of every m blocks hold nonzeros, and each of these is full, has n of m
+    itself, or is filled at random."""
 
     size: tuple[int, int]
     outer: Grouped
@@ -127,12 +134,12 @@ class NestedGroups:
 
     @property
     def name(self) -> str:
-        """As it stands among the kinds of models."""
+        """Its name among the kinds of models."""
         inside = "" if self.inner is None else f", {self.inner.n}:{self.inner.m} inside"
         return f"{self.outer.n}:{self.outer.m} of blocks of {self.size[0]} x {self.size[1]}{inside}"
 
     def fit(self, seen: Observed) -> Blocks:
-        """Only the share of a random filling depends on what is seen."""
+        """Fit the density of a random filling, the only parameter that depends on the observed part."""
         ranks, (rows, columns), (height, width) = seen.tensor.ranks, seen.shape, self.size
         arrangement = self.outer.over(ranks, (rows // height, columns // width))
         if self.inner is not None:
@@ -147,9 +154,8 @@ class NestedGroups:
 
 
 def nested_groups(whole: Observed) -> NestedGroups | None:
-    """N:M of blocks, where all groups of the matrix are alike; of several sizes of blocks the one that says
-    most briefly where the nonzeros are.
-    """
+    """Return N:M sparsity of blocks if all groups of the matrix have it; else None. Of several block sizes
+    choose the one with the shortest description of the nonzeros."""
     corner = np.zeros([min(s, _CORNER) for s in whole.shape], dtype=bool)
     rows, columns = whole.tensor.coords
     near = (rows < corner.shape[0]) & (columns < corner.shape[1])
@@ -172,7 +178,8 @@ def nested_groups(whole: Observed) -> NestedGroups | None:
 
 
 def _may_be_alike(corner: Bools, size: tuple[int, int]) -> bool:
-    """Whether all whole groups of blocks in the corner of a matrix hold equally many that are not empty."""
+    """Return whether all whole groups of blocks in the corner of a matrix have equally many nonempty
+    blocks."""
     high, wide = (s // b for s, b in zip(corner.shape, size, strict=True))
     points = corner[: high * size[0], : wide * size[1]].reshape(high, size[0], wide, size[1])
     filled: Bools = np.logical_or.reduce(points, axis=(1, 3))
@@ -187,7 +194,7 @@ def _may_be_alike(corner: Bools, size: tuple[int, int]) -> bool:
 
 
 def row_column(seen: Observed) -> RowColumn:
-    """Nonzeros of rows and columns: those seen, for all of the line."""
+    """Fit the nonzeros of rows and columns: those observed, extrapolated to the whole line."""
     lines = []
     for axis in (0, 1):
         counts = np.bincount(seen.tensor.coords[axis], minlength=seen.shape[axis]).astype(np.float64)
@@ -199,7 +206,7 @@ def row_column(seen: Observed) -> RowColumn:
 
 
 def diagonals(seen: Observed) -> Diagonals | None:
-    """Diagonals that stand out from the rest, each with its own share."""
+    """Fit the diagonals that are denser than the rest, each with its own density."""
     rows, columns = seen.shape
     away = seen.tensor.coords[1] - seen.tensor.coords[0]
     offsets, counts = np.unique(away, return_counts=True)
@@ -231,7 +238,7 @@ def diagonals(seen: Observed) -> Diagonals | None:
 
 
 def sizes_of_blocks(seen: Observed) -> list[int]:
-    """The two sizes that say most briefly where the nonzeros are."""
+    """Return the two block sizes with the shortest description of the nonzeros."""
     told = []
     for size in SIZES:
         if 4 * size > min(seen.shape):
@@ -246,14 +253,14 @@ def sizes_of_blocks(seen: Observed) -> list[int]:
 
 
 def _nats(points: float, nonzeros: float) -> float:
-    """Nats that tell which points are nonzero."""
+    """Return the information, in nats, that determines which points are nonzero."""
     share = nonzeros / points
     inside = 0.0 < share < 1.0
     return -points * (share * np.log(share) + (1 - share) * np.log1p(-share)) if inside else 0.0
 
 
 def blocks(seen: Observed, size: int, arranged: Callable[[Observed], DensityModel | None]) -> Blocks | None:
-    """Blocks of this size, arranged as another model says."""
+    """Fit blocks of this size, arranged according to another model."""
     of_blocks, counts = seen.blocks((size, size))
     arrangement = arranged(of_blocks) if counts.size else None
     if arrangement is None:
@@ -263,12 +270,12 @@ def blocks(seen: Observed, size: int, arranged: Callable[[Observed], DensityMode
 
 
 def sampled(seen: Observed, samples: int, also: Sequence[tuple[int, int]]) -> Sampled:
-    """Some thousand tiles."""
+    """Fit a sample of tiles."""
     return Sampled.scaled(seen.tensor, seen.nonzeros, samples, 0, also)
 
 
 def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints, Floats]:
-    """The first point of each nonempty tile, and its nonzeros."""
+    """Return the first point of each nonempty tile, and its number of nonzeros."""
     step = -(-columns // tile[1])
     numbers, counts = np.unique(coords[0] // tile[0] * step + coords[1] // tile[1], return_counts=True)
     where = np.stack(np.divmod(numbers, step)) * np.array(tile, dtype=np.int64)[:, None]
@@ -278,7 +285,7 @@ def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints
 # Sizes of tiles, and units that rows are dealt to, of which counts are compared; how near a model has to
 # be in most of them, and in the fullest tile and unit.
 TILES, UNITS, NEAR, FAR = (8, 32, 128), 16, 0.1, 0.2
-# What is beyond a model is not impossible, but this rare.
+# The probability of an event that is impossible under a model.
 _RARE = 1e-6
 # Sizes of tiles that are judged, beside those of the blocks that are held out and their rows and columns.
 _SIZES = 8, 32
@@ -286,7 +293,7 @@ _SIZES = 8, 32
 
 @dataclass(frozen=True)
 class Compared:
-    """One quantity under one model: `actual` is counted, `expected` None where it is refused."""
+    """One quantity under one model: `actual` is counted; `expected` is None where the model refuses it."""
 
     quantity: str
     unit: str
@@ -301,16 +308,18 @@ class Compared:
 
     @property
     def near(self) -> bool:
-        """Whether the model is as near to the data as is asked of it."""
+        """True if the relative error is within the tolerance."""
         return self.error is not None and abs(self.error) <= self.room
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """One kind of model: fitted to the whole matrix, and how well its fit to a part told of the rest.
+    """One kind of model, fitted to the whole matrix, and how well its fit to the observed part predicts the
+    rest.
 
-    `likelihood`: the logarithm, of the tiles held out; `behind`: by how much the best one of all is better,
-    and `error`, the standard error of that. `compared`: what the model expects of the whole matrix.
+    `likelihood`: the log-likelihood of the tiles held out. `behind`: how much lower it is than that of the
+    best model; `error`: the standard error of this difference. `compared`: the quantities that the model
+    predicts for the whole matrix.
     """
 
     name: str
@@ -322,24 +331,24 @@ class Fitted:
 
     @property
     def near(self) -> bool:
-        """Whether every quantity is near that of the data."""
+        """True if every quantity is within the tolerance."""
         return all(c.near for c in self.compared)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All models that were tried, the simplest first, and the one that is chosen."""
+    """All models that were tried, simplest first, and the one that is chosen."""
 
     tried: tuple[Fitted, ...]
     chosen: Fitted
 
 
 def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNITS) -> Choice:
-    """Try the kinds of models of structure on a matrix.
+    """Try the kinds of structured models on a matrix.
 
-    Of the models whose counts are near those of the data (of all, where none's are) the one is chosen that
-    tells the tiles held out best; simpler ones that are behind it by no more than the standard error come
-    first.
+    Among the models whose quantities are within the tolerance (among all, if there are none), the one with
+    the highest likelihood of the tiles held out is chosen. A simpler model is preferred if its likelihood is
+    lower by no more than the standard error.
     """
     if len(tensor.ranks) != 2:
         what = f"{tensor.name} has {len(tensor.ranks)} ranks: models of structure are those of matrices"
@@ -354,7 +363,7 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
     tried, scores = [], []
 
     def attempt(candidate: ModelCandidate) -> bool:
-        """Whether it is near the data."""
+        """Fit the candidate, and return whether it is within the tolerance."""
         look(f"fitting {candidate.name} to {tensor.name}")
         model = candidate.fit(whole)
         trial = candidate.fit(part) if part.tensor.nnz else model
@@ -390,7 +399,7 @@ def _chosen(tried: list[tuple[str, DensityModel, tuple[Compared, ...]]], scores:
 
 
 def _behind(better: Floats, score: Floats) -> tuple[float, float]:
-    """By how much one score is better than another, and the standard error of that."""
+    """Return the difference of two scores, and its standard error."""
     away = better - score
     return float(away.sum()), float(away.std()) * away.size**0.5
 
@@ -399,7 +408,7 @@ Question = tuple[str, str, float, Callable[[DensityModel], float]]
 
 
 def _questions(tensor: SparseTensor, tiles: tuple[int, ...], units: int) -> Iterator[Question]:
-    """Name, unit, how near a model has to be, and what is asked of it."""
+    """Yield the name, unit and tolerance of each quantity, and the function that computes it from a model."""
     rows, columns = tensor.shape
     yield "nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1))
     for tile in dict.fromkeys((min(t, rows), min(t, columns)) for t in tiles):
@@ -429,7 +438,8 @@ def _square(model: DensityModel) -> float:
 
 
 def _transposed(rows: int, model: DensityModel) -> float:
-    """Of a matrix times its transpose: every nonzero of a column meets all of that column."""
+    """Return the multiplications of a matrix by its transpose: every nonzero of a column is multiplied by all
+    of that column."""
     return float(model.expected_squares((rows, 1)))
 
 
@@ -443,7 +453,8 @@ def _compared(question: Question, data: Actual, model: DensityModel) -> Compared
 
 
 def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) -> Floats:
-    """Logarithms of the likelihood of the tiles of each block that is held out, as tiles at random places."""
+    """Return the log-likelihood of the tiles of each block that is held out, taken as tiles at random
+    positions."""
     side, shape = split.side, split.shape
     grid = [np.arange(s // side, dtype=np.int64) for s in shape]
     hidden = ~split.seen(grid[0][:, None] * side, grid[1][None, :] * side)

@@ -1,4 +1,5 @@
-"""Nonzeros on some diagonals of a matrix, each filled to its own share, few elsewhere: stencils and bands."""
+"""Model nonzeros on some diagonals of a matrix, each with its own density, and few elsewhere: stencils and
+bands."""
 
 from __future__ import annotations
 
@@ -19,20 +20,21 @@ from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
 
-# Rectangles x diagonals that are looked at together.
+# Rectangles x diagonals that are processed at once.
 _BLOCK = 1 << 21
 
 
 @dataclass(frozen=True)
 class Diagonals(Regional):
-    """Each point of diagonal `offsets[d]` (column - row) is nonzero with probability `fill[d]`, each other
-    point with `background`, whatever the others are; if `symmetric`, but for its mirror image, which is
-    nonzero exactly where it is.
+    """Each point of diagonal `offsets[d]` (column - row) is nonzero with probability `fill[d]`, and each
+    other point with `background`, independently of all others. If `symmetric`, the mirror image of a point is
+    nonzero exactly where the point is.
 
-    Offsets are kept in ascending order. Tiles are independent: E[max] is no bound. With one fill (beside
-    full diagonals) laws of occupancies are exact; with several they are binomial of the same mean, variance
-    and P(0), and so they are of symmetric tiles. Of a symmetric matrix two square tiles that mirror each
-    other count as one; other tiles share points with several: E[max] of independent ones is an upper bound.
+    Offsets are kept in ascending order. Tiles are independent, so that E[max] is not a bound. With one fill
+    (besides full diagonals) the distributions of occupancies are exact. With several, and for symmetric
+    tiles, they are binomial with the same mean, variance and P(0). In a symmetric matrix two square tiles
+    that mirror each other count as one. Other tiles share points with several tiles, so that E[max] of
+    independent tiles is an upper bound.
     """
 
     offsets: tuple[int, ...]
@@ -62,7 +64,7 @@ class Diagonals(Regional):
         object.__setattr__(self, "background", rest)
 
     def _mirrored(self, read: Arguments, fill: Mapping[int, float]) -> None:
-        """A symmetric matrix is a square whose diagonals are those of its transpose."""
+        """Record a fault unless the matrix is square and has the diagonals of its transpose."""
         if self.shape[0] != self.shape[1]:
             sizes = " x ".join(map(str, self.shape))
             message = f"a symmetric matrix of {sizes}"
@@ -73,7 +75,7 @@ class Diagonals(Regional):
                 read.add("fill", what, "name both, with one share", code="inconsistent-values")
 
     def _offsets(self, read: Arguments) -> list[int]:
-        """Whole numbers, each once and of a diagonal that there is."""
+        """Return the checked offsets: whole numbers of existing diagonals, each once."""
         given: object = self.offsets
         if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
             message = f"{shown(given)} is not a list of offsets"
@@ -105,14 +107,15 @@ class Diagonals(Regional):
         background: float = 0.0,
         symmetric: bool = False,
     ) -> Diagonals:
-        """One fill for all diagonals, or one for each."""
+        """Make a model with one fill for all diagonals, or one for each."""
         # The checks turn one number into one per diagonal.
         told: Any = offsets, fill  # the checks turn them into tuples
         return cls(tuple(ranks), tuple(shape), told[0], told[1], background, symmetric)
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         keys = reader.keys(path, given, ("offsets", "fill", "background", "symmetric"), ("offsets",))
         if not keys:
             return None
@@ -128,7 +131,7 @@ class Diagonals(Regional):
 
     @cached_property
     def _lengths(self) -> Ints:
-        """Points of each diagonal."""
+        """The number of points of each diagonal."""
         offsets = np.array(self.offsets, dtype=np.int64)
         rows, columns = self.matrix
         return np.minimum(rows, columns - offsets) - np.maximum(0, -offsets)
@@ -147,7 +150,7 @@ class Diagonals(Regional):
         return on + self.background * (self.size - int(self._lengths.sum()))
 
     def _means(self, over: int) -> Floats:
-        """Expected nonzeros of each row (over = 0) or column (1)."""
+        """Return the expected nonzeros of each row (over = 0) or column (1)."""
         steps = np.zeros(self.shape[over] + 1)
         away = (-1 if over else 1) * np.array(self.offsets, dtype=np.int64)
         first = np.maximum(0, -away)
@@ -162,7 +165,8 @@ class Diagonals(Regional):
         return np.rint(self._means(0)).astype(np.int64) if self.settled else None
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
-        """Rows are independent, and alike away from both ends."""
+        """Return relative probabilities of the nonzeros of a row. Rows are independent, and identically
+        distributed away from both ends."""
         result: Floats = np.diff(self.cdf((1, self.shape[1]), np.append(int(loads[0]) - stride, loads)))
         return result
 
@@ -190,7 +194,7 @@ class Diagonals(Regional):
         low, high = (self.offsets[0], self.offsets[-1]) if self.offsets else (0, 0)
         beyond = self.shape[0] + self.shape[1] + max(abs(low), abs(high))
         for number, tiles in enumerate(tiles_by_offset(self.matrix, tile, low, high)):
-            # Places matter by their offset alone; one far away stands for those that no diagonal meets.
+            # Positions matter by their offset alone; one far away represents tiles that no diagonal crosses.
             start = np.append(tiles.offsets, beyond)
             many = np.append(tiles.many, max(0.0, tiles.total - float(tiles.many.sum())))
             sizes = [np.full(start.size, size, dtype=np.int64) for size in tiles.box]
@@ -199,7 +203,7 @@ class Diagonals(Regional):
             full.append(many if number == 0 else np.zeros(many.size))
         whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
         places, tiles_of_kind = np.concatenate(rects), np.concatenate(every)
-        # Of two tiles that mirror each other each kind has one half.
+        # Each kind counts half of its tiles, because two tiles mirror each other.
         half = self.symmetric and tile[0] == tile[1]
         single = np.where(places[:, 0] == 0, tiles_of_kind, tiles_of_kind / 2) if half else None
         return Kinds(places, np.concatenate(full), tiles_of_kind, float(whole[0]) * whole[1], single)
@@ -227,7 +231,7 @@ class Diagonals(Regional):
 
 @dataclass(frozen=True, eq=False)
 class OfDiagonals(Regions):
-    """Points of each diagonal within a rectangle decide."""
+    """Statistics of rectangles, computed from the number of points of each diagonal inside."""
 
     shape: tuple[int, int]
     offsets: Ints
@@ -248,7 +252,8 @@ class OfDiagonals(Regions):
         return low, np.clip(start + size + self.offsets[-1], low, self.shape[1])
 
     def _added(self, rects: Ints, on: Floats, elsewhere: float) -> Floats:
-        """The sum over all points of a rectangle of `on[d]` for those of diagonal d, else `elsewhere`."""
+        """Return the sum over all points of a rectangle of `on[d]` for those of diagonal d, else
+        `elsewhere`."""
         result = rects[:, 2].astype(np.float64) * rects[:, 3] * elsewhere
         step = max(1, _BLOCK // max(self.offsets.size, 1))
         for begin in range(0, rects.shape[0], step):
@@ -271,7 +276,8 @@ class OfDiagonals(Regions):
         return result + self.mirrored(rects, self.spread) if self.symmetric else result
 
     def mirrored(self, rects: Ints, each: tuple[Floats, float]) -> Floats:
-        """The sum over the points of a rectangle, off the main diagonal, whose mirror images are in it."""
+        """Return the sum over the points of a rectangle, off the main diagonal, whose mirror images are also
+        in it."""
         low = np.maximum(rects[:, 0], rects[:, 1])
         high = np.minimum(rects[:, 0] + rects[:, 2], rects[:, 1] + rects[:, 3])
         size = np.maximum(high - low, 0)
@@ -293,12 +299,13 @@ class OfDiagonals(Regions):
 
     def log_empty(self, rects: Ints) -> Floats:
         result = self._added(rects, *self._logs)
-        if self.symmetric:  # two points that are one are empty as often as one
+        if self.symmetric:  # a point and its mirror image are empty together
             result = result - self.mirrored(rects, self._logs) / 2
         return np.minimum(result, 0.0)
 
     def rows(self, rects: Ints) -> Floats:
-        """A row is decided by how far its first point is from the diagonal."""
+        """Return the expected nonempty rows. The probability of a row depends only on the distance of its
+        first point from the diagonal."""
         on, elsewhere = self._logs
         summed = np.concatenate(([0.0], np.cumsum(on - elsewhere)))
         result = np.zeros(rects.shape[0])

@@ -1,4 +1,4 @@
-"""One density per rank: fibers are thinned from the top rank down."""
+"""Model data with one density per rank: fibers are thinned from the top rank down."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from polymodel.spec.faults import shown
 
 @dataclass(frozen=True)
 class Hierarchical(Placeless):
-    """Each coordinate of rank r, in every fiber kept so far, is kept with probability `densities[r]`.
+    """Each coordinate of rank r, in every fiber that is kept, is kept with probability `densities[r]`.
 
-    Choices are independent; a coordinate whose fiber ends up empty is not there. `random_tensor` with one
-    density per rank draws such data. A tile's occupancy is a tree of binomials, so P(0), moments and
-    generating function follow rank by rank. Tiles of one row of tiles share the coordinates kept above them
-    and are positively associated: E[max] of independent tiles is an upper bound, exact where a tile holds all
-    ranks but the top one.
+    Choices are independent. A coordinate whose fiber is empty in the end is absent. `random_tensor` with one
+    density per rank draws such data. The occupancy of a tile is a tree of binomials, so that P(0), moments
+    and generating function are computed rank by rank. Tiles in one row of tiles share the coordinates kept in
+    outer ranks and are positively associated: E[max] of independent tiles is an upper bound, which is exact
+    where a tile holds all ranks but the top one.
     """
 
     densities: tuple[float, ...]
@@ -56,7 +56,8 @@ class Hierarchical(Placeless):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         if isinstance(given, Mapping) and set(given) == {"density"}:
             path, given = (*path, "density"), given["density"]
         if isinstance(given, Mapping):
@@ -85,7 +86,7 @@ class Hierarchical(Placeless):
 
     @property
     def independent(self) -> bool:
-        """Nothing above a point is left out: each is kept or not by itself."""
+        """True if all coordinates of the outer ranks are kept, so that each point is kept independently."""
         return all(d == 1 for d in self.densities[:-1])
 
     def expected(self, tile: ArrayLike) -> Floats:
@@ -116,7 +117,8 @@ class Hierarchical(Placeless):
         return -np.expm1(self._log_empty(self.tiles(tile)))
 
     def law(self, tile: tuple[int, ...]) -> Law:
-        """The law of one tile's occupancy; normal where more than 4 million values are likely."""
+        """Return the distribution of one tile's occupancy; normal where more than 4 million values are
+        likely."""
         low, high = 1.0, 1.0
         for t, kept in zip(tile, self.densities, strict=True):
             # Bounds rank by rank, each held but for e^-40 in all fibers there may be.
@@ -139,7 +141,7 @@ class Hierarchical(Placeless):
         return by_law(self, tile, confidence, lambda t: self.law(t).quantile).astype(np.int64)
 
     def expected_max(self, tile: ArrayLike) -> Floats:
-        """E[max] as if tiles were independent: an upper bound unless `max_label` says otherwise."""
+        """Return E[max] of independent tiles: an upper bound unless `max_label` says otherwise."""
 
         def one(shape: tuple[int, ...]) -> float:
             sizes, counts = edge_classes(np.array(shape, dtype=np.int64), self.shape)
@@ -174,6 +176,6 @@ class Hierarchical(Placeless):
         return random_tensor(self.ranks, self.shape, self.densities, seed, name=name)
 
     def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
-        """One tensor more, whose top rank is kept whole."""
+        """Draw several tensors as one with an additional top rank, all of whose coordinates are kept."""
         coords = kept_coordinates(generator, (many, *self.shape), (1.0, *self.densities))
         return coords[0], coords[1:]

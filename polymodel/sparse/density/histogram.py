@@ -1,4 +1,5 @@
-"""Nonzeros per row or fiber known, their places inside random: the model for skewed data."""
+"""Model skewed data: the numbers of nonzeros of rows or fibers are known, their positions inside are
+random."""
 
 from __future__ import annotations
 
@@ -130,7 +131,8 @@ class RankNnz(Placed):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         keys = reader.keys(path, given, ("rank", "ranks", "histogram", "file"), ("histogram", "file"))
         if not keys:
             return None
@@ -155,7 +157,7 @@ class RankNnz(Placed):
 
     @property
     def _inside(self) -> int:
-        """Points of a fiber that the shape has."""
+        """The number of points of a fiber that lie in the shape."""
         return self.size // self.histogram.size
 
     @property
@@ -166,7 +168,7 @@ class RankNnz(Placed):
         return bool((self.histogram == self.histogram.flat[0]).all())
 
     def part(self, touched: Sequence[range]) -> RankNnz:
-        """Of a fiber of which a part is touched that part is hypergeometric."""
+        """Return the model of a part. The nonzeros of a part of a fiber are hypergeometric."""
         axes = [self.ranks.index(r) for r in self.along]
         some = np.ix_(*(np.arange(t.start, t.stop, t.step) for t in (touched[a] for a in axes)))
         # A fiber may have more nonzeros than its part has room for, so that these are set after the checks.
@@ -180,7 +182,7 @@ class RankNnz(Placed):
         return ByPlace(tuple(self.ranks.index(r) for r in self.along), self.histogram, self._fiber)
 
     def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
-        """A tile is empty if its part of each fiber is."""
+        """Return P(nonempty) of every tile; a tile is empty if its part of each fiber is empty."""
         many = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
         if max(prod(many), self.histogram.size) > MOST_PLACES:
             return None
@@ -212,7 +214,7 @@ class RankNnz(Placed):
         return result
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
+        """Return the maximum sum of counts of whole fibers; for parts of fibers, the same as for tiles."""
         along = [self.ranks.index(r) for r in self.along]
         others = [i for i in range(len(parts)) if i not in along]
         cut = self._inside < self._fiber
@@ -229,7 +231,8 @@ class RankNnz(Placed):
         return int(sums.max()), "exact"
 
     def square_multiplies(self) -> float:
-        """Given its nonzeros, a row has any column alike, so each row meets the mean row."""
+        """Return the expected multiplications by itself. Given its nonzeros, a row uses all columns with
+        equal probability, so that each row is multiplied by the mean row."""
         if len(self.along) != 1:
             return super().square_multiplies()
         return self.expected_nnz * self.expected_nnz / self.shape[0]
@@ -263,7 +266,8 @@ class RankNnz(Placed):
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
-    """Fibers in blocks: nonzeros of the fibers, ordered by block; where each block starts; which are full."""
+    """Blocks of fibers: the nonzeros of the fibers, ordered by block; the start of each block; which blocks
+    are full."""
 
     fibers: Ints
     starts: Ints
@@ -285,15 +289,15 @@ class _Blocks:
         return cls(histogram.ravel()[order], starts, full.ravel()[order][starts])
 
     def sums(self, values: Floats | Ints) -> Floats:
-        """One value per fiber, summed over each block."""
+        """Return one value per fiber, summed over each block."""
         result: Floats = np.add.reduceat(values.astype(np.float64), self.starts)
         return result
 
 
 @dataclass(frozen=True, eq=False)
 class _Fibers(TilesOfShape):
-    """Blocks of fibers of `points` points, cut into `inside` points each (full tiles), or `sizes`, `counts`
-    times."""
+    """Blocks of fibers of `points` points each, divided into tiles of `inside` points of a fiber (full
+    tiles), or into `counts` tiles of `sizes` points."""
 
     points: int
     blocks: _Blocks
@@ -302,7 +306,7 @@ class _Fibers(TilesOfShape):
     counts: Floats
 
     def _moments(self, inside: int) -> tuple[Floats, Floats, Floats]:
-        """Mean, variance and ln P(0) of the tile of `inside` points of each block's fibers."""
+        """Return mean, variance and ln P(0) of the tile of `inside` points of each block's fibers."""
         # The law of a part of a fiber is symmetric in the fiber's nonzeros and the part's points.
         law = Hypergeometric(self.points, inside)
         values, place = np.unique(self.blocks.fibers, return_inverse=True)
@@ -361,8 +365,8 @@ class _Fibers(TilesOfShape):
 
     @cached_property
     def greatest(self) -> tuple[float, bool]:
-        """Tiles of one block share its nonzeros: independent tiles give a lower bound, unless there is one
-        tile."""
+        """Expected maximum occupancy, and whether it is a bound. Tiles of one block share its nonzeros, so
+        that independent tiles give a lower bound unless a block is one tile."""
         if self.inside == self.points:
             return float(self.blocks.sums(self.blocks.fibers).max()), False
         mean, variance, _ = self._moments(int(self.sizes.max()))
@@ -383,7 +387,7 @@ class _Fibers(TilesOfShape):
         return result
 
     def _log_below(self, high: int) -> Floats:
-        """ln P(no tile has more than 0 .. high nonzeros), tiles as if independent."""
+        """Return ln P(no tile has more than 0 .. high nonzeros), with tiles taken as independent."""
         log_below = np.zeros(high + 1)
         for size, count in zip(self.sizes, self.counts, strict=True):
             for pmf, _ in self._written(int(size), high):
@@ -393,7 +397,7 @@ class _Fibers(TilesOfShape):
         return log_below
 
     def _greatest_normal(self, high: int) -> float:
-        """The same of normal laws, where occupancies are too large to be written out."""
+        """Return E[max] of normal distributions, where occupancies are too large to list."""
         from scipy.special import log_ndtr
 
         stride = max(1, high // 8192) | 1
@@ -409,7 +413,8 @@ class _Fibers(TilesOfShape):
         return stride * float(-np.expm1(log_below).sum())
 
     def _written(self, inside: int, high: int) -> Iterator[tuple[Floats, Ints]]:
-        """Probabilities of 0 .. high nonzeros in the tile of `inside` points, for some blocks at a time."""
+        """Yield the probabilities of 0 .. high nonzeros in the tile of `inside` points, for several blocks at
+        a time."""
         values, place = np.unique(self.blocks.fibers, return_inverse=True)
         place = place.reshape(-1)
         law = Hypergeometric(self.points, inside)

@@ -1,4 +1,4 @@
-"""Laws of whole numbers: written out, or normal where writing them out would be endless."""
+"""Distributions of whole numbers: listed, or normal where the list would be too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polymodel.errors import InternalError
 from polymodel.sparse.density.model import Floats, Ints
 
 Complex = NDArray[np.complex128]
-# Longest law that is written out, and the exponent of what is left away.
+# The longest distribution that is listed, and the exponent of probabilities that are neglected.
 LONGEST, RARE = 1 << 22, 40.0
 # Entries of a block of work.
 _BLOCK = 1 << 21
@@ -21,8 +21,8 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """P(start + i) = `pmf[i]`; without `pmf` a normal law of this mean and variance, or a mixture of
-    `normals`.
+    """A distribution with P(start + i) = `pmf[i]`. Without `pmf` it is normal with this mean and variance, or
+    a mixture of `normals`.
 
     `normals`: means, variances and weights.
     """
@@ -63,14 +63,14 @@ class Law:
 
     @property
     def first(self) -> int:
-        """Below it there is nothing worth counting."""
+        """A value below which the probability is negligible."""
         if self.pmf is not None:
             return self.start
         return max(0, int((self._normals[0] - 12 * self._normals[1]).min()))
 
     @property
     def last(self) -> int:
-        """Above it there is nothing worth counting."""
+        """A value above which the probability is negligible."""
         if self.pmf is None:
             return int((self._normals[0] + 12 * self._normals[1]).max()) + 1
         return self.start + self.pmf.size - 1
@@ -104,7 +104,7 @@ class Law:
         return result
 
     def quantile(self, confidence: ArrayLike) -> Ints:
-        """The least s with P(at most s) >= confidence (less a rounding of 1e-13)."""
+        """Return the smallest s with P(at most s) >= confidence (less a rounding of 1e-13)."""
         wanted = np.asarray(confidence, dtype=np.float64) - 1e-13
         if self.pmf is not None:
             place = np.searchsorted(self.below, wanted)
@@ -119,7 +119,7 @@ class Law:
 
 
 def counted(values: ArrayLike, weights: ArrayLike) -> Law:
-    """The law of values that occur with these weights (which need not add up to 1)."""
+    """Return the distribution of values that occur with these weights (which need not add up to 1)."""
     points, place = np.unique(np.asarray(values, dtype=np.int64), return_inverse=True)
     share = np.bincount(place.reshape(-1), weights=np.asarray(weights, dtype=np.float64))
     share = share / share.sum()
@@ -135,8 +135,8 @@ def counted(values: ArrayLike, weights: ArrayLike) -> Law:
 def transformed(
     transform: Callable[[Complex], Complex], mean: float, variance: float, low: int, high: int
 ) -> Law:
-    """The law on low .. high whose generating function is `transform`, read off its values on the unit
-    circle."""
+    """Return the distribution on low .. high whose generating function is `transform`, computed from its
+    values on the unit circle."""
     if high - low > LONGEST:
         return Law(mean, variance)
     length = 1 << max(0, int(high - low).bit_length())
@@ -148,7 +148,7 @@ def transformed(
 
 
 def mixed(laws: Sequence[Law], weights: Sequence[float]) -> Law:
-    """One of these laws, chosen with these weights."""
+    """Return the mixture of these distributions with these weights."""
     total = float(sum(weights))
     mean = sum(w * law.mean for law, w in zip(laws, weights, strict=True)) / total
     second = sum(w * (law.variance + (law.mean - mean) ** 2) for law, w in zip(laws, weights, strict=True))
@@ -164,7 +164,8 @@ def mixed(laws: Sequence[Law], weights: Sequence[float]) -> Law:
 
 
 def summed(pmf: Floats, start: int, count: int) -> Law:
-    """The sum of `count` independent values start + i, each with probability pmf[i]."""
+    """Return the distribution of the sum of `count` independent values start + i, each with probability
+    pmf[i]."""
     values = np.arange(pmf.size)
     mean = float(pmf @ values)
     variance = float(pmf @ (values - mean) ** 2)
@@ -183,7 +184,7 @@ def summed(pmf: Floats, start: int, count: int) -> Law:
 
 
 def power(base: Complex, exponent: int) -> Complex:
-    """base ** exponent by its logarithm, 0 where the base is."""
+    """Return base ** exponent, computed by the logarithm; 0 where the base is 0."""
     size = np.abs(base)
     with np.errstate(divide="ignore"):
         result: Complex = np.exp(exponent * np.log(size)) * np.exp(1j * exponent * np.angle(base))
@@ -191,16 +192,17 @@ def power(base: Complex, exponent: int) -> Complex:
 
 
 def deviation(exponent: float, variance: float, reach: float) -> float:
-    """What a sum of independent terms, each within `reach` of its mean, exceeds with P < exp(-exponent).
+    """Return a bound that a sum of independent terms, each within `reach` of its mean, exceeds with P <
+    exp(-exponent).
 
-    Bernstein's inequality.
+    Source: Bernstein's inequality.
     """
     part = exponent * reach / 3
     return float(part + (part * part + 2 * exponent * variance) ** 0.5)
 
 
 def expected_greatest(laws: Sequence[Law], numbers: Sequence[float]) -> float:
-    """E[max] of independent values, `numbers[i]` of them of each law."""
+    """Return E[max] of independent values, `numbers[i]` of them with each distribution."""
     low, high = max(law.first for law in laws), max(law.last for law in laws)
     stride = max(1, (high - low) // 4096) | 1
     s = np.arange(low + stride // 2, high + stride, stride, dtype=np.int64)
@@ -211,21 +213,23 @@ def expected_greatest(laws: Sequence[Law], numbers: Sequence[float]) -> float:
     return low + stride * float(-np.expm1(log_below).sum())
 
 
-# Laws of counts that are given by their moments: binomial, Poisson or negative binomial, whichever has them.
+# Distributions of counts that are given by their moments: binomial, Poisson or negative binomial, whichever
+# matches.
 #
-# A count that is a sum of independent yes-or-no terms has a variance below its mean, one that clusters has
-# one above it. The law of the same mean and variance in the family of Panjer stands for it, shifted by what
-# is sure, with the probability of zero replaced by the one that is known. Equal terms are binomial: there it
-# is exact.
+# A sum of independent Bernoulli variables has a variance below its mean, a clustered count one above it. It
+# is approximated by the distribution of Panjer's family with the same mean and variance, shifted by the
+# certain nonzeros, with the probability of zero replaced by the known one. For Bernoulli variables with
+# equal probabilities the approximation is exact, because their sum is binomial.
 
-# Variances this near to the mean (relative), and to zero, are those of a Poisson law and of a sure count.
+# Variances this close to the mean (relative) are those of a Poisson distribution, and this close to zero
+# those of a certain count.
 _EQUAL, _SURE = 1e-7, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class CountLaws:
-    """Laws of counts, one per entry: `mean`, `variance`, ln P(0), nonzeros that are `sure`, and the `most`
-    there is room for."""
+    """Distributions of counts, one per entry, given by `mean`, `variance`, ln P(0), the number of nonzeros
+    that are certain (`sure`), and the number of points (`most`)."""
 
     mean: Floats
     variance: Floats
@@ -234,7 +238,7 @@ class CountLaws:
     most: Floats
 
     def only(self, chosen: NDArray[np.int64]) -> CountLaws:
-        """Some of the entries."""
+        """Return the distributions of the chosen entries."""
         return CountLaws(
             self.mean[chosen], self.variance[chosen], self.log_empty[chosen], self.sure[chosen],
             self.most[chosen],
@@ -248,7 +252,7 @@ class CountLaws:
 
     @cached_property
     def reach(self) -> Floats:
-        """What is not exceeded but for e^-40, also by a law with a wide upper tail."""
+        """A value that is exceeded with probability e^-40, also for a distribution with a wide upper tail."""
         spread = np.maximum(self.variance, 0.0)
         wide = np.maximum(self.variance / np.maximum(self.mean, 1e-300), 1.0)
         result: Floats = np.minimum(self.mean + np.sqrt(2 * RARE * spread) + RARE * wide, self.most)
@@ -256,17 +260,17 @@ class CountLaws:
 
     @cached_property
     def least(self) -> Floats:
-        """What is reached but for e^-40."""
+        """A value that is not reached with probability e^-40."""
         spread = np.sqrt(2 * RARE * np.maximum(self.variance, 0.0))
         return np.maximum(self.mean - spread, self.sure)
 
     @cached_property
     def _free(self) -> Floats:
-        """Mean beyond what is sure."""
+        """The mean without the certain nonzeros."""
         return np.maximum(self.mean - self.sure, 0.0)
 
     def _plain(self, s: Floats) -> Floats:
-        """P(the part that is not sure exceeds s) of the matched law, entries x s (or broadcast)."""
+        """Return P(the uncertain part exceeds s) of the matched distribution, entries x s (or broadcast)."""
         from scipy.special import betainc, gammainc
 
         mean, variance = self._free[:, None], self.variance[:, None]
@@ -276,7 +280,7 @@ class CountLaws:
         some = variance > _SURE * np.maximum(mean, 1e-12)
         poisson = some & (np.abs(variance - mean) <= _EQUAL * mean)
         low, high = some & ~poisson & (variance < mean), some & ~poisson & (variance > mean)
-        # What is beyond reach on either side is not looked at.
+        # Values out of reach on either side are not evaluated.
         low_end, high_end = (self.least - self.sure)[:, None] - 1, (self.reach - self.sure)[:, None]
         under = s < np.maximum(low_end, 0)
         inside = ~under & (s <= high_end)
@@ -296,7 +300,7 @@ class CountLaws:
 
     @cached_property
     def _stretch(self) -> Floats:
-        """What brings P(not 0) of the matched law to the one that is known."""
+        """The factor that scales P(not 0) of the matched distribution to the known one."""
         own = self._plain(np.zeros((self.mean.size, 1)))[:, 0]
         scale = np.divide(self.filled, own, out=np.ones_like(own), where=own > 0)
         return np.where(self.sure > 0, 1.0, scale)
@@ -322,7 +326,7 @@ class CountLaws:
         with np.errstate(divide="ignore", invalid="ignore"):
             plain = self._log_plain(z)
             whole = np.where(self.sure > 0, self.sure * np.log(z), 0.0)
-            # As the law itself: what is not zero is stretched.
+            # As for the distribution itself, the nonzero part is scaled.
             grown = -np.expm1(plain) * self._stretch
             result: Floats = np.log1p(-np.minimum(grown, 1.0)) + whole
         # At z = 0 that is P(0), known better than by differences.
@@ -330,11 +334,11 @@ class CountLaws:
 
     @property
     def log_plain_empty(self) -> Floats:
-        """ln P(0) of the matched law itself, without what is sure."""
+        """ln P(0) of the matched distribution itself, without the certain nonzeros."""
         return self._log_plain(np.zeros_like(self.mean))
 
     def _log_plain(self, z: Floats) -> Floats:
-        """ln E[z^X] of the matched law, without what is sure."""
+        """Return ln E[z^X] of the matched distribution, without the certain nonzeros."""
         mean, variance = self._free, np.maximum(self.variance, 0.0)
         share = np.where(mean > 0, 1 - variance / np.maximum(mean, 1e-300), 0.0)
         flat = np.abs(share) <= _EQUAL

@@ -1,9 +1,10 @@
-"""The greatest occupancy over all tiles of uniform random data.
+"""Compute the maximum occupancy over all tiles of uniform random data.
 
-Occupancies of disjoint tiles are jointly hypergeometric: independent binomials of the same probability, given
-their sum. So P(max <= s) = P(sum of binomials cut at s is n, and none is above s) / P(sum is n). For every s
-the cut binomials are tilted until their mean sum is n; the probability of the mean is then read off the
-characteristic function (or, for wide sums, its Edgeworth expansion, whose next term is below 1e-8).
+Occupancies of disjoint tiles are jointly hypergeometric: independent binomial variables with the same
+probability, conditioned on their sum. Therefore P(max <= s) = P(sum of binomials truncated at s is n, and
+none is above s) / P(sum is n). For every s the truncated binomials are exponentially tilted until the mean of
+their sum is n. The probability of the mean is then computed from the characteristic function (or, for wide
+sums, its Edgeworth expansion, whose next term is below 1e-8).
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def expected_max_union(law: Hypergeometric, sizes: Ints, counts: Floats) -> floa
 
 
 def expected_max(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
-    """E[max over tiles], given the tiles' points and how many tiles have them; points of the law beyond these
-    are in no tile.
+    """Return E[max over tiles], given the points of tiles and the number of tiles with these points. Points
+    of `law` beyond these are in no tile.
 
-    Exact to 1e-8 (1e-6 for fewer than ten tiles) where the occupancy of one tile stays below 20,000. Above it
-    the deviation of independent tiles from the mean, widened by what the common sum takes from their
-    variance: then the laws are normal and the error is below 0.1 %.
+    The result is exact to 1e-8 (1e-6 for fewer than ten tiles) where the occupancy of one tile stays below
+    20,000. Above that, distributions are normal: the deviation of independent tiles from the mean is scaled
+    by the effect of their fixed sum on the variance, with an error below 0.1 %.
     """
     window = _Window.of(law, sizes, counts)
     if window.highest > _LONGEST:
@@ -62,7 +63,7 @@ def expected_max(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
 
 
 def cdf_max(law: Hypergeometric, sizes: Ints, counts: Floats, s: Floats) -> Floats:
-    """P(max over tiles <= s) for an array of s. Label as `expected_max`."""
+    """Return P(max over tiles <= s) for an array of s. Its label is that of `expected_max`."""
     points, number = _merged(sizes, counts)
     wanted = np.floor(np.asarray(s, dtype=np.float64)).ravel()
     result = np.where(wanted >= min(law.nnz, int(points[-1])), 1.0, 0.0)
@@ -75,7 +76,7 @@ def cdf_max(law: Hypergeometric, sizes: Ints, counts: Floats, s: Floats) -> Floa
 
 
 def _merged(sizes: Ints, counts: Floats) -> tuple[Ints, Floats]:
-    """Distinct numbers of points, ascending, and how many tiles have them."""
+    """Return the distinct numbers of points in ascending order, and the number of tiles with each."""
     kept = counts > 0
     points, place = np.unique(sizes[kept], return_inverse=True)
     number = np.zeros(points.size)
@@ -85,8 +86,8 @@ def _merged(sizes: Ints, counts: Floats) -> tuple[Ints, Floats]:
 
 @dataclass(frozen=True)
 class _Window:
-    """The values of s between which P(max <= s) grows from 0 to 1: `s`, every `stride`-th from `lowest`
-    on."""
+    """The values of s over which P(max <= s) grows from 0 to 1: every `stride`-th one from `lowest` on, as
+    `s`."""
 
     points: Ints
     number: Floats
@@ -123,17 +124,17 @@ class _Window:
         return cls(points, number, s, stride, lowest, highest, union, independent)
 
     def total(self, above: Floats) -> float:
-        """E[max] from P(max > s) at the values of the window."""
+        """Return E[max] from P(max > s) at the values of the window."""
         return self.lowest + self.stride * float(above.sum())
 
 
 def _bernstein(exponent: Floats, variance: Floats) -> Floats:
-    """The deviation that a sum exceeds with probability exp(-exponent) at most."""
+    """Return a deviation that a sum exceeds with probability at most exp(-exponent)."""
     return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * exponent * variance)
 
 
 def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floats:
-    """P(max <= s) for s below the greatest possible occupancy."""
+    """Return P(max <= s) for s below the largest possible occupancy."""
     result = np.zeros(s.shape)
     rest = law.points - int(points @ number.astype(np.int64))  # in no tile: takes as many as are left
     capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0) + rest
@@ -184,7 +185,8 @@ def _log_cdf_max(law: Hypergeometric, tiles: list[_CutBinomial], number: Floats,
 
 
 def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floats:
-    """The exponents whose tilted cut binomials have a mean sum of nnz: Newton's steps kept in a bracket."""
+    """Return the exponents for which the sum of the tilted truncated binomials has mean nnz, by Newton's
+    method within a bracket."""
     tilt, low, high = np.zeros(s.size), np.full(s.size, -np.inf), np.full(s.size, np.inf)
     for _ in range(200):
         mean, variance = np.zeros(s.size), np.zeros(s.size)
@@ -205,12 +207,12 @@ def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floa
 
 
 def _length(spread: float) -> int:
-    """Points of a transform that holds a sum of this standard deviation."""
+    """Return the length of a transform that holds a sum of this standard deviation."""
     return 1 << int(np.ceil(np.log2(26 * spread + 128)))
 
 
 def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Floats, length: int) -> Floats:
-    """ln P(sum of all tiles' tilted laws = nnz) from the characteristic function."""
+    """Return ln P(sum of the tilted distributions of all tiles = nnz), from the characteristic function."""
     turns = np.arange(length)
     size, turn = np.zeros((cuts[0].shape[0], length)), np.zeros((cuts[0].shape[0], length))
     for cut, tile, many in zip(cuts, tiles, number, strict=True):
@@ -234,8 +236,8 @@ def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Flo
 
 @dataclass(frozen=True)
 class _CutBinomial:
-    """Binomial(t, n / N) on k = lowest.. : logarithms of its probabilities, and P(more than k). `free`: it is
-    not cut."""
+    """A binomial distribution Binomial(t, n / N) on k = lowest..: the logarithms of its probabilities, and
+    P(more than k). `free`: it is not truncated."""
 
     k: Ints
     log_pmf: Floats
@@ -266,7 +268,8 @@ class _CutBinomial:
         return np.full_like(s, self.k[-1]) if self.free else s
 
     def tilted(self, tilt: Floats, s: Ints) -> Floats:
-        """(values of s, k): the probabilities times exp(tilt k), cut above s, scaled to sum 1."""
+        """Return the probabilities times exp(tilt k), truncated above s and normalised, with shape (values of
+        s, k)."""
         power = self.log_pmf + tilt[:, None] * self.k
         power = np.where(self.k <= self._cut(s)[:, None], power, -np.inf)
         found = np.exp(power - power.max(axis=1, keepdims=True))
@@ -274,14 +277,14 @@ class _CutBinomial:
         return scaled
 
     def moments(self, cut: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of each row."""
+        """Return the mean and the variance of each row."""
         mean = cut @ self.k
         away = self.k - mean[:, None]
         away *= away
         return mean, np.einsum("sk,sk->s", cut, away)
 
     def cumulants(self, cut: Floats) -> Floats:
-        """The first four of each row: (4, rows)."""
+        """Return the first four cumulants of each row, with shape (4, rows)."""
         mean, second = self.moments(cut)
         away = self.k - mean[:, None]
         third = cut * away * away * away
@@ -289,7 +292,7 @@ class _CutBinomial:
         return np.stack((mean, second, third.sum(axis=1), fourth - 3 * second**2))
 
     def log_mass(self, tilt: Floats, s: Ints) -> Floats:
-        """ln of the sum of pmf exp(tilt k) over k <= s."""
+        """Return the logarithm of the sum of pmf exp(tilt k) over k <= s."""
         s = self._cut(s)
         power = np.where(self.k <= s[:, None], self.log_pmf + tilt[:, None] * self.k, -np.inf)
         top = power.max(axis=1)

@@ -1,4 +1,4 @@
-"""What every density model answers: the protocol, its labels, and tilings with their edge tiles."""
+"""Define the interface of all density models, their labels, and tilings with edge tiles."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from polymodel.sparse.density.regions import Regions
 
 Label = Literal["exact", "expected", "bound"]
-# What is told of the fullest part: an `estimate` may be more or less.
+# Labels of the fullest part: the true number may be larger or smaller than an `estimate`.
 Fullness = Literal["exact", "expected", "bound", "estimate"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # Points of a tile and nonzeros are counted in 64 bits.
 MOST_POINTS = 2**63 - 1
-# Places whose probabilities are written out.
+# The most positions whose probabilities are listed.
 MOST_PLACES = 1 << 22
 
 
 class SparseWarning(UserWarning):
-    """What a sparse analysis says of numbers that are valid but may mislead."""
+    """Warning that numbers of a sparse analysis are valid but may mislead."""
 
 
 @dataclass(frozen=True)
 class ByPlace:
-    """A point is nonzero with probability numbers / of, at its coordinates along the ranks `axes`."""
+    """Probabilities by position: a point is nonzero with probability numbers / of, at its coordinates along
+    the ranks `axes`."""
 
     axes: tuple[int, ...]
     numbers: Ints | Floats
@@ -48,18 +49,19 @@ class ByPlace:
 
 @dataclass(frozen=True)
 class DensityModel(ABC):
-    """Where the nonzeros of one tensor lie, as far as known.
+    """A model of the positions of the nonzeros of one tensor.
 
-    `ranks`, `shape`: outermost first. A `tile` is a box of points: an array whose last axis has one size per
-    rank; any leading axes are answered element by element (a grid of tile shapes in one call). Sizes above
-    the shape mean the whole rank; sizes below 1 are a SpecError. Answers are arrays of the leading axes.
+    `ranks`, `shape`: outermost first. A `tile` is a box of points, given as an array whose last axis has one
+    size per rank. Leading axes are evaluated element by element (a grid of tile shapes in one call), and
+    results are arrays of the leading axes. Sizes larger than the shape mean the whole rank; sizes below 1
+    raise SpecError.
 
-    `expected` .. `quantile` tell of one *full* tile at a random place of the tiling by its shape; the tiles
-    of a tiling start at multiples of the tile's sizes, the last of a rank may be smaller (an edge tile).
-    `expected_tiles`, `expected_max` and `expected_squares` tell of all tiles, edge tiles included.
+    `expected` .. `quantile` describe one *full* tile at a random position of the tiling by its shape. The
+    tiles of a tiling start at multiples of the tile's sizes; the last one of a rank may be smaller (an edge
+    tile). `expected_tiles`, `expected_max` and `expected_squares` describe all tiles, edge tiles included.
 
-    What no abstract method asks for has a default: the model does not know it (None, False), or the call is
-    Refused. No caller asks which class a model is of.
+    Methods that are not abstract have a default: the model does not provide the result (None, False), or the
+    call raises Refused. No caller tests the class of a model.
     """
 
     ranks: tuple[str, ...]
@@ -75,47 +77,48 @@ class DensityModel(ABC):
 
     @property
     def label(self) -> Label:
-        """What the numbers are: `exact` of actual data, `expected` of a model."""
+        """The certainty label of the results: `exact` for given data, `expected` for a model."""
         return "expected"
 
     @property
     def placeless(self) -> bool:
-        """Whether the answer for a tile depends on its shape alone, not on its place."""
+        """True if the results for a tile depend on its shape alone, not on its position."""
         return False
 
     @property
     def independent(self) -> bool:
-        """Whether what disjoint boxes of points hold is independent."""
+        """True if the contents of disjoint boxes of points are independent."""
         return False
 
     @property
     def settled(self) -> bool:
-        """Whether the model says of every point if it is nonzero, so that nothing is random."""
+        """True if the model determines every point, so that nothing is random."""
         return False
 
     @property
     def data(self) -> SparseTensor | None:
-        """The tensor itself, of a model that is data."""
+        """The tensor itself, for a model that consists of data; else None."""
         return None
 
     @property
     def points(self) -> Hypergeometric | None:
-        """The law of the nonzeros among t points, where every set of t points has the same one; else None."""
+        """The distribution of the number of nonzeros among t points, where it is the same for every set of t
+        points; else None."""
         return None
 
     @property
     def size(self) -> int:
-        """Points of the tensor."""
+        """The number of points of the tensor."""
         return prod(self.shape)
 
     @property
     @abstractmethod
     def expected_nnz(self) -> float:
-        """Nonzeros of the whole tensor."""
+        """The expected number of nonzeros of the whole tensor."""
 
     @property
     def density(self) -> float:
-        """Expected nonzeros per point."""
+        """The expected number of nonzeros per point."""
         return self.expected_nnz / self.size
 
     @abstractmethod
@@ -124,7 +127,7 @@ class DensityModel(ABC):
 
     @abstractmethod
     def variance(self, tile: ArrayLike) -> Floats:
-        """Variance of the occupancy of a full tile, its place included."""
+        """Variance of the occupancy of a full tile, including the variance due to its random position."""
 
     @abstractmethod
     def p_empty(self, tile: ArrayLike) -> Floats:
@@ -140,7 +143,7 @@ class DensityModel(ABC):
 
     @abstractmethod
     def quantile(self, tile: ArrayLike, confidence: ArrayLike) -> Ints:
-        """The least occupancy that a full tile does not exceed with probability `confidence` in (0, 1]."""
+        """The smallest occupancy that a full tile does not exceed with probability `confidence` in (0, 1]."""
 
     @abstractmethod
     def expected_tiles(self, tile: ArrayLike) -> Floats:
@@ -152,42 +155,42 @@ class DensityModel(ABC):
 
     @abstractmethod
     def expected_max(self, tile: ArrayLike) -> Floats:
-        """Expected greatest occupancy of any tile; `max_label` tells whether it is a bound."""
+        """Expected maximum occupancy over all tiles; `max_label` says whether it is a bound."""
 
     def cdf_max(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
-        """P(no tile of the tiling has more than `occupancy` nonzeros); one tile shape, any occupancies. Where
-        `max_label` is a bound, that of independent tiles."""
+        """P(no tile of the tiling has more than `occupancy` nonzeros), for one tile shape and any
+        occupancies. Where `max_label` is a bound, tiles are taken to be independent."""
         what = f"the law of the fullest tile of {type(self).__name__} is not worked out"
         raise Refused(what, "ask expected_max, or another model", code="unsupported-density")
 
     def max_label(self, tile: ArrayLike) -> Label:
-        """What `expected_max` is for these tiles: `bound` if any of them is only bounded."""
+        """Return the label of `expected_max` for these tiles: `bound` if it is only a bound for any of
+        them."""
         self.tiles(tile)
         return self.label
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """Expected nonzeros of the fullest of several parts, and what that number is; None where the model
-        does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to;
-        coordinates of the rank beyond these are in no part.
-        """
+        """Return the expected nonzeros of the fullest of several parts, and the label of that number; None
+        where the model does not provide it. `parts`: for each rank the number of the part that each
+        coordinate belongs to; coordinates of the rank beyond these are in no part."""
         return None
 
     def alike(self, tile: tuple[int, ...]) -> bool:
-        """Whether all full tiles of the tiling by this shape are empty with one and the same probability."""
+        """Return True if all full tiles of the tiling by this shape are empty with the same probability."""
         return self.placeless
 
     def part(self, touched: Sequence[range]) -> DensityModel | None:
-        """The model of the points with these coordinates, one range per rank; None where it does not follow
-        from this one."""
+        """Return the model of the points with these coordinates, one range per rank; None where it does not
+        follow from this one."""
         return None
 
     def by_place(self) -> ByPlace | None:
-        """With which probability each point is nonzero; None where the model does not work it out."""
+        """Return the probability that each point is nonzero; None where the model does not provide it."""
         return None
 
     def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
-        """P(nonempty) of every tile of a tiling, edge tiles included: one axis per rank. None where the model
-        does not work it out, or there are too many tiles."""
+        """Return P(nonempty) of every tile of a tiling, edge tiles included, with one axis per rank. Return
+        None where the model does not provide it, or there are too many tiles."""
         place = self.by_place() if all(t == 1 for t in tile) and self.size <= MOST_PLACES else None
         if place is None:
             return None
@@ -196,41 +199,43 @@ class DensityModel(ABC):
         return np.broadcast_to(numbers.reshape(shape) / place.of, self.shape)
 
     def expected_in(self, rects: Ints) -> Floats | None:
-        """Expected nonzeros of rectangles (k x row, column, height, width) of a matrix; None where the model
-        does not work them out."""
+        """Return the expected nonzeros of rectangles (k x row, column, height, width) of a matrix; None where
+        the model does not provide them."""
         return None
 
     def known_rows(self) -> Ints | None:
-        """Nonzeros of every row (fiber of the top rank) where the model knows them, else None."""
+        """Return the nonzeros of every row (fiber of the top rank) where the model determines them, else
+        None."""
         return None
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
-        """Relative probabilities that a row has these numbers of nonzeros, which are `stride` apart. Refused
-        unless all rows are random, alike and (nearly) independent."""
+        """Return relative probabilities that a row has these numbers of nonzeros, which are `stride` apart.
+        Raises Refused unless all rows are random, identically distributed and (nearly) independent."""
         what = f"slices of {type(self).__name__} data: its rows are neither known nor alike and independent"
         raise Refused(what, "give a histogram of the rows, or the tensor", code="unsupported-density")
 
     def square_multiplies(self) -> float:
-        """Expected multiplications of a square matrix with itself: sum over k of nonzeros of column k times
-        nonzeros of row k."""
+        """Return the expected number of multiplications of a square matrix by itself: the sum over k of
+        nonzeros of column k times nonzeros of row k."""
         what = f"a square of {type(self).__name__} data: there is no formula for its multiplications"
         remedy = "give a uniform density, a histogram of the rows, or the tensor"
         raise Refused(what, remedy, code="unsupported-density")
 
     def regions(self) -> Regions:
-        """Mean, variance and nonempty rows of rectangles of a matrix, which estimates of tilings ask for."""
+        """Return the mean, variance and nonempty rows of rectangles of a matrix, which estimates of tilings
+        use."""
         message = f"tiles of {type(self).__name__} are not estimated"
         remedy = "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, RowColumn or Diagonals"
         raise Refused(message, remedy, code="unsupported-density")
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
-        """A matrix as the model says, the same for the same seed."""
+        """Draw a matrix from the model; the same seed gives the same matrix."""
         what = f"data of {type(self).__name__} are not drawn"
         raise Refused(what, "ask for qtree, btree or simple", code="unsupported-density")
 
     def drawn_apart(self, generator: np.random.Generator, many: int) -> tuple[Ints, Ints]:
-        """So many tensors of the model, each drawn by itself: which of them each nonzero is of, and where
-        (ranks x nonzeros)."""
+        """Draw `many` independent tensors from the model. Return the number of the tensor that each nonzero
+        belongs to, and its coordinates (ranks x nonzeros)."""
         drawn = []
         for seed in generator.integers(0, 2**31, many).tolist():
             tick("drawing data")
@@ -239,16 +244,16 @@ class DensityModel(ABC):
         return numbers, np.concatenate([np.zeros((len(self.ranks), 0), dtype=np.int64), *drawn], axis=1)
 
     def ones_at(self, coords: Ints, name: str) -> SparseTensor:
-        """The tensor of this shape with a 1 at each of these places (ranks x places)."""
+        """Return the tensor of this shape with a 1 at each of these coordinates (ranks x points)."""
         ones = np.ones(coords.shape[1], dtype=np.int8)
         return SparseTensor.from_coo(name, self.ranks, self.shape, coords, ones)
 
     def tiles(self, tile: ArrayLike) -> Ints:
-        """The tile shapes as an integer array (.., ranks), cut to the shape."""
+        """Return the tile shapes as an integer array (.., ranks), limited to the shape."""
         return tile_shapes(tile, self.ranks, self.shape)
 
     def each(self, tile: ArrayLike, answer: Callable[[tuple[int, ...]], float]) -> Floats:
-        """The answer of one tile shape for every tile of the array, asked once for equal ones."""
+        """Apply `answer` to every tile shape of the array; equal shapes are evaluated once."""
         shapes = self.tiles(tile)
         flat = shapes.reshape(prod(shapes.shape[:-1]), len(self.ranks))
         distinct, place = np.unique(flat, axis=0, return_inverse=True)
@@ -257,21 +262,24 @@ class DensityModel(ABC):
         return chosen
 
     def number_of_tiles(self, tile: ArrayLike) -> Floats:
-        """Tiles of the tiling, empty and edge ones included."""
+        """Return the number of tiles of the tiling, including empty tiles and edge tiles."""
         counts = -(-np.array(self.shape, dtype=np.int64) // self.tiles(tile))
         result: Floats = counts.astype(np.float64).prod(axis=-1)
         return result
 
     def fraction_nonempty(self, tile: ArrayLike) -> Floats:
-        """Expected share of nonempty tiles among all of the tiling, edge tiles included."""
+        """Return the expected fraction of nonempty tiles among all tiles of the tiling, edge tiles
+        included."""
         return self.expected_tiles(tile) / self.number_of_tiles(tile)
 
     def expected_fibers(self, depth: int, tile: ArrayLike | None = None) -> Floats:
-        """Expected number of nonempty prefixes of `depth` ranks: fibers of rank number `depth` (from 0).
+        """Return the expected number of nonempty prefixes of `depth` ranks, which are the fibers of rank
+        number `depth` (from 0).
 
-        The same number is that of coordinates present at rank `depth - 1`. Depth 0 is 1 where the tensor is
-        not empty, depth = number of ranks the nonzeros. With `tile`: summed over all tiles of the tiling,
-        each with its own fibers; divide by `number_of_tiles` or `expected_tiles` for the mean of one.
+        It equals the number of coordinates present at rank `depth - 1`. For depth 0 it is 1 where the tensor
+        is not empty; for the number of ranks it is the number of nonzeros. With `tile` the fibers are summed
+        over all tiles of the tiling, each with its own fibers; divide by `number_of_tiles` or
+        `expected_tiles` for the mean of one tile.
         """
         boxes = self.tiles(self.shape if tile is None else tile).copy()
         if not 0 <= depth <= len(self.ranks):
@@ -282,12 +290,14 @@ class DensityModel(ABC):
         return self.expected_tiles(boxes)
 
     def expected_coordinates(self, level: int, tile: ArrayLike | None = None) -> Floats:
-        """Expected number of coordinates present at rank number `level`, as `expected_fibers(level + 1)`."""
+        """Return the expected number of coordinates present at rank number `level`, equal to
+        `expected_fibers(level + 1)`."""
         return self.expected_fibers(level + 1, tile)
 
 
 def tile_shapes(tile: ArrayLike, ranks: tuple[str, ...], shape: tuple[int, ...]) -> Ints:
-    """Checked tile shapes (.., ranks), cut to `shape`. SpecError tells what does not fit."""
+    """Return checked tile shapes (.., ranks), limited to `shape`. Raises SpecError for shapes that do not
+    match."""
     given = np.asarray(tile)
     if given.ndim == 0 or given.shape[-1] != len(ranks):
         what = f"a tile needs {len(ranks)} sizes on its last axis, there are {given.shape}"
@@ -303,10 +313,10 @@ def tile_shapes(tile: ArrayLike, ranks: tuple[str, ...], shape: tuple[int, ...])
 
 
 def edge_classes(tiles: Ints, shape: tuple[int, ...]) -> tuple[Ints, Floats]:
-    """The distinct shapes of the tiles of each tiling and how many there are of each.
+    """Return the distinct shapes of the tiles of each tiling, and the number of tiles of each shape.
 
-    Tiles (.., ranks) -> sizes (.., 2^ranks, ranks) and counts (.., 2^ranks). Where a rank divides evenly, its
-    edge has count 0 (and the full size, so that no size is 0).
+    Tiles (.., ranks) give sizes (.., 2^ranks, ranks) and counts (.., 2^ranks). Where the tile size divides a
+    rank, its edge has count 0 (and the full size, so that no size is 0).
     """
     full = np.array(shape, dtype=np.int64)
     whole, rest = full // tiles, full % tiles
@@ -321,7 +331,7 @@ def edge_classes(tiles: Ints, shape: tuple[int, ...]) -> tuple[Ints, Floats]:
 
 
 def points_of(shape: tuple[int, ...], what: str = "a tensor") -> int:
-    """Points of a shape. Refused where 64 bits do not count them."""
+    """Return the number of points of a shape. Raises Refused if it does not fit into 64 bits."""
     size = prod(shape)
     if size > MOST_POINTS:
         shown = f"{Decimal(size):.2e}"  # of any size; a float is not

@@ -1,4 +1,4 @@
-"""A part of a matrix that models are fitted to, so that the rest can judge them."""
+"""Select a part of a matrix that models are fitted to, so that they can be evaluated on the rest."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from polymodel.sparse.density.model import Floats, Ints
 from polymodel.sparse.tensor import SparseTensor
 
 Bools = NDArray[np.bool_]
-# Blocks along a side that are wanted, and most that there are.
+# The desired number of blocks along a side, and the maximum.
 _WANTED, _MOST = 20, 1000
-# Points of a diagonal that are looked at, and of a whole matrix.
+# Points of a diagonal that are examined, and of a whole matrix.
 _LOOKED, _ALL = 1024, 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
 class BlockSample:
-    """Blocks of `side` x `side` points: of each row, column and diagonal of blocks three in five are seen.
+    """A sample of blocks of `side` x `side` points: three fifths of the blocks in each row, column and
+    diagonal of blocks are observed.
 
-    The block (I, J) is seen where (I + 2 J) mod 5 is below 3: a Latin square whose diagonals hold all
-    numbers, too.
+    The block (I, J) is observed where (I + 2 J) mod 5 is below 3. These numbers form a Latin square, whose
+    diagonals also contain all five numbers.
     """
 
     shape: tuple[int, int]
@@ -31,19 +32,20 @@ class BlockSample:
 
     @classmethod
     def of(cls, shape: tuple[int, int]) -> BlockSample:
-        """Blocks of a power of two, about twenty along the shorter side."""
+        """Choose blocks whose side is a power of two, with about twenty along the shorter side of the
+        matrix."""
         least = max(1, -(-max(shape) // _MOST))
         wanted = max(4, min(shape) // _WANTED, least)
         below = 1 << (int(wanted).bit_length() - 1)
         return cls(shape, below if below >= least else 2 * below)
 
     def seen(self, rows: Ints, columns: Ints) -> Bools:
-        """Whether points are seen."""
+        """Return whether each point is observed."""
         result: Bools = (rows // self.side + 2 * (columns // self.side)) % 5 < 3
         return result
 
     def open_points(self, axis: int) -> Floats:
-        """How many points of each line are seen."""
+        """Return the number of observed points of each row (axis 0) or column (axis 1)."""
         blocks = [np.arange(-(-s // self.side), dtype=np.int64) for s in self.shape]
         seen = (blocks[0][:, None] + 2 * blocks[1][None, :]) % 5 < 3
         other = self.shape[1 - axis]
@@ -54,7 +56,8 @@ class BlockSample:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Nonzeros of a matrix at seen points; `split` None: all are seen."""
+    """The nonzeros of a matrix at observed points. If `split` and `seen` are None, all points are
+    observed."""
 
     tensor: SparseTensor
     split: BlockSample | None
@@ -62,12 +65,12 @@ class Observed:
 
     @classmethod
     def whole(cls, tensor: SparseTensor) -> Observed:
-        """All of a matrix."""
+        """Observe all points of a matrix."""
         return cls(tensor, None, None)
 
     @classmethod
     def part(cls, tensor: SparseTensor, split: BlockSample) -> Observed:
-        """What is seen of a matrix."""
+        """Observe the blocks of `split` only."""
         kept = split.seen(tensor.coords[0], tensor.coords[1])
         return cls(chosen(tensor, kept), split, split.seen)
 
@@ -76,18 +79,18 @@ class Observed:
         return self.tensor.shape[0], self.tensor.shape[1]
 
     def open_points(self, axis: int) -> Floats:
-        """How many points of each line are seen."""
+        """Return the number of observed points of each row (axis 0) or column (axis 1)."""
         if self.split is None:
             return np.full(self.shape[axis], float(self.shape[1 - axis]))
         return self.split.open_points(axis)
 
     @property
     def nonzeros(self) -> float:
-        """Of all points, seen or not."""
+        """The estimated number of nonzeros among all points, observed or not."""
         return self.tensor.nnz / max(self.share(), 1e-12)
 
     def share(self) -> float:
-        """Of the points that are seen."""
+        """Return the fraction of points that are observed."""
         if self.seen is None:
             return 1.0
         if self.split is not None:
@@ -97,7 +100,7 @@ class Observed:
         return float(self.seen(rows, columns).mean())
 
     def open_diagonals(self, offsets: Ints) -> Floats:
-        """How many points of each of some diagonals are seen."""
+        """Return the number of observed points of each of these diagonals."""
         rows, columns = self.shape
         first = np.maximum(0, -offsets)
         length = np.minimum(rows, columns - offsets) - first
@@ -110,7 +113,8 @@ class Observed:
         return result
 
     def symmetric(self) -> bool:
-        """Whether all nonzeros whose mirror images are seen have them, and there are such."""
+        """Return True if every nonzero whose mirror image is observed has a nonzero there, and at least one
+        such image exists."""
         if self.shape[0] != self.shape[1]:
             return False
         rows, columns = self.tensor.coords
@@ -121,8 +125,8 @@ class Observed:
         return bool(mirrored.size) and bool(np.isin(mirrored, self.tensor.numbers).all())
 
     def blocks(self, size: tuple[int, int]) -> tuple[Observed, Floats]:
-        """The matrix of blocks of this size that hold a nonzero, as far as whole blocks are seen, and the
-        nonzeros of each of those."""
+        """Return the matrix of nonempty blocks of this size, restricted to blocks that are observed as a
+        whole, and the number of nonzeros of each."""
         high, wide = size
         grid = tuple(-(-s // b) for s, b in zip(self.shape, size, strict=True))
 
@@ -147,7 +151,7 @@ class Observed:
 
 
 def chosen(tensor: SparseTensor, kept: Bools) -> SparseTensor:
-    """Some of the nonzeros."""
+    """Return the tensor of the nonzeros selected by `kept`."""
     return SparseTensor(
         tensor.name, tensor.ranks, tensor.shape, tensor.coords[:, kept], tensor.values[kept]
     )  # fmt: skip

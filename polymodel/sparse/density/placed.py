@@ -1,4 +1,4 @@
-"""Models whose answer for a tile depends on its place: everything follows from one tiling at a time."""
+"""Position-dependent density models: all results of such a model follow from one tiling at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _KEPT = 64
 
 
 class TilesOfShape(ABC):
-    """The tiles of one shape: one full tile at a random place, and all of them together."""
+    """Statistics of the tiles of one shape: of one full tile at a random position, and of all tiles
+    together."""
 
     @property
     @abstractmethod
@@ -40,7 +41,7 @@ class TilesOfShape(ABC):
     @property
     @abstractmethod
     def law(self) -> Law:
-        """Law of that occupancy."""
+        """Distribution of that occupancy."""
 
     @property
     @abstractmethod
@@ -55,7 +56,7 @@ class TilesOfShape(ABC):
     @property
     @abstractmethod
     def greatest(self) -> tuple[float, bool]:
-        """Expected greatest occupancy, and whether it is only a bound."""
+        """Expected maximum occupancy, and whether it is only a bound."""
 
     @abstractmethod
     def below(self, s: Ints) -> Floats:
@@ -64,8 +65,8 @@ class TilesOfShape(ABC):
 
 @dataclass(frozen=True, eq=False)
 class CountedTiles(TilesOfShape):
-    """Tiles whose occupancies are known: each value and how many tiles have it, of the full ones and of
-    all."""
+    """Tiles with known occupancies: for full tiles and for all tiles, each occupancy and the number of tiles
+    that have it."""
 
     full: tuple[Ints, Floats]
     every: tuple[Ints, Floats]
@@ -108,7 +109,7 @@ class CountedTiles(TilesOfShape):
 
 @dataclass(frozen=True)
 class Placed(DensityModel):
-    """A model that answers by tilings, each made once."""
+    """A density model that derives its results from tilings, each computed once."""
 
     _made: dict[tuple[int, ...], TilesOfShape] = field(
         default_factory=dict, init=False, repr=False, compare=False, kw_only=True
@@ -116,10 +117,10 @@ class Placed(DensityModel):
 
     @abstractmethod
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
-        """The tiling by one shape, already checked and cut to the tensor's."""
+        """Return the tiling by one shape, which is already checked and limited to the tensor's shape."""
 
     def tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
-        """The tiling by one shape."""
+        """Return the tiling by one shape, from the cache if it is there."""
         result = self._made.get(tile)
         if result is None:
             if len(self._made) >= _KEPT:
@@ -149,7 +150,8 @@ class Placed(DensityModel):
         return self.each(tile, lambda t: self.tiling(t).squares)
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """Of parts that are tiles, one after the other along every rank, and all of it."""
+        """Return the maximum over parts that are the consecutive tiles of a tiling of the whole tensor; else
+        None."""
         if tuple(part.size for part in parts) != self.shape:
             return None
         tile = [int((part == 0).sum()) for part in parts]
@@ -188,7 +190,7 @@ def by_law(
     asked: ArrayLike,
     answer: Callable[[tuple[int, ...]], Callable[[ArrayLike], Floats | Ints]],
 ) -> Floats:
-    """An answer of each tile's law, broadcast over tiles and what is asked."""
+    """Evaluate a function of each tile's distribution, broadcast over tiles and arguments."""
     shapes = model.tiles(tile)
     wanted = np.asarray(asked)
     lead = np.broadcast_shapes(shapes.shape[:-1], wanted.shape)

@@ -1,4 +1,4 @@
-"""Models whose answer for a tile depends on its shape alone, not on its place."""
+"""Position-independent density models: the results for a tile depend on its shape alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polymodel.sparse.density.regions import OfSizes, Regions
 
 
 class Placeless(DensityModel):
-    """A model of which `p_nonempty`, `variance` and `expected` say all about a tiling."""
+    """A density model whose `p_nonempty`, `variance` and `expected` determine all statistics of a tiling."""
 
     @property
     def placeless(self) -> bool:

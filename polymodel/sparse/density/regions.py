@@ -26,16 +26,17 @@ from polymodel.sparse.density.model import (
 from polymodel.sparse.density.placed import Placed, TilesOfShape
 
 _LEAST = 1e-12
-# What stands for a probability of 0 where logarithms are added up and taken away again.
+# Replaces a probability of 0 where logarithms are added and subtracted.
 NEVER = 1e-300
 
 
 class Regions(ABC):
-    """What rectangles of one operand hold: arrays of first row, height, first column and width in."""
+    """Statistics of rectangles of one operand, given as arrays of row, column, height and width."""
 
     @abstractmethod
     def keys(self, rects: Ints) -> Ints:
-        """Rectangles (k x row, column, height, width) with what does not matter set to 0."""
+        """Return the rectangles (k x row, column, height, width) with irrelevant positions set to 0, so that
+        equivalent rectangles are equal."""
 
     @abstractmethod
     def mean(self, rects: Ints) -> Floats:
@@ -54,11 +55,11 @@ class Regions(ABC):
         """ln P(no entry)."""
 
     def sure(self, rects: Ints) -> Floats:
-        """Entries that are there for certain."""
+        """Number of entries that are nonzero for certain."""
         return np.zeros(rects.shape[0])
 
     def reach(self, start: Ints, size: Ints) -> tuple[Ints, Ints]:
-        """The first column that may hold an entry of these rows, and the one after the last."""
+        """Return the first column that may hold an entry of these rows, and the one after the last."""
         return np.zeros_like(start), np.full_like(start, np.iinfo(np.int64).max)
 
     def above(self, rects: Ints, s: Ints) -> Floats:
@@ -66,17 +67,18 @@ class Regions(ABC):
         return self.laws(rects).above(s.astype(np.float64))
 
     def laws(self, rects: Ints) -> CountLaws:
-        """The laws of the entries of each."""
+        """Return the distribution of the number of entries of each rectangle."""
         most = rects[:, 2].astype(np.float64) * rects[:, 3]
         variance = np.maximum(self.variance(rects), 0.0)
         return CountLaws(self.mean(rects), variance, self.log_empty(rects), self.sure(rects), most)
 
 
 def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
-    """P(a slice of `width` of the `area` places holds none of `entries` entries).
+    """Return P(a slice of `width` of the `area` positions holds none of `entries` entries).
 
-    The product of (1 - more / (area - i)) over i < fewer, of width and entries the fewer and the more, with
-    all factors at their middle: entries may then be an average, and no logarithms cancel.
+    This is the product of (1 - more / (area - i)) over i < fewer, where `fewer` and `more` are the smaller
+    and the larger of width and entries. All factors are replaced by the middle one, so that `entries` may be
+    an average and no logarithms cancel.
     """
     fewer, more = np.minimum(width, entries), np.maximum(width, entries)
     middle = np.maximum(np.asarray(area) - (fewer - 1) / 2, _LEAST)
@@ -85,7 +87,8 @@ def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
 
 
 def _none_inside(inside: Ints, extent: Ints, held: Ints) -> Floats:
-    """P(a part of a group of `extent` places, with `held` entries, has none), to rounding."""
+    """Return P(`inside` positions of a group of `extent` positions with `held` entries hold none), exact up
+    to rounding."""
     from scipy.special import gammaln
 
     left = extent - inside
@@ -96,13 +99,13 @@ def _none_inside(inside: Ints, extent: Ints, held: Ints) -> Floats:
 
 
 def turned(rects: Ints) -> Ints:
-    """Rectangles of the transposed matrix."""
+    """Return the rectangles of the transposed matrix."""
     return rects[:, [1, 0, 3, 2]]
 
 
 @dataclass(frozen=True)
 class OfPoints(Regions):
-    """The number of points decides."""
+    """Statistics that depend only on the number of points."""
 
     law: Hypergeometric
 
@@ -127,7 +130,7 @@ class OfPoints(Regions):
 
 @dataclass(frozen=True)
 class OfSizes(Regions):
-    """The sizes of a rectangle decide, not its place."""
+    """Statistics that depend only on the sizes of a rectangle, not on its position."""
 
     model: DensityModel
 
@@ -155,9 +158,10 @@ class OfSizes(Regions):
 
 @dataclass(frozen=True)
 class OfGroups(Regions):
-    """n of every m along `axis`: whole groups are sure, parts of groups at both ends are hypergeometric.
+    """Statistics of n:m sparsity along `axis`: the content of whole groups is certain, and that of parts of
+    groups at both ends is hypergeometric.
 
-    `law`: of the entries between a start and a size along the groups, in so many fibers.
+    `law`: the distribution of the entries, given a start and a size along the groups and a number of fibers.
     """
 
     shape: tuple[int, ...]
@@ -168,7 +172,7 @@ class OfGroups(Regions):
 
     def keys(self, rects: Ints) -> Ints:
         result = _placeless(rects)
-        # Where it begins in a group matters, and whether the last, shorter group is reached.
+        # The start within a group matters, and whether the last, shorter group is reached.
         start, m = rects[:, self.axis], self.m
         whole = self.shape[self.axis] // m * m
         ends = start + rects[:, 2 + self.axis] > whole
@@ -200,7 +204,7 @@ class OfGroups(Regions):
         return np.array([law.sf(s) for law in laws])[place.reshape(-1)]
 
     def _parts(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
-        """Of one fiber of the groups: mean, variance and P(none)."""
+        """Return the mean, the variance and P(none) of one fiber of the groups."""
         start, size = rects[:, self.axis], rects[:, 2 + self.axis]
         length, m, n = self.shape[self.axis], self.m, self.n
         first, last = start // m, (start + size - 1) // m
@@ -224,7 +228,8 @@ class OfGroups(Regions):
 
 @dataclass(frozen=True, eq=False)
 class OfLines(Regions):
-    """So many entries in each row (axis 0) or column (axis 1), at random places of `length`."""
+    """Statistics of a fixed number of entries in each row (axis 0) or column (axis 1), at random positions of
+    `length`."""
 
     axis: int
     length: int
@@ -282,13 +287,13 @@ class OfLines(Regions):
 
 
 def _log(share: Floats) -> Floats:
-    """Logarithms; of what never happens one whose sums stay finite."""
+    """Return logarithms; for probability 0 a number whose sums stay finite."""
     result: Floats = np.log(np.maximum(share, NEVER))
     return result
 
 
 def summed(values: Floats) -> Floats:
-    """Sums of the values before each place, and of all."""
+    """Return the sums of the values before each position, and the total."""
     result: Floats = np.concatenate([np.zeros(1), np.cumsum(values)])
     return result
 
@@ -303,23 +308,23 @@ def _sizes(rects: Ints) -> Ints:
     return np.maximum(rects[:, 2:], 1)
 
 
-# Models of a matrix that say what any rectangle of it holds: tilings follow from their rectangles.
+# Models of a matrix that provide statistics of any rectangle. Tilings follow from their rectangles.
 
-# Entries of a law of one tiling, all kinds of tiles together, and of one block of work.
+# Entries of the distributions of one tiling, all kinds of tiles together, and of one block of work.
 _MOST, _BLOCK = 1 << 26, 1 << 20
-# Rectangles that parts consist of, at most.
+# The most rectangles that parts consist of.
 _RECTS = 1 << 18
-# What adds nothing to the chance of a maximum.
+# A probability that is negligible for a maximum.
 _NOTHING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Tiles of a tiling: one rectangle (row, column, height, width) of each kind, how many full tiles and how
-    many in all are of it.
+    """The kinds of tiles of a tiling: one rectangle (row, column, height, width) of each kind, its number of
+    full tiles, and its number of all tiles.
 
-    Tiles of no kind are empty for certain; `full_tiles` counts the full ones of all kinds and of none.
-    `single`: of all tiles those that are left where one of two that hold the same counts once (None: all).
+    Tiles of no kind are empty for certain; `full_tiles` counts the full tiles, including these. `single`: the
+    number of tiles if two with identical content count once (None: there are no such tiles).
     """
 
     rects: Ints
@@ -330,13 +335,14 @@ class Kinds:
 
     @property
     def different(self) -> Floats:
-        """How many tiles of each kind there are, two that hold the same counted once."""
+        """The number of tiles of each kind, where two with identical content count once."""
         return self.every if self.single is None else self.single
 
 
 @dataclass(frozen=True)
 class Regional(Placed):
-    """A model of a matrix that answers for rectangles (`regions`) and lists the kinds of tiles."""
+    """A density model of a matrix that provides statistics of rectangles (`regions`) and lists the kinds of
+    tiles."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -348,23 +354,24 @@ class Regional(Placed):
 
     @abstractmethod
     def regions(self) -> Regions:
-        """What rectangles hold."""
+        """Return the statistics of rectangles."""
 
     @abstractmethod
     def kinds(self, tile: tuple[int, int]) -> Kinds:
-        """The tiles of a tiling that may hold a nonzero."""
+        """Return the tiles of a tiling that may hold a nonzero."""
 
     def apart(self, tile: tuple[int, int]) -> bool:
-        """Whether tiles of a tiling are independent; else E[max] of independent ones is only a bound."""
+        """Return whether the tiles of a tiling are independent; if not, E[max] of independent tiles is only a
+        bound."""
         return self.independent
 
     def cuts(self, rects: Ints) -> bool:
-        """Whether rectangles cut what is there or not there as a whole."""
+        """Return whether the rectangles cut units that exist only as a whole, such as blocks."""
         return False
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and of columns."""
         return self.shape[0], self.shape[1]
 
     def by_place(self) -> ByPlace | None:
@@ -388,7 +395,7 @@ class Regional(Placed):
         return OfKinds(kinds, self.regions().laws(kinds.rects), tile != self.shape and dependent)
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """Parts that are not tiles are rectangles added up."""
+        """Return the maximum over parts. Parts that are not tiles are sums of rectangles."""
         result = super().fullest_part(parts)
         runs = [_runs(part) for part in parts]
         if result is not None or prod(start.size for start, _, _ in runs) > _RECTS:
@@ -407,7 +414,8 @@ class Regional(Placed):
 
 
 def nonempty_tiles(model: DensityModel, tile: tuple[int, ...]) -> Floats | None:
-    """P(nonempty) of every tile of a matrix, by what its rectangles hold; None of too many tiles."""
+    """Return P(nonempty) of every tile of a matrix, from the statistics of its rectangle; None for too many
+    tiles."""
     starts = [np.arange(0, s, t, dtype=np.int64) for s, t in zip(model.shape, tile, strict=True)]
     if prod(s.size for s in starts) > MOST_PLACES:
         return None
@@ -422,14 +430,14 @@ def nonempty_tiles(model: DensityModel, tile: tuple[int, ...]) -> Floats | None:
 
 
 def _runs(part: Ints) -> tuple[Ints, Ints, Ints]:
-    """Consecutive coordinates of the same part: starts, lengths, the parts."""
+    """Return runs of consecutive coordinates of the same part: starts, lengths and parts."""
     starts = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1])))
     return starts, np.diff(np.append(starts, part.size)), part[starts]
 
 
 @dataclass(frozen=True, eq=False)
 class OfKinds(TilesOfShape):
-    """Tiles of several kinds, each with the law of its counts."""
+    """Tiles of several kinds, each with the distribution of its number of nonzeros."""
 
     kinds: Kinds
     counts: CountLaws
@@ -502,7 +510,7 @@ class OfKinds(TilesOfShape):
 
 
 def _log_below(counts: CountLaws, number: Floats, s: Floats) -> Floats:
-    """ln P(none of so many counts of each law exceeds s)."""
+    """Return ln P(no count exceeds s), given the number of counts with each distribution."""
     result = np.zeros(s.size)
     step = max(1, _BLOCK // max(s.size, 1))
     with np.errstate(divide="ignore"):

@@ -1,4 +1,5 @@
-"""Nonzeros of every row and of every column known, the rest chance: graphs with hubs (Chung and Lu)."""
+"""Model random matrices with known numbers of nonzeros in every row and every column, such as graphs with
+hubs (Chung and Lu)."""
 
 from __future__ import annotations
 
@@ -19,35 +20,35 @@ from polymodel.sparse.density.regions import Kinds, Regional, Regions, summed
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
 
-# Chances of all points of a matrix from weights of its rows and columns, added up over rectangles.
+# Probabilities of the points of a matrix follow from weights of rows and columns, and are summed over
+# rectangles.
 #
-# All rows with as many nonzeros have one weight, and all columns: there are few kinds of points. A function
-# of the two weights is a sum of few products of a function of the one and a function of the other (its
-# singular values fall fast), so sums over a rectangle are products of sums over its rows and over its
-# columns.
+# Rows with equally many nonzeros have the same weight, and so do columns, so that there are few kinds of
+# points. A function of the two weights is a sum of few products of functions of either (its singular values
+# decrease fast). Sums over a rectangle are therefore products of sums over its rows and over its columns.
 
-# Kinds of rows and of columns that are told apart, terms of a sum of products, rounds of weighing.
+# The most distinct kinds of rows and of columns, terms of a sum of products, and rounds of fitting.
 _KINDS, _TERMS, _STEPS = 512, 40, 200
-# Weights are found until lines have their nonzeros to this share.
+# Weights are fitted until the nonzeros of lines have this relative error.
 _NEAR = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """A function of points as sums of products, summed along rows and along columns (one row more: the
-    start)."""
+    """A function of points as a sum of products, stored as prefix sums along rows and along columns (with a
+    first row of zeros)."""
 
     rows: Floats
     columns: Floats
 
     @classmethod
     def of(cls, values: Floats, row_kinds: Ints, column_kinds: Ints) -> Products:
-        """From the values of kinds of rows x kinds of columns."""
+        """Make the sums from the values of kinds of rows x kinds of columns."""
         left, right = _factors(values)
         return cls(_running(left[row_kinds]), _running(right[column_kinds]))
 
     def over(self, rects: Ints) -> Floats:
-        """The sum over all points of each rectangle."""
+        """Return the sum over all points of each rectangle."""
         row, column, height, width = rects.T
         result = np.zeros(rects.shape[0])
         for rows, columns in zip(self.rows.T, self.columns.T, strict=True):
@@ -57,7 +58,7 @@ class Products:
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """Sums over points of the chance p of a nonzero, of p squared, and of ln(1 - p)."""
+    """Sums over points of the probability p of a nonzero, of p squared, and of ln(1 - p)."""
 
     mean: Products
     square: Products
@@ -65,7 +66,7 @@ class Chances:
 
 
 def chances_of(rows: Floats, columns: Floats) -> Chances:
-    """Chances x y / (1 + x y) under which rows and columns have these expected nonzeros."""
+    """Return the probabilities x y / (1 + x y) under which rows and columns have these expected nonzeros."""
     (row_values, row_kinds), (column_values, column_kinds) = (_kinds(x) for x in (rows, columns))
     row_number, column_number = (
         np.bincount(k, minlength=v.size).astype(np.float64)
@@ -83,7 +84,8 @@ def chances_of(rows: Floats, columns: Floats) -> Chances:
 
 
 def _kinds(values: Floats) -> tuple[Floats, Ints]:
-    """Distinct numbers of nonzeros, and which each line has; of very many, neighbours share their mean."""
+    """Return the distinct numbers of nonzeros, and the one of each line. If there are very many, neighbouring
+    numbers are replaced by their mean."""
     result, place = np.unique(values, return_inverse=True)
     place = place.reshape(-1)
     if result.size <= _KINDS:
@@ -96,7 +98,8 @@ def _kinds(values: Floats) -> tuple[Floats, Ints]:
 
 
 def _weighed(rows: Floats, row_number: Floats, columns: Floats, column_number: Floats) -> Floats:
-    """The chance of each kind of point, by weights of rows and of columns in turn."""
+    """Return the probability of each kind of point, by adjusting the weights of rows and of columns
+    alternately."""
     some, any_column = rows > 0, columns > 0
     result = np.zeros((rows.size, columns.size))
     if not some.any():
@@ -118,7 +121,8 @@ def _weighed(rows: Floats, row_number: Floats, columns: Floats, column_number: F
 
 
 def _solved(own: Floats, other: Floats, wanted: Floats, number: Floats, most: float) -> Floats:
-    """Logarithms of weights under which lines have the wanted nonzeros, given those of the crossing lines."""
+    """Return the logarithms of weights under which lines have the desired nonzeros, given those of the
+    crossing lines."""
     for _ in range(4):
         chance = _logistic(own[:, None] + other[None, :])
         mean, slope = chance @ number, (chance * (1 - chance)) @ number
@@ -136,7 +140,8 @@ def _logistic(z: Floats) -> Floats:
 
 
 def _factors(values: Floats) -> tuple[Floats, Floats]:
-    """values = left @ right.T to rounding, with few columns: a randomised singular value decomposition."""
+    """Return values = left @ right.T up to rounding, with few columns, by a randomised singular value
+    decomposition."""
     terms = min(_TERMS, *values.shape)
     if not terms:
         return np.zeros((values.shape[0], 1)), np.zeros((values.shape[1], 1))
@@ -155,15 +160,16 @@ def _running(values: Floats) -> Floats:
 # Recursive graphs (R-MAT): the expected nonzeros of their rows and columns.
 #
 # A nonzero falls into one of the four quarters of the matrix with probabilities a, b, c, d, then into one of
-# the quarters of that, and so on; one that falls onto another is drawn again. The number of rows with as many
-# 1 bits in their number is binomial, and all of them have the same law.
+# the quarters of that quarter, and so on; one that falls onto another is drawn again. All rows whose numbers
+# have equally many 1 bits have the same distribution, and the number of such rows is a binomial coefficient.
 
 # Quarters: the upper left, upper right, lower left, lower right one.
 Quarters = Sequence[float]
 
 
 def rmat_lines(side: int, nnz: int, quarters: Quarters) -> tuple[Floats, Floats]:
-    """Expected nonzeros of rows and of columns, in the order of their numbers. `side` is a power of two."""
+    """Return the expected nonzeros of rows and of columns, in the order of their numbers. `side` is a power
+    of two."""
     from scipy.optimize import brentq
 
     levels = side.bit_length() - 1
@@ -192,8 +198,9 @@ def rmat_lines(side: int, nnz: int, quarters: Quarters) -> tuple[Floats, Floats]
 
 
 def _rates(levels: int, quarters: Quarters) -> tuple[Floats, Floats]:
-    """Of a row with so many 1 bits and a column with x of them where the row has 0 and y where it has 1: the
-    share of the nonzeros that fall onto the point, and how many such columns there are."""
+    """Return, for a row whose number has `row` 1 bits and for columns whose numbers have x 1 bits where the
+    row has 0 and y where it has 1, the fraction of nonzeros that fall onto the point, and the number of such
+    columns."""
     a, b, c, d = quarters
     row, x, y = (n.astype(np.float64) for n in np.indices((levels + 1,) * 3))
     zeros = levels - row
@@ -206,7 +213,7 @@ def _rates(levels: int, quarters: Quarters) -> tuple[Floats, Floats]:
 
 
 def _binomials(most: int) -> Floats:
-    """C(n, k), 0 for k > n."""
+    """Return the table of C(n, k), with 0 for k > n."""
     result = np.zeros((most + 1, most + 1))
     result[:, 0] = 1
     for n in range(1, most + 1):
@@ -215,14 +222,14 @@ def _binomials(most: int) -> Floats:
 
 
 def _ones(side: int) -> Ints:
-    """How many 1 bits each number below `side` has."""
+    """Return the number of 1 bits of each number below `side`."""
     result = np.zeros(1, dtype=np.int64)
     while result.size < side:
         result = np.concatenate([result, result + 1])
     return result
 
 
-# Tiles of one tiling that are looked at one by one; of more, some rows and columns of tiles stand for all.
+# The most tiles of one tiling that are listed; beyond that, some rows and columns of tiles represent all.
 _MOST, _FULLEST = 1 << 18, 128
 # Quarters of a recursive graph, as the Graph 500 benchmark has them.
 QUARTERS = 0.57, 0.19, 0.19, 0.05
@@ -232,13 +239,15 @@ _ROUNDS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class RowColumn(Regional):
-    """`rows[i]` nonzeros in row i, `columns[k]` in column k; all matrices that have them are alike.
+    """`rows[i]` nonzeros in row i and `columns[k]` in column k; all matrices with these numbers are equally
+    likely.
 
-    Point (i, k) is nonzero with the chance x y / (1 + x y), where the weights x of rows and y of columns are
-    such that all have their nonzeros: in a sparse matrix rows[i] columns[k] / nnz, as Chung and Lu have it,
-    and never above 1. Multiplications of the matrix with itself are exact where these numbers are whole.
-    Tiles take nonzeros from each other: E[max] is a lower bound, unless tiles hold whole rows or columns.
-    Numbers that are not whole are expectations, and points are then independent.
+    Point (i, k) is nonzero with probability x y / (1 + x y), where the weights x of rows and y of columns
+    give all lines their nonzeros. In a sparse matrix this is rows[i] columns[k] / nnz, as in the model of
+    Chung and Lu, but it never exceeds 1. Multiplications of the matrix by itself are exact where these
+    numbers are whole. The numbers of nonzeros of tiles are negatively associated, so that E[max] is a lower
+    bound unless tiles hold whole rows or columns. Numbers that are not whole are expectations, and points are
+    then independent.
     """
 
     rows: Floats
@@ -258,7 +267,7 @@ class RowColumn(Regional):
             object.__setattr__(self, name, values)
 
     def _read(self, read: Arguments, name: str, axis: int) -> Floats:
-        """The nonzeros of all lines along one axis."""
+        """Return the checked nonzeros of all lines along one axis."""
         given, length, room = read.array(name, getattr(self, name)), self.shape[axis], self.shape[1 - axis]
         if given.dtype.kind not in "iuf" or given.shape != (length,):
             what = f"{name} are {given.dtype} of shape {given.shape}, not {length:,} numbers of nonzeros"
@@ -279,7 +288,7 @@ class RowColumn(Regional):
 
     @classmethod
     def of(cls, ranks: Sequence[str], shape: Sequence[int], rows: ArrayLike, columns: ArrayLike) -> RowColumn:
-        """From lists or arrays of numbers."""
+        """Make a model from lists or arrays of numbers."""
         return cls(tuple(ranks), tuple(shape), rows, columns)  # type: ignore[arg-type]  # the checks turn them
 
     @classmethod
@@ -291,11 +300,11 @@ class RowColumn(Regional):
         quarters: Sequence[float] = QUARTERS,
         seed: int | None = 0,
     ) -> RowColumn:
-        """Of a recursive graph (R-MAT) with `side` rows and columns, a power of two: the expected nonzeros of
-        each row and column.
+        """Make the model of a recursive graph (R-MAT) with `side` rows and columns, a power of two, from the
+        expected nonzeros of each row and column.
 
-        `quarters`: the shares of the upper left, upper right, lower left and lower right quarter. Rows and
-        columns are shuffled, each by itself, unless `seed` is None.
+        `quarters`: the probabilities of the upper left, upper right, lower left and lower right quarter. Rows
+        and columns are shuffled independently unless `seed` is None.
         """
         read = Arguments()
         names, size = read.names("ranks", ranks), read.whole("side", side, 1, 2**31)
@@ -322,7 +331,7 @@ class RowColumn(Regional):
 
     @classmethod
     def written_rmat(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model of a recursive graph with these parameters, as in a YAML file."""
+        """Return the model of a recursive graph with these parameters of a YAML file."""
         keys = reader.keys(path, given, ("nnz", "quarters", "seed"), ("nnz",))
         if not keys:
             return None
@@ -338,7 +347,7 @@ class RowColumn(Regional):
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor) -> RowColumn:
-        """The rows and columns of a matrix."""
+        """Make the model with the rows and columns of a matrix."""
         if len(tensor.ranks) != 2:
             what = f"{tensor.name} has {len(tensor.ranks)} ranks: rows and columns are those of a matrix"
             raise SpecError([Diagnostic(what, "take RankNnz", "tensor", code="wrong-count")])
@@ -349,7 +358,8 @@ class RowColumn(Regional):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         keys = reader.keys(path, given, ("rows", "columns", "file"), ("rows", "file"))
         if not isinstance(given, Mapping) or not keys:
             return None
@@ -370,14 +380,15 @@ class RowColumn(Regional):
 
     @cached_property
     def _whole(self) -> tuple[Ints, Ints] | None:
-        """Rows and columns, if all of them are whole numbers."""
+        """The numbers of rows and columns, if all of them are whole; else None."""
         result = np.rint(self.rows), np.rint(self.columns)
         off = (np.abs(w - x).max() for w, x in zip(result, (self.rows, self.columns), strict=True))
         return (result[0].astype(np.int64), result[1].astype(np.int64)) if max(off) < 1e-9 else None
 
     @property
     def independent(self) -> bool:
-        """Rows and columns that are only expected bind nothing."""
+        """True if the numbers of rows and columns are only expectations, which do not make points
+        dependent."""
         return self._whole is None
 
     def known_rows(self) -> Ints | None:
@@ -406,7 +417,7 @@ class RowColumn(Regional):
         return self.independent or tile[0] == self.shape[0] or tile[1] == self.shape[1]
 
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
-        """Of whole rows, or whole columns, the sums are known."""
+        """Return the maximum over parts, which is known for parts of whole rows or whole columns."""
         if self.independent:
             return super().fullest_part(parts)
         for axis, lines in enumerate((self.rows, self.columns)):
@@ -438,7 +449,7 @@ class RowColumn(Regional):
         return Kinds(rects, kept, every, float(whole[0]) * whole[1])
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:
-        """Rows and columns are met; nonzeros that fall onto one another swap columns with others."""
+        """Draw a matrix with these rows and columns. Nonzeros at the same point swap columns with others."""
         if self._whole is None:
             message = "data of RowColumn whose rows or columns are not whole numbers"
             raise Refused(message, "give whole ones", code="unsupported-density")
@@ -460,10 +471,11 @@ class RowColumn(Regional):
 
 
 def _side(values: Floats, size: int, limit: int) -> tuple[Ints, Ints, Floats, Floats]:
-    """Blocks of `size` lines: starts, sizes, how many blocks each stands for, and 1 for full ones.
+    """Return blocks of `size` lines: starts, sizes, the number of blocks that each represents, and 1 for full
+    ones.
 
-    Of more than `limit`, the fullest ones stand for themselves, and of the others, by fullness, every so many
-    stand for their neighbours.
+    If there are more than `limit`, the fullest ones represent themselves. Of the others, ordered by fullness,
+    equally spaced ones represent their neighbours.
     """
     starts = np.arange(0, values.size, size, dtype=np.int64)
     sizes = np.minimum(size, values.size - starts)
@@ -483,7 +495,8 @@ def _side(values: Floats, size: int, limit: int) -> tuple[Ints, Ints, Floats, Fl
 
 @dataclass(frozen=True, eq=False)
 class OfMargins(Regions):
-    """The chances of all points are added up; that rows and columns are known leaves less room for chance."""
+    """Statistics of rectangles from sums of the probabilities of points. Known rows and columns reduce the
+    variance."""
 
     shape: tuple[int, int]
     chances: Chances
@@ -495,7 +508,7 @@ class OfMargins(Regions):
         return rects
 
     def _margin_nonzeros(self, rects: Ints) -> tuple[Floats, Floats]:
-        """Nonzeros of the rows, and of the columns, that each rectangle cuts through."""
+        """Return the nonzeros of the rows, and of the columns, that each rectangle covers."""
         row, column, height, width = rects.T
         down, across = self.rows_below, self.columns_below
         return down[row + height] - down[row], across[column + width] - across[column]
@@ -508,7 +521,7 @@ class OfMargins(Regions):
         return np.where(rects[:, 2] == self.shape[0], columns, result)
 
     def _left(self, rects: Ints) -> Floats:
-        """The share of the variance that known rows and columns leave."""
+        """Return the fraction of the variance that remains when rows and columns are known."""
         if not self.fixed:
             return np.ones(rects.shape[0])
         total = self.rows_below[-1]
@@ -528,7 +541,8 @@ class OfMargins(Regions):
         return own * self._left(rects)
 
     def log_empty(self, rects: Ints) -> Floats:
-        """That of independent points, times the ratio of the laws with and without known rows and columns."""
+        """Return that of independent points, times the ratio of P(0) with and without known rows and
+        columns."""
         free = np.minimum(self.chances.log_empty.over(rects), 0.0)
         mean = self.mean(rects)
         own = np.maximum(mean - self.chances.square.over(rects), 0.0)
@@ -540,7 +554,7 @@ class OfMargins(Regions):
         return np.zeros(rects.shape[0])
 
     def rows(self, rects: Ints) -> Floats:
-        """One row after the other; of many, some stand for all."""
+        """Return the expected nonempty rows, row by row; if there are many, some represent all."""
         result = np.zeros(rects.shape[0])
         for number, (row, column, height, width) in enumerate(rects.tolist()):
             if not height or not width:
@@ -554,7 +568,7 @@ class OfMargins(Regions):
 
 
 def _log_none(mean: Floats, variance: Floats) -> Floats:
-    """ln P(0) of the binomial law of this mean and variance."""
+    """Return ln P(0) of the binomial distribution with this mean and variance."""
     zero = np.zeros_like(mean)
     counts = CountLaws(mean, np.minimum(variance, mean), zero, zero, zero)
     return np.maximum(counts.log_plain_empty, -700.0)

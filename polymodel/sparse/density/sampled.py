@@ -1,9 +1,11 @@
-"""Some thousand tiles of the data themselves, of many shapes: what they say of all tiles, with its error.
+"""Estimate the statistics of all tiles, with standard errors, from a sample of some thousand tiles of the
+data, of many shapes.
 
-A nonzero is drawn at random and its tile is counted: a tile is met as often as it is full. So the mean of 1/x
-over the tiles met, times the nonzeros, is the number of nonempty tiles, and the mean of x, times the
-nonzeros, the sum of squared occupancies. Both means have small errors whatever the structure is, and the
-fullest tiles are met first.
+A nonzero is drawn at random and the nonzeros of its tile are counted, so that a tile is drawn with a
+probability proportional to its occupancy x. The mean of 1/x over the drawn tiles, times the number of
+nonzeros, is therefore the number of nonempty tiles; the mean of x, times the number of nonzeros, is the sum
+of squared occupancies. Both means have small errors whatever the structure is, and the fullest tiles are the
+most likely to be drawn.
 """
 
 from __future__ import annotations
@@ -29,27 +31,28 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
 SAMPLES = 4096
-# Shapes of tiles that are sampled, at most; of so many of the fullest tiles the tail is read.
+# The most shapes of tiles that are sampled, and the number of fullest tiles from which the tail is estimated.
 _SHAPES, _TAIL = 400, 40
-# Of data with at most so many nonzeros every shape is sampled when it is asked about.
+# The most nonzeros of data whose shapes are sampled on demand.
 _AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Tiles of one shape that drawn nonzeros lie in: how full each is, and whether it is a full tile."""
+    """The tiles of one shape that contain the drawn nonzeros: the occupancy of each, and whether it is a
+    full-size tile."""
 
     occupancy: Ints
     whole: Floats
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """The mean of 1/x, and that of x."""
+        """The mean of 1/x, and the mean of x."""
         return float((1 / self.occupancy).mean()), float(self.occupancy.mean())
 
     @property
     def errors(self) -> tuple[float, float]:
-        """The relative standard errors of both."""
+        """The relative standard errors of both means."""
         number = max(self.occupancy.size, 2) ** 0.5
         inverse = 1 / self.occupancy
         return (
@@ -58,7 +61,8 @@ class Seen:
         )
 
     def greatest(self, nonzeros: float, room: float) -> float:
-        """The fullest of all tiles: met, or beyond the fullest one met by an exponential tail."""
+        """Estimate the maximum occupancy of all tiles: that of the drawn tiles, extrapolated by an
+        exponential tail."""
         top, behind, excess = self.tail(nonzeros)
         if behind <= np.log(2) or top >= room:
             return top
@@ -66,8 +70,8 @@ class Seen:
         return float(min(top + excess * np.log(behind / np.log(2)), room))
 
     def tail(self, nonzeros: float) -> tuple[float, float, float]:
-        """The fullest tile met, how many as full were not met, and by how much tiles of the tail exceed its
-        start on average."""
+        """Return the maximum occupancy drawn, the expected number of equally full tiles that were not drawn,
+        and the mean excess of the tail over its start."""
         order = np.sort(self.occupancy)[::-1].astype(np.float64)
         top, share = float(order[0]), min(1.0, self.occupancy.size / nonzeros)
         behind = float((order == top).sum()) / (share * top) * (1 - share) ** top
@@ -78,13 +82,13 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Sampled(Placed):
-    """What some thousand tiles of a tensor say of all of them; `Sampled.from_tensor(tensor)` draws them.
+    """A model estimated from some thousand tiles of a tensor; `Sampled.from_tensor(tensor)` draws them.
 
-    Tiles of sizes 1, 2, 4, .. and the whole rank are sampled in all combinations, those of other shapes when
-    they are asked about (`source`: the data, and which nonzeros were drawn). Of large data, without
-    `source`, statistics of other shapes lie between those sampled, and laws are not exact. `nonzeros` of
-    the tensor and `multiplies` (the products of a matrix with itself, with its relative standard error) stand
-    beside them. `errors(tile)` tells the standard errors.
+    Tiles with sizes 1, 2, 4, .. and the whole rank are sampled in all combinations, tiles of other shapes on
+    demand (`source`: the data, and the nonzeros that were drawn). For large data `source` is None: statistics
+    of other shapes are then interpolated between the sampled ones, and distributions are not exact.
+    `nonzeros`: those of the tensor. `multiplies`: the multiplications of a matrix by itself, and their
+    relative standard error. `errors(tile)` returns the standard errors.
     """
 
     nonzeros: float
@@ -100,7 +104,8 @@ class Sampled(Placed):
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor, samples: int = SAMPLES, seed: int = 0) -> Sampled:
-        """Tiles of so many random nonzeros (without repetition), the same for the same seed."""
+        """Draw the tiles of `samples` random nonzeros (without repetition); the same seed gives the same
+        tiles."""
         if not isinstance(tensor, SparseTensor):
             raise not_a("sparse tensor", "Sampled.from_tensor", tensor, "pass e.g. pm.read_tensor('a.mtx')")
         read = Arguments()
@@ -121,7 +126,8 @@ class Sampled(Placed):
         seed: int,
         also: Sequence[tuple[int, ...]] = (),
     ) -> Sampled:
-        """Of a part of the nonzeros that stands for `nonzeros` in all. `also`: further shapes of tiles."""
+        """Sample a part of the nonzeros that represents `nonzeros` in all. `also`: further shapes of
+        tiles."""
         generator = np.random.default_rng(seed)
         chosen = np.arange(tensor.nnz)
         if samples < tensor.nnz:
@@ -140,7 +146,8 @@ class Sampled(Placed):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         number: int | None = SAMPLES
         if isinstance(given, Mapping):
             keys = reader.keys(path, given, ("file", "samples"), ("file",))
@@ -160,9 +167,10 @@ class Sampled(Placed):
         return self.nonzeros
 
     def errors(self, tile: ArrayLike) -> tuple[float, float]:
-        """Relative standard errors of `expected_tiles` and of `expected_squares` of one tile shape.
+        """Return the relative standard errors of `expected_tiles` and of `expected_squares` of one tile
+        shape.
 
-        Between sampled shapes the larger ones of those around it.
+        For a shape between sampled shapes, return the largest errors of the shapes around it.
         """
         shape = tuple(int(t) for t in self.tiles(tile))
         result = [self._tiles_met(corner).errors for corner, _ in self._corners(shape)]
@@ -170,11 +178,11 @@ class Sampled(Placed):
 
     @cached_property
     def _asked(self) -> dict[tuple[int, ...], Seen]:
-        """The latest shapes that were sampled because they were asked about."""
+        """The shapes that were sampled on demand most recently."""
         return {}
 
     def _tiles_met(self, tile: tuple[int, ...]) -> Seen:
-        """The tiles of a shape that the drawn nonzeros lie in."""
+        """Return the tiles of a shape that contain the drawn nonzeros."""
         if tile in self.seen or self.source is None:
             return self.seen[tile]
         if tile not in self._asked:
@@ -184,7 +192,8 @@ class Sampled(Placed):
         return self._asked[tile]
 
     def _corners(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
-        """The sampled shapes around one, with weights (linear in the logarithms of sizes)."""
+        """Return the sampled shapes around a shape, with interpolation weights (linear in the logarithms of
+        sizes)."""
         if tile in self.seen or self.source is not None:
             return [(tile, 1.0)]
         sides = []
@@ -200,7 +209,7 @@ class Sampled(Placed):
         return super().square_multiplies() if self.multiplies is None else self.multiplies[0]
 
     def row_pmf(self, loads: Ints, stride: int) -> Floats:
-        """Rows as sampled, taken to be independent."""
+        """Return the relative probabilities of sampled rows, which are taken to be independent."""
         result: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
         return result
 
@@ -231,12 +240,13 @@ class Sampled(Placed):
 
 
 def _blended(values: list[tuple[float, float]]) -> float:
-    """The geometric mean with weights."""
+    """Return the weighted geometric mean."""
     return float(np.exp(sum(w * np.log(max(v, 1e-300)) for v, w in values)))
 
 
 def _ladder(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Sizes of tiles to sample in each rank: powers of the least base that leaves few shapes."""
+    """Return the sizes of tiles to sample in each rank: powers of the smallest base with which there are few
+    shapes."""
     for power in range(1, 64):
         result = tuple(
             (*(1 << k for k in range(0, max(size - 1, 0).bit_length(), power) if 1 << k < size), size)
@@ -248,7 +258,7 @@ def _ladder(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
-    """The tiles of one shape that chosen nonzeros lie in."""
+    """Return the tiles of one shape that contain the chosen nonzeros."""
     where = tensor.coords // np.array(tile, dtype=np.int64)[:, None]
     numbers = np.zeros(tensor.nnz, dtype=np.int64)
     for row, size, step in zip(where, tensor.shape, tile, strict=True):
@@ -266,7 +276,8 @@ def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
 
 @dataclass(frozen=True, eq=False)
 class _OfSampled(TilesOfShape):
-    """All tiles of one shape, from those met; `second`: the sum of squares over that of occupancies."""
+    """All tiles of one shape, estimated from those drawn. `second`: the sum of squared occupancies over the
+    sum of occupancies."""
 
     nonzeros: float
     average: float
@@ -280,7 +291,7 @@ class _OfSampled(TilesOfShape):
 
     @cached_property
     def _full(self) -> tuple[Floats, Floats] | None:
-        """Occupancies of full tiles that are not empty, and how many tiles have each."""
+        """The occupancies of nonempty full-size tiles, and the estimated number of tiles with each."""
         if self.met is None or not self.met.whole.any():
             return None
         weight = self.met.whole / self.met.occupancy * (self.nonzeros / self.met.occupancy.size)
@@ -327,7 +338,8 @@ class _OfSampled(TilesOfShape):
         return self.top, False
 
     def below(self, s: Ints) -> Floats:
-        """Beyond the fullest tile met the law of extreme values of an exponential tail (Gumbel's)."""
+        """Return P(no tile has more than s nonzeros). Beyond the fullest tile drawn it follows Gumbel's
+        extreme value distribution of an exponential tail."""
         if self.met is None:
             what = "the law of the fullest tile of a shape that was not sampled"
             raise Refused(what, "take powers of two, or whole ranks", code="unsupported-density")
@@ -338,7 +350,8 @@ class _OfSampled(TilesOfShape):
 
 
 def _smoothed(values: Floats, weights: Floats, empty: float, room: float) -> Law:
-    """The law of occupancies that were met: where these differ a lot, values between are as likely."""
+    """Return the distribution of the drawn occupancies; where these are sparse, values in between get equal
+    probability."""
     law = counted(np.append(values, 0.0), np.append(weights, empty))
     spread = float(np.sqrt(np.cov(values, aweights=weights))) if values.size > 1 else 0.0
     middle = np.subtract(*np.percentile(values, [75, 25])) / 1.34

@@ -1,17 +1,18 @@
-"""Slices of rows: expected loads, and the lock-step time, of the three ways to cut the top rank.
+"""Estimate the loads and the lock-step time of slices of rows, for the three ways to divide the top rank.
 
-`greedy`: rows in order, each to the slice with the least load (`uniform_slice`). `shape_tiles`: so many
-consecutive rows per slice (`uniform_shape`). `nway`: so many slices of consecutive rows (`nway_shape`). A row
-is a fiber of the top rank with all ranks below; its load is its nonzeros.
+`greedy`: each row, in order, goes to the slice with the least load (`uniform_slice`). `shape_tiles`: a fixed
+number of consecutive rows per slice (`uniform_shape`). `nway`: a fixed number of slices of consecutive rows
+(`nway_shape`). A row is a fiber of the top rank with all ranks below; its load is its number of nonzeros.
 
-Where the model knows the rows (actual data, a histogram with the top rank, a band, groups inside rows) the
-answers are counted. Else the rows are random and alike, and numerics answer, without drawing anything:
+Where the model determines the rows (given data, a histogram that includes the top rank, a band, groups inside
+rows) the results are counted. Otherwise the rows are random and identically distributed, and the results are
+computed numerically, without drawing samples:
 
 - loads of blocks of consecutive rows are `expected_max` of the model;
 - greedy slices are machines that take jobs from a list: each machine is a renewal process, independent of the
-  others, until the last row is taken. Then its residual load follows the equilibrium law of renewal theory,
-  and all loads add up to the nonzeros, which gives the time of the last start and the greatest load. In lock
-  step, the row at position p of a slice is independent of whether the slice gets that far.
+  others, until the last row is taken. Then its residual load has the equilibrium distribution of renewal
+  theory, and all loads add up to the nonzeros, which determines the time of the last start and the maximum
+  load. In lock step, the row at position p of a slice is independent of whether the slice has p rows.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.density.laws import RARE, deviation
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label
 
-# Random rows that are alike and independent: what slices made of them cost.
+# Costs of slices of independent and identically distributed random rows.
 #
-# Renewal theory stands for drawing: a greedy slice is a machine that takes the next row when it is done.
+# Renewal theory replaces drawing samples: a greedy slice is a machine that takes the next row when idle.
 
 # Below this variance of the time of a slice's last start, in squared rows, slices still take rows in rounds.
 _IN_STEP = 0.3
-# Values of the load of a row that are told apart, and entries of a block of work.
+# The most distinct loads of a row, and entries of a block of work.
 _VALUES, _BLOCK = 4096, 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
 class RandomRows:
-    """Random rows that are alike: how many, and the law of a nonempty one's load, in steps of `unit`.
+    """Identically distributed random rows: their number, and the distribution of a nonempty row's load in
+    steps of `unit`.
 
-    `above[i]`: P(load > first + i unit), given the row is not empty. `greatest`: E[max row] of all.
+    `above[i]`: P(load > first + i unit), given that the row is not empty. `greatest`: E[max row] over all
+    rows.
     """
 
     number: int
@@ -81,7 +84,8 @@ class RandomRows:
         return result
 
     def _largest(self, shares: Floats, machines: float) -> Floats:
-        """E[max] over `machines` rows, each there with probability `shares[p]` (else 0), for every p."""
+        """Return E[max] over `machines` rows, each of which exists with probability `shares[p]` (else it is
+        0), for every p."""
         result = np.empty(shares.size)
         step = max(1, _BLOCK // self.pmf.size)
         above = np.concatenate(([1.0], np.minimum(self.above, 1.0)))
@@ -93,7 +97,7 @@ class RandomRows:
         return result
 
     def _largest_of(self, counts: Floats) -> Floats:
-        """E[max] over a number of rows, between whole numbers in proportion."""
+        """Return E[max] over a number of rows, interpolated linearly between whole numbers."""
         least = np.floor(counts)
         most = int(counts.max(initial=0)) + 2
         whole = np.array([0.0, *(float(self._largest(np.ones(1), n)[0]) for n in range(1, most))])
@@ -102,7 +106,8 @@ class RandomRows:
         return result
 
     def block_lockstep(self, rows: int, all_rows: int) -> float:
-        """Lock step of blocks of consecutive rows: sum over positions of the greatest row there."""
+        """Return the lock-step time of blocks of consecutive rows: the sum over positions of the maximum row
+        there."""
         full, edge = divmod(all_rows, rows)
         position = np.arange(1, rows + 1)
         if not edge:
@@ -115,7 +120,7 @@ class RandomRows:
         return float((without + weight * (with_edge - without)).sum())
 
     def _distinct(self, shares: Floats, machines: float) -> Floats:
-        """`_largest`, asked once for shares that are alike."""
+        """Return `_largest`, evaluated once for equal shares."""
         kinds, place = np.unique(np.round(shares, 12), return_inverse=True)
         return self._largest(kinds, machines)[place.reshape(-1)]
 
@@ -123,7 +128,8 @@ class RandomRows:
         return float(self.pmf @ self.loads), float(self.pmf @ self.loads**2)
 
     def greedy_load(self, slices: int) -> float:
-        """Greatest load of greedy slices: the time of the last start, and what is left to do then."""
+        """Return the maximum load of greedy slices: the time of the last start, plus the work that remains
+        then."""
         if self.nonempty <= slices or slices == 1:
             return self.greatest if slices > 1 else self.nonzeros
         mean, square = self._mean_and_square()
@@ -143,8 +149,8 @@ class RandomRows:
         return last + float((over * steps).sum())
 
     def greedy_lockstep(self, slices: int) -> float:
-        """Lock step of greedy slices: a slice has a row at position p if its first p - 1 fit before the
-        end."""
+        """Return the lock-step time of greedy slices. A slice has a row at position p if its first p - 1 rows
+        end before the last start."""
         if slices == 1:
             return self.nonzeros
         if self.nonempty <= slices:
@@ -180,11 +186,11 @@ class RandomRows:
 
 
 def _load_in_rounds(mean: float, spread: float, rows: int, slices: int) -> float:
-    """Greatest greedy load of rows so alike that slices still take them in rounds: no equilibrium is reached
-    yet.
+    """Return the maximum greedy load of rows with so little variance that slices still take them in rounds,
+    so that no equilibrium is reached.
 
-    Sums of rows are normal. Over the time of the last start: how likely it is then, and the greatest end of
-    the rows that run.
+    Sums of rows are normal. The result is an integral over the time of the last start, of its probability and
+    of the maximum end of the rows that run then.
     """
     from scipy.special import ndtr
 
@@ -219,7 +225,7 @@ def _load_in_rounds(mean: float, spread: float, rows: int, slices: int) -> float
 
 
 def _at_least(rows: int, filled: float, count: Ints) -> Floats:
-    """P(at least `count` of `rows` rows are nonempty), as if rows were independent."""
+    """Return P(at least `count` of `rows` rows are nonempty), with rows taken as independent."""
     from scipy.special import bdtrc
 
     result: Floats = np.where(count > rows, 0.0, bdtrc(count - 1, rows, filled))
@@ -228,12 +234,12 @@ def _at_least(rows: int, filled: float, count: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class SliceCosts:
-    """What slices of rows cost: loads in nonzeros, lock-step time in nonzeros processed one after another.
+    """The costs of slices of rows: loads in nonzeros, lock-step time in nonzeros processed one after another.
 
-    `slices` of `rows` rows; `occupied` slices with a nonzero. `max_load` lies within `lower` and `upper`,
-    which are bounds (label `bound`). `lockstep`: sum over positions p of the greatest nonzeros of any slice's
-    p-th nonempty row. `label`: of all but the bounds; what is `expected` of random rows is good to a percent
-    or two.
+    `slices`: number of slices; `occupied`: those with a nonzero. `max_load` lies within `lower` and `upper`,
+    which are bounds (label `bound`). `lockstep`: the sum over positions p of the maximum nonzeros of any
+    slice's p-th nonempty row. `label`: that of all numbers but the bounds; `expected` numbers of random rows
+    are accurate to one or two percent.
     """
 
     slices: float
@@ -249,19 +255,20 @@ class SliceCosts:
 
     @property
     def imbalance(self) -> float:
-        """Greatest load over the mean load of all slices."""
+        """The maximum load over the mean load of all slices."""
         return self.max_load * self.slices / self.nonzeros if self.nonzeros else 1.0
 
 
 def load_bounds(nonzeros: float, max_row: float, slices: float) -> tuple[float, float]:
-    """Bounds of the greatest load of greedy slices (R. Graham, 1966): whatever the rows, also of
-    expectations."""
+    """Return bounds of the maximum load of greedy slices, for any rows and also for expectations. Source: R.
+    Graham, 1966."""
     mean = nonzeros / slices
     return max(mean, max_row), mean + (1 - 1 / slices) * max_row
 
 
 def greedy(model: DensityModel, slices: int) -> SliceCosts:
-    """`uniform_slice(slices)`: each row, in order, to the slice with the least load, ties to the lowest."""
+    """Return the costs of `uniform_slice(slices)`: each row, in order, goes to the slice with the least load;
+    ties go to the lowest."""
     if slices < 1:
         message = f"{slices} slices"
         raise SpecError([Diagnostic(message, "at least one is needed", code="not-positive-integer")])
@@ -290,7 +297,8 @@ def greedy(model: DensityModel, slices: int) -> SliceCosts:
 
 
 def shape_tiles(model: DensityModel, rows: int) -> SliceCosts:
-    """`uniform_shape(rows)`: a slice is `rows` consecutive rows; the last may have fewer."""
+    """Return the costs of `uniform_shape(rows)`: a slice is `rows` consecutive rows; the last may have
+    fewer."""
     if rows < 1:
         message = f"slices of {rows} rows"
         raise SpecError([Diagnostic(message, "at least one is needed", code="not-positive-integer")])
@@ -323,19 +331,19 @@ def shape_tiles(model: DensityModel, rows: int) -> SliceCosts:
 
 
 def nway(model: DensityModel, parts: int) -> SliceCosts:
-    """`nway_shape(parts)`: slices of (rows - 1) // parts + 1 consecutive rows."""
+    """Return the costs of `nway_shape(parts)`: slices of (rows - 1) // parts + 1 consecutive rows."""
     if parts < 1:
         raise SpecError([Diagnostic(f"{parts} parts", "at least one is needed", code="not-positive-integer")])
     return shape_tiles(model, (model.shape[0] - 1) // parts + 1)
 
 
 def _none(slices: float, label: Label) -> SliceCosts:
-    """Slices of a tensor without nonzeros."""
+    """Return the costs of slices of a tensor without nonzeros."""
     return SliceCosts(slices, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, label)
 
 
 def _counted(model: DensityModel, rows: Ints, place: Ints, slices: int, *, ordered: bool) -> SliceCosts:
-    """Counted loads and lock-step time of rows with known slices."""
+    """Return the counted loads and the lock-step time of rows that are assigned to slices."""
     filled = np.flatnonzero(rows)
     if not filled.size:
         return _none(float(slices), model.label)

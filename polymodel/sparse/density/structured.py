@@ -1,4 +1,4 @@
-"""n of every m coordinates are nonzero: structured sparsity as sparse tensor cores have it."""
+"""Model n:m structured sparsity, as sparse tensor cores use it: n of every m coordinates are nonzero."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Segment = tuple[int, tuple[Part, ...]]
 @dataclass(frozen=True)
 class FixedStructured(Placed):
     """In every fiber of `rank`, each group of m consecutive coordinates has exactly n nonzeros at random
-    places.
+    positions.
 
-    `rank`: the last one where it is empty. Groups start at multiples of m; a shorter last group of r
-    coordinates has min(n, r). Whole groups hold n nonzeros for sure, parts of groups are hypergeometric;
-    groups are independent. Two tiles that share a group are negatively associated, so E[max] is then a lower
-    bound.
+    `rank`: by default the last one. Groups start at multiples of m; a shorter last group of r coordinates has
+    min(n, r) nonzeros. Whole groups hold n nonzeros for certain, and the nonzeros of parts of groups are
+    hypergeometric. Groups are independent. Two tiles that share a group are negatively associated, so that
+    E[max] is then a lower bound.
     """
 
     n: int
@@ -64,7 +64,8 @@ class FixedStructured(Placed):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         keys = reader.keys(path, given, ("n", "m", "rank"))
         if not isinstance(given, Mapping):
             return None
@@ -95,7 +96,8 @@ class FixedStructured(Placed):
         return len(self.segments(tile[self._axis])[0]) == 1
 
     def part(self, touched: Sequence[range]) -> FixedStructured | None:
-        """Whole groups are groups; of a group of which a part is touched the number is not known."""
+        """Return the model of whole groups; None if only a part of a group is touched, whose number of
+        nonzeros is random."""
         along = touched[self._axis]
         ends = along.stop % self.m == 0 or along.stop == self.shape[self._axis]
         if along.step != 1 or along.start % self.m or not ends:
@@ -120,7 +122,8 @@ class FixedStructured(Placed):
         return np.full(self.shape[0], round(self.expected_nnz) // self.shape[0], dtype=np.int64)
 
     def square_multiplies(self) -> float:
-        """All rows are alike, or all columns."""
+        """Return the expected multiplications by itself. All rows, or all columns, have equally many
+        nonzeros."""
         if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
             return super().square_multiplies()
         return self.expected_nnz * self.expected_nnz / self.shape[0]
@@ -151,7 +154,8 @@ class FixedStructured(Placed):
         return number, np.stack([along, fiber] if axis == 0 else [fiber, along])
 
     def segments(self, step: int) -> tuple[Counter[Segment], Counter[Segment]]:
-        """What the tiles take of one fiber: of full tiles, and of the edge tile if there is one."""
+        """Return the segments of one fiber that lie in full tiles, and the one in the edge tile if there is
+        one, with their numbers."""
         length = self.shape[self._axis]
         full, edge = length // step, length % step
         regular = min(full, length // self.m * self.m // step)
@@ -164,7 +168,7 @@ class FixedStructured(Placed):
         return result, Counter([self._segment(full * step, edge)] if edge else [])
 
     def _segment(self, start: int, size: int) -> Segment:
-        """The coordinates start .. start + size - 1 of a fiber."""
+        """Return the segment of the coordinates start .. start + size - 1 of a fiber."""
         length, certain, parts = self.shape[self._axis], 0, []
         first, last = start // self.m, (start + size - 1) // self.m
         for group in sorted({first, last}):
@@ -177,7 +181,8 @@ class FixedStructured(Placed):
         return certain + max(0, last - first - 1) * self.n, tuple(sorted(parts))
 
     def _law(self, start: int, size: int, fibers: int) -> Law:
-        """The law of the nonzeros between two coordinates of so many fibers."""
+        """Return the distribution of the nonzeros among `size` coordinates from `start` on, in several
+        fibers."""
         return _law(self._segment(start, size), fibers)
 
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
@@ -197,7 +202,8 @@ class FixedStructured(Placed):
 
 
 def _pmf(segment: Segment) -> tuple[int, Floats]:
-    """What is certain of a segment of one fiber, and the probabilities of what the parts add."""
+    """Return the certain nonzeros of a segment of one fiber, and the distribution of the nonzeros of its
+    parts of groups."""
     pmf = np.ones(1)
     for group, nonzeros, inside in segment[1]:
         ways = comb(group, inside)
@@ -211,14 +217,15 @@ def _pmf(segment: Segment) -> tuple[int, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class _Grouped(TilesOfShape):
-    """Kinds of tiles (segment of a fiber, number of fibers) and how many there are: full ones, and all."""
+    """Kinds of tiles (segment of a fiber, number of fibers), and the number of tiles of each: of full tiles,
+    and of all."""
 
     full: dict[tuple[Segment, int], int]
     every: dict[tuple[Segment, int], int]
 
     @cached_property
     def _moments(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Number, mean, variance and P(0) of each kind of `full`, then of each kind of `every`."""
+        """Number, mean, variance and P(0) of each kind of `full`, followed by those of `every`."""
         rows = []
         for (segment, lines), number in [*self.full.items(), *self.every.items()]:
             certain, pmf = _pmf(segment)

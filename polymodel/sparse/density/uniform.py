@@ -74,7 +74,8 @@ class Uniform(Placeless):
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
-        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        """Return the model with these parameters of a YAML file; None after a fault, which the reader has
+        recorded."""
         if is_number(given):
             given = {"density": given}
         keys = reader.keys(path, given, ("density", "nnz"), ("density", "nnz"))
@@ -125,11 +126,12 @@ class Uniform(Placeless):
         return self._over_tilings(tile, maxima.expected_max)
 
     def expected_max_lower(self, tile: ArrayLike) -> Floats:
-        """A lower bound of `expected_max`, about 1 % low: tiles as if independent. Label `bound`."""
+        """Return a lower bound of `expected_max`, about 1 % low: tiles are taken as independent. Its label is
+        `bound`."""
         return self._over_tilings(tile, maxima.expected_max_independent)
 
     def expected_max_upper(self, tile: ArrayLike) -> Floats:
-        """An upper bound of `expected_max`: the union bound. Label `bound`."""
+        """Return an upper bound of `expected_max`: the union bound. Its label is `bound`."""
         return self._over_tilings(tile, maxima.expected_max_union)
 
     def cdf_max(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
@@ -173,23 +175,23 @@ class Uniform(Placeless):
         return self.each(tile, one)
 
 
-# Does uniform data look like this? The dispersion of row occupancies tells.
+# The dispersion of row occupancies shows whether data are uniform.
 
-# Of uniform tensors one in a million is told to be none.
+# The probability that a uniform tensor is rejected.
 _CHANCE = 1e-6
 # Fewer nonzeros per row than this make a skew dispersion.
 _SPARSE = 5.0
 
 
 def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
-    """Why `uniform` does not fit the rows of a tensor, or "" if it does. `model`: by default uniform of its
-    nnz.
+    """Return why `uniform` does not fit the rows of a tensor, or "" if it does. `model`: by default uniform
+    with the tensor's nnz.
 
-    Two tests on the number of nonzeros of each row (fiber of the top rank), each with a chance of one in a
-    million to object to uniform data: the dispersion sum (x - mean)^2 / variance is far from that of random
-    rows on either side (chi-square with one degree per row less one, by Wilson and Hilferty's cube root), or
-    the largest row is one that random data do not have. Tensors of one row, and models that are not uniform,
-    always fit.
+    Two tests are made on the number of nonzeros of each row (fiber of the top rank), each of which rejects
+    uniform data with a probability of one in a million: the dispersion sum (x - mean)^2 / variance is far
+    from that of random rows on either side (chi-square with one degree per row less one, by Wilson and
+    Hilferty's cube root), or the largest row is too large for random data. Tensors with one row, and models
+    that are not uniform, always fit.
     """
     from scipy.special import ndtri, pdtrc
 
@@ -231,7 +233,7 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
 
 
 def check_fit(tensor: SparseTensor, model: DensityModel | None = None) -> bool:
-    """Warn (SparseWarning) when `uniform` is asked of data whose rows it does not fit; True if it fits."""
+    """Warn (SparseWarning) if `uniform` does not fit the rows of the data. Return True if it fits."""
     told = unfit(tensor, model)
     if told:
         remedy = "give the histogram of the rows (rank_nnz) or the tensor (actual)"
