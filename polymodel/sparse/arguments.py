@@ -1,4 +1,5 @@
-"""Arguments of density models and of random tensors, checked: one message per fault, all at once."""
+"""Check the arguments of density models and of random tensors, and report all faults at once, one message per
+fault."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from polymodel.spec.faults import as_number, as_whole, shown, suggestion
 
 
 class Arguments:
-    """Reads the arguments of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
+    """Reads the arguments of one call. The value returned for a wrong argument is a placeholder, because
+    `raise_if_any` follows."""
 
     def __init__(self) -> None:
         self.faults: list[Diagnostic] = []
@@ -31,7 +33,7 @@ class Arguments:
     def names(
         self, argument: str, given: object, example: str = "['M', 'K']", twice: str = "names {} do not fit"
     ) -> tuple[str, ...]:
-        """Names, none of them twice; a text is one letter each, as `IJ`."""
+        """Return names, which must be distinct. A text is read as one letter each, such as `IJ`."""
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
             message = f"{shown(given)} is not a list of names"
             self.add(argument, message, f"write e.g. {example}", code="wrong-type")
@@ -53,7 +55,7 @@ class Arguments:
         return plain
 
     def ranks(self, ranks: object, shape: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Names of ranks, and a size of at least 1 for each."""
+        """Return names of ranks, and a size of at least 1 for each."""
         names = self.names("ranks", ranks)
         if not self.several("shape", shape):
             return names, (1,) * len(names)
@@ -75,7 +77,7 @@ class Arguments:
         return names, tuple(max(1, as_whole(s) or 1) for s in sizes)
 
     def several(self, argument: str, given: object) -> bool:
-        """Whether sizes are given as a list; else that is a fault."""
+        """Return whether sizes are given as a list; if not, record a fault."""
         right = isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
         if not right:
             remedy = "write e.g. [400, 300]: one per rank"
@@ -83,12 +85,12 @@ class Arguments:
         return right
 
     def name(self, argument: str, given: object) -> None:
-        """A name, or nothing."""
+        """Check that a value is a name or None."""
         if given is not None and not isinstance(given, str):
             self.add(argument, f"{shown(given)} is not a name", "write e.g. 'A'", code="invalid-name")
 
     def array(self, argument: str, given: object) -> NDArray[Any]:
-        """An array of what is given; lists of different lengths are none."""
+        """Return the value as an array. Lists of different lengths are a fault."""
         try:
             return np.asarray(given)
         except ValueError:
@@ -97,7 +99,7 @@ class Arguments:
             return np.zeros(0)
 
     def sizes(self, argument: str, given: object) -> tuple[int, ...]:
-        """Whole numbers; 4.0 is one."""
+        """Return whole numbers; 4.0 is accepted."""
         if not self.several(argument, given):
             return ()
         sizes: list[object] = list(given)  # type: ignore[call-overload]  # seen to be iterable just above
@@ -111,7 +113,7 @@ class Arguments:
         return result
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
-        """A whole number within bounds; 7.7e7 is one."""
+        """Return a whole number within bounds; 7.7e7 is accepted."""
         number = as_number(given)
         if number is not None and low <= number <= high and abs(number) != inf and number == int(number):
             return int(number)
@@ -121,7 +123,7 @@ class Arguments:
         return low
 
     def share(self, argument: str, given: object, what: str, remedy: str) -> Fraction | float:
-        """A number from 0 to 1; fractions stay exact."""
+        """Return a number from 0 to 1; fractions remain exact."""
         result = Fraction(given) if isinstance(given, Rational) else as_number(given)
         if isinstance(given, bool) or result is None:
             self.add(argument, f"{shown(given)} is not a density", remedy, code="out-of-range")
@@ -132,7 +134,7 @@ class Arguments:
         return 0.0
 
     def one_of(self, argument: str, given: object, ranks: tuple[str, ...], what: str) -> str:
-        """The name of a rank."""
+        """Return the name of a rank of the tensor."""
         if not isinstance(given, str) or given not in ranks:
             known = suggestion(str(given), ranks, "name ranks of the tensor")
             self.add(argument, f"{what} rank {given}: there is none", known, code="unknown-name")

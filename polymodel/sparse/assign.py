@@ -1,4 +1,4 @@
-"""Items given to parts one after another, each to the part with the least load so far."""
+"""Assign items to parts one after another, each to the part with the least load so far."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from polymodel.errors import Diagnostic, SpecError
 
 Ints = NDArray[np.int64]
-# Groups fewer than this are dealt one by one.
+# Fewer groups than this are processed one by one.
 _FEW = 64
 
 
 def least_loaded(loads: ArrayLike, parts: int) -> Ints:
-    """The part of each item, shape (items,): items come in order, each goes to the least loaded part.
+    """Return the part of each item, shape (items,): items are assigned in order, each to the least loaded
+    part.
 
-    `loads`: what each item weighs, whole numbers. Ties go to the lowest part; items without weight are never
-    assigned: -1. O(items log parts). Source: `uniform_slice` of the Tensaurus spec (slices of an accelerator
-    get whole top-rank fibers), and the lanes of CISS (Tensaurus, HPCA 2020, section 4).
-    Raises SpecError for loads below 0 or not whole, and for less than one part.
+    `loads`: the load of each item, whole numbers. Ties go to the lowest part; items without load are not
+    assigned (-1). O(items log parts). Source: `uniform_slice` of the Tensaurus spec (slices of an accelerator
+    get whole top-rank fibers), and the lanes of CISS (Tensaurus, HPCA 2020, section 4). Raises SpecError for
+    loads that are negative or not whole, and for fewer than one part.
     """
     weights = np.asarray(loads)
     faults = []
@@ -46,7 +47,7 @@ def least_loaded(loads: ArrayLike, parts: int) -> Ints:
 
 
 def part_loads(loads: ArrayLike, assignment: Ints, parts: int) -> Ints:
-    """What each part got, shape (parts,); items assigned to -1 count nowhere."""
+    """Return the load of each part, shape (parts,); items assigned to -1 are not counted."""
     result = np.zeros(parts, dtype=np.int64)
     kept = assignment >= 0
     np.add.at(result, assignment[kept], np.asarray(loads)[kept])
@@ -54,11 +55,12 @@ def part_loads(loads: ArrayLike, assignment: Ints, parts: int) -> Ints:
 
 
 def fullest_parts(loads: Ints, groups: Ints, parts: int, work: Ints | None = None) -> tuple[Ints, Ints]:
-    """Items of several groups, each group dealt by itself: the greatest load of a part, per group.
+    """Return the maximum load of a part for each of several groups of items, where each group is assigned by
+    itself.
 
-    `groups`: of each item, ascending; answers are in the order of the groups that occur. `work` (default: the
-    loads) goes along with the items without deciding where; its greatest sum is the second answer. Loads are
-    at least 1. O(items x parts) for many groups, which are dealt side by side.
+    `groups`: the group of each item, ascending; results are in the order of the groups that occur. `work`
+    (default: the loads) is summed per part but does not affect the assignment; its maximum sum is the second
+    result. Loads are at least 1. O(items x parts) for many groups, which are processed in parallel.
     """
     work = loads if work is None else work
     if not loads.size:
@@ -79,7 +81,7 @@ def fullest_parts(loads: Ints, groups: Ints, parts: int, work: Ints | None = Non
 
 
 def _side_by_side(loads: Ints, work: Ints, starts: Ints, counts: Ints, parts: int) -> tuple[Ints, Ints]:
-    """The first item of every group, then the second of those that have one, and so on."""
+    """Assign the first item of every group, then the second item of those that have one, and so on."""
     order = np.argsort(-counts, kind="stable")
     starts, counts = starts[order], counts[order]
     used = min(parts, int(counts[0]))

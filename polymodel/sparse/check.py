@@ -1,4 +1,4 @@
-"""Densities and formats of a spec, checked when it is loaded: every fault with its place."""
+"""Check the densities and formats of a spec when it is loaded, and report every fault with its location."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_sparse(
     folder: str,
     faults: Faults,
 ) -> None:
-    """Add what is wrong with densities and formats to `faults`; `folder`: where data files are looked for."""
+    """Add all faults in densities and formats to `faults`. `folder`: where data files are searched."""
     accesses = {a.tensor: a for e in cascade.einsums for a in reversed(e.accesses)}
     for path, tensor, density in _densities(workload):
         shape = tensor_shape(cascade, tensor)

@@ -1,4 +1,4 @@
-"""Accepts tensors in the forms that callers have them in: `SparseTensor`, SciPy sparse, NumPy."""
+"""Accept tensors in the forms that callers use: `SparseTensor`, SciPy sparse matrices, NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ WAYS = "pass a SparseTensor, a SciPy sparse matrix, an array of numbers, or pm.r
 
 
 def coerce_tensor(name: str, ranks: Sequence[str], given: object, fill: float = 0.0) -> SparseTensor:
-    """`given` under the name and the declared ranks of an input. `fill`: what it holds where it has no entry.
+    """Return `given` under the name and the declared ranks of an input. `fill`: the value of points without
+    an entry.
 
-    A `SparseTensor` with the same ranks in another order is turned, one with other ranks takes the declared
-    ones in order, and one that leaves out zeros leaves out what `fill` is instead. SpecError for what is not
-    a tensor, or one of another number of ranks.
+    A `SparseTensor` with the same ranks in another order is transposed, and one with other ranks takes the
+    declared names in order. If it leaves out zeros, entries equal to `fill` are left out instead. Raises
+    SpecError for values that are not tensors, and for a tensor with another number of ranks.
     """
     ranks = tuple(ranks)
     if isinstance(given, (str, PathLike)):

@@ -1,4 +1,5 @@
-"""A fibertree as arrays: per rank the coordinates of all elements, and where each parent's children start."""
+"""Represent a fibertree as arrays: for each rank the coordinates of all elements, and the start of each
+parent's children."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _NUMBERED = 2**62
 _BLOCK = 2**18
-# Rows of a fiber, on average, from which fibers are put in order and not rows.
+# The average rows of a fiber from which whole fibers are sorted instead of rows.
 _FEW = 4
 
 
 @dataclass(frozen=True)
 class LoopRank:
-    """A rank after partitioning: `name`, the declared ranks it came from and their sizes.
+    """A rank after partitioning: its `name`, and the declared ranks that it was made from with their sizes.
 
-    A coordinate is one int64. That of a flattened rank (several `bases`) numbers its tuple row-major, so the
-    order is that of the tuples; `decode` gives the tuple back.
+    A coordinate is one int64. For a flattened rank (several `bases`) it is the row-major number of a tuple,
+    so that numbers are ordered like the tuples; `decode` returns the tuple.
     """
 
     name: str
@@ -42,7 +43,7 @@ class LoopRank:
         return len(self.bases) > 1
 
     def encode(self, columns: Sequence[Ints]) -> Ints:
-        """One number per tuple. Refused where 64 bits do not reach."""
+        """Return one number per tuple. Raises Refused if 64 bits are too few."""
         if self.size > _NUMBERED:
             what = " x ".join(str(s) for s in self.sizes)
             message = f"the flattened rank {self.name} has {what} coordinates: more than 64 bits number"
@@ -53,7 +54,7 @@ class LoopRank:
         return result
 
     def decode(self, coords: Ints) -> tuple[Ints, ...]:
-        """The columns of the declared ranks, outermost first."""
+        """Return the columns of the declared ranks, outermost first."""
         result: list[Ints] = []
         for size in reversed(self.sizes[1:]):
             coords, inner = np.divmod(coords, size)
@@ -61,7 +62,7 @@ class LoopRank:
         return (coords, *reversed(result))
 
     def shown(self, coord: int) -> int | tuple[int, ...]:
-        """One coordinate as people write it: a number, or the tuple of a flattened rank."""
+        """Return one coordinate in readable form: a number, or the tuple of a flattened rank."""
         if not self.flattened:
             return int(coord)
         return tuple(int(c[0]) for c in self.decode(np.array([coord], dtype=np.int64)))
@@ -69,8 +70,8 @@ class LoopRank:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """All fibers of one rank. Element e has coordinate `coords[e]`, ascending within its fiber; the children
-    of element p of the level above (the root: p = 0) are the elements starts[p] .. starts[p + 1] - 1."""
+    """All fibers of one rank. Element e has coordinate `coords[e]`, ascending within its fiber. The children
+    of element p of the level above (for the root: p = 0) are the elements starts[p] .. starts[p + 1] - 1."""
 
     rank: LoopRank
     coords: Ints
@@ -91,12 +92,12 @@ class Level:
 
     @cached_property
     def small(self) -> NDArray[np.int32]:
-        """The coordinates in 32 bits, for what reads them often; only where these hold them."""
+        """The coordinates in 32 bits, for repeated reading; only valid where they fit."""
         return self.coords.astype(np.int32)
 
     @cached_property
     def step(self) -> int:
-        """The distance of neighbours where it is the same in all fibers (dense fibers: 1), otherwise 0."""
+        """The distance between neighbours, if it is the same in all fibers (1 for dense fibers), else 0."""
         if self.elements < 2:
             return 1
         steps = np.diff(self.coords)
@@ -110,7 +111,7 @@ class Level:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether all fibers hold the same coordinates, as those of a dense tensor do."""
+        """True if all fibers hold the same coordinates, as those of a dense tensor do."""
         if not self.fibers or self.elements % self.fibers:
             return False
         width = self.elements // self.fibers
@@ -121,7 +122,7 @@ class Level:
 
     @cached_property
     def keys(self) -> Ints:
-        """(fiber, coordinate) as one ascending number."""
+        """Pairs (fiber, coordinate) as single ascending numbers."""
         return self.key(self.fiber, self.coords)
 
     @cached_property
@@ -129,14 +130,16 @@ class Level:
         return (int(self.coords.max()) if self.elements else 0) + 2
 
     def key(self, fibers: Ints, coords: Ints) -> Ints:
-        """Numbers that order (fiber, coordinate); coordinates outside are moved to the fiber's ends."""
+        """Return numbers that order pairs (fiber, coordinate). Coordinates outside are moved to the ends of
+        the fiber."""
         if self.fibers * self.span > _NUMBERED:
             message = f"rank {self.rank.name} has too many fibers x coordinates for 64 bits"
             raise Refused(message, code="number-too-large")
         return fibers * self.span + np.clip(coords, -1, self.span - 2) + 1
 
     def upto(self, fibers: Ints, low: Ints, high: Ints, coords: Ints) -> Ints:
-        """How many elements of low .. high - 1, a part of one fiber each, have coordinates <= `coords`."""
+        """Return how many of the elements low .. high - 1, a part of one fiber each, have coordinates <=
+        `coords`."""
         if self.step and self.elements:
             first = self.coords[np.minimum(low, self.elements - 1)]
             found = coords - first
@@ -147,7 +150,8 @@ class Level:
         return result
 
     def find(self, fibers: Ints, low: Ints, high: Ints, coords: Ints) -> Ints:
-        """The element with this coordinate among low .. high - 1, a part of one fiber each; -1 if none."""
+        """Return the element with this coordinate among low .. high - 1, a part of one fiber each; -1 if
+        there is none."""
         if not self.elements:
             return np.full(coords.size, -1, dtype=np.int64)
         if self.step:
@@ -179,7 +183,7 @@ class Fibertree:
         return int(self.values.size)
 
     def columns(self) -> tuple[Ints, ...]:
-        """The coordinate of every nonzero, one array per rank."""
+        """Return the coordinates of all nonzeros, one array per rank."""
         result: list[Ints] = []
         element = np.arange(self.nnz, dtype=np.int64)
         for level in reversed(self.levels):
@@ -188,7 +192,7 @@ class Fibertree:
         return tuple(reversed(result))
 
     def leaves(self, depth: int) -> Ints:
-        """Nonzeros below each element of level `depth`."""
+        """Return the number of nonzeros below each element of level `depth`."""
         ends = self.levels[depth].starts[-1:]
         bounds = np.arange(int(ends[0]) + 1, dtype=np.int64)
         for level in self.levels[depth + 1 :]:
@@ -196,7 +200,8 @@ class Fibertree:
         return np.diff(bounds)
 
     def part(self, first: int, last: int) -> Fibertree:
-        """The elements first .. last - 1 of the outermost rank and all below them, without copies."""
+        """Return the tree of elements first .. last - 1 of the outermost rank and all below them, without
+        copies."""
         levels = []
         fibers, starts = slice(0, 1), np.array([0, last - first], dtype=np.int64)
         for depth, level in enumerate(self.levels):
@@ -209,7 +214,7 @@ class Fibertree:
         return Fibertree(self.name, tuple(levels), self.values[first:last])
 
     def nested(self, depth: int = 0, start: int = 0, stop: int | None = None) -> list[Any]:
-        """Nested lists of [coordinate, payload], for small trees."""
+        """Return nested lists of [coordinate, payload], for small trees."""
         level = self.levels[depth]
         last = depth == len(self.levels) - 1
         result = []
@@ -225,16 +230,17 @@ class Fibertree:
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Pieces of long arrays: what is worked out in pieces needs no long arrays in between, which cost more
-    to get from the system than to fill."""
+    """Yield pieces of long arrays. Processing in pieces avoids long intermediate arrays, whose allocation
+    takes longer than filling them."""
     for start in range(0, rows, _BLOCK):
         yield slice(start, min(start + _BLOCK, rows))
 
 
 def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> Ints | None:
-    """An order that sorts columns, first one first; None where they are sorted. Equal rows: any order.
+    """Return an order that sorts rows by the columns, the first one being the most significant; None if they
+    are sorted. The order of equal rows is arbitrary.
 
-    `bases` of the columns' ranks, where known: columns of one rank's parts then need fewer bits.
+    `bases` of the columns' ranks, where known: columns that are parts of one rank then need fewer bits.
     """
     if not columns or columns[0].size < 2:
         return None
@@ -246,7 +252,7 @@ def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> I
 
 
 def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:
-    """The part above each column that has one."""
+    """Map each column that is an inner part of a rank to the column of the next outer part."""
     last: dict[tuple[str, ...], int] = {}
     result: dict[int, int] = {}
     for at, base in enumerate(bases):
@@ -257,9 +263,10 @@ def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:
 
 
 def numbering(columns: Sequence[Ints], above: Mapping[int, int] | None = None) -> Ints | None:
-    """One number per row in the order of the rows; None where 64 bits do not reach.
+    """Return one number per row that is ordered like the rows; None if 64 bits are too few.
 
-    A column with a part `above` it counts from there: rows of equal prefix keep their order.
+    A column with a part `above` it is counted relative to that part, which keeps the order of rows with equal
+    prefixes.
     """
     parts = above or {}
 
@@ -286,7 +293,7 @@ def numbering(columns: Sequence[Ints], above: Mapping[int, int] | None = None) -
 
 
 def changes(columns: Sequence[Ints]) -> Bools:
-    """Where a row differs from the one before it; true for the first."""
+    """Return where a row differs from the previous one; True for the first row."""
     result = np.zeros(columns[0].size, dtype=bool)
     if result.size:
         result[0] = True
@@ -296,7 +303,8 @@ def changes(columns: Sequence[Ints]) -> Bools:
 
 
 def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDArray[Any]) -> Fibertree:
-    """From one column per rank, in any order of rows; no row stands twice. The list is used up."""
+    """Build a tree from one column per rank. Rows are distinct, in any order. The list of columns is
+    consumed."""
     bases = [r.bases for r in ranks]
     if (fibers := _whole_fibers(columns, bases)) is not None:
         return _of_fibers(name, ranks, columns, values, *fibers)
@@ -311,7 +319,7 @@ def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDA
 
 
 def _levels(ranks: Sequence[LoopRank], columns: Sequence[Ints], rows: int) -> list[Level]:
-    """The levels of distinct rows in order."""
+    """Return the levels of distinct, sorted rows."""
     levels: list[Level] = []
     # Rows where an element of the level above begins; the last mark is the end.
     above = np.zeros(rows + 1, dtype=bool)
@@ -331,7 +339,8 @@ def _levels(ranks: Sequence[LoopRank], columns: Sequence[Ints], rows: int) -> li
 
 
 def _level(rank: LoopRank, column: Ints, new: Bools, above: Bools) -> Level:
-    """The elements at the rows marked `new`; fibers begin at those marked `above`; both end with a mark."""
+    """Return the level whose elements start at the rows marked `new`, and whose fibers start at those marked
+    `above`. Both arrays have an end mark."""
     coords = np.empty(int(np.count_nonzero(new)) - 1, dtype=np.int64)
     starts = np.empty(int(np.count_nonzero(above)), dtype=np.int64)
     elements = fibers = 0
@@ -345,15 +354,15 @@ def _level(rank: LoopRank, column: Ints, new: Bools, above: Bools) -> Level:
     return Level(rank, coords, starts)
 
 
-# Fibers of the last rank that stand together and in order, as those do whose ranks above are split: they are
-# put in order whole.
+# Fibers of the last rank that are contiguous and sorted, such as those below split ranks, are sorted as
+# wholes.
 
 
 def _whole_fibers(
     columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]
 ) -> tuple[Ints, Ints | None] | None:
-    """The row where each fiber of the last rank begins, and an order of the fibers (None: as they are). None
-    where fibers are short, out of order or apart."""
+    """Return the first row of each fiber of the last rank, and an order of the fibers (None if they are
+    sorted). Return None where fibers are short, unsorted or not contiguous."""
     if len(columns) < 2:
         return None
     size, new = columns[0].size, changes(columns[:-1])
@@ -393,7 +402,7 @@ def _of_fibers(
 
 
 def _gathered(column: NDArray[Any], begin: Ints, counts: Ints) -> NDArray[Any]:
-    """The ranges of a column that begin there and have so many rows, one after the other."""
+    """Concatenate the ranges of a column with these first rows and these lengths."""
     ends = np.cumsum(counts)
     result = np.empty(int(ends[-1]), dtype=column.dtype)
     first = begin - (ends - counts)

@@ -1,8 +1,8 @@
-"""Partitionings: how declared ranks become loop ranks, and what that does to the nonzeros of a tensor.
+"""Partition declared ranks into loop ranks, and divide the nonzeros of tensors accordingly.
 
-Splits by shape make tiles of coordinates, `uniform_occupancy` parts of equally many coordinates of a leader,
-`uniform_slice` balanced sets of whole top-rank fibers; `flatten` makes one rank of several. Coordinates stay
-absolute, so the innermost part of a rank tells the coordinate of the declared rank.
+Splits by shape make tiles of coordinates, `uniform_occupancy` makes parts with equal numbers of coordinates
+of a leader, and `uniform_slice` balanced sets of whole top-rank fibers; `flatten` combines several ranks.
+Coordinates remain absolute, so that the innermost part of a rank has the coordinate of the declared rank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MOST_LISTED = 8  # coordinates in a message
 
 @dataclass
 class Columns:
-    """The nonzeros of one tensor while it is partitioned: one column per rank, by name, in no set order."""
+    """The nonzeros of one tensor during partitioning: one column per rank, by name, without a defined row
+    order."""
 
     name: str
     ranks: dict[str, LoopRank]
@@ -36,7 +37,7 @@ class Columns:
     values: NDArray[Any]
 
     def split(self, rank: str, parts: Sequence[tuple[str, Ints]], rest: str) -> None:
-        """Put part columns (name, coordinates) above a rank, which is then called `rest`."""
+        """Add part columns (name, coordinates) above a rank, which is renamed to `rest`."""
         old = self.ranks.pop(rank)
         column = self.columns.pop(rank)
         for name, coords in parts:
@@ -46,9 +47,9 @@ class Columns:
         self.columns[rest] = column
 
     def halo(self, rank: str, parts: Sequence[tuple[str, Ints]], rest: str, low: Ints, high: Ints) -> None:
-        """Put each nonzero into every tile that holds it: tile t holds low[t] to high[t], both ascending, and
-        has the coordinates `parts` (name, one per tile); the rank keeps its place and is shown as `rest`.
-        Nonzeros in no tile are left out."""
+        """Copy each nonzero into every tile that contains it. Tile t covers low[t] to high[t], both
+        ascending, and has the coordinates `parts` (name, one per tile). The rank keeps its key and gets the
+        name `rest`. Nonzeros in no tile are dropped."""
         column = self.columns[rank]
         first = np.searchsorted(high, column)
         counts = np.maximum(np.searchsorted(low, column, side="right") - first, 0)
@@ -63,12 +64,12 @@ class Columns:
             self.columns[name] = coords[tile]
 
     def residue(self, rank: str, factor: int, name: str) -> None:
-        """Put the remainder of the coordinates above them, as a rank of its own."""
+        """Add the remainder of the coordinates as a rank of its own."""
         self.ranks[name] = LoopRank(f"{self.ranks[rank].name}%{factor}", (name,), (factor,))
         self.columns[name] = self.columns[rank] % factor
 
     def flatten(self, ranks: Sequence[str], name: str) -> None:
-        """Make one rank of several; its coordinates are their tuples."""
+        """Combine several ranks into one, whose coordinates are their tuples."""
         old = [self.ranks.pop(r) for r in ranks]
         columns = [self.columns.pop(r) for r in ranks]
         bases, sizes = sum((o.bases for o in old), ()), sum((o.sizes for o in old), ())
@@ -76,17 +77,19 @@ class Columns:
         self.columns[name] = self.ranks[name].encode(columns)
 
     def tree(self, order: Sequence[str]) -> Fibertree:
-        """The fibertree with its ranks in this order; the columns are used up, one by one, to save memory."""
+        """Return the fibertree with its ranks in this order. The columns are consumed one by one to save
+        memory."""
         ranks = [self.ranks[r] for r in order]
         return build(self.name, ranks, [self.columns.pop(r) for r in order], self.values)
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Where a leader's fibers are cut: per part its leader fiber, its coordinate and the prefix of the fiber.
+    """The boundaries at which a leader's fibers are split: for each part its leader fiber, its first
+    coordinate and the prefix of the fiber.
 
-    Fiber g, one per row of `prefix` (one column per rank of `ranks`), has the parts `starts[g]` on; part p
-    begins at coordinate `coords[p]` (the first of a fiber at 0).
+    Fiber g, one per row of `prefix` (one column per rank of `ranks`), has the parts from `starts[g]` on. Part
+    p starts at coordinate `coords[p]` (the first part of a fiber at 0).
     """
 
     leader: str
@@ -97,24 +100,25 @@ class Boundaries:
 
 
 def shape_parts(coords: Ints, step: int) -> Ints:
-    """Tiles of `step` coordinates, each named after the first coordinate it could have."""
+    """Return the tile of each coordinate, for tiles of `step` coordinates; a tile is identified by its first
+    possible coordinate."""
     return coords - coords % step
 
 
 def nway_step(size: int, parts: int) -> int:
-    """The tile size that makes at most `parts` tiles."""
+    """Return the tile size that gives at most `parts` tiles."""
     return (size - 1) // parts + 1
 
 
 def part_names(rank: str, count: int) -> tuple[str, ...]:
-    """The ranks that `count` operations make of one, outermost first: R2, R1, R0."""
+    """Return the names of the ranks that `count` splits make of one rank, outermost first: R2, R1, R0."""
     return tuple(f"{rank}{i}" for i in range(count, -1, -1))
 
 
-# What cuts a fiber: from its coordinates, ascending, and the size that the spec gives, the first coordinate
-# of each part.
+# A function that splits a fiber: from its coordinates in ascending order and the size in the spec it returns
+# the first coordinate of each part.
 Partitioner = Callable[[Ints, int], "Sequence[int] | Ints"]
-# Parts that grow until they hold so many nonzeros: dynamic tiles, as their name stands in a spec.
+# The name, in a spec, of dynamic tiles: parts that grow until they hold a given number of nonzeros.
 DYNAMIC = "dynamic"
 Cut = Partitioner | Literal["dynamic"] | None
 
@@ -122,11 +126,12 @@ Cut = Partitioner | Literal["dynamic"] | None
 def group_parts(
     prefix: Sequence[Ints], coords: Ints, count: int, cut: Cut = None
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Parts of `count` consecutive distinct coordinates in each group of rows with the same prefix, or those
-    that `cut` makes; if it is DYNAMIC, as many as hold no more than `count` rows together, one at least.
+    """Divide each group of rows with the same prefix into parts of `count` consecutive distinct coordinates,
+    or as `cut` specifies. If `cut` is DYNAMIC, a part has as many coordinates as hold at most `count` rows
+    together, but at least one.
 
     Returns the part coordinate of every row (0 for the first part of a group, otherwise the first coordinate
-    in it); one row number per group; where the parts of each group start; all parts' coordinates.
+    in it); one row number per group; the index of each group's first part; and the coordinates of all parts.
     """
     columns = [*prefix, coords]
     order = sorting(columns)
@@ -157,8 +162,8 @@ def group_parts(
 
 
 def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
-    """Which rows begin a part that grows, coordinate by coordinate, while it holds so many rows at most; the
-    fibers begin at `heads`, their coordinates where `fresh`."""
+    """Mark the rows that start a part. A part grows, coordinate by coordinate, while it holds at most `most`
+    rows. Fibers start at `heads`, and coordinates at the rows marked `fresh`."""
     begins = np.zeros(fresh.size, dtype=bool)
     first = np.flatnonzero(fresh)
     ends = np.append(first[1:], fresh.size)
@@ -175,14 +180,15 @@ def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
 
 
 def _some(values: NDArray[Any]) -> str:
-    """The first of them: `[0, 3, 5, ...]`."""
+    """Format the first values of an array: `[0, 3, 5, ...]`."""
     listed = np.atleast_1d(values).ravel()
     more = ", ..." if listed.size > MOST_LISTED else ""
     return f"[{', '.join(shown(v) for v in listed[:MOST_LISTED].tolist())}{more}]"
 
 
 def _cuts(cut: Partitioner, coords: Ints, fresh: Flags, heads: Ints, count: int) -> Flags:
-    """Which rows begin a part: where a function of the user's cuts the fibers, which begin at `heads`."""
+    """Mark the rows that start a part, where a function of the user splits the fibers, which start at
+    `heads`."""
     begins = np.zeros(coords.size, dtype=bool)
     for begin, end in pairwise([*heads.tolist(), coords.size]):
         tick("cutting fibers")
@@ -215,9 +221,10 @@ def occupancy(
 
 
 def follow(follower: Columns, rank: str, cuts: Boundaries) -> Ints:
-    """Part coordinates of a follower that has all ranks above the leader's fibers: cut at the same places.
+    """Return the part coordinates of a follower that has all ranks above the leader's fibers; it is split at
+    the same coordinates.
 
-    Fibers that the leader does not have stay whole, in a part at 0.
+    Fibers that the leader does not have remain whole, in a part at 0.
     """
     coords = follower.columns[rank]
     if not coords.size or not cuts.coords.size:
@@ -230,7 +237,7 @@ def follow(follower: Columns, rank: str, cuts: Boundaries) -> Ints:
 
 
 def _groups(columns: Sequence[Ints], prefix: Sequence[Ints], rows: int) -> Ints:
-    """Which row of `prefix` each row of `columns` equals; -1 for none."""
+    """Return, for each row of `columns`, the index of the equal row of `prefix`; -1 if there is none."""
     if not columns:
         return np.zeros(rows, dtype=np.int64)
     known = prefix[0].size
@@ -247,14 +254,15 @@ def _groups(columns: Sequence[Ints], prefix: Sequence[Ints], rows: int) -> Ints:
 
 @dataclass
 class Slices:
-    """Which slice each coordinate of a rank went to, kept for Einsums that shall use the same."""
+    """The slice of each coordinate of a rank, stored for Einsums that share the same slices."""
 
     rows: dict[str, tuple[int, Ints]] = field(default_factory=dict)
 
     def of(self, tensor: Columns, rank: str, size: int, parts: int, kept: bool) -> Ints:
-        """Slice per coordinate, -1 where it has no nonzero: by this tensor's nonzeros, or as first used.
+        """Return the slice of each coordinate, -1 where it has no nonzero, balanced by this tensor's nonzeros
+        or as first used.
 
-        Refused where slices are kept and the rank was sliced into another number of them.
+        Raises Refused if slices are kept and the rank was divided into a different number of slices before.
         """
         if kept and rank in self.rows:
             before, rows = self.rows[rank]
@@ -269,7 +277,7 @@ class Slices:
 
 
 def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], einsum: str) -> list[Diagnostic]:
-    """Sizes of splits that are not a number of at least 1."""
+    """Return a fault for each split whose size is not at least 1."""
     result = []
     for partition in partitions:
         for d in partition.directives:
@@ -287,7 +295,7 @@ def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], ein
 
 
 def number(directive: Directive, symbols: Mapping[str, int]) -> int:
-    """The size of a split."""
+    """Return the size of a split."""
     size = symbols[directive.size] if isinstance(directive.size, str) else directive.size
     return int(size)
 
@@ -295,7 +303,8 @@ def number(directive: Directive, symbols: Mapping[str, int]) -> int:
 def shape_columns(
     coords: Ints, directives: Sequence[Directive], size: int, symbols: Mapping[str, int]
 ) -> list[Ints]:
-    """The part coordinates of splits by shape, outermost first; an n-way split groups whole finer tiles."""
+    """Return the part coordinates of splits by shape, outermost first. An n-way split groups whole finer
+    tiles."""
     steps = shape_steps(directives, size, symbols)
     result: list[Ints] = []
     finer = coords
@@ -306,8 +315,8 @@ def shape_columns(
 
 
 def shape_steps(directives: Sequence[Directive], size: int, symbols: Mapping[str, int]) -> list[int]:
-    """The tile sizes of splits by shape, outermost first. Of consecutive n-way splits the last one listed is
-    outermost, since each groups the tiles that the one before it made."""
+    """Return the tile sizes of splits by shape, outermost first. Of consecutive n-way splits the last one
+    listed is outermost, since each groups the tiles that the previous one made."""
     result: list[int] = []
     ways: list[int] = []
     for d in directives:
@@ -320,7 +329,8 @@ def shape_steps(directives: Sequence[Directive], size: int, symbols: Mapping[str
 
 
 def slice_loads(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[Ints, Ints]:
-    """`uniform_slice` on a row histogram: the slice of each row (-1: empty) and the load of each slice."""
+    """Apply `uniform_slice` to a row histogram: return the slice of each row (-1: empty) and the load of each
+    slice."""
     loads = np.asarray(row_nnz, dtype=np.int64)
     if parts < 1:
         message = f"{parts} slices"
@@ -330,7 +340,7 @@ def slice_loads(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[Ints, Ints]:
 
 
 def tile_loads(row_nnz: Sequence[int] | Ints, step: int) -> Ints:
-    """Nonzeros of the tiles of `step` rows that are not empty, in order."""
+    """Return the nonzeros of the nonempty tiles of `step` rows, in order."""
     loads = np.asarray(row_nnz, dtype=np.int64)
     found = np.add.reduceat(loads, np.arange(0, loads.size, step)) if loads.size else loads
     result: Ints = found[found > 0]
@@ -338,15 +348,16 @@ def tile_loads(row_nnz: Sequence[int] | Ints, step: int) -> Ints:
 
 
 def cyclic_loads(row_nnz: Sequence[int] | Ints, parts: int) -> Ints:
-    """Nonzeros per part when row i goes to part i mod `parts`."""
+    """Return the nonzeros of each part when row i is assigned to part i mod `parts`."""
     loads = np.asarray(row_nnz, dtype=np.int64)
     result: Ints = np.bincount(np.arange(loads.size) % parts, weights=loads, minlength=parts).astype(np.int64)
     return result
 
 
 def load_bounds(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[int, float]:
-    """What no assignment of whole rows gets below (the mean rounded up, the largest row), and what giving
-    rows to the least loaded slice never exceeds (mean + (1 - 1/parts) largest row; Graham 1966)."""
+    """Return a lower bound of the maximum load of any assignment of whole rows (the mean rounded up, or the
+    largest row), and an upper bound for the assignment to the least loaded slice (mean + (1 - 1/parts)
+    largest row; Graham 1966)."""
     loads = np.asarray(row_nnz, dtype=np.int64)
     total, largest = int(loads.sum()), int(loads.max(initial=0))
     return max(-(-total // parts), largest), total / parts + (1 - 1 / parts) * largest

@@ -1,7 +1,8 @@
-"""What density models predict of a tensor, beside what its data say: how far a model can be trusted.
+"""Compare the predictions of density models for a tensor with its data, to show how far a model can be
+trusted.
 
-Three models answer the same questions: `uniform` knows the number of nonzeros, `rows` also how many lie in
-each row (fiber of the top rank), `actual` every nonzero.
+Three models are compared: `uniform` has the number of nonzeros, `rows` also the nonzeros of each row (fiber
+of the top rank), `actual` every nonzero.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MOST_SLICES = 65_536
 
 @dataclass(frozen=True)
 class Prediction:
-    """One quantity of one tensor: what its data say, and what each model expects (None: refused)."""
+    """One quantity of one tensor: the value for its data, and the expectation of each model (None:
+    refused)."""
 
     tensor: str
     quantity: str
@@ -34,7 +36,8 @@ class Prediction:
     rows: float | None
 
     def error(self, model: str) -> float | None:
-        """(predicted - actual) / actual of model `uniform` or `rows`; None where it does not answer."""
+        """Return (predicted - actual) / actual of model `uniform` or `rows`; None where the model refuses the
+        quantity."""
         result: float | None = getattr(self, model)
         return (result - self.actual) / self.actual if result is not None and self.actual else None
 
@@ -42,10 +45,11 @@ class Prediction:
 def predictions(
     tensor: SparseTensor, *, tiles: Sequence[int] = TILES, slices: int = SLICES
 ) -> tuple[Prediction, ...]:
-    """Every quantity of a tensor under the three models. All `actual` numbers are exact.
+    """Return every quantity of a tensor under the three models. All `actual` numbers are exact.
 
-    `tiles`: sizes of tiles, each the same in every rank (cut to the rank); `slices`: parts that rows are
-    dealt to (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an empty tensor.
+    `tiles`: sizes of tiles, each the same in every rank (limited to the rank). `slices`: number of parts to
+    which rows are assigned (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an
+    empty tensor.
     """
     faults = [
         Diagnostic(f"{what} {shown(n)}", "a whole number of at least 1", argument,

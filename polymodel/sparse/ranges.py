@@ -1,4 +1,4 @@
-"""Counting in ranges of an array, many ranges at once."""
+"""Count values in many ranges of an array at once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ Ints = NDArray[np.int64]
 
 
 def count_below(values: NDArray[np.integer], low: Ints, high: Ints, bound: Ints, top: int) -> Ints:
-    """How many of values[low:high] are below `bound`, per query; values are from 0 up and below `top`."""
+    """Return, for each query, how many of values[low:high] are below `bound`. Values are at least 0 and below
+    `top`."""
     return weight_below(values, None, low, high, bound, top)
 
 
 def count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> Ints:
-    """How many of values[low:high] are at least `least`, per query. No value is negative."""
+    """Return, for each query, how many of values[low:high] are at least `least`. No value is negative."""
     below = count_below(values, low, high, least, int(values.max(initial=0)) + 1)
     result: Ints = np.maximum(high - low, 0) - below
     return result
@@ -25,10 +26,11 @@ def count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> Ints:
 def weight_below(
     values: NDArray[np.integer], weights: Ints | None, low: Ints, high: Ints, bound: Ints, top: int
 ) -> Ints:
-    """The weights (without: 1 each) of those of values[low:high] that are below `bound`, per query.
+    """Return, for each query, the total weight of those of values[low:high] that are below `bound` (without
+    weights: their number).
 
-    A wavelet matrix: from the highest bit down, values with a 0 are brought before those with a 1, and a
-    range becomes the two ranges that its values fall into.
+    The algorithm is a wavelet matrix: from the highest bit down, values with a 0 are placed before those with
+    a 1, and a range becomes the two ranges that contain its values.
     """
     result = np.zeros(low.size, dtype=np.int64)
     high = np.maximum(high, low)
@@ -55,14 +57,15 @@ def weight_below(
 
 
 def sums_before(weights: NDArray[np.integer] | NDArray[np.bool_]) -> Ints:
-    """Sums of the weights before each place, and of all."""
+    """Return the sum of the weights before each index, and the total."""
     result = np.zeros(weights.size + 1, dtype=np.int64)
     np.cumsum(weights, out=result[1:])
     return result
 
 
 def in_order(labels: Ints) -> Ints:
-    """Places by label, equal ones in order: sorted by counting where labels are not far apart."""
+    """Return indices sorted by label, stable for equal labels. Labels with a small range are sorted by
+    counting."""
     span = int(labels.max(initial=-1)) + 1
     if span > 4 * labels.size or labels.size >= 2**31:
         return np.argsort(labels, kind="stable")
@@ -76,8 +79,8 @@ def in_order(labels: Ints) -> Ints:
 
 
 def neighbours(labels: Ints) -> tuple[Ints, Ints]:
-    """The last access before each one in a sequence that has its label (-1: none), and the next one after it
-    (their number: none)."""
+    """Return, for each access of a sequence, the previous access with the same label (-1: none) and the next
+    one (number of accesses: none)."""
     order = in_order(labels)
     labels = labels[order]
     same = np.flatnonzero(labels[1:] == labels[:-1])
@@ -88,20 +91,20 @@ def neighbours(labels: Ints) -> tuple[Ints, Ints]:
     return before, after
 
 
-# A window has at least so many accesses; a long one is sorted; a short one is looked at in steps of so many.
+# The least accesses of a window, the length from which windows are sorted, and the step for shorter ones.
 WINDOW, _LONG, _STEP = 2**12, 2**15, 2**6
 
 
 def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints, small: Ints, large: int) -> Ints:
-    """For some accesses, ascending, with one to the same label before them: the weight of the labels in
-    between, each counted once. `weights`: of the label of each access.
+    """Return, for some accesses in ascending order, the total weight of the distinct labels accessed since
+    the previous access to the same label. `weights`: the weight of each access's label.
 
-    It is exact from `small` (of each of those asked for) up to `large`; below the one and from the other on
-    it is some number that is there as well.
+    Distances are exact from `small` (one number for each of these accesses) up to `large`. A result below
+    `small`, or at least `large`, only says that the distance is in the same range.
 
-    The sequence is cut into windows. At the beginning of each, the labels that were used last, up to the
-    weight `large`, are known by their last accesses; what was used since an access before the window is the
-    weight of those after it, and that of labels in the window that were last used before it.
+    The sequence is divided into windows. At the start of each window the most recently used labels, up to the
+    total weight `large`, are known by their last accesses. The labels used since an access before the window
+    are those with later last accesses, and those in the window that were last used before that access.
     """
     result = np.empty(asked.size, dtype=np.int64)
     recent: Ints = np.zeros(0, dtype=np.int64)
@@ -124,8 +127,8 @@ def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints, small
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Some accesses, from number `start` on. `recent`: the last accesses to labels before that; `sums`: of
-    their weights."""
+    """A part of the accesses, from number `start` on. `recent`: the last accesses to labels before it;
+    `sums`: prefix sums of their weights."""
 
     start: int
     before: Ints
@@ -134,7 +137,7 @@ class _Window:
     sums: Ints
 
     def distances(self, asked: Ints, last: Ints, small: Ints, large: int) -> Ints:
-        """`last`: the access to the same label before each."""
+        """Return the distances of these accesses. `last`: the previous access to the same label."""
         place = np.searchsorted(self.recent, last, side="right")
         earlier = self.sums[-1] - self.sums[place]
         new = sums_before(np.where(self.before < self.start, self.weights, 0))
@@ -156,15 +159,17 @@ class _Window:
         return result
 
     def _by_ranges(self, at: Ints, last: Ints) -> Ints:
-        """The weight of what comes before some places of the window, and was last used before `last`."""
+        """Return the weight of the accesses in the window, before these positions, whose label was last used
+        before `last`."""
         order = np.sort(self.before)
         seen, bound = np.searchsorted(order, self.before), np.searchsorted(order, last)
         first = np.maximum(last + 1 - self.start, 0)
         return weight_below(seen, self.weights, first, at, bound, order.size + 1)
 
     def _by_steps(self, at: Ints, last: Ints, small: Ints, large: Ints) -> Ints:
-        """The same where `last` is before the window: up to every `_STEP`th place for all of them, and place
-        by place from there for those that may be neither below `small` nor from `large` on."""
+        """Return the same weight where `last` is before the window: first up to a multiple of `_STEP`
+        positions for all accesses, then position by position where the result may lie between `small` and
+        `large`."""
         last, bound = np.unique(last, return_inverse=True)
         steps = -(-self.before.size // _STEP)
         # Per step, by the first of `last` that each was used before.

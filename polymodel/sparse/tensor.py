@@ -1,4 +1,5 @@
-"""A sparse tensor as coordinates and values: what readers make and every other part of the room takes."""
+"""A sparse tensor as coordinates and values, the form that file readers produce and all sparse modules
+use."""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ class SparseTensor:
     """The nonzeros of one tensor.
 
     `ranks` and `shape`: one name and one size per rank, outermost first (rank 0: none). `coords`: one row per
-    rank, one column per nonzero, in lexicographic order without repetition. `fill`: what all other points
-    hold, which none of the `values` is; not always zero: infinity where the least of several values is taken.
-    Make one with `from_coo`, `from_dense` or `from_scipy`: these check, sum duplicates and drop zeros, or
-    what else `fill` is.
+    rank and one column per nonzero, in lexicographic order without repetition. `fill`: the value of all other
+    points, which does not occur in `values`. It need not be zero; for a minimum over values it is infinity.
+    Use `from_coo`, `from_dense` or `from_scipy` to make a tensor: they check, sum duplicates and drop entries
+    equal to `fill`.
     """
 
     name: str
@@ -72,10 +73,12 @@ class SparseTensor:
         *,
         fill: float = 0.0,
     ) -> SparseTensor:
-        """From coordinates (ranks x entries) in any order; duplicates are summed, zeros dropped.
+        """Make a tensor from coordinates (ranks x entries) in any order; duplicates are summed, zeros
+        dropped.
 
-        With another `fill` entries that are equal to it are dropped, zeros kept, and a point stands once.
-        Raises SpecError for sizes below 1, coordinates outside the shape, values that are not finite numbers.
+        With another `fill`, entries equal to it are dropped and zeros kept, and each point may occur only
+        once. Raises SpecError for sizes below 1, coordinates outside the shape, and values that are not
+        finite numbers.
         """
         read = Arguments()
         fill = _filled(read, fill)
@@ -105,7 +108,7 @@ class SparseTensor:
     def from_dense(
         cls, name: str, ranks: Sequence[str], dense: ArrayLike, *, fill: float = 0.0
     ) -> SparseTensor:
-        """From an array with one axis per rank; what is equal to `fill` is left out."""
+        """Make a tensor from an array with one axis per rank; values equal to `fill` are left out."""
         read = Arguments()
         fill = _filled(read, fill)
         ranks = read.names("ranks", ranks)
@@ -127,7 +130,8 @@ class SparseTensor:
     def from_scipy(
         cls, name: str, ranks: Sequence[str], matrix: scipy.sparse.sparray, *, fill: float = 0.0
     ) -> SparseTensor:
-        """From any SciPy sparse matrix or array: what it stores, explicit zeros too where `fill` is not 0."""
+        """Make a tensor from any SciPy sparse matrix or array: the entries that it stores, including explicit
+        zeros if `fill` is not 0."""
         coo = matrix.tocoo()
         return cls.from_coo(name, ranks, coo.shape, np.array(coo.coords), coo.data, fill=fill)
 
@@ -142,7 +146,7 @@ class SparseTensor:
 
     @property
     def size(self) -> int:
-        """Number of points, an exact integer of any length."""
+        """The number of points, an exact integer of any length."""
         return prod(self.shape)
 
     @property
@@ -151,14 +155,15 @@ class SparseTensor:
 
     @cached_property
     def numbers(self) -> Ints:
-        """The row-major number of each nonzero's point, ascending. Refused where 64 bits do not reach."""
+        """The row-major number of each nonzero's point, ascending. Raises Refused if 64 bits are too few."""
         if self.size > _NUMBERED:
             message = f"{self.name} has {self.size:.3g} points, more than 64 bits can number"
             raise Refused(message, code="number-too-large")
         return _numbers(self.coords, self.shape)
 
     def filled(self, fill: float) -> SparseTensor:
-        """The same entries, with another number at all other points; entries equal to that are dropped."""
+        """Return the same entries with another value at all other points; entries equal to that value are
+        dropped."""
         kept = self.values != fill
         coords, values = (
             (self.coords, self.values) if kept.all() else (self.coords[:, kept], self.values[kept])
@@ -166,12 +171,12 @@ class SparseTensor:
         return SparseTensor(self.name, self.ranks, self.shape, coords, values, fill)
 
     def rank(self, name: str) -> Ints:
-        """The coordinates of one rank, one per nonzero."""
+        """Return the coordinates of one rank, one per nonzero."""
         row: Ints = self.coords[self.ranks.index(name)]
         return row
 
     def to_dense(self) -> NDArray[Any]:
-        """All points as an array. Refused above 10^8 points."""
+        """Return all points as an array. Raises Refused above 10^8 points."""
         if self.size > DENSE_POINTS:
             message = f"{self.name} has {self.size:,} points: too many for a dense array"
             raise Refused(message, code="too-large")
@@ -181,7 +186,8 @@ class SparseTensor:
         return result.reshape(self.shape)
 
     def to_scipy(self) -> scipy.sparse.csr_array:
-        """A matrix as CSR."""
+        """Return a matrix in CSR format. Raises Refused for a tensor that is not a matrix, or whose `fill` is
+        not 0."""
         import scipy.sparse
 
         if len(self.ranks) != 2:
@@ -194,7 +200,7 @@ class SparseTensor:
         return scipy.sparse.csr_array((self.values, tuple(self.coords)), shape=self.shape)
 
     def swizzled(self, ranks: Sequence[str]) -> SparseTensor:
-        """The same tensor with its ranks in another order."""
+        """Return the same tensor with its ranks in another order."""
         order = [self.ranks.index(r) for r in ranks]
         if sorted(order) != list(range(len(self.ranks))):
             message = f"{list(ranks)} is not an order of the ranks {list(self.ranks)} of {self.name}"
@@ -203,12 +209,12 @@ class SparseTensor:
         return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values, fill=self.fill)
 
     def renamed(self, name: str, ranks: Sequence[str] | None = None) -> SparseTensor:
-        """The same nonzeros under another name, or with other names of ranks."""
+        """Return the same nonzeros under another name, or with other names of ranks."""
         return SparseTensor(name, tuple(ranks or self.ranks), self.shape, self.coords, self.values, self.fill)
 
 
 def _filled(read: Arguments, fill: object) -> float:
-    """What the points hold that are left out."""
+    """Return the checked value of the points that are left out."""
     result = as_number(fill)
     if result is None or result != result:
         read.faults.append(
@@ -288,7 +294,8 @@ def _numbers(coords: Ints, shape: Sequence[int]) -> Ints:
 
 
 def _ascending(coords: Ints) -> bool:
-    """Whether columns are in lexicographic order and none stands twice; looked at in pieces."""
+    """Return whether the columns are in lexicographic order without repetition; they are compared in
+    pieces."""
     for start in range(0, coords.shape[1] - 1, _PIECE):
         piece = coords[:, start : start + _PIECE + 1]
         found = piece[-1, 1:] > piece[-1, :-1]
@@ -303,7 +310,8 @@ def _ascending(coords: Ints) -> bool:
 def ordered(
     coords: Ints, data: NDArray[Any], shape: Sequence[int], join: np.ufunc = np.add
 ) -> tuple[Ints, NDArray[Any]]:
-    """Coordinates in lexicographic order, values of equal ones summed, or joined otherwise."""
+    """Return the coordinates in lexicographic order, with the values of equal ones summed, or combined by
+    `join`."""
     if data.dtype.kind == "b":
         data = data.astype(np.int64)
     if data.size < 2:

@@ -1,4 +1,4 @@
-"""The partitioning of one Einsum carried out on its tensors."""
+"""Apply the partitioning of one Einsum to its tensors."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, I
 
 # Ranks that follow the split of another rank: `follow(Q)`.
 #
-# A rank with a loop of its own is split as its leader is. A rank of index math (W of I[q + s]) has no loop:
-# its tile for a tile of Q holds every coordinate from the lowest to the highest that the tile reaches with
-# any values of the other variables. Such tiles overlap, by the halo.
+# A rank with a loop of its own is split like its leader. A rank with affine indices (W of I[q + s]) has no
+# loop: its tile for a tile of Q holds all coordinates from the lowest to the highest that the tile reaches
+# for any values of the other variables. Such tiles overlap by a halo.
 
 _SHAPES = ("uniform_shape", "nway_shape")
 
 
 def follows(partition: Partition) -> bool:
-    """Whether a rank follows another one."""
+    """Return whether a rank follows another one."""
     return any(d.kind == "follow" for d in partition.directives)
 
 
 def leading(partition: Partition, partitioning: Sequence[Partition], einsum: str) -> Partition:
-    """The split that a rank follows. Refused where that is not by shape."""
+    """Return the split that a rank follows. Raises Refused if it is not a split by shape."""
     rank, directives = partition.ranks[0], partition.directives
     leader = directives[0].leader or ""
     what = f"{einsum}: rank {rank} follows {leader}"
@@ -62,7 +62,7 @@ def leading(partition: Partition, partitioning: Sequence[Partition], einsum: str
 
 
 def alike(partition: Partition, led: Partition, sizes: Mapping[str, int], einsum: str) -> Partition:
-    """The split of a rank with a loop of its own that follows: its leader's tiles."""
+    """Return the split of a following rank with a loop of its own: the tiles of its leader."""
     rank, leader = partition.ranks[0], led.ranks[0]
     if len(partition.directives) != len(led.directives):
         what = f"{einsum}: rank {rank} follows {leader} once, which is split {len(led.directives)} times"
@@ -84,10 +84,11 @@ def spread_halos(
     sizes: Mapping[str, int],
     symbols: Mapping[str, int],
 ) -> dict[tuple[str, str], str]:
-    """Put the tiles above a rank of index math, in every tensor; returns (tensor, tile rank) -> its loop.
+    """Add the tiles above a rank with affine indices, in every tensor. Return a map from (tensor, tile rank)
+    to its loop.
 
-    `leader`: the rank that is followed, its splits, and the loops these make. SpecError where no index math
-    of the rank has it.
+    `leader`: the rank that is followed, its splits, and the loops that these make. Raises SpecError where no
+    affine index of the rank contains the leader.
     """
     name, directives, loops = leader
     made: dict[tuple[str, str], str] = {}
@@ -118,7 +119,8 @@ def _tiles(
     sizes: Mapping[str, int],
     symbols: Mapping[str, int],
 ) -> tuple[Ints, Ints, list[Ints]]:
-    """The lowest and highest coordinate that each tile of the leader reaches, and its parts' coordinates."""
+    """Return the lowest and the highest coordinate that each tile of the leader reaches, and the coordinates
+    of its parts."""
     coords = np.arange(sizes[leader], dtype=np.int64)
     columns = shape_columns(coords, directives, sizes[leader], symbols)
     first = np.flatnonzero(changes(columns))
@@ -130,14 +132,14 @@ def _tiles(
 
 
 class Arrangement:
-    """The columns of an Einsum's tensors under way from declared ranks to loop ranks.
+    """The columns of an Einsum's tensors during the transformation from declared ranks to loop ranks.
 
-    `chains`: rank -> its parts, outermost first; `inside`: a rank that was flattened -> (the flattened rank,
-    its column there); `tiles`: loop rank -> (step, step of the tile around it) of splits by shape;
-    `leaders`: loop rank -> the tensor whose coordinates make its parts; `varying`: those of them whose parts
-    are not the same at every node of the loops around them;
-    `parts`: (tensor, its rank) -> the loop of the tiles that a rank of index math follows;
-    `dynamic`: tensor -> its rank -> the loops that cut it where a leader's parts begin, fiber by fiber.
+    `chains`: rank -> its parts, outermost first. `inside`: a rank that was flattened -> (the flattened rank,
+    its column there). `tiles`: loop rank -> (step, step of the next outer tile), for splits by shape.
+    `leaders`: loop rank -> the tensor whose coordinates define its parts. `varying`: loop ranks among these
+    whose parts differ between nodes of the outer loops. `parts`: (tensor, its rank) -> the loop of the tiles
+    that a rank with affine indices follows. `dynamic`: tensor -> its rank -> the loops that split it at the
+    boundaries of a leader's parts, fiber by fiber.
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class Arrangement:
         self._variables(expression)
 
     def _bound(self, columns: Columns, place: int) -> list[str]:
-        """The ranks of a tensor that the loops before a place bind, in the order in which they do."""
+        """Return the ranks of a tensor that the loops before this one bind, in the order in which they do."""
         result = []
         for rank in columns.ranks:
             names = [rank]
@@ -204,7 +206,7 @@ class Arrangement:
                 self.info[rank] = LoopRank(rank, (rank,), (self.sizes[rank],))
 
     def run(self) -> None:
-        """Carry out every partition; those by occupancy once the loops above them are known."""
+        """Apply every partition; those by occupancy are applied once the loops above them are known."""
         faults = check_sizes(self.mapping.partitioning, self.symbols, self.einsum)
         if faults:
             raise SpecError(faults)
@@ -229,7 +231,8 @@ class Arrangement:
                 raise SpecError([Diagnostic(what, remedy, code="invalid-partitioning")])
 
     def _followers(self) -> tuple[list[Partition], list[tuple[str, Partition]]]:
-        """The splits, those of loops that follow too; and ranks of index math with the splits they follow."""
+        """Return the splits, including those of following loops; and the ranks with affine indices, with the
+        splits that they follow."""
         splits: list[Partition] = []
         followers: list[tuple[str, Partition]] = []
         for partition in self.mapping.partitioning:
@@ -249,7 +252,7 @@ class Arrangement:
         return splits, followers
 
     def _follow(self, rank: str, led: Partition) -> None:
-        """Put tiles of index math above it."""
+        """Add the tiles above a rank with affine indices."""
         leader = (led.ranks[0], led.directives, self.chains.get(led.ranks[0], ()))
         made = spread_halos(
             self.columns, self.operands, self.declared, rank, leader, self.sizes, self.symbols
@@ -263,7 +266,8 @@ class Arrangement:
         self.parts |= made
 
     def loops(self) -> tuple[LoopRank, ...]:
-        """The loop ranks in order. SpecError where the loop order is not that of the partitioned ranks."""
+        """Return the loop ranks in order. Raises SpecError if the loop order is not an order of the
+        partitioned ranks."""
         made = [n for chain in self.chains.values() for n in chain if n not in self.inside]
         missing = [n for n in made if n not in self.order]
         strange = [n for n in self.order if n not in made]
@@ -285,7 +289,7 @@ class Arrangement:
         return self.order.index(name)
 
     def _apply(self, partition: Partition) -> tuple[str, list[Directive]] | None:
-        """Carry out what needs no other loop; returns what is left: splits by occupancy."""
+        """Apply what depends on no other loop, and return the remaining splits by occupancy."""
         directives = list(partition.directives)
         if directives and directives[0].kind == "flatten":
             self._flatten(partition.ranks)
@@ -322,7 +326,7 @@ class Arrangement:
                 columns.flatten(ranks, name)
 
     def _replace(self, rank: str, names: Sequence[str]) -> None:
-        """Put the parts of a rank in its place."""
+        """Replace a rank by its parts."""
         old = self.info.pop(rank)
         for chain in self.chains.values():
             if rank in chain:
@@ -332,7 +336,7 @@ class Arrangement:
             self.info[name] = LoopRank(name, old.bases, old.sizes)
 
     def _shape(self, rank: str, directives: Sequence[Directive], names: Sequence[str]) -> None:
-        """Splits by shape and, outermost, by slices; `names`: of the parts and of what is left."""
+        """Apply splits by shape and, outermost, by slices. `names`: those of the parts and of the rest."""
         size = self.info[rank].size
         sliced = directives[0].kind == "uniform_slice"
         slices = self._slice(rank, directives[0], size) if sliced else None
@@ -349,7 +353,8 @@ class Arrangement:
         self._replace(rank, names)
 
     def _slice(self, rank: str, directive: Directive, size: int) -> Ints:
-        """The slice of each coordinate, by the nonzeros of the first tensor that has the rank."""
+        """Return the slice of each coordinate, balanced by the nonzeros of the first tensor that has the
+        rank."""
         carriers = [c for c in self.columns if rank in c.ranks]
         if not carriers:
             what = f"{self.einsum}: no tensor on the right has rank {rank}, whose nonzeros make the slices"
@@ -357,7 +362,8 @@ class Arrangement:
         return self.slices.of(carriers[0], rank, size, number(directive, self.symbols), self.kept)
 
     def _occupy(self, rank: str, directives: list[Directive]) -> tuple[str, list[Directive]] | None:
-        """Cut a rank into parts of equally many coordinates of the leader; returns the cuts that are left."""
+        """Split a rank into parts with equal numbers of coordinates of the leader, and return the remaining
+        splits."""
         directive, name = directives[0], f"{rank}{len(directives)}"
         rest = rank if len(directives) > 1 else f"{rank}0"
         leader = next((c for c in self.columns if c.name == directive.leader and rank in c.ranks), None)

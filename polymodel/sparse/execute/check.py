@@ -1,4 +1,5 @@
-"""Results against a reference that shares nothing with the executor: numpy.einsum, or products by SciPy."""
+"""Compare results with a reference that is independent of the executor: numpy.einsum, or sparse products by
+SciPy."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # Dense arrays are used where the whole iteration space has at most this many points.
 DENSE = 2 * 10**7
 TOLERANCE = 1e-9
-# Combinations of variables that are made of one tensor with index math.
+# The most combinations of variables that are listed for one tensor with affine indices.
 MOST_ENTRIES = 10**8
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = 2**62
@@ -30,8 +31,9 @@ _LAST = "a take that reduces a rank of the tensor it takes keeps the last value,
 
 @dataclass(frozen=True)
 class Check:
-    """One Einsum compared with a reference. `points`: results compared (all, or those nonzero in either);
-    `largest_difference` is absolute; whole numbers must be equal, others agree to 1e-9 of the largest."""
+    """The comparison of one Einsum with a reference. `points`: number of results compared (all, or those that
+    are nonzero in either). `largest_difference` is absolute. Whole numbers must be equal; others must agree
+    to 1e-9 of the largest."""
 
     einsum: str
     reference: str
@@ -42,14 +44,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """An Einsum that no reference could be made for, and why."""
+    """An Einsum for which no reference could be computed, and the reason."""
 
     einsum: str
     refused: Refused
 
 
 def check(execution: Execution) -> tuple[Check, ...]:
-    """Every Einsum, given the results before it. Refused for a run without values, or one too large."""
+    """Check every Einsum, given the results before it. Raises Refused for a run without values, or one that
+    is too large."""
     result = []
     for one in checks(execution):
         if isinstance(one, Unchecked):
@@ -59,7 +62,8 @@ def check(execution: Execution) -> tuple[Check, ...]:
 
 
 def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
-    """The same; an Einsum that cannot be checked keeps no other from it. Refused for a run without values."""
+    """Check every Einsum, and record the reason in place of one that cannot be checked. Raises Refused for a
+    run without values."""
     known: dict[str, SparseTensor] = {**execution.tensors, **execution.results}
     if not execution.valued:
         message = "the cascade was counted without values"
@@ -98,7 +102,7 @@ def _dense(
     ours: SparseTensor,
     scalars: Mapping[str, float],
 ) -> Check:
-    """By numpy.einsum on dense arrays."""
+    """Compare with numpy.einsum on dense arrays."""
     letters = dict(zip(sizes, _LETTERS, strict=False))
     out = [i.terms[0][0] for i in expression.output.indices]
     total: NDArray[Any] = np.zeros([sizes[v] for v in out], dtype=ours.values.dtype)
@@ -137,7 +141,7 @@ def _by_operators(
     ours: SparseTensor,
     scalars: Mapping[str, float],
 ) -> Check:
-    """By the operators that the signs stand for, in all points of the iteration space."""
+    """Compare with the operators of the Einsum's semiring, evaluated at all points of the iteration space."""
     if prod(sizes.values()) > DENSE:
         message = f"{expression.name} is too large to be checked point by point"
         raise Refused(message, "check it on smaller data", code="too-large")
@@ -179,7 +183,8 @@ def _once(
     letters: Mapping[str, str],
     found: NDArray[Any],
 ) -> NDArray[Any]:
-    """A take does not add what it meets several times over ranks that its value does not have."""
+    """Correct the sum of a take, which counts a value once where ranks that it does not have give it several
+    times."""
     if any(v not in used for v in names[term.which]):
         raise Refused(_LAST, code="unsupported-operation")
     ones = [(a != 0).astype(np.int64) for a in arrays]
@@ -192,7 +197,7 @@ def _variables(operand: IndexedTensor) -> list[str]:
 
 
 def _array(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int]) -> NDArray[Any]:
-    """A tensor as an array over its variables; index math that points outside is zero."""
+    """Return a tensor as an array over its variables; affine indices that point outside give zero."""
     dense = tensor.to_dense()
     if all(i.variable for i in operand.indices):
         return dense
@@ -226,7 +231,8 @@ class _Entries:
 
 
 def _entries(operand: IndexedTensor, tensor: SparseTensor, sizes: Mapping[str, int]) -> _Entries:
-    """The nonzeros by variable; of index math every combination of its variables that meets one."""
+    """Return the nonzeros by variable; for affine indices every combination of variables that accesses a
+    nonzero."""
     columns: dict[str, NDArray[np.int64]] = {}
     rows = np.arange(tensor.nnz, dtype=np.int64)
     for index, coords in sorted(
@@ -258,7 +264,8 @@ def _sparse(
     ours: SparseTensor,
     scalars: Mapping[str, float],
 ) -> Check:
-    """By products of SciPy's sparse matrices, two factors at a time; what is left to sum is added up."""
+    """Compare with products of SciPy's sparse matrices, two factors at a time; remaining variables are
+    summed."""
     out = [i.terms[0][0] for i in expression.output.indices]
     parts = [_Entries(dict(zip(out, ours.coords, strict=True)), -ours.values.astype(np.float64))]
     for term in expression.terms:
@@ -280,7 +287,7 @@ def _sparse(
 
 
 def _multiplied(entries: Sequence[_Entries], out: Sequence[str]) -> _Entries:
-    """The product; variables that only one factor has may be left in it."""
+    """Return the product; variables that only one factor has may remain in it."""
     result = entries[0]
     for k, other in enumerate(entries[1:], 2):
         later = {v for e in entries[k:] for v in e.columns}
@@ -289,7 +296,7 @@ def _multiplied(entries: Sequence[_Entries], out: Sequence[str]) -> _Entries:
 
 
 def _taken(entries: Sequence[_Entries], which: int, out: Sequence[str]) -> _Entries:
-    """The value of one factor where all are nonzero, once for each point of the output."""
+    """Return the value of one factor where all are nonzero, once for each point of the output."""
     if any(v not in out for v in entries[which].columns):
         raise Refused(_LAST, code="unsupported-operation")
     values = [e.values if k == which else np.ones_like(e.values) for k, e in enumerate(entries)]
@@ -302,8 +309,8 @@ def _taken(entries: Sequence[_Entries], which: int, out: Sequence[str]) -> _Entr
 
 
 def _contracted(a: _Entries, b: _Entries, kept: set[str]) -> _Entries:
-    """a * b, summed over what is not kept. Shared ranks number the columns of one matrix and the rows of the
-    other; those kept stand in its rows too."""
+    """Return a * b, summed over the variables that are not kept. Shared ranks number the columns of one
+    matrix and the rows of the other; those that are kept also number its rows."""
     import scipy.sparse
 
     shared = [v for v in a.columns if v in b.columns]
@@ -323,7 +330,7 @@ def _contracted(a: _Entries, b: _Entries, kept: set[str]) -> _Entries:
 
 
 def _numbers(columns: Sequence[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.int64]]:
-    """Number equal rows."""
+    """Number the rows so that equal rows have equal numbers."""
     result = np.zeros(size, dtype=np.int64)
     count = 1
     for column in columns:

@@ -1,4 +1,4 @@
-"""Dense ranks: equal work is not walked, and counts without values take one coordinate for each tile."""
+"""Avoid walking equal work over dense ranks; counts without values use one coordinate for each tile."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from polymodel.sparse.partition import number, part_names, shape_columns
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, IndexedTensor
 
-# Skips equal work of innermost loops that only walk dense fibers.
+# Equal work of innermost loops over dense fibers is not repeated.
 #
-# Such loops do the same at all but a few kinds of loop nodes: one node of each kind is walked for all of
+# There are only few kinds of nodes at which such loops differ: one node of each kind is walked for all of
 # them.
 
 _MOST_KINDS = 64
@@ -25,10 +25,11 @@ _MOST_KINDS = 64
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What lies below every node of the loop before `start`: that of its `kind`.
+    """The loops from `start` on, for each kind of node of the loop before.
 
-    `loops` are those below one node of each kind (parents in the first are kinds), `cursors` where the
-    tensors are at their leaves, `alive` the nodes with a result; `one`: the walked node of each kind.
+    `kind`: the kind of each node. `one`: the node of each kind that was walked. `loops`: the loops below one
+    node of each kind (parents in the first loop are kinds). `cursors`: the positions of the tensors at their
+    leaves. `alive`: the nodes that lead to a result.
     """
 
     start: int
@@ -43,21 +44,21 @@ class Tail:
         return int(self.kind.max(initial=-1)) + 1
 
     def owner(self, loop: int) -> Ints:
-        """The kind that each node of one of the loops lies below."""
+        """Return the kind that each node of one of the loops belongs to."""
         result = self.loops[loop].parent
         for above in reversed(self.loops[:loop]):
             result = above.parent[result]
         return result
 
     def spread(self, loop: int) -> Ints:
-        """The coordinates of one of the loops at the nodes of the last one."""
+        """Return the coordinates of one of the loops at the nodes of the last loop."""
         result = self.loops[loop].coords
         for inner in self.loops[loop + 1 :]:
             result = result[inner.parent]
         return result
 
     def counts(self, loop: int, with_result: bool = False) -> Ints:
-        """Iterations of one of the loops below a node of each kind."""
+        """Return the iterations of one of the loops below a node of each kind."""
         owner = self.owner(loop)
         alive = self.alive[loop]
         if with_result and alive is not None:
@@ -66,9 +67,11 @@ class Tail:
 
 
 def candidates(plan: Plan, timed: Collection[str]) -> int:
-    """The first of the innermost loops that may be walked for a few nodes only; their number if none may.
+    """Return the first of the innermost loops that need to be walked for a few nodes only; the number of
+    loops if there is none.
 
-    They are not stamped in time, make ranks of the output, and tensors only iterate there, to their end.
+    These loops have no time stamps, populate ranks of the output, and tensors only iterate there, up to their
+    leaves.
     """
     at = len(plan.order)
     if len(plan.terms) > 1 or plan.scattered:
@@ -84,13 +87,13 @@ def candidates(plan: Plan, timed: Collection[str]) -> int:
 
 
 def _depth(slot: OperandSlot, at: int) -> int:
-    """How many levels of a tensor are bound before a loop."""
+    """Return how many levels of a tensor are bound before a loop."""
     return sum(s.kind != "cut" for loop, steps in slot.steps.items() if loop < at for s in steps)
 
 
 def _regular(tree: Fibertree, depth: int) -> bool:
-    """Whether fibers from level `depth` on have equally spaced coordinates, and those below the first are
-    told by the coordinate above them."""
+    """Return whether fibers from level `depth` on have equally spaced coordinates, and those below the first
+    level are determined by the coordinate above them."""
     for at in range(depth, len(tree.levels)):
         level = tree.levels[at]
         if not level.elements or level.step == 0:
@@ -107,7 +110,7 @@ def _regular(tree: Fibertree, depth: int) -> bool:
 
 
 def enter(walk: LoopWalk) -> Tail | None:
-    """Walk the rest of the loops for one node of each kind; None where there are too many kinds."""
+    """Walk the remaining loops for one node of each kind; return None where there are too many kinds."""
     if not walk.nodes:
         return None
     columns: list[Ints] = []
@@ -128,7 +131,7 @@ def enter(walk: LoopWalk) -> Tail | None:
 
 
 def _kinds(columns: list[Ints], nodes: int) -> tuple[Ints, Ints]:
-    """Number equal rows, and one row of each number."""
+    """Number the rows so that equal rows have equal numbers, and return one row of each number."""
     kind = np.zeros(nodes, dtype=np.int64)
     count = 1
     for column in columns:
@@ -151,23 +154,23 @@ def _kinds(columns: list[Ints], nodes: int) -> tuple[Ints, Ints]:
 
 
 def first_leaf(levels: tuple[Level, ...], element: Ints) -> Ints:
-    """The number of the first leaf below elements, going down these levels."""
+    """Return the number of the first leaf below each element, going down these levels."""
     for level in levels:
         element = level.starts[element]
     return element
 
 
-# Counts without values: of a rank that is dense everywhere, one coordinate represents each tile.
+# In counts without values, one coordinate of a rank that is dense everywhere represents each tile.
 #
-# Where every tensor with a rank has all its coordinates, the innermost loops over that rank do the same at
-# all nodes. One coordinate per tile is kept, loops go no further than the tile, and the work of the innermost
-# loops follows from the size of the tile. Intermediate tensors then have one coordinate per tile as well.
+# Where every tensor with a rank has all its coordinates, the innermost loops over that rank do the same work
+# at all nodes. One coordinate per tile is kept, loops inside the tile are not walked, and their work follows
+# from the size of the tile. Intermediate tensors then also have one coordinate per tile.
 
 
 @dataclass(frozen=True)
 class Thin:
-    """Rank `rank` of `size` coordinates, split by `directives`, whose last `inner` parts are not walked; the
-    tiles around these have `step` coordinates."""
+    """A dense rank `rank` of `size` coordinates, split by `directives`, whose last `inner` parts are not
+    walked. The tiles around these have `step` coordinates."""
 
     rank: str
     size: int
@@ -181,7 +184,7 @@ class Thin:
         return -(-self.size // self.step)
 
     def representatives(self, tensor: SparseTensor) -> SparseTensor:
-        """The first coordinate of every tile."""
+        """Keep the first coordinate of every tile."""
         if self.rank not in tensor.ranks:
             return tensor
         kept = tensor.rank(self.rank) % self.step == 0
@@ -193,7 +196,7 @@ class Thin:
         return any(self.rank in ranks(o) for o in expression.operands)
 
     def innermost_loops(self, walk: LoopWalk) -> Tail:
-        """What the loops left would do below each node."""
+        """Return the loops that are not walked, below each kind of node."""
         start = walk.at
         kind = np.zeros(walk.nodes, dtype=np.int64)
         above = [i for i in range(start) if walk.plan.order[i].bases == (self.rank,)]
@@ -214,7 +217,7 @@ class Thin:
 
 
 def ranks(operand: IndexedTensor) -> list[str]:
-    """The ranks of plain indices."""
+    """Return the ranks with plain indices."""
     return [rank_of(i.variable) for i in operand.indices if i.variable]
 
 
@@ -225,7 +228,7 @@ def find_dense_rank(
     sizes: Mapping[str, int],
     symbols: Mapping[str, int],
 ) -> Thin | None:
-    """The rank whose innermost loops need no walking in any Einsum; None if there is none."""
+    """Return the rank whose innermost loops need not be walked in any Einsum; None if there is none."""
     wanted = dict.fromkeys(m.loop_order[-1].rstrip("0123456789") for m in mappings if m.loop_order)
     for rank in wanted:
         result = [_one(rank, e, m, sizes, symbols) for e, m in zip(expressions, mappings, strict=True)]
@@ -243,7 +246,8 @@ def _one(
     sizes: Mapping[str, int],
     symbols: Mapping[str, int],
 ) -> Thin | str | None:
-    """How one Einsum has the rank; text if it does not, None where its loops over it must be walked."""
+    """Return how one Einsum uses the rank: a text if it does not, None if its loops over it must be
+    walked."""
     everywhere = [expression.output, *expression.operands]
     if any(rank_of(v) == rank for o in everywhere for i in o.indices if not i.variable for v, _ in i.terms):
         return None
@@ -273,14 +277,14 @@ def _one(
 
 
 class _Table(dict[str, int]):
-    """A table of numbers that can be hashed."""
+    """A hashable map of numbers."""
 
     def __hash__(self) -> int:  # type: ignore[override]  # it is never changed once made
         return hash(tuple(sorted(self.items())))
 
 
 def _complete(tensor: SparseTensor, rank: str) -> bool:
-    """Whether every fiber of a rank has all its coordinates."""
+    """Return whether every fiber of a rank has all its coordinates."""
     at = tensor.ranks.index(rank)
     size = tensor.shape[at]
     if tensor.nnz % size:

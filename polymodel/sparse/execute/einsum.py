@@ -1,4 +1,4 @@
-"""One Einsum: walk its loops, count, compute."""
+"""Run one Einsum: walk its loops, count, and compute values."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTenso
 @dataclass(frozen=True, eq=False)
 class EinsumRunState:
     """A walked Einsum: the walk (down to the tail, the merged or the streamed loop, if there is one), the
-    nodes of the last loop where it computes (per term, and any; None: all), the same per loop, and the output
-    along the loops.
-    """
+    nodes of the last loop that compute (per term, and for any term; None: all), the same nodes per loop, and
+    the output along the loops."""
 
     plan: Plan
     walk: LoopWalk
@@ -58,14 +57,14 @@ class EinsumRunState:
 
     @property
     def activities(self) -> int:
-        """All activities, where the walk has a tail."""
+        """The number of all activities, where the walk has a tail."""
         tail = self.tail
         assert tail is not None
         visits = np.bincount(tail.kind, minlength=tail.kinds)
         return int((tail.counts(len(tail.loops) - 1) * visits).sum())
 
     def below(self, nodes: Ints) -> int:
-        """The activities below some nodes of the last loop walked."""
+        """Return the number of activities below some nodes of the last loop walked."""
         tail = self.tail
         assert tail is not None
         counts = tail.counts(len(tail.loops) - 1)
@@ -75,9 +74,10 @@ class EinsumRunState:
 
     @cached_property
     def outputs(self) -> tuple[Ints, int]:
-        """The output that each node of the last loop walked belongs to, and how many there are.
+        """The output that each node of the last loop walked belongs to, and the number of outputs.
 
-        An element of the output's tree is one, unless it is a part of a point that has several.
+        An output is an element of the output's tree, unless a point of the output has several parts, which
+        then count as one.
         """
         last = self.grown[-1]
         if not self.plan.scattered or not last.element.size:
@@ -94,7 +94,7 @@ class EinsumRunState:
 
     @cached_property
     def first_nodes(self) -> Ints:
-        """A node of the last loop walked for each of its outputs that get a result."""
+        """One node of the last loop walked for each of its outputs that get a result."""
         element, count = self.outputs
         one = np.full(count, -1, dtype=np.int64)
         if self.there is None:
@@ -108,9 +108,9 @@ class EinsumRunState:
 def walk_through(
     plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None, values: bool, read: bool
 ) -> EinsumRunState:
-    """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept, and
-    those over a `thin` rank or that merges one tensor's fibers into the output's not at all. `values`: of the
-    output are wanted; `read`: at least its pattern is."""
+    """Walk all loops. Unless the loops are kept, innermost loops over dense fibers are walked once per kind
+    of node, and loops over a `thin` rank, or that merge one tensor's fibers into the output's, are not
+    walked. `values`: the values of the output are needed. `read`: at least its pattern is needed."""
     timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
     if spacetime is not None and spacetime.space:
         timed.add(spacetime.space[0].rank)
@@ -141,7 +141,8 @@ def walk_through(
 
 
 def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> EinsumRunState | None:
-    """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
+    """Run the remaining loops as a tail; return None where the nodes or the output's fibers are of too many
+    kinds."""
     tail = enter(walk) if thin is None else thin.innermost_loops(walk)
     if tail is None:
         return None
@@ -158,7 +159,7 @@ def _with_tail(plan: Plan, walk: LoopWalk, thin: Thin | None) -> EinsumRunState 
 
 
 def _with_merged(plan: Plan, walk: LoopWalk) -> EinsumRunState | None:
-    """The innermost loop as one that merges; None where it does more than that."""
+    """Run the innermost loop as a merged loop; return None where it does more than merging."""
     result = merging.enter(walk)
     if result is None:
         return None
@@ -170,7 +171,8 @@ def _with_merged(plan: Plan, walk: LoopWalk) -> EinsumRunState | None:
 def _with_streamed(
     plan: Plan, walk: LoopWalk, loop: ReducingLoop, thin: Thin | None
 ) -> EinsumRunState | None:
-    """The rest as a loop whose iterations are not kept; None where tensors have nothing at some nodes."""
+    """Run the remaining loops as a streamed loop, whose iterations are not kept; return None where tensors
+    have no fiber at some nodes."""
     result = streaming.stream(walk, loop)
     if result is None:
         return None
@@ -182,7 +184,7 @@ def _with_streamed(
 
 
 def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
-    """All counts of a walked Einsum."""
+    """Return all counts of a walked Einsum."""
     plan = ran.plan
     if ran.merged is not None:
         activities = ran.merged.iterations
@@ -220,7 +222,7 @@ def count(ran: EinsumRunState, spacetime: SpaceTime | None, zeros: int, keep_loo
 
 
 def constant(expression: Expression, scalars: Mapping[str, float]) -> tuple[SparseTensor, EinsumCounts]:
-    """An Einsum that reads no tensor: its one value, and what it takes to write it."""
+    """Return the single value of an Einsum that reads no tensor, and the counts of writing it."""
     products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     signs = [-1.0 if t.negative else 1.0 for t in products]
     named = [[scalars[f] if isinstance(f, str) else f for f in t.factors] for t in products]
@@ -242,7 +244,7 @@ def _times(ran: EinsumRunState, spacetime: SpaceTime) -> ExecutionTimes:
 
 
 def assigns(plan: Plan) -> bool:
-    """Whether a later value of an output takes the place of an earlier one."""
+    """Return whether a later value of an output replaces an earlier one."""
     return any(t.take is not None for t in plan.terms)
 
 
@@ -252,7 +254,7 @@ def _stands_for(plan: Plan, thin: Thin) -> dict[str, tuple[str, int, int]]:
 
 
 def _alive_outputs(ran: EinsumRunState) -> Ints:
-    """The outputs met by the last loop walked that get a result."""
+    """Return the outputs at the nodes of the last loop walked that get a result."""
     element, count = ran.outputs
     element = element if ran.there is None else element[ran.there]
     present = np.zeros(count, dtype=bool)
@@ -353,10 +355,10 @@ def _levels(ran: EinsumRunState) -> tuple[LoopLevel, ...]:
 
 
 def result(ran: EinsumRunState, values: bool) -> tuple[SparseTensor, int]:
-    """The output, and how many of its values came out as what it leaves out, exactly zero (it does not keep
-    those).
+    """Return the output, and how many of its values are exactly the value that it leaves out (they are not
+    stored).
 
-    Without `values` every output that is touched is 1.
+    Without `values`, every output that is touched is 1.
     """
     if ran.merged is not None:
         elements = ran.merged.tally.elements

@@ -1,7 +1,7 @@
-"""Cascades on data, one generation after the other: what one makes is what the next one reads.
+"""Run a cascade on data for several generations: outputs of one generation are inputs of the next.
 
-A TeAAL spec says what one generation does: `F[v] = G[u, v] * D[u]`. Here it is run again and again, on inputs
-that hold what the generation before has made: `carry={"D": "F"}`.
+A TeAAL spec describes one generation: `F[v] = G[u, v] * D[u]`. It is run repeatedly, on inputs that hold
+outputs of the previous generation: `carry={"D": "F"}`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _EXAMPLE = '{"D": "F"}'
 def generations(
     run: Run, teaal: TeaalSpec, tensors: Mapping[str, Any], carry: Mapping[str, Carried], until: Until | None
 ) -> Iterator[Execution]:
-    """Every generation as it ran. `run`: runs the cascade on inputs.
+    """Yield every generation as it runs. `run`: runs the cascade on inputs.
 
-    `carry`: input -> the output that it holds in the next generation, or a function of all outputs that gives
-    it. `until`: how many generations, `fixed_point` (the first that leaves all inputs as they are is the last
-    one), or a function of the outputs that says whether a generation is the last one.
+    `carry`: input -> the output that it holds in the next generation, or a function of all outputs that
+    returns it. `until`: the number of generations, `fixed_point` (the last generation is the first one that
+    does not change any input), or a function of the outputs that says whether a generation is the last one.
     """
     _check(teaal, tensors, carry, until)
     given: Mapping[str, Any] = tensors
@@ -62,7 +62,7 @@ def generations(
 def execute_generations(
     run: Run, teaal: TeaalSpec, tensors: Mapping[str, Any], carry: Mapping[str, Carried], until: Until | None
 ) -> Execution:
-    """The last generation, with those before it."""
+    """Return the last generation, with all earlier ones."""
     *earlier, last = generations(run, teaal, tensors, carry, until)
     return replace(last, earlier=tuple(earlier))
 
@@ -90,7 +90,7 @@ def _same(one: SparseTensor, other: SparseTensor) -> bool:
 
 
 def _check(teaal: TeaalSpec, tensors: object, carry: object, until: object) -> None:
-    """Raise SpecError with everything that is wrong with what is asked."""
+    """Raise SpecError with all faults of the arguments."""
     faults: list[Diagnostic] = []
     outputs = [e.name for e in teaal.expressions]
     wanted = by_name("carry", carry, _EXAMPLE) if isinstance(carry, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The loops of one Einsum, rank by rank: all iterations of a loop at once."""
+"""Walk the loops of one Einsum rank by rank, with all iterations of a loop processed at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.execute.plan import LoopAction, OperandSlot, Plan
 from polymodel.sparse.fibertree import Ints, Level, blocks
 
-# Fibers of one loop, one per loop node, and how they co-iterate: all nodes at once.
+# The fibers of one loop, one per loop node, co-iterate at all nodes at once.
 
 Bools = NDArray[np.bool_]
 # Above this many iterations of one loop, arrays of them are not made.
@@ -21,10 +21,10 @@ MOST_NODES = 10**8
 
 @dataclass(frozen=True, eq=False)
 class LoopFibers:
-    """For each loop node the elements low .. high - 1 of a level, all of one fiber.
+    """For each loop node the elements low .. high - 1 of a level, which belong to one fiber.
 
-    A coordinate is seen less `shift`, over `factor` (index math); then low and high hold only what falls
-    inside the rank, and all of it is divisible.
+    For affine indices a coordinate is shifted by -`shift` and divided by `factor`; low and high then contain
+    only what lies inside the rank, and all of it is divisible.
     """
 
     level: Level
@@ -47,14 +47,14 @@ class LoopFibers:
         return int(self.high.sum()) - int(self.low.sum())
 
     def at(self, nodes: Ints | slice) -> LoopFibers:
-        """Those of some loop nodes."""
+        """Return the fibers of some loop nodes."""
         shift = None if self.shift is None else self.shift[nodes]
         return LoopFibers(
             self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift, self.factor
         )
 
     def last(self) -> Ints:
-        """The last coordinate of each, -1 for an empty one."""
+        """Return the last coordinate of each fiber, -1 for an empty one."""
         if not self.level.elements:
             return np.full(self.nodes, -1, dtype=np.int64)
         result = self.level.coords[np.maximum(self.high - 1, 0)]
@@ -63,13 +63,13 @@ class LoopFibers:
         return np.where(self.high > self.low, result, -1)
 
     def upto(self, coords: Ints) -> Ints:
-        """How many coordinates of each are at most the one given for it."""
+        """Return how many coordinates of each fiber are at most the one given for it."""
         if self.shift is not None:
             coords = coords * self.factor + self.shift
         return self.level.upto(self.fiber, self.low, self.high, coords)
 
     def find(self, nodes: Ints, coords: Ints) -> Ints:
-        """The elements with these coordinates in the fibers of these nodes, -1 for none."""
+        """Return the elements with these coordinates in the fibers of these nodes, -1 for none."""
         result = np.empty(coords.size, dtype=np.int64)
         for here in blocks(coords.size):
             at, asked = nodes[here], coords[here]
@@ -79,7 +79,7 @@ class LoopFibers:
         return result
 
     def expand(self) -> tuple[Ints, Ints, Ints]:
-        """All elements: the node, the coordinate and the number of each."""
+        """Return the node, the coordinate and the number of each element."""
         lengths = self.lengths
         total = int(lengths.sum())
         if total > MOST_NODES:
@@ -104,8 +104,8 @@ class LoopFibers:
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """What a co-iteration yields, ordered by node and coordinate: `elements` per fiber that took part (-1
-    where a union misses it), and per fiber and node the coordinates `reads`."""
+    """The result of a co-iteration, ordered by node and coordinate: `elements` for each participating fiber
+    (-1 where a union lacks it), and the number of coordinates `reads` for each fiber and node."""
 
     nodes: Ints
     coords: Ints
@@ -113,7 +113,7 @@ class Matched:
     reads: tuple[Ints, ...]
 
     def starts(self, nodes: int) -> Ints:
-        """Where the yields of each node start, and the end."""
+        """Return the index of the first result of each node, and the end."""
         return np.searchsorted(self.nodes, np.arange(nodes + 1))
 
     def picked(self, kept: Bools) -> Matched:
@@ -121,16 +121,17 @@ class Matched:
 
 
 def alone(fibers: LoopFibers) -> Matched:
-    """One fiber per node, all of it."""
+    """Iterate over one whole fiber per node."""
     nodes, coords, elements = fibers.expand()
     return Matched(nodes, coords, (elements,), (fibers.lengths,))
 
 
 def intersect(fibers: Sequence[LoopFibers]) -> Matched:
-    """Two-finger intersection; more than two nest to the right, a & (b & c), each reading as it is asked.
+    """Intersect with two fingers. More than two fibers nest to the right, a & (b & c), each reading only as
+    far as requested.
 
-    Both fingers advance after a match, and it stops when one fiber ends: the other has then read everything
-    up to the end of that one, and one coordinate more if there is one.
+    Both fingers advance after a match, and the intersection stops when one fiber ends. The other fiber has
+    then read everything up to that end, and one more coordinate if there is one.
     """
     if len(fibers) == 1:
         return alone(fibers[0])
@@ -165,7 +166,8 @@ def _pair(a: LoopFibers, b: LoopFibers) -> Matched:
 
 
 def _read(fibers: LoopFibers, last: Ints, own: Ints | None = None) -> Ints:
-    """Coordinates read when the other fiber ends at `last`: all, where this one ends (at `own`) no later."""
+    """Return the coordinates read when the other fiber ends at `last`: all, if this fiber ends (at `own`) no
+    later."""
     lengths = fibers.lengths
     short = np.flatnonzero(last < (fibers.last() if own is None else own))
     if short.size:
@@ -175,7 +177,8 @@ def _read(fibers: LoopFibers, last: Ints, own: Ints | None = None) -> Ints:
 
 
 def _nested_reads(fibers: Sequence[LoopFibers]) -> tuple[Ints, ...]:
-    """Reads of a & (b & (c & ..)): an inner intersection runs only as far as the outer one asks for."""
+    """Return the reads of a & (b & (c & ..)), where an inner intersection runs only as far as the outer one
+    requests."""
     nodes = fibers[0].nodes
     reads: list[Ints] = []
     stop = np.full(nodes, -1, dtype=np.int64)  # the last coordinate asked for, -1: all
@@ -201,7 +204,7 @@ def _nested_reads(fibers: Sequence[LoopFibers]) -> tuple[Ints, ...]:
 
 
 def _upto(inner: Matched, starts: Ints, coords: Ints) -> Ints:
-    """How many yields of each node are at most the coordinate given for it."""
+    """Return how many results of each node are at most the coordinate given for it."""
     span = int(inner.coords.max(initial=0)) + 2
     keys = inner.nodes * span + inner.coords + 1
     asked = np.arange(coords.size) * span + np.clip(coords, -1, span - 2) + 1
@@ -209,7 +212,7 @@ def _upto(inner: Matched, starts: Ints, coords: Ints) -> Ints:
 
 
 def unite(parts: Sequence[Matched]) -> Matched:
-    """All coordinates of any of the parts; elements and reads in the order of the parts."""
+    """Return all coordinates of any of the parts; elements and reads are in the order of the parts."""
     nodes = np.concatenate([p.nodes for p in parts])
     coords = np.concatenate([p.coords for p in parts])
     span = int(coords.max(initial=0)) + 1
@@ -229,10 +232,10 @@ def unite(parts: Sequence[Matched]) -> Matched:
 
 
 def cut(leader: LoopFibers, follower: LoopFibers) -> tuple[Matched, Ints, Ints]:
-    """The leader's fibers are of parts, the follower's of plain coordinates, cut where the parts begin.
+    """Split the follower's fibers of plain coordinates at the first coordinates of the leader's parts.
 
-    Yields the parts where the follower has something, with the elements of the leader, and the elements
-    low .. high - 1 of the follower that lie in each. The follower's reads are of its nonempty parts.
+    Return the parts in which the follower has an element, with the elements of the leader, and the elements
+    low .. high - 1 of the follower that lie in each. The follower's reads are those of its nonempty parts.
     """
     nodes, coords, elements = leader.expand()
     own = LoopFibers(follower.level, follower.fiber[nodes], follower.low[nodes], follower.high[nodes])
@@ -253,8 +256,9 @@ def cut(leader: LoopFibers, follower: LoopFibers) -> tuple[Matched, Ints, Ints]:
 
 @dataclass
 class FiberCursor:
-    """Where one tensor is at every loop node: `element` of the last level bound (None: the root), -1 where a
-    term is out; `cut`: the part low .. high - 1 of the next fiber that a leader's part leaves."""
+    """The position of one tensor at every loop node: `element` of the last level bound (None: the root),
+    -1 where its term is absent. `cut`: the part low .. high - 1 of the next fiber that lies in a leader's
+    part."""
 
     slot: OperandSlot
     bound: int = 0
@@ -263,7 +267,7 @@ class FiberCursor:
     cut: tuple[Ints, Ints, Ints] | None = None
 
     def fibers(self, nodes: int) -> LoopFibers:
-        """The fibers of the next level."""
+        """Return the fibers of the next level."""
         level = self.slot.tree.levels[self.bound]
         if self.cut is not None:
             return LoopFibers(level, *self.cut)
@@ -283,7 +287,7 @@ class FiberCursor:
         return LoopFibers(level, fiber, low, high)
 
     def follow(self, nodes: Ints) -> None:
-        """Go on to the nodes of an inner loop, given by the node each lies in."""
+        """Move to the nodes of an inner loop, given by the outer node of each."""
         if self.element is not None:
             self.element = self.element[nodes]
         if self.cut is not None:
@@ -295,7 +299,7 @@ class FiberCursor:
         self.bound += 1
 
     def out(self, nodes: int, where: Ints) -> None:
-        """Leave the term at these nodes."""
+        """Mark the term as absent at these nodes."""
         element = np.zeros(nodes, dtype=np.int64) if self.element is None else self.element.copy()
         element[where] = -1
         if self.cut is not None:
@@ -306,8 +310,8 @@ class FiberCursor:
 
 @dataclass
 class Walked:
-    """One loop as walked; `element`, `begin`, `reads`, `lookups` by slot number, the first three empty where
-    the walk does not keep them; `totals`: sums of the reads."""
+    """One walked loop. `element`, `begin`, `reads` and `lookups` are by slot number; the first three are
+    empty unless the walk keeps them. `totals`: sums of the reads."""
 
     parent: Ints
     coords: Ints
@@ -322,7 +326,7 @@ class Walked:
         return int(self.parent.size)
 
     def pos(self) -> Ints:
-        """Count of each iteration within its loop."""
+        """Return the position of each iteration within its loop."""
         if not self.nodes:
             return self.parent
         result = np.arange(self.nodes, dtype=np.int64)
@@ -344,9 +348,10 @@ class Walked:
 
 
 class LoopWalk:
-    """Walks the loops of a plan; `loops` so far, `cursors` at the nodes of the last one.
+    """Walks the loops of a plan. `loops`: those walked so far; `cursors`: positions at the nodes of the last
+    one.
 
-    `keep`: what each loop touched at each node.
+    `keep`: store what each loop accesses at each node.
     """
 
     def __init__(self, plan: Plan, keep: bool = True) -> None:
@@ -367,7 +372,7 @@ class LoopWalk:
         return self.skipped + len(self.loops)
 
     def branch(self, nodes: Ints) -> LoopWalk:
-        """A walk that goes on from some nodes of the last loop only."""
+        """Return a walk that continues from some nodes of the last loop only."""
         result = LoopWalk(self.plan)
         result.skipped, result.nodes = self.at, int(nodes.size)
         for ours, theirs in zip(self.cursors, result.cursors, strict=True):
@@ -422,14 +427,15 @@ class LoopWalk:
         return LoopFibers(result.level, result.fiber, low, high, shift, step.factor)
 
     def _shift(self, step: LoopAction) -> Ints:
-        """The sum of the earlier variables of index math."""
+        """Return the sum of the outer variables of an affine index."""
         shift = np.zeros(self.nodes, dtype=np.int64)
         for loop, factor in step.offset:
             shift += factor * self.coords_of(loop)
         return shift
 
     def _residues(self, at: int) -> None:
-        """Of index math whose last variable has a factor, only coordinates with the right remainder fit."""
+        """Select the coordinates with the right remainder, where the last variable of an affine index has a
+        factor."""
         for s, slot in enumerate(self.plan.slots):
             for step in slot.steps.get(at, ()):
                 if step.kind == "residue":
@@ -439,18 +445,19 @@ class LoopWalk:
                     cursor.partial = True
 
     def ancestors(self, loop: int) -> Ints | None:
-        """The node of an outer loop that each node of the last loop lies in; None: each its own."""
+        """Return the node of an outer loop that each node of the last loop belongs to; None if they are the
+        same."""
         result: Ints | None = None
         for walked in reversed(self.loops[loop + 1 :]):
             result = walked.parent if result is None else walked.parent[result]
         return result
 
     def coords_of(self, loop: int) -> Ints:
-        """The coordinate of an outer loop at the nodes of the last one."""
+        """Return the coordinate of an outer loop at the nodes of the last one."""
         return self.spread(loop, self.loops[loop].coords)
 
     def spread(self, loop: int, column: Ints) -> Ints:
-        """A column of an outer loop's nodes at the nodes of the last loop."""
+        """Return a column of an outer loop's nodes at the nodes of the last loop."""
         found = self.ancestors(loop)
         result: Ints = column if found is None else column[found]
         return result
@@ -478,7 +485,7 @@ class LoopWalk:
             self._out_of_terms(slots)
 
     def _without_parts(self, leader: int, fibers: LoopFibers) -> None:
-        """Where the leader has nothing there are no parts: followers have nothing to read either."""
+        """Set the reads of followers to 0 where the leader's fiber is empty, because there are no parts."""
         empty = fibers.high == fibers.low
         if empty.any():
             reads = self.loops[-1].reads
@@ -487,7 +494,7 @@ class LoopWalk:
                     reads[s] = np.where(empty, 0, reads[s])
 
     def _out_of_terms(self, slots: Sequence[int]) -> None:
-        """A term that the union misses is out with all its tensors."""
+        """Mark all tensors of a term as absent where the union does not contain the term."""
         for term in self.plan.terms:
             one = next(s for s in slots if s in term.slots)
             element = self.cursors[one].element
@@ -500,7 +507,8 @@ class LoopWalk:
     def _advance(
         self, matched: Matched, slots: Sequence[int], fibers: dict[int, LoopFibers], bound: Sequence[int] = ()
     ) -> None:
-        """Make the nodes of a loop of what its co-iteration yields; the cursors in `bound` are set next."""
+        """Make the nodes of a loop from the result of its co-iteration. The caller sets the cursors in
+        `bound` afterwards."""
         walked = Walked(matched.nodes, matched.coords)
         for s, reads in zip(slots, matched.reads, strict=True):
             walked.begin[s], walked.reads[s] = fibers[s].low, reads
@@ -527,7 +535,7 @@ class LoopWalk:
         self.cursors[follower].cut = fiber, low, high
 
     def _dense(self, at: int) -> None:
-        """A rank that no tensor on the right has: all its coordinates, tile by tile."""
+        """Iterate over all coordinates, tile by tile, of a rank that no tensor on the right-hand side has."""
         rank = self.plan.order[at]
         step, outer = self.plan.tiles.get(rank.name, (1, None))
         known = rank.name in self.plan.sizes or rank.name in self.plan.tiles

@@ -1,8 +1,8 @@
-"""The innermost loop where one tensor's fibers are merged into the output's: counted, not walked.
+"""Count an innermost loop that merges one tensor's fibers into the output's, without walking it.
 
-Gustavson's product of sparse matrices is one case: at every nonzero of A a row of B is merged into a row of
-the output. What the loop touches is found as in a symbolic product, for as many output fibers at a time as
-fit into a block, so that memory does not grow with the number of iterations.
+Gustavson's product of sparse matrices is an example: at every nonzero of A a row of B is merged into a row of
+the output. The accesses of the loop are counted as in a symbolic product, for as many output fibers at a time
+as fit into a block, so that memory does not grow with the number of iterations.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _DOING = "merging fibers into the output"
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """At node n of the last loop walked the elements low[n] .. high[n] - 1 of `level`, a fiber of slot `slot`
-    (number `fiber[n]`), are merged into the output's fiber `output[n]`, one of `outputs`."""
+    """A merged loop: at node n of the last loop walked, the elements low[n] .. high[n] - 1 of `level`, in
+    fiber `fiber[n]` of slot `slot`, are merged into the output's fiber `output[n]`, one of `outputs`."""
 
     slot: int
     level: Level
@@ -45,7 +45,7 @@ class Merged:
 
     @cached_property
     def lengths(self) -> Ints:
-        """Iterations at each node."""
+        """The iterations at each node."""
         return self.high - self.low
 
     @cached_property
@@ -54,7 +54,7 @@ class Merged:
 
     @cached_property
     def tally(self) -> OutputTally:
-        """What merging finds in the output."""
+        """The accesses to the output during merging."""
         if self.level.alike:  # the first visit of a fiber brings all of its elements, the others meet them
             elements = int(self.sizes.sum())
             return OutputTally(elements, self.iterations - elements, self.iterations)
@@ -65,7 +65,7 @@ class Merged:
 
     @cached_property
     def sizes(self) -> Ints:
-        """How many elements each fiber of the output has that is visited, in any order."""
+        """The number of elements of each output fiber that is visited, in any order."""
         if self.level.alike:
             visited = np.zeros(self.outputs, dtype=bool)
             visited[self.output[self.lengths > 0]] = True
@@ -73,7 +73,8 @@ class Merged:
         return self._sizes(_visits(self.lengths, self.output, by_size=True))
 
     def distinct(self, group: Ints) -> Ints:
-        """How many coordinates the fibers of each group of nodes have together; groups in ascending order."""
+        """Return the number of distinct coordinates in the fibers of each group of nodes; groups are in
+        ascending order."""
         return self._sizes(_visits(self.lengths, group, by_size=False))
 
     def _sizes(self, visits: tuple[Ints, Ints]) -> Ints:
@@ -86,7 +87,7 @@ class Merged:
         return np.concatenate(result)
 
     def within(self, window: Ints) -> bool:
-        """Whether all nodes that visit a fiber of the output have the same window."""
+        """Return whether all nodes that visit the same fiber of the output have the same window."""
         one = np.zeros(self.outputs, dtype=np.int64)
         nodes = np.flatnonzero(self.lengths)
         one[self.output[nodes]] = window[nodes]
@@ -94,14 +95,14 @@ class Merged:
 
     @cached_property
     def longest(self) -> int:
-        """The most iterations in one fiber of the output."""
+        """The maximum number of iterations in one fiber of the output."""
         work = np.zeros(self.outputs, dtype=np.int64)
         np.add.at(work, self.output, self.lengths)
         return int(work.max(initial=0))
 
     def lines(self, window: Ints, per_line: int) -> tuple[int, int]:
-        """Lines of the output that are there as they are first touched in a window, and all that are touched
-        in it. `window`: of each node, ascending with time."""
+        """Return how many lines of the output exist when they are first touched in a window, and how many are
+        touched in a window in all. `window`: that of each node, ascending with time."""
         result = [
             FiberVisits(self.level, self.low[visited], self.high[visited], fibers).lines(
                 window[visited], per_line
@@ -111,14 +112,15 @@ class Merged:
         return sum(there for there, _ in result), sum(touched for _, touched in result)
 
     def _counted(self, visited: Ints, fibers: Ints) -> OutputTally:
-        """The same for some output fibers: the nodes that visit them, and how many visits each has."""
+        """Return the accesses to some output fibers, given the nodes that visit them and the number of visits
+        of each."""
         total = int(self.lengths[visited].sum())
         if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
             return OutputTally(total, 0, total)
         return _populated(FiberVisits(self.level, self.low[visited], self.high[visited], fibers))
 
     def pattern(self) -> tuple[Ints, Ints]:
-        """Every element of the output once, as its fiber and its coordinate, in ascending order."""
+        """Return every element of the output once, as its fiber and its coordinate, in ascending order."""
         fiber, coords = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for visited, fibers in _blocked(_visits(self.lengths, self.output, by_size=False), self.lengths):
             found = FiberVisits(self.level, self.low[visited], self.high[visited], fibers).elements
@@ -130,7 +132,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class OutputTally:
-    """Elements of the output's fibers, and reads and writes of populating them."""
+    """The number of elements of the output's fibers, and the reads and writes of populating them."""
 
     elements: int
     reads: int
@@ -138,7 +140,8 @@ class OutputTally:
 
 
 def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
-    """Whether the innermost loop of a plan iterates over one tensor's fibers and populates the output's."""
+    """Return whether the innermost loop of a plan iterates over one tensor's fibers and populates the
+    output's."""
     last = len(plan.order) - 1
     if last < 1 or len(plan.terms) > 1 or plan.scattered or last not in plan.populate:
         return False
@@ -152,8 +155,8 @@ def applies(plan: Plan, spacetime: SpaceTime | None, values: bool) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Entered:
-    """A walk down to a loop that is merged: that loop, the nodes of the last one walked that iterate in it,
-    the nodes of each loop that something is computed below (None: all), and the output along the loops."""
+    """A walk down to a merged loop: that loop, the nodes of the last loop walked that have iterations in it,
+    the nodes of each loop that lead to a computation (None: all), and the output along the loops."""
 
     merged: Merged
     there: Bools | None
@@ -162,8 +165,8 @@ class Entered:
 
 
 def enter(walk: LoopWalk) -> Entered | None:
-    """The innermost loop; None where nothing leads to it, a tensor has nothing at some nodes, or a fiber is
-    cut there."""
+    """Return the merged innermost loop. Return None where no node leads to it, a tensor has no fiber at some
+    nodes, or a fiber is split there."""
     last = len(walk.plan.order) - 1
     if not walk.nodes or any(c.partial or c.cut is not None for c in walk.cursors):
         return None
@@ -171,7 +174,7 @@ def enter(walk: LoopWalk) -> Entered | None:
     found = walk.cursors[slot].fibers(walk.nodes)
     if found.level.span > np.iinfo(np.int32).max:
         return None
-    # What iterates nothing below comes to nothing, and takes no place in the output.
+    # Nodes without iterations have no result, and take no position in the output.
     filled = found.high > found.low
     there = None if filled.all() else filled
     alive = effectual(walk.loops, there)
@@ -182,9 +185,10 @@ def enter(walk: LoopWalk) -> Entered | None:
 
 
 def _visits(lengths: Ints, group: Ints, by_size: bool) -> tuple[Ints, Ints]:
-    """The nodes that iterate, those of one group together and in order of time, and how many each group has.
+    """Return the nodes that iterate, grouped and in temporal order within a group, and the number of nodes of
+    each group.
 
-    Groups in ascending order, or `by_size`: those with about as many nodes together.
+    Groups are in ascending order or, with `by_size`, ordered by the magnitude of their number of nodes.
     """
     nodes = np.flatnonzero(lengths)
     key = group[nodes]
@@ -200,7 +204,7 @@ def _visits(lengths: Ints, group: Ints, by_size: bool) -> tuple[Ints, Ints]:
 
 
 def _blocked(visits: tuple[Ints, Ints], lengths: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Pieces of whole groups with about `BLOCK` iterations, a longer group by itself."""
+    """Yield pieces of whole groups with about `BLOCK` iterations; a longer group is a piece by itself."""
     nodes, counts = visits
     if not nodes.size:
         return
@@ -217,7 +221,7 @@ def _blocked(visits: tuple[Ints, Ints], lengths: Ints) -> Iterator[tuple[Ints, I
 @dataclass(frozen=True, eq=False)
 class OutputCoordinates:
     """The distinct coordinates of some output fibers: those of fiber f are starts[f] .. starts[f + 1] - 1, in
-    ascending order; `born`: the visit that brings each."""
+    ascending order. `born`: the visit that inserts each."""
 
     starts: Ints
     coords: Small
@@ -226,8 +230,8 @@ class OutputCoordinates:
 
 @dataclass(frozen=True, eq=False)
 class FiberVisits:
-    """Visits of some output fibers: `visits` of each, one after the other; a visit brings the elements
-    low .. high - 1 of a level."""
+    """Visits of some output fibers, `visits` for each, one after the other. A visit brings the elements low
+    .. high - 1 of a level."""
 
     level: Level
     low: Ints
@@ -245,18 +249,18 @@ class FiberVisits:
 
     @cached_property
     def long(self) -> bool:
-        """Whether there is one fiber with more iterations than are worked on at a time."""
+        """True if there is a single fiber with more iterations than are processed at a time."""
         return self.visits.size == 1 and int(self.lengths.sum()) > 8 * BLOCK
 
     @cached_property
     def sizes(self) -> Ints:
-        """Elements of each output fiber."""
+        """The number of elements of each output fiber."""
         if self.long:
             return np.diff(self.elements.starts)
         return _sizes(self._starts(0, self.low.size), self._coords(0, self.low.size), self.level.span)
 
     def lines(self, window: Ints, per_line: int) -> tuple[int, int]:
-        """See `Merged.lines`; `window`: of each visit."""
+        """Return the result of `Merged.lines` for these visits. `window`: that of each visit."""
         count = self.low.size
         visit = np.repeat(np.arange(count, dtype=np.int32), self.lengths)
         starts = self._starts(0, count)
@@ -296,12 +300,12 @@ class FiberVisits:
         return OutputCoordinates(np.array([0, coords.size]), coords, born)
 
     def _merged(self, start: int, stop: int) -> OutputCoordinates:
-        """What some of the visits bring."""
+        """Return the coordinates that some of the visits bring."""
         visit = np.repeat(np.arange(start, stop, dtype=np.int32), self.lengths[start:stop])
         return _distinct(self._starts(start, stop), self._coords(start, stop), visit, self.level.span)
 
     def _coords(self, start: int, stop: int) -> Small:
-        """Every coordinate that some of the visits bring, in order of time."""
+        """Return every coordinate that some of the visits bring, in temporal order."""
         low, lengths = self.low[start:stop], self.lengths[start:stop]
         ends = np.cumsum(lengths)
         at = np.repeat((low - (ends - lengths)), lengths)
@@ -310,19 +314,19 @@ class FiberVisits:
         return result
 
     def _starts(self, start: int, stop: int) -> Ints:
-        """Where those of each fiber start, and the end."""
+        """Return the index of the first coordinate of each fiber, and the end."""
         ends = sums_before(self.lengths[start:stop])
         fibers = sums_before(self.visits)
         return ends[np.clip(fibers - start, 0, stop - start)]
 
 
 def far_apart(span: int, rows: int) -> bool:
-    """Whether there are too many coordinates to sort rows by counting."""
+    """Return whether there are too many coordinates to sort rows by counting."""
     return span > max(_COUNTED, 4 * rows)
 
 
 def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
-    """How many distinct coordinates each fiber has."""
+    """Return the number of distinct coordinates of each fiber."""
     from scipy.sparse import csr_array
 
     fibers = starts.size - 1
@@ -333,7 +337,7 @@ def _sizes(starts: Ints, coords: Small, span: int) -> Ints:
 
 
 def _first(values: Small, starts: NDArray[np.integer]) -> Bools:
-    """Where in the ranges that begin at `starts` a value is not the one before it."""
+    """Mark the values that differ from the previous one, in each of the ranges that start at `starts`."""
     result = np.ones(values.size, dtype=bool)
     result[1:] = values[1:] != values[:-1]
     begins = starts[:-1]
@@ -342,9 +346,10 @@ def _first(values: Small, starts: NDArray[np.integer]) -> Bools:
 
 
 def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:
-    """Each coordinate of each fiber once, with the first visit that brings it. Rows are in order of time.
+    """Return each coordinate of each fiber once, with the first visit that brings it. Rows are in temporal
+    order.
 
-    Sorted by counting, as a sparse matrix is transposed twice; equal ones stay in order of time.
+    Rows are sorted by counting, by transposing a sparse matrix twice; equal rows remain in temporal order.
     """
     from scipy.sparse import csc_array, csr_array
 
@@ -366,7 +371,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoo
 
 
 def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small, Small]:
-    """The rows of each fiber in order of their coordinates, equal ones in order of time."""
+    """Sort the rows of each fiber by coordinate; equal ones remain in temporal order."""
     from scipy.sparse import csr_array
 
     fibers = starts.size - 1
@@ -378,7 +383,8 @@ def _sorted(starts: Ints, coords: Small, visit: Small, span: int) -> tuple[Small
 
 
 def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoordinates:
-    """The same where there are far more coordinates than rows."""
+    """Return the result of `_distinct`, sorted by comparing, where there are far more coordinates than
+    rows."""
     fibers = starts.size - 1
     keys = np.repeat(np.arange(fibers, dtype=np.int64), np.diff(starts)) * span + coords
     order = np.argsort(keys, kind="stable")
@@ -391,7 +397,8 @@ def _compared(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoo
 
 
 def _populated(fibers: FiberVisits) -> OutputTally:
-    """Elements, reads and writes of some output fibers: the rules of `output.grow`, visit by visit."""
+    """Return elements, reads and writes of some output fibers, by the rules of `output.grow`, visit by
+    visit."""
     elements, lengths = fibers.elements, fibers.lengths
     came = np.bincount(elements.born, minlength=lengths.size)
     total, new = int(lengths.sum()), int(elements.born.size)
@@ -400,7 +407,8 @@ def _populated(fibers: FiberVisits) -> OutputTally:
 
 
 def _inserted(fibers: FiberVisits, elements: OutputCoordinates, lengths: Ints, came: Ints) -> tuple[int, int]:
-    """What visits read in their search and move as they insert; see `output.grow`."""
+    """Return how many elements visits read in their search, and how many they move as they insert; see
+    `output.grow`."""
     coords, owner, span = fibers.level.coords, fibers.owner, fibers.level.span
     first_visit = np.cumsum(fibers.visits) - fibers.visits
     before = np.cumsum(came) - came
@@ -436,7 +444,8 @@ def _inserted(fibers: FiberVisits, elements: OutputCoordinates, lengths: Ints, c
 def _earlier(
     fibers: FiberVisits, elements: OutputCoordinates, first_visit: Ints, visit: Ints, place: Ints
 ) -> Ints:
-    """How many elements of the fiber of each visit asked for lie before a place and were there before it."""
+    """Return, for each visit in question, how many elements of its fiber lie before a position and existed
+    before the visit."""
     if not visit.size:
         return np.zeros(0, dtype=np.int64)
     owner = fibers.owner[visit]

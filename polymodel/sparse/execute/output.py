@@ -1,4 +1,5 @@
-"""The output's fibertree as it grows: which element each iteration meets, and what populating it accesses."""
+"""Follow the output's fibertree as it grows: the element of each iteration, and the accesses of populating
+it."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """The output at the nodes of one loop: `element` numbers the outputs' elements in the order of their
-    coordinates (of the loops so far), `count` of them; `reads`, `writes` of populating, where it does."""
+    """The output at the nodes of one loop. `element`: the number of each node's element, in the order of
+    coordinates (of the loops so far); `count`: the number of elements. `reads`, `writes`: those of
+    populating, where the loop populates."""
 
     element: Ints
     count: int
@@ -31,7 +33,8 @@ class Grown:
 
 
 def effectual(loops: Sequence[Walked], leaves: Bools | None) -> list[Bools | None]:
-    """Per loop the nodes below which something is computed; None: all. `leaves`: of the last loop."""
+    """Return, for each loop, the nodes that lead to a computation (None: all). `leaves`: those of the last
+    loop."""
     result: list[Bools | None] = [leaves]
     for above, loop in zip(reversed(loops[:-1]), reversed(loops[1:]), strict=True):
         below = result[-1]
@@ -62,7 +65,8 @@ def grow(plan: Plan, loops: Sequence[Walked], alive: Sequence[Bools | None]) -> 
 
 
 def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
-    """Number (fiber, coordinate) in ascending order; how many there are, and whether they come in order."""
+    """Number pairs (fiber, coordinate) in ascending order. Return the numbers, how many there are, and
+    whether they were sorted."""
     span = int(coords.max(initial=0)) + 1
     if count * span > _NUMBERED:
         raise Refused("the output has more places than 64 bits number", code="number-too-large")
@@ -86,11 +90,12 @@ def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
 def _accesses(
     loop: Walked, above: Ints, element: Ints, count: int, once: bool, alive: Bools | None
 ) -> tuple[int, int]:
-    """Reads and writes of populating, summed over the visits of one loop.
+    """Return the reads and writes of populating, summed over the visits of one loop.
 
-    A coordinate that is there costs a read and a write, a new one with a result a write. A visit whose first
-    coordinate lies below the last of its nonempty fiber inserts: every element it passes in its search is one
-    more read, and if anything new came, all from the first new one on are read and written once more.
+    A coordinate that exists costs a read and a write; a new one with a result costs a write. A visit whose
+    first coordinate lies below the last one of its nonempty fiber inserts: every element that its search
+    passes costs one more read, and if there is a new coordinate, all elements from the first new one on are
+    read and written once more.
     """
     if once:
         return 0, loop.nodes if alive is None else int(alive.sum())
@@ -111,7 +116,7 @@ def _accesses(
 def _insertions(
     loop: Walked, above: Ints, element: Ints, born: Ints, there: Bools, new: Bools
 ) -> tuple[int, int]:
-    """What visits that insert read and write beyond their own coordinates."""
+    """Return the reads and writes of inserting visits beyond those of their own coordinates."""
     first = np.ones(loop.nodes, dtype=bool)
     first[1:] = loop.parent[1:] != loop.parent[:-1]
     begin = np.flatnonzero(first)
@@ -144,7 +149,8 @@ def _insertions(
 
 
 def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints]:
-    """For each visit, how many elements its fiber has as it begins, and the largest of them (-1: none)."""
+    """Return, for each visit, the number of elements of its fiber as it starts, and the largest of them (-1:
+    none)."""
     visited = np.zeros(base.size - 1, dtype=bool)
     visited[fiber] = True
     lengths = np.where(visited, np.diff(base), 0)
@@ -162,7 +168,7 @@ def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints
 
 
 def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
-    """How many of the elements low .. high - 1 are there at a time, for many ranges at once."""
+    """Return how many of the elements low .. high - 1 exist at a given time, for many ranges at once."""
     lengths = np.maximum(high - low, 0)
     total = int(lengths.sum())
     if total <= 4 * born.size:

@@ -1,4 +1,5 @@
-"""From an Einsum's mapping to the plan of its loops: fibertrees in loop order, and what each loop does."""
+"""Make the plan of an Einsum's loops from its mapping: fibertrees in loop order, and the action of each
+loop."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ from polymodel.spec.teaal.records import EinsumMapping, Expression, FactorProduc
 
 @dataclass(frozen=True)
 class LoopAction:
-    """What one loop does to one tensor.
+    """The action of one loop on one tensor.
 
-    iterate: its level `level` co-iterates. cut: its fiber is cut where the leader's parts begin. lookup: the
-    coordinate of `level` is column `column` of the flattened loop rank. project: `level` co-iterates shifted
-    by the sum of factor x coordinate of the earlier loops in `offset`, over `factor` of its own variable;
-    `tile`: (loop, step) of the part around it that bounds it. residue: the remainder of that sum by `factor`
-    is looked up in `level`; the next level has the coordinates with that remainder.
+    iterate: level `level` co-iterates. cut: the fiber is split at the boundaries of the leader's parts.
+    lookup: the coordinate of `level` is column `column` of the flattened loop rank. project: `level`
+    co-iterates, shifted by the sum of factor x coordinate of the outer loops in `offset` and divided by the
+    `factor` of its own variable; `tile`: (loop, step) of the next outer part, which bounds it. residue: the
+    remainder of that sum modulo `factor` is looked up in `level`; the next level has the coordinates with
+    that remainder.
     """
 
     kind: Literal["iterate", "cut", "lookup", "project", "residue"]
@@ -39,7 +41,8 @@ class LoopAction:
 
 @dataclass(frozen=True)
 class OperandSlot:
-    """One occurrence of a tensor on the right: its fibertree, and its steps by index of the loop."""
+    """One occurrence of a tensor on the right-hand side: its fibertree, and its actions by index of the
+    loop."""
 
     name: str
     tensor: str
@@ -51,8 +54,8 @@ class OperandSlot:
 class SlotProduct:
     """A product (or take) of slots, by index.
 
-    `factor`: its `numbers` numbers, joined as the term's tensors are, and, where the term is subtracted, -1.
-    A sign alone is an integer of 64 bits, so that whole numbers stay whole.
+    `factor`: the product of the term's `numbers` numbers, combined like its tensors, and -1 if the term is
+    subtracted. A sign alone is a 64-bit integer, so that whole numbers remain whole.
     """
 
     slots: tuple[int, ...]
@@ -63,10 +66,9 @@ class SlotProduct:
 
 @dataclass(frozen=True)
 class Plan:
-    """One Einsum, ready to run. `populate`: loops whose rank the output has; `output`: for each declared rank
-    of the output the loop and the column of its coordinate that give it; `leaders`: loop -> leading slot;
-    `scattered`: whether a point of the output may lie in several parts, as their bounds are not everywhere
-    the same."""
+    """One Einsum, ready to run. `populate`: loops whose rank the output has. `output`: for each declared rank
+    of the output, the loop and the column of its coordinate. `leaders`: loop -> leading slot. `scattered`:
+    whether a point of the output may lie in several parts, because their boundaries differ between nodes."""
 
     einsum: str
     order: tuple[LoopRank, ...]
@@ -83,7 +85,7 @@ class Plan:
 
 
 def rank_of(variable: str) -> str:
-    """The rank of a rank variable."""
+    """Return the rank of a rank variable."""
     return variable.upper()
 
 
@@ -98,7 +100,7 @@ def make_plan(
     kept: bool,
     partitioners: Mapping[str, Partitioner],
 ) -> Plan:
-    """Partition the tensors of one Einsum and order their ranks as the loops go."""
+    """Partition the tensors of one Einsum and order their ranks like the loops."""
     operands = list(expression.operands)
     names = _slot_names(operands)
     columns = [_columns(o, n, tensors[o.tensor]) for o, n in zip(operands, names, strict=True)]
@@ -140,7 +142,8 @@ def _slot_names(operands: Sequence[IndexedTensor]) -> list[str]:
 
 
 def _columns(operand: IndexedTensor, name: str, tensor: SparseTensor) -> Columns:
-    """The tensor with its ranks named after the variables of this Einsum; index math keeps its own names."""
+    """Return the tensor with its ranks named after the variables of this Einsum; affine indices keep their
+    own names."""
     ranks: dict[str, LoopRank] = {}
     columns = {}
     for index, rank, size, column in zip(
@@ -158,7 +161,7 @@ def _columns(operand: IndexedTensor, name: str, tensor: SparseTensor) -> Columns
 def _slot(
     operand: IndexedTensor, columns: Columns, arranged: Arrangement, index: Mapping[str, int]
 ) -> OperandSlot:
-    """Place each rank of a tensor at the loop that binds it."""
+    """Assign each rank of a tensor to the loop that binds it."""
     placed: list[tuple[int, str, LoopAction]] = []
     cuts: list[tuple[int, str]] = []
     affine = {
@@ -201,7 +204,8 @@ def _projected(
     index: Mapping[str, int],
     columns: Columns,
 ) -> list[tuple[int, str, LoopAction]]:
-    """Index math is bound by the last loop of its variables, inside the tile there if that is split."""
+    """Assign an affine index to the innermost loop of its variables, inside the tile there if that is
+    split."""
     tensor = columns.name
     bound = []
     for variable, factor in terms:
@@ -231,7 +235,7 @@ def _projected(
 def _output(
     output: IndexedTensor, arranged: Arrangement, index: Mapping[str, int]
 ) -> tuple[tuple[int, ...], tuple[tuple[str, int, int], ...]]:
-    """Which loops populate the output, and where the coordinates of its declared ranks come from."""
+    """Return the loops that populate the output, and the origin of the coordinates of its declared ranks."""
     populate: list[int] = []
     result = []
     for i in output.indices:

@@ -1,11 +1,12 @@
-"""What a run of a cascade on data gives. All numbers are exact counts on the actual data.
+"""Define the results of running a cascade on data. All numbers are exact counts on the actual data.
 
-How loops are kept. An Einsum runs rank by rank in loop order; a *loop node* of a rank is one iteration of its
-loop. `LoopLevel` keeps those of one rank as arrays in loop order; node n lies in the iteration `parent[n]` of
-the rank above (the outermost rank: of one root). So the visits of fibers are at hand: at node n, tensor t is
-at `element[t][n]`, an element of the `Level` of that rank in its partitioned `Fibertree` (which gives fiber
-and coordinate); and the loop below node p of the rank above read the first `reads[t][p]` coordinates of the
-fiber of t there, from element `begin[t][p]` on, matched or not.
+Representation of loops: an Einsum runs rank by rank in loop order, and a *loop node* of a rank is one
+iteration of its loop. `LoopLevel` stores the nodes of one rank as arrays in loop order; node n belongs to
+iteration `parent[n]` of the next outer rank (the outermost rank: to a single root). The visits of fibers
+follow from these arrays: at node n, tensor t is at `element[t][n]`, an element of the `Level` of that rank in
+its partitioned `Fibertree` (which gives fiber and coordinate). The loop below node p of the next outer rank
+reads the first `reads[t][p]` coordinates of the fiber of t there, from element `begin[t][p]` on, whether they
+match or not.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ NOTE = "every number is an exact count on the actual data"
 
 
 def headline(execution: Execution) -> str:
-    """Nonzeros of the inputs and sizes of the ranks."""
+    """Return the nonzeros of the inputs and the sizes of the ranks as text."""
     sizes = ", ".join(f"{r} {s}" for r, s in execution.rank_sizes.items())
     tensors = ", ".join(f"{n} {t.nnz:,} nonzeros" for n, t in execution.tensors.items())
     return "; ".join(part for part in (tensors, sizes) if part)
 
 
 def einsums(execution: Execution) -> Table:
-    """Work and time per Einsum.
+    """Return work and time per Einsum.
 
-    `ideal`: computes over the space points that compute; `utilisation`: ideal over lock-step;
-    `imbalance`: largest over mean computes, over the coordinates of the outermost space rank.
+    `ideal`: computes divided by the space points that compute. `utilisation`: ideal over lock-step time.
+    `imbalance`: maximum over mean computes, over the coordinates of the outermost space rank.
     """
     columns = (
         Column("einsum"),
@@ -76,7 +77,7 @@ def _einsum_row(e: EinsumCounts, generation: str) -> tuple[Cell, ...]:
 
 
 def ranks(execution: Execution) -> Table:
-    """Coordinate accesses per Einsum, loop rank and tensor; what they are: `RankAccesses`."""
+    """Return coordinate accesses per Einsum, loop rank and tensor; see `RankAccesses`."""
     kinds = ("intersect", "driver", "lookup", "output_read", "output_write")
     columns = (
         Column("einsum"),
@@ -101,7 +102,7 @@ def _kinds(a: RankAccesses) -> tuple[dict[str, int], ...]:
 
 
 def slices(execution: Execution) -> Table:
-    """The parts of each input that is partitioned at its outermost rank, with their nonzeros."""
+    """Return the parts of each input that is partitioned at its outermost rank, with their nonzeros."""
     columns = (
         Column("einsum"),
         Column("tensor"),
@@ -136,12 +137,12 @@ def slices(execution: Execution) -> Table:
 
 
 def _partitioned(tree: Fibertree) -> bool:
-    """Whether the two outermost ranks are parts of one."""
+    """Return whether the two outermost ranks are parts of the same rank."""
     return len(tree.levels) > 1 and tree.levels[0].rank.bases == tree.levels[1].rank.bases
 
 
 def space(execution: Execution) -> Table:
-    """Computes and different time stamps of every space point that computes anything."""
+    """Return computes and distinct time stamps of every space point that computes."""
     columns = (
         Column("einsum"),
         Column("space_ranks"),
@@ -170,13 +171,13 @@ PRINTED = 48  # rows of a table that are printed; the DataFrames have all
 
 @dataclass(frozen=True)
 class RankAccesses:
-    """Coordinate accesses at one loop rank, summed over the Einsum; by tensor.
+    """Coordinate accesses at one loop rank by tensor, summed over the Einsum.
 
     `intersect_coord_accesses`: coordinates that a two-finger co-iteration reads (both fingers advance after a
-    match, it stops when one fiber ends, so the other may have one trailing read). `driver_coord_accesses`:
-    coordinates of the only tensor that has the rank. `output_reads`, `output_writes`: of populating the
-    output's fibers, where it has the rank. `lookups`: coordinates looked up one by one, of tensors that
-    have a part of a flattened rank.
+    match; it stops when one fiber ends, so that the other may have one trailing read).
+    `driver_coord_accesses`: coordinates of the only tensor that has the rank. `output_reads`,
+    `output_writes`: those of populating the output's fibers, where it has the rank. `lookups`: coordinates
+    looked up one by one, in tensors that have a part of a flattened rank.
     """
 
     rank: str
@@ -190,12 +191,12 @@ class RankAccesses:
 
 @dataclass(frozen=True, eq=False)
 class LoopLevel:
-    """The iterations of one loop rank, in loop order; see the module's text.
+    """The iterations of one loop rank, in loop order; see the description of the module.
 
-    `parent`, `coords`, `pos` (count within the fiber as iterated, from 0): one per node. `element`: per
-    tensor with this rank, -1 where a union misses it. `begin`, `reads`: per tensor and node of the rank above
-    (of a read that another fiber's end stopped, only what was read).
-    `output`: element of the output's level, -1 for one that is left empty; None where it has no such rank.
+    `parent`, `coords`, `pos` (position within the fiber as iterated, from 0): one per node. `element`: per
+    tensor with this rank, -1 where a union lacks it. `begin`, `reads`: per tensor and node of the next outer
+    rank (where the end of another fiber stopped the iteration, only what was read). `output`: element of the
+    output's level, -1 for one that stays empty; None where the output does not have the rank.
     """
 
     rank: LoopRank
@@ -214,11 +215,13 @@ class LoopLevel:
 
 @dataclass(frozen=True)
 class ExecutionTimes:
-    """Steps under three models, and how work lies in space. Stamps are tuples over the ranks of `spacetime`.
+    """Numbers of time steps under three models, and the distribution of work in space. Stamps are tuples over
+    the ranks of `spacetime`.
 
-    `lock_step`: distinct time stamps (all points of space move together). `slip`: the largest number of
-    distinct time stamps at one point of space (points run independently). Ideal time is `activities` over
-    the number of points: see `EinsumCounts.ideal_time`. `collisions`: activities that share place and time.
+    `lock_step`: distinct time stamps (all points of space advance together). `slip`: the maximum number of
+    distinct time stamps at one point of space (points run independently). Ideal time is `activities` divided
+    by the number of points: see `EinsumCounts.ideal_time`. `collisions`: activities at an occupied point of
+    space and time.
     """
 
     space_ranks: tuple[str, ...]
@@ -237,23 +240,23 @@ class ExecutionTimes:
 
     @property
     def imbalance(self) -> float:
-        """Largest over mean activities, over the occupied positions of the first space rank."""
+        """Maximum over mean activities, over the occupied positions of the first space rank."""
         loads = [load for load, _ in self.by_first.values()]
         return max(loads) / (sum(loads) / len(loads)) if loads else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class EinsumCounts:
-    """One Einsum of a cascade as it ran. All counts are exact.
+    """The counts of one Einsum of a cascade as it ran. All counts are exact.
 
-    `activities`: innermost iterations that compute; `updates`: of the output (one each); `multiplies`:
-    products of two values; `adds_excluding_first_touch`: updates of an output that was updated before (none
-    by a take, which overwrites). `term_adds`: additions of terms with each other. `output_nnz`: points of the
-    output touched (the structural pattern), each counted once however the ranks are split, also where several
-    parts that are cut by data hold it; `zeros`: of these, values that came out exactly zero; the result does
-    not keep them, so a later Einsum does not see them. `levels`: the loops, None where they were counted
-    without being walked. `stands_for`: of a tensor counted without values, (rank, size, step) if its tree has
-    one coordinate per tile of `step` of that rank, which is dense.
+    `activities`: innermost iterations that compute. `updates`: those of the output (one each). `multiplies`:
+    products of two values. `adds_excluding_first_touch`: updates of an output that was updated before (none
+    for a take, which overwrites). `term_adds`: additions of terms to each other. `output_nnz`: points of the
+    output touched (the structural pattern); each is counted once however ranks are split, also where several
+    parts of a data-dependent split hold it. `zeros`: values among these that are exactly zero; the result
+    does not store them, so that a later Einsum does not read them. `levels`: the loops, None where they were
+    counted without being walked. `stands_for`: for a tensor counted without values, (rank, size, step) if its
+    tree has one coordinate per tile of `step` of that rank, which is dense.
     """
 
     einsum: str
@@ -278,7 +281,7 @@ class EinsumCounts:
         return self.activities / points if points else 0.0
 
     def slices(self, tensor: str) -> tuple[Slice, ...]:
-        """What each coordinate of the outermost rank of a partitioned input holds."""
+        """Return the content of each coordinate of the outermost rank of a partitioned input."""
         tree = self.inputs[tensor]
         loads = tree.leaves(0)
         if tensor in self.stands_for:
@@ -308,10 +311,11 @@ class Slice:
 
 @dataclass(frozen=True, eq=False)
 class Execution(Answer):
-    """A cascade as it ran: `results` by tensor (every output, intermediate ones too), counts per Einsum.
+    """A cascade as it ran: `results` by tensor (every output, including intermediate ones), and counts per
+    Einsum.
 
-    `tensors`: the inputs. `valued`: whether results have their values, or 1 where they were only counted.
-    `earlier`: the generations before this one, of a cascade that ran several times.
+    `tensors`: the inputs. `valued`: True if results have their values, False if they are 1 because they were
+    only counted. `earlier`: the generations before this one, of a cascade that ran several times.
     """
 
     results: Mapping[str, SparseTensor]
@@ -358,7 +362,7 @@ class Execution(Answer):
         return f"Execution of {', '.join(e.einsum for e in self.einsums)}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The tables that have rows, without columns that say nothing, cut to what is read."""
+        """Return the tables that have rows, without empty columns, limited to the printed length."""
         result: list[Block] = [Line(headline(self))]
         for name, one in self.declared.items():
             table = self.table(name).without_empty((None, "", 0))
@@ -374,16 +378,17 @@ class Execution(Answer):
         return f"Execution({parts})"
 
     def check(self) -> tuple[Check, ...]:
-        """Each result compared with numpy.einsum, where large with SciPy's sparse products.
+        """Compare each result with numpy.einsum or, where it is large, with SciPy's sparse products.
 
-        One check for every kernel. Refused for a run without values, and where an Einsum is too large.
+        One check serves every kernel. Raises Refused for a run without values, and where an Einsum is too
+        large.
         """
         from polymodel.sparse.execute.check import check
 
         return check(self)
 
     def checks(self) -> tuple[Check | Unchecked, ...]:
-        """The same, with the reason in the place of an Einsum that cannot be checked."""
+        """Compare each result, with the reason in place of an Einsum that cannot be checked."""
         from polymodel.sparse.execute.check import checks
 
         return checks(self)
@@ -407,7 +412,7 @@ class Execution(Answer):
         return result
 
     def einsum(self, name: str) -> EinsumCounts:
-        """The counts of one Einsum, named after its output; KeyError if there is none."""
+        """Return the counts of one Einsum, named after its output. Raises KeyError if there is none."""
         for result in self.einsums:
             if result.einsum == name:
                 return result

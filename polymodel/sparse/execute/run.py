@@ -34,21 +34,20 @@ def run(
     keep_loops: bool = False,
     partitioners: Mapping[str, Partitioner] | None = None,
 ) -> Execution:
-    """Run every Einsum of a cascade on sparse operands, in the order of the spec, as its mapping says.
+    """Run every Einsum of a cascade on sparse operands, in the order of the spec, according to its mapping.
 
     `tensors`: every input by name: a `SparseTensor`, a SciPy sparse matrix, or an array with one axis per
-    declared rank.
-    `rank_sizes`: of ranks that no tensor has. `symbols`: values of scalars and of sizes of splits.
-    `slices`: a later Einsum that is sliced balances the slices by its `own` tensor's nonzeros, as in TeAAL,
-    or keeps those that the rank was sliced into first (`kept`, as hardware that stores A in slices does).
-    `values=False` counts only, and gives no results: every output that is touched counts as nonzero, and the
-    innermost loops over a rank that is dense everywhere are not walked. `keep_loops` keeps all iterations
-    (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are walked
-    once for all nodes that are alike.
-    `partitioners`: functions by the names that the spec calls them, `drt(A.64)`: from the coordinates of one
-    fiber of the leader, ascending, and the size (64), the first coordinate of each part.
-    Raises SpecError for tensors that are missing, unknown or do not fit, all at once; Refused, by name, for
-    what is not executed: index math in outputs, loops over index math, terms without a tensor.
+    declared rank. `rank_sizes`: those of ranks that no tensor has. `symbols`: values of scalars and of sizes
+    of splits. `slices`: a later Einsum that is sliced balances the slices by its `own` tensor's nonzeros, as
+    in TeAAL, or keeps the slices that were made of the rank first (`kept`, like hardware that stores A in
+    slices). `values=False` only counts, and gives no results: every output that is touched counts as nonzero,
+    and the innermost loops over a rank that is dense everywhere are not walked. `keep_loops` stores all
+    iterations (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers
+    are walked once for all equivalent nodes. `partitioners`: functions by the names that the spec uses,
+    `drt(A.64)`: from the ascending coordinates of one fiber of the leader, and the size (64), they return the
+    first coordinate of each part. Raises SpecError for tensors that are missing, unknown or do not match, all
+    at once; Refused, by name, for what is not executed: affine indices in outputs, loops over affine indices,
+    terms without a tensor.
     """
     numbers = dict(symbols or {})
     teaal = with_strides(teaal, numbers)
@@ -90,7 +89,7 @@ def _check(
     partitioners: Mapping[str, object],
     slices: str,
 ) -> None:
-    """Raise SpecError with everything that has no value, or another than it may have."""
+    """Raise SpecError with every missing or invalid value."""
     without_constants(teaal)
     faults = [
         *_unknown_scalars(teaal, numbers),
@@ -110,8 +109,8 @@ def _dense_rank(
     sizes: Mapping[str, int],
     symbols: Mapping[str, int],
 ) -> Thin | None:
-    """The rank whose innermost loops need no walking; none where an Einsum has a rank by another name, whose
-    size and tensors are not those of the name."""
+    """Return the rank whose innermost loops need not be walked. Return None where an Einsum has a rank by
+    another name, whose size and tensors are not those of the name."""
     if any(by_another_name(e, teaal.declaration) for e in teaal.expressions):
         return None
     return find_dense_rank(teaal.expressions, mappings, known, sizes, symbols)
@@ -120,14 +119,16 @@ def _dense_rank(
 def _walked(
     plan: Plan, mapping: EinsumMapping, thin: Thin | None, values: bool, keep_loops: bool, read: bool
 ) -> tuple[SparseTensor | None, EinsumCounts]:
-    """The result of one Einsum, where it is `read`, and its counts; its loops are large and end with this."""
+    """Return the result of one Einsum, if it is `read`, and its counts. Its loops are large and are freed on
+    return."""
     ran = walk_through(plan, mapping.spacetime, keep_loops, thin, values, read)
     made, zeros = result(ran, values) if read else (None, 0)
     return made, count(ran, mapping.spacetime, zeros, keep_loops)
 
 
 def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:
-    """The mapping of an Einsum; without one, its ranks in the order of the output, then of the inputs."""
+    """Return the mapping of an Einsum. Without one, its ranks are in the order of the output, then of the
+    inputs."""
     for found in teaal.mappings:
         if found.einsum == einsum and found.loop_order:
             return found
@@ -143,7 +144,7 @@ def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:
 
 
 def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, SparseTensor]:
-    """The inputs in declared rank order. SpecError with everything that does not fit."""
+    """Return the inputs in declared rank order. Raises SpecError with all faults."""
     faults: list[Diagnostic] = []
     found: dict[str, SparseTensor] = {}
     if not isinstance(tensors, Mapping):
@@ -172,7 +173,8 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
 
 
 def _no_functions(teaal: TeaalSpec, partitioners: Mapping[str, object]) -> list[Diagnostic]:
-    """What is no function, and names that no partitioning of the spec has."""
+    """Return faults for partitioners that are not functions, and for names that no partitioning of the spec
+    uses."""
     by_name("partitioners", partitioners, '{"drt": function}')
     named = {d.partitioner for m in teaal.mappings for p in m.partitioning for d in p.directives} - {""}
     result = [
@@ -193,7 +195,8 @@ def _no_functions(teaal: TeaalSpec, partitioners: Mapping[str, object]) -> list[
 
 
 def _without_size(teaal: TeaalSpec, sizes: Mapping[str, int]) -> list[Diagnostic]:
-    """Ranks of loops that no tensor has, such as those of an output of index math, and that have no size."""
+    """Return faults for ranks of loops that no tensor has, such as those of affine indices of an output, and
+    that have no size."""
     ranks: set[str] = set()
     for e in teaal.expressions:
         used = {rank_of(v) for i in indices_of(e) for v, _ in i.terms}

@@ -1,7 +1,8 @@
-"""The innermost loop that only reduces: some nodes above it at a time, its iterations counted and not kept.
+"""Count an innermost loop that only reduces, for a block of outer nodes at a time, without storing its
+iterations.
 
-A matrix times a vector ends in such a loop: at every row the row and the vector co-iterate. So does a matrix
-times a dense one but for the dense rank, which does the same below every iteration.
+A product of a matrix and a vector ends in such a loop: at every row, the row and the vector co-iterate. So
+does a product with a dense matrix, apart from the dense rank, whose loop is the same below every iteration.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _DOING = "counting the innermost loop"
 
 @dataclass(frozen=True)
 class ReducingLoop:
-    """The loop at index `at`. Below every iteration of it the last loop, if that is another one, has `width`
-    iterations, in fibers of `below` that all hold the same coordinates; without one, `width` is 1."""
+    """The loop at index `at`. The last loop, if it is another one, has `width` iterations below every
+    iteration of this loop, in fibers of the slots `below` that all hold the same coordinates; otherwise
+    `width` is 1."""
 
     at: int
     width: int = 1
@@ -36,7 +38,7 @@ class ReducingLoop:
 
 @dataclass(frozen=True, eq=False)
 class Streamed:
-    """What a loop does at every node of the one above it: its iterations; `reads` of it all, by slot."""
+    """The iterations of a loop below every node of the next outer loop, and its total `reads`, by slot."""
 
     loop: ReducingLoop
     lengths: Ints
@@ -48,7 +50,7 @@ class Streamed:
 
 
 def reducing(plan: Plan, spacetime: SpaceTime | None, thin: Thin | None) -> ReducingLoop | None:
-    """The loop of a plan whose iterations need not be kept; None if there is none."""
+    """Return the loop of a plan whose iterations need not be stored; None if there is none."""
     last = len(plan.order) - 1
     if len(plan.terms) > 1 or plan.scattered:
         return None
@@ -70,7 +72,7 @@ def reducing(plan: Plan, spacetime: SpaceTime | None, thin: Thin | None) -> Redu
 
 
 def _reduces(plan: Plan, spacetime: SpaceTime | None, at: int) -> bool:
-    """Whether all that a loop does is to iterate over tensors, and it is stamped, if at all, by how often."""
+    """Return whether a loop only iterates over tensors, and has a time stamp, if any, by position."""
     steps = [step for slot in plan.slots for step in slot.steps.get(at, ())]
     if at < 1 or at in plan.leaders or at in plan.populate or any(loop == at for _, loop, _ in plan.output):
         return False
@@ -84,12 +86,13 @@ def _timed(plan: Plan, spacetime: SpaceTime | None, at: int) -> bool:
 
 
 def stream(walk: LoopWalk, loop: ReducingLoop) -> Streamed | None:
-    """Count the next loop; None where tensors have nothing at some nodes, or a fiber is cut there."""
+    """Count the next loop. Return None where tensors have no fiber at some nodes, or a fiber is split
+    there."""
     if not walk.nodes or any(c.partial or c.cut is not None for c in walk.cursors):
         return None
     taking = [s for s, slot in enumerate(walk.plan.slots) if loop.at in slot.steps]
     fibers = [walk.cursors[s].fibers(walk.nodes) for s in taking]
-    # Of two the one with fewer elements is gone through: no block has more than the one that has fewest.
+    # Of two fibers the one with fewer elements is iterated, so that it bounds the size of a block.
     work = np.cumsum(min(fibers, key=lambda f: f.total).lengths)
     lengths = np.zeros(walk.nodes, dtype=np.int64)
     reads = dict.fromkeys(taking, 0)

@@ -1,4 +1,4 @@
-"""Where and when work happens: distinct stamps of space and time over all activities."""
+"""Determine when and where work is done: distinct stamps of space and time over all activities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERED = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Rows of small numbers as one number each."""
+    """Rows of small numbers, encoded as one number each."""
 
     values: Ints
     sizes: tuple[int, ...]
@@ -34,7 +34,7 @@ class Keys:
         return prod(self.sizes)
 
     def rows(self, values: Ints) -> Ints:
-        """The rows of some numbers."""
+        """Decode the rows of some numbers."""
         result: list[Ints] = []
         count = values.size
         for size in reversed(self.sizes):
@@ -44,7 +44,7 @@ class Keys:
 
 
 def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
-    """Number rows, in their order; Refused where 64 bits do not reach."""
+    """Number rows in their order. Raises Refused if 64 bits are too few."""
     sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
     if prod(sizes) > _NUMBERED:
         message = "stamps of space and time have more combinations than 64 bits number"
@@ -56,7 +56,7 @@ def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
 
 
 def distinct(values: Ints, size: int) -> Ints:
-    """The distinct numbers below `size`, ascending."""
+    """Return the distinct numbers below `size`, ascending."""
     if size <= 8 * values.size + 1024:
         present = np.zeros(size, dtype=bool)
         present[values] = True
@@ -68,7 +68,7 @@ def distinct(values: Ints, size: int) -> Ints:
 
 
 def how_many(values: Ints, size: int) -> int:
-    """How many distinct numbers below `size` there are."""
+    """Return how many distinct numbers below `size` there are."""
     if size <= 8 * values.size + 1024:
         return int(distinct(values, size).size)
     ordered = np.sort(values)
@@ -76,7 +76,7 @@ def how_many(values: Ints, size: int) -> int:
 
 
 def numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
-    """The distinct numbers below `size`, ascending, and which of them each one is."""
+    """Return the distinct numbers below `size`, ascending, and the index of each value among them."""
     if size <= 8 * values.size + 1024:
         present = np.zeros(size, dtype=bool)
         present[values] = True
@@ -87,7 +87,7 @@ def numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
-    """How many distinct `second` each `first` meets."""
+    """Return how many distinct values of `second` occur with each value of `first`."""
     if first_size * second_size > _NUMBERED:
         _, second = numbered(second, second_size)
         second_size = int(second.max(initial=0)) + 1
@@ -98,7 +98,8 @@ def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
 def measure(
     plan: Plan, walk: LoopWalk, tail: Tail | None, spacetime: SpaceTime, computed: Bools | None
 ) -> ExecutionTimes:
-    """Stamp all activities. `computed`: which nodes of the last loop walked lead to some; None: all."""
+    """Stamp all activities. `computed`: the nodes of the last loop walked that lead to an activity; None:
+    all."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     start = len(walk.loops)
     inner = [s for s in spacetime.space if index[s.rank] >= start]
@@ -108,7 +109,7 @@ def measure(
     time = walked_keys(walk, index, spacetime.time, computed)
     stamps = how_many(time.values, time.size) if rows else 0
     small, place = numbered(space.values, space.size)
-    # A node is told by what it and those around it are stamped with, if all of them are.
+    # A node is identified by the stamps of it and of its outer nodes, if all of them have stamps.
     told = len({s.rank for s in (*outer, *spacetime.time)}) == start
     points = _Points(small, place, time.values, time.size, told)
     if tail is None:
@@ -153,7 +154,8 @@ def measure(
 def walked_keys(
     walk: LoopWalk, index: Mapping[str, int], stamps: Sequence[Stamp], computed: Bools | None
 ) -> Keys:
-    """The stamps of the nodes of the last loop as one number each, made from the outermost loop on."""
+    """Return the stamps of the nodes of the last loop, encoded as one number each, from the outermost loop
+    inwards."""
     columns = [_stamps(walk.loops[index[s.rank]], s) for s in stamps]
     sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
     if prod(sizes) > _NUMBERED:
@@ -182,14 +184,15 @@ def _stamps(loop: Walked, stamp: Stamp) -> Ints:
 
 
 def _by_first(points: _Points, values: Ints, leaves: Ints | None) -> dict[int, tuple[int, int]]:
-    """Activities and distinct times of each stamp of the first space rank; `leaves`: per node, or of all."""
+    """Return activities and distinct times of each stamp of the first space rank. `leaves`: per node, or one
+    number for all."""
     load, seen = points.load(None, leaves), points.stamps(None)
     rows = zip(values.tolist(), load.tolist(), seen.tolist(), strict=True)
     return {value: (activities, stamps) for value, activities, stamps in rows}
 
 
 def sums_of(place: Ints, weights: Ints, size: int) -> Ints:
-    """Sums of whole numbers by place, exact."""
+    """Return exact sums of whole numbers by index."""
     if weights.size and int(weights.max()) * weights.size < 2**53:
         return np.bincount(place, weights=weights, minlength=size).astype(np.int64)
     result = np.zeros(size, dtype=np.int64)
@@ -199,7 +202,8 @@ def sums_of(place: Ints, weights: Ints, size: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Below:
-    """Stamps of space below a node, by kind: `counts` (kinds x stamps) of activities, `rows` the stamps."""
+    """Space stamps below a node, by kind: `counts` (kinds x stamps) of activities, and the stamps as
+    `rows`."""
 
     counts: Ints
     rows: Ints
@@ -224,7 +228,7 @@ def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Nodes with their point in space (`place` among the keys `values`) and their time; `told`: no two nodes
+    """Nodes with their point in space (`place` among the keys `values`) and their time. `told`: no two nodes
     share both."""
 
     values: Ints
@@ -248,9 +252,11 @@ class _Points:
         return pairs(place, int(self.values.size), time, self.times)
 
     def with_tail(self, space: Keys, kind: Ints, below: _Below) -> tuple[Ints, Ints, Ints]:
-        """Points of space with the stamps below the nodes: rows, activities and distinct times of each.
+        """Return the points of space with the stamps below the nodes: rows, activities and distinct times of
+        each.
 
-        Stamps that the same kinds have are met by the same nodes, so nodes are counted once for all of them.
+        Stamps that occur in the same kinds belong to the same nodes, so that nodes are counted once for all
+        of them.
         """
         rows: list[Ints] = []
         load: list[Ints] = []
@@ -276,13 +282,13 @@ class _Points:
         return np.vstack(rows), np.concatenate(load), np.concatenate(seen)
 
 
-# Where and when the iterations of a loop happen that is merged, or streamed, and not walked.
+# Stamps of the iterations of a loop that is merged or streamed instead of walked.
 
 
 def measure_counted(
     plan: Plan, walk: LoopWalk, loop: Merged | Streamed, spacetime: SpaceTime, computed: Bools | None
 ) -> ExecutionTimes:
-    """Stamp all activities; the loops not walked are stamped in time. `computed`: see `measure`."""
+    """Stamp all activities. The loops that are not walked have time stamps. `computed`: see `measure`."""
     index = {rank.name: i for i, rank in enumerate(plan.order)}
     outer = [s for s in spacetime.time if index[s.rank] < len(walk.loops)]
     inner = next(s for s in spacetime.time if index[s.rank] == len(walk.loops))
@@ -319,14 +325,15 @@ def measure_counted(
 
 
 def _width(loop: Merged | Streamed) -> int:
-    """Iterations of what lies below one of the loop, at stamps of their own."""
+    """Return the iterations below one iteration of the loop, each of which has its own stamp."""
     return loop.loop.width if isinstance(loop, Streamed) else 1
 
 
 def _at_points(
     loop: Merged | Streamed, nodes: Ints, place: Ints, points: int, moment: Ints, inner: Stamp
 ) -> tuple[Ints, Ints]:
-    """Activities and distinct stamps of time at each point of space. `moment`: the stamp of each node."""
+    """Return activities and distinct time stamps at each point of space. `moment`: the time stamp of each
+    node."""
     moments = int(moment.max(initial=-1)) + 1
     keys, counts = _stamped(loop, nodes, place * moments + moment, inner)
     load = sums_of(place, loop.lengths[nodes], points)
@@ -334,7 +341,8 @@ def _at_points(
 
 
 def _stamped(loop: Merged | Streamed, nodes: Ints, keys: Ints, inner: Stamp) -> tuple[Ints, Ints]:
-    """The distinct keys of nodes, ascending, and how many stamps of the loop each meets."""
+    """Return the distinct keys of nodes, ascending, and the number of distinct stamps of the loop for
+    each."""
     lengths = loop.lengths[nodes]
     if not bool((keys[1:] > keys[:-1]).all()):
         order = np.argsort(keys, kind="stable")
@@ -353,6 +361,6 @@ def _stamped(loop: Merged | Streamed, nodes: Ints, keys: Ints, inner: Stamp) -> 
 
 
 def _alike(merged: Merged, nodes: Ints, new: Bools) -> bool:
-    """Whether all nodes of each group iterate over the same fiber."""
+    """Return whether all nodes of each group iterate over the same fiber."""
     fiber: Sequence[int] | Ints = merged.fiber[nodes]
     return bool((new[1:] | (fiber[1:] == fiber[:-1])).all())

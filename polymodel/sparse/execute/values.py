@@ -1,4 +1,4 @@
-"""Values of an Einsum: products and sums at the innermost iterations, gathered by output."""
+"""Compute the values of an Einsum: products and sums at the innermost iterations, gathered by output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ BLOCK = 4_000_000
 
 
 def coordinates(plan: Plan, walk: LoopWalk, nodes: Ints) -> dict[int, Ints]:
-    """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
+    """Return the output's coordinates by declared rank, as far as the walked loops determine them, at some of
+    the last nodes."""
     result = {}
     wanted = {loop for _, loop, _ in plan.output}
     first = min(wanted, default=len(walk.loops))
@@ -41,7 +42,7 @@ def coordinates(plan: Plan, walk: LoopWalk, nodes: Ints) -> dict[int, Ints]:
 
 
 def presence(plan: Plan, walk: LoopWalk) -> tuple[list[Bools | None], Bools | None]:
-    """Per term the leaves where it is (None: all), and the leaves where any is."""
+    """Return, for each term, the leaves where it is present (None: all), and the leaves where any term is."""
     result: list[Bools | None] = []
     for term in plan.terms:
         there: Bools | None = None
@@ -58,12 +59,12 @@ def presence(plan: Plan, walk: LoopWalk) -> tuple[list[Bools | None], Bools | No
 
 
 def term_multiplies(term: SlotProduct) -> int:
-    """Products at one leaf: one less than the factors."""
+    """Return the number of multiplications at one leaf: one less than the number of factors."""
     return 0 if term.take is not None else len(term.slots) + term.numbers - 1
 
 
 def leaf_values(plan: Plan, walk: LoopWalk, there: list[Bools | None]) -> Values:
-    """The value of each leaf: the sum of the terms that are there."""
+    """Return the value of each leaf: the sum of the terms that are present."""
     result, known = _product(plan.terms[0], walk.cursors, plan.semiring), there[0]
     for term, kept in zip(plan.terms[1:], there[1:], strict=True):
         one = _product(term, walk.cursors, plan.semiring)
@@ -87,7 +88,7 @@ def _product(term: SlotProduct, cursors: list[FiberCursor], semiring: Semiring) 
 
 
 def scaled(values: Values, term: SlotProduct, semiring: Semiring) -> Values:
-    """Products of a term's tensors, times its numbers and its sign."""
+    """Multiply products of a term's tensors by its numbers and its sign."""
     if term.take is not None or not (term.numbers or term.factor < 0):
         return values
     result: Values = (
@@ -97,9 +98,10 @@ def scaled(values: Values, term: SlotProduct, semiring: Semiring) -> Values:
 
 
 def wide(values: Values) -> Values:
-    """Values in 64 bits, so that products and sums of small ones stay right, however loops are counted.
+    """Return values in 64 bits, so that products and sums of small types are correct, whatever way loops are
+    counted.
 
-    Whole numbers get a sign, unless they have 64 bits without one.
+    Whole numbers become signed, unless they are unsigned with 64 bits.
     """
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind in "bi" or (kind == "u" and size < 8):
@@ -120,7 +122,7 @@ def _at(values: Values, element: Ints | None, partial: bool) -> Values:
 
 
 def gathered(values: Values, output: Ints, count: int, assign: bool, add: np.ufunc) -> Values:
-    """Leaf values summed by output; `assign`: the last one stays instead (take)."""
+    """Return leaf values summed by output. `assign`: the last value replaces earlier ones instead (take)."""
     if assign:
         result = np.zeros(count, dtype=values.dtype)
         result[output] = values
@@ -141,9 +143,10 @@ def gathered(values: Values, output: Ints, count: int, assign: bool, add: np.ufu
 def innermost_dense_values(
     plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, output: Ints
 ) -> tuple[Ints, Values]:
-    """For nodes of one kind: their outputs, ascending, and per output a row of values, one per leaf below.
+    """Return, for nodes of one kind, their outputs in ascending order, and a row of values per output, one
+    for each leaf below.
 
-    `output`: of each of the nodes. Rows of the same output are added (take: the last one stays).
+    `output`: that of each of the nodes. Rows of the same output are added (take: the last one remains).
     """
     term = plan.terms[0]
     order = np.argsort(output, kind="stable")
@@ -171,19 +174,19 @@ def innermost_dense_values(
 
 
 def ufunc_of(plan: Plan) -> np.ufunc:
-    """What values of one output are joined by."""
+    """Return the function that combines values of one output."""
     result = plan.semiring.add.form
     assert isinstance(result, np.ufunc), "the reader of a spec has looked"
     return result
 
 
 def leaves_of(tail: Tail, kind: int) -> Ints:
-    """The nodes of the tail's last loop below a kind."""
+    """Return the nodes of the tail's last loop below a kind."""
     return np.flatnonzero(tail.owner(len(tail.loops) - 1) == kind)
 
 
 def _rows(plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
-    """Products: a row per node, a column per leaf below it."""
+    """Return products, with a row per node and a column per leaf below it."""
     result: Values | None = None
     term, semiring = plan.terms[0], plan.semiring
     factors = term.slots if term.take is None else (term.slots[term.take],)
@@ -205,11 +208,11 @@ def _rows(plan: Plan, walk: LoopWalk, tail: Tail, kind: int, nodes: Ints, leaves
     return np.broadcast_to(scaled(result, term, semiring), (nodes.size, leaves.size))
 
 
-# The output of a loop that is merged and not walked: its pattern, or its values as a sparse product.
+# For a loop that is merged instead of walked, the output is its pattern, or its values as a sparse product.
 
 
 def merged_result(plan: Plan, walk: LoopWalk, merged: Merged, elements: int, values: bool) -> SparseTensor:
-    """The output, which has so many elements; without `values` all are 1."""
+    """Return the output, which has `elements` elements; without `values` all are 1."""
     one = np.zeros(merged.outputs, dtype=np.int64)
     one[merged.output] = np.arange(walk.nodes, dtype=np.int64)
     above = coordinates(plan, walk, one)  # of each of the output's fibers
@@ -230,7 +233,8 @@ def merged_result(plan: Plan, walk: LoopWalk, merged: Merged, elements: int, val
 def _merged_product(
     plan: Plan, walk: LoopWalk, merged: Merged, above: dict[int, Ints]
 ) -> tuple[Ints, NDArray[np.integer], Values]:
-    """Fiber, coordinate and value of every element: the fibers' weights at the nodes times the fibers."""
+    """Return fiber, coordinate and value of every element: the weights of fibers at the nodes, times the
+    fibers."""
     from scipy.sparse import csr_array
 
     term, level = plan.terms[0], merged.level
