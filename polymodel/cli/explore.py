@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a figure that mappings keep, e.g. 'latency <= 2 ms' or 'accesses:DRAM <= 1e9'; repeat it",
     )
     parser.add_argument(
-        "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
+        "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, nothing)"
     )
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")

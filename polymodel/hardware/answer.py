@@ -18,8 +18,9 @@ from polymodel.hardware.request import COSTS, CodesignRequest, NetworkLimit
 from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
-from polymodel.mapper.records import gap_of, gap_texts, share_text
-from polymodel.objectives import canonical, of_network, unit_of
+from polymodel.mapper.confirm import loose_peaks
+from polymodel.mapper.records import FROM_ABOVE, Limits, gap_of, gap_texts, share_text
+from polymodel.objectives import canonical, of_network, unit_of, whose
 from polymodel.report import tables
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import write_text
@@ -369,9 +370,12 @@ class Codesign(Answer):
             result += self._undecided()
         elif self.points:
             above = f" by more than a factor of {1 + self.eps:g} (its square for edp)" if self.eps else ""
+            loose = self._loose
+            how = f", with {FROM_ABOVE} ({loose})" if loose else ""
+            those = " that fits by these bounds" if loose else ""
             result.append(
-                "the front is exact over the machines given and the mapspace of `explore`: each machine and "
-                f"mapping left out has one here that is no worse{above}"
+                f"the front is exact over the machines given and the mapspace of `explore`{how}: each "
+                f"machine and mapping left out{those} has one here that is no worse{above}"
             )
         if self.interrupted:
             result.append(
@@ -384,6 +388,13 @@ class Codesign(Answer):
                 "left out; allow more time"
             )
         return tuple(result)
+
+    @cached_property
+    def _loose(self) -> str:
+        """Why searches may have counted larger working sets than `evaluate`."""
+        figures = {whose(n)[0] for n in self.request.figures} - {"area"}
+        cascades, machines = (s.workload for s in self.layers), (r.machine.arch for r in self.rows)
+        return loose_peaks(cascades, machines, Limits(), figures)
 
     def _undecided(self) -> Iterator[str]:
         """Machines that may have less than the best one here, as far as searches that were cut short

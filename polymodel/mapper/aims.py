@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel import objectives as vocabulary
+from polymodel.mapper.records import CLOSE
 from polymodel.objectives import Busy, FigureLimit, InstancesUsed, is_sum, objective_of, terms_of, uses
 from polymodel.pareto import undominated
 
@@ -264,7 +265,6 @@ def _parts(names: Iterable[str], operations: float) -> Iterable[str]:
 # Lower bounds on the costs of every whole mapping of a space, as known so far in a search.
 
 Line = tuple[float, float, float]  # weights of energy and latency, and a lower bound of their weighted sum
-CLOSE = 1e-9  # relative: sums of floats in different orders differ by less
 
 
 @dataclass

@@ -5,17 +5,18 @@ The figures of the evaluation must equal those of the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, takewhile
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate, evaluate_problem
+from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.costs import total_area
 from polymodel.errors import InternalError, Refused, SpecError, writing
 from polymodel.governor import elsewhere, until
@@ -23,7 +24,8 @@ from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
 from polymodel.mapper.aims import SearchFigures, grows_with_peaks
 from polymodel.mapper.budget import CUT
-from polymodel.mapper.records import Candidate
+from polymodel.mapper.einsum_rules import is_box
+from polymodel.mapper.records import CLOSE, Candidate, Limits
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import (
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
 Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where figures on sparse data are requested
 
-CLOSE = 1e-9  # relative; sums of floats in different orders differ by less
 START = 1.0  # seconds that worker processes need to start
 LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
 
@@ -148,6 +149,31 @@ def below(candidate: Candidate, found: MappingFigures) -> bool:
     """True if a peak is lower than the search counted it."""
     peaks = dict(found.buffers)
     return any(m in peaks and peaks[m] < bits * (1 - CLOSE) for m, bits in candidate.buffers)
+
+
+def loose_peaks(
+    cascades: Iterable[Cascade], hierarchies: Iterable[Hierarchy], limits: Limits, figures: Iterable[str]
+) -> str:
+    """Why searches may count larger working sets than `evaluate` does, so that a mapping that fits by
+    `evaluate` is left out; an empty text where both count the same, or where no peak matters. `figures`:
+    objectives and figures with limits."""
+    asked = {memory for n in figures for what, memory in uses(n) if what == WORKING_SET}
+    inner = [c for h in hierarchies for c in [c for c in h.components if c.stores][1:]]
+    matter = [c for c in inner if not isinf(c.size_bits) or c.name in asked]
+    live = list(dict.fromkeys(c.name for c in matter if c.allocation == "live"))
+    return "; ".join(_reasons(list(cascades), limits, live)) if matter else ""
+
+
+def _reasons(cascades: Sequence[Cascade], limits: Limits, live: list[str]) -> Iterator[str]:
+    if live:
+        yield f"{', '.join(live)} {'have' if len(live) > 1 else 'has'} `allocation: live`"
+    # With two Einsums some iteration of a shared loop has all tiles that stand above the loop. With three and
+    # two iterations the middle one may run when those of the first are gone, or those of the last not made.
+    fusible = any(len(c.einsums) > 2 and c.intermediates - limits.unfused for c in cascades)
+    if fusible and limits.max_fused_loops != 0:
+        yield "tiles above fused loops count as long as the loops run"
+    if not all(is_box(e) for c in cascades for e in c.einsums):
+        yield "tiles of tied rank variables count as the largest of each"
 
 
 def figures_of(report: Report) -> MappingFigures:

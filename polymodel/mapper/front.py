@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import combinations
-from math import ceil, inf, isinf
+from math import inf, isinf
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -19,16 +19,21 @@ from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files
 from polymodel.loading.typos import likely_typos
-from polymodel.mapper.confirm import CLOSE, Point, below, meant
+from polymodel.mapper.confirm import Point, below, loose_peaks, meant
 from polymodel.mapper.records import (
+    FROM_ABOVE,
     Diagnosis,
     Limits,
     Quality,
     Request,
     SearchResult,
+    attained,
+    bounded_text,
+    exact_text,
     gap_of,
     gap_texts,
     share_text,
+    upwards,
 )
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, is_objective, on_sparse_data, score, unit_of, uses
@@ -138,6 +143,13 @@ class Front(Answer):
             return TOO_LARGE
         bounded = self.complete and self.diagnosis is None and on_sparse
         return NONE_FITS if bounded else self.found.reason
+
+    @cached_property
+    def loose(self) -> str:
+        """Why the search may have counted larger working sets than `evaluate`, so that a mapping that fits
+        may be left out; an empty text where it counts the same."""
+        figures = (*self.objectives, *(limit.name for limit in self.request.at_most))
+        return loose_peaks([self.spec.workload], [self.spec.arch], self.request.limits, figures)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -387,9 +399,9 @@ def _whole(bits: float | None) -> Cell:
     return None if bits is None else int(bits)
 
 
-def _within(front: Front) -> str:
+def _within(spec: Spec, limits: Limits) -> str:
     """The space that the search makes statements about."""
-    limits, fanouts = front.request.limits, any(d.fanout > 1 for _, d in front.spec.arch.dimensions)
+    fanouts = any(d.fanout > 1 for _, d in spec.arch.dimensions)
     spatial = fanouts and limits.spatial_sizes != "all"
     temporal = limits.sizes != "all"
     even = ("" if spatial or not fanouts else "temporal ") + "tile sizes divide" if temporal else ""
@@ -408,28 +420,6 @@ def _unbounded(front: Front) -> Iterator[str]:
         )
 
 
-def _attained(front: Front) -> bool:
-    """True if the front is optimal for its search: always, unless sparse data are only bounded."""
-    return front.sparse is None or front.sparse.factor <= 1 + CLOSE
-
-
-def _bounded(front: Front) -> str:
-    eps, most = front.request.eps, 1.0 if front.sparse is None else front.sparse.factor
-    each = f"for each valid mapping of {_within(front)} there is one here that is no more than that above it"
-    about = [f"eps={eps:g}"] if eps else []
-    if not _attained(front):
-        about.append("a bound: what zeros save elsewhere is known at most")
-    if isinf(most):
-        return "how near to the best is not known: all that other mappings cost may be saved where zeros are"
-    factor = (1 + eps) * most
-    shown = f"{factor:g}" if _attained(front) else f"{_upwards(factor)}"
-    return f"within a factor of {shown} in every objective: {each} ({', '.join(about)})"
-
-
-def _upwards(factor: float) -> str:
-    return "any factor" if isinf(factor) else f"{ceil(factor * 1e4 - CLOSE) / 1e4:.4f}"
-
-
 def _sparse(front: Front) -> Iterator[str]:
     """Notes on the figures on sparse data and on the mappings evaluated for them."""
     if front.sparse is None:
@@ -442,9 +432,9 @@ def _sparse(front: Front) -> Iterator[str]:
     if any(compressed(p.base.arch) for p in front.points):
         fits = "what fits is decided by the bits of compressed tiles (`fit:` of the memories)"
     yield f"sparse figures are {front.sparse.meaning}; {fits}"
-    if front.complete and len(front.objectives) > 1 and not _attained(front):
+    if front.complete and len(front.objectives) > 1 and not attained(front.sparse):
         most = ((1 + front.request.eps) * x for x in front.sparse.each)
-        each = [f"{n} by a factor of {_upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
+        each = [f"{n} by a factor of {upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
         yield f"the least here may be above the least there is: {', '.join(each)}"
     left = front.sparse.found - front.sparse.evaluated
     if left:
@@ -464,11 +454,10 @@ def _notes(front: Front) -> Iterator[str]:
         sure = result.complete and not result.candidates
         yield f"no {'valid mapping' if sure else 'mapping was found'}: {first}"
         yield from more
-    elif result.complete and (request.eps or not _attained(front)):
-        yield _bounded(front)
+    elif result.complete and (request.eps or not attained(front.sparse)):
+        yield bounded_text(_within(front.spec, request.limits), front.loose, request.eps, front.sparse)
     elif result.complete:
-        within = _within(front)
-        yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
+        yield exact_text(_within(front.spec, request.limits), front.loose)
     if not result.complete:
         what = f"the time limit of {request.time_limit or 0:g} s struck"
         if front.interrupted or result.memory:
@@ -516,7 +505,8 @@ def _finding(front: Front) -> Finding:
     facts = [("objectives", ", ".join(front.objectives)), ("mappings", f"{len(front):,}")]
     facts += [("combinations", f"{looked:,} looked at")] if looked else []
     if front.points and not isinf(front.gap):
-        facts.append(("gap", share_text(front.gap) if front.gap else "0 %: exact"))
+        none = f"0 % with {FROM_ABOVE}" if front.loose else "0 %: exact"
+        facts.append(("gap", share_text(front.gap) if front.gap else none))
     promise, *notes = front.notes or ("",)
     return Finding(
         facts=[*facts, ("time", engineering(front.seconds, "s"))],

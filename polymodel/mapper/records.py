@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from polymodel.mapper.budget import Finished
     from polymodel.sparse.actions.records import Certainty
 
+CLOSE = 1e-9  # relative: sums of floats in different orders differ by less
 Sizes = Literal["divisors", "all", "few"]
 Halos = Literal["retained", "recomputed"]
+FROM_ABOVE = "working sets bounded from above"
 
 
 @dataclass(frozen=True)
@@ -358,6 +360,43 @@ def gap_texts(front: Bounded) -> Iterator[str]:
         none = all(front.bounds.get(o) == 0 for o in rest)
         why = ": no mapping has less than 0, and no more is known" if none else ""
         yield f"how near to the least {', '.join(rest)} is not known{why}"
+
+
+def exact_text(space: str, loose: str) -> str:
+    """What is proven of a front where the figures of the search are those of its mappings. `loose`: see
+    `loose_peaks`."""
+    if not loose:
+        return f"exact: no valid mapping of {space} is better in one objective and no worse in the others"
+    return (
+        f"exact with {FROM_ABOVE} ({loose}): no mapping of {space} that fits by these bounds is better in "
+        "one objective and no worse in the others"
+    )
+
+
+def attained(sparse: Quality | None) -> bool:
+    """True if the front is optimal for its search: always, unless sparse data are only bounded."""
+    return sparse is None or sparse.factor <= 1 + CLOSE
+
+
+def bounded_text(space: str, loose: str, eps: float, sparse: Quality | None) -> str:
+    """What is proven of a front that is optimal within a factor."""
+    most = 1.0 if sparse is None else sparse.factor
+    if isinf(most):
+        return "how near to the best is not known: all that other mappings cost may be saved where zeros are"
+    valid = f"mapping of {space} that fits by them" if loose else f"valid mapping of {space}"
+    each = f"for each {valid} there is one here that is no more than that above it"
+    about = [f"eps={eps:g}"] if eps else []
+    if not attained(sparse):
+        about.append("a bound: what zeros save elsewhere is known at most")
+    factor = (1 + eps) * most
+    shown = f"{factor:g}" if attained(sparse) else f"{upwards(factor)}"
+    sets = f", with {FROM_ABOVE} ({loose})" if loose else ""
+    return f"within a factor of {shown} in every objective{sets}: {each} ({', '.join(about)})"
+
+
+def upwards(factor: float) -> str:
+    """A factor rounded up to four decimals."""
+    return "any factor" if factor == inf else f"{ceil(factor * 1e4 - CLOSE) / 1e4:.4f}"
 
 
 def share_text(share: float) -> str:

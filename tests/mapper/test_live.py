@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
+from polymodel.mapper.confirm import loose_peaks
 from polymodel.mapper.records import Limits, Request, Sizes
 from polymodel.mapper.search import search
 from tests.seeds import seeds
@@ -22,7 +24,9 @@ WORK = {
 }
 
 
-def machine(einsums: list[str], extents: dict[str, int], bits: int, allocation: str, fanout: int) -> pm.Spec:
+def machine(
+    einsums: list[str], extents: dict[str, int], bits: int | str, allocation: str, fanout: int
+) -> pm.Spec:
     """DRAM and a buffer of so many bits; with a fanout registers as well."""
     memories = [("DRAM", "inf", 64, 16), ("GLB", bits, 4, 512), ("RF", 32, 1, 64)][: 3 if fanout else 2]
     nodes: list[dict[str, object]] = [
@@ -93,3 +97,42 @@ def test_a_window_slides_along_either_of_its_variables() -> None:
         for allocation in ("tile", "live")
     )
     assert live[0] < tile[0]
+
+
+def test_a_mapping_that_fits_by_its_lifetimes_alone_beats_a_front_that_says_so() -> None:
+    """Of two convolutions in a row seven values are live at a time; the search counts eight."""
+    einsums, extents = ["T[p] = I[H=p+r] * F[r]", "O[p] = T[p] * G[p]"], {"p": 4, "r": 2}
+    wide = pm.explore(machine(einsums, extents, 64, "live", 0), objectives="energy")
+    best = wide.best()
+    small = machine(einsums, extents, 56, "live", 0)
+    front = pm.explore(small, objectives="energy")
+    by_hand = pm.evaluate(replace(small, raw_mapping=best.mapping))
+    assert by_hand.feasible
+    assert by_hand.total_energy < front.best().energy
+    assert front.complete
+    assert front.loose == "GLB has `allocation: live`"
+    assert "exact with working sets bounded from above (GLB has `allocation: live`): no mapping" in str(front)
+    assert "exact: " not in str(front)
+    assert "0 % with working sets bounded from above" in front.to_html(plots=False)
+
+
+@pytest.mark.parametrize(
+    ("einsums", "size", "allocation", "loops", "loose"),
+    [
+        (WORK["fused"], 64, "tile", None, ""),
+        (WORK["matmul"], "inf", "live", None, ""),
+        ([*WORK["fused"], "Z[p,n] = O[p,n]"], 64, "tile", None, "tiles above fused loops count as long as"),
+        ([*WORK["fused"], "Z[p,n] = O[p,n]"], 64, "tile", 0, ""),
+    ],
+)
+def test_why_working_sets_are_bounded_from_above(
+    einsums: list[str], size: int | str, allocation: str, loops: int | None, loose: str
+) -> None:
+    extents = {v: 2 for v in "pmrnk" if any(f"{v}," in e or f"{v}]" in e for e in einsums)}
+    spec = machine(einsums, extents, size, allocation, 0)
+    known = loose_peaks([spec.workload], [spec.arch], Limits(max_fused_loops=loops), ["energy"])
+    assert known.startswith(loose)
+    assert bool(known) == bool(loose)
+    assert bool(loose_peaks([spec.workload], [spec.arch], Limits(), ["working_set:GLB"])) == bool(
+        loose or allocation == "live" or len(einsums) > 2
+    )
