@@ -1,4 +1,4 @@
-"""Readers of tensors in files, and what was done to the entries of a file to make a tensor of it."""
+"""Read tensors from files, and record how the entries of a file were converted to a tensor."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from polymodel.sparse.tensor import SparseTensor
 class TensorFile:
     """A tensor with the record of its file.
 
-    `entries`: stored in the file. `mirrored`: added because the file stores one half of a symmetric matrix.
-    `explicit_zeros`: entries (mirrored ones too) that hold what absent points do, zero. `duplicates`: entries
-    added to another at the same point. `cancelled`: points whose entries add up to zero. So
-    tensor.nnz = entries + mirrored - explicit_zeros - duplicates - cancelled.
+    `entries`: those stored in the file. `mirrored`: entries added because the file stores one half of a
+    symmetric matrix. `explicit_zeros`: entries (including mirrored ones) equal to the value of absent points,
+    zero. `duplicates`: entries added to another one at the same point. `cancelled`: points whose entries add
+    up to zero. Therefore tensor.nnz = entries + mirrored - explicit_zeros - duplicates - cancelled.
     """
 
     path: str
@@ -68,7 +68,7 @@ class TensorFile:
 
 
 def _distinct(coords: Ints, shape: Sequence[int]) -> int:
-    """How many different points there are."""
+    """Return the number of distinct points."""
     if prod(shape) > 2**63 - 1:
         return int(np.unique(coords, axis=1).shape[1])
     numbers = np.ravel_multi_index(tuple(coords), tuple(shape))
@@ -87,7 +87,7 @@ def record(
     comments: Sequence[str] = (),
     fill: float = 0.0,
 ) -> TensorFile:
-    """The record of entries that are all within the shape; `tensor`: its name, ranks and shape.
+    """Return the record of entries that are all within the shape. `tensor`: its name, ranks and shape.
 
     `mirrored`: how many of the entries are not in the file.
     """
@@ -126,7 +126,7 @@ MOST_RANKS = 32  # numpy counts no further
 
 @dataclass
 class _Told:
-    """What the comments in front of the first entry say."""
+    """The information in the comments before the first entry."""
 
     comments: list[str]
     shape: tuple[int, ...] | None = None
@@ -136,7 +136,7 @@ class _Told:
 def read_frostt(
     text: Text, name: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, fill: float = 0.0
 ) -> TensorFile:
-    """The tensor of an opened file; SpecError with all faults that were found."""
+    """Return the tensor of an opened file. Raises SpecError with all faults that were found."""
     told, first = _comments(text)
     sizes = tuple(shape) if shape is not None else told.shape
     order = len(ranks) if ranks is not None else None if sizes is None else len(sizes)
@@ -166,14 +166,14 @@ def read_frostt(
 
 
 def default_ranks(order: int) -> tuple[str, ...]:
-    """I, J, K, ... as far as the letters up to Z go, else R0, R1, ..."""
+    """Return I, J, K, ... as long as letters up to Z suffice, else R0, R1, ..."""
     if order <= ord("Z") - ord("I") + 1:
         return tuple(chr(ord("I") + k) for k in range(order))
     return tuple(f"R{k}" for k in range(order))
 
 
 def _comments(text: Text) -> tuple[_Told, bytes | None]:
-    """What stands above the first entry, and its line."""
+    """Return the information in the comments above the first entry, and its line."""
     told = _Told([])
     while (line := text.peek()) is not None and (not line.strip() or line.lstrip()[:1] in (b"#", b"%")):
         if words := comment_of(line, b"#%"):
@@ -201,7 +201,7 @@ def _read_shape(text: Text, told: _Told, said: str, line: bytes) -> None:
 
 
 def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -> tuple[int, Field]:
-    """Order and field, from the number of columns of the first entry and what is known before."""
+    """Return order and field, from the number of columns of the first entry and what is known before."""
     columns = len(first.split())
     if columns > MOST_RANKS + 1:
         message = f"{columns} numbers in the first entry: a tensor has at most {MOST_RANKS} ranks"
@@ -227,7 +227,7 @@ def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -
 
 
 def _doubt(found: Entries, order: int, duplicates: int) -> tuple[str, ...]:
-    """A word on a last column that may as well hold coordinates."""
+    """Return a note on a last column that may also hold coordinates."""
     values = found.values
     if not values.size or (values < 1).any() or (values != np.floor(values)).any() or np.ptp(values) == 0:
         return ()
@@ -276,7 +276,7 @@ class FileHeader:
 
 
 def read_market(text: Text, name: str, ranks: Sequence[str], fill: float = 0.0) -> TensorFile:
-    """The matrix of an opened file; SpecError with all faults that were found."""
+    """Return the matrix of an opened file. Raises SpecError with all faults that were found."""
     header = _header(text)
     if header is None:
         text.faults.check()
@@ -423,7 +423,8 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
 
 
 def _stored(rows: int, columns: int, symmetry: Symmetry) -> int:
-    """How many values an array stores: all, or the lower triangle with or without its diagonal."""
+    """Return the number of values that an array stores: all, or the lower triangle with or without its
+    diagonal."""
     if symmetry == "general":
         return rows * columns
     return rows * (rows - 1) // 2 if symmetry == "skew-symmetric" else rows * (rows + 1) // 2
@@ -445,7 +446,8 @@ def _miscounted(text: Text, header: FileHeader, found: int) -> None:
 
 
 def _places(header: FileHeader) -> Ints:
-    """Coordinates of the values of an array: column by column, each from the top or from the diagonal."""
+    """Return the coordinates of the values of an array: column by column, each from the top or from the
+    diagonal."""
     if header.symmetry == "general":
         column, row = np.divmod(np.arange(header.entries), header.rows)
         return np.stack([row, column])
@@ -457,8 +459,8 @@ def _places(header: FileHeader) -> Ints:
 
 
 def _above(text: Text, header: FileHeader, found: Entries) -> int:
-    """How many entries lie above the diagonal. A fault where one of them and its mirror image are both there:
-    summed, as duplicates are, they would count twice."""
+    """Return how many entries lie above the diagonal. Add a fault where one of them and its mirror image are
+    both present: their sum, as for duplicates, would count twice."""
     row, column = found.coords
     upper = row < column
     count = int(np.count_nonzero(upper))
@@ -479,7 +481,7 @@ def _above(text: Text, header: FileHeader, found: Entries) -> int:
 
 
 def _expanded(found: Entries, symmetry: Symmetry) -> tuple[Entries, int]:
-    """Both halves, and how many entries that adds: those off the diagonal once more."""
+    """Return both halves, and how many entries this adds: each entry off the diagonal once more."""
     if symmetry == "general":
         return found, 0
     off = found.coords[0] != found.coords[1]

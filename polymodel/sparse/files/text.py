@@ -1,4 +1,5 @@
-"""A text file, packed or not, as blocks of whole lines: bounded in size, its faults collected with places."""
+"""Read a text file, packed or not, in blocks of whole lines, with bounded size and with all faults
+located."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ _PACKED = b"\x1f\x8b"
 
 @dataclass
 class FileFaults:
-    """Faults of one file: the first 20 in full, the next 1000 counted; `stopped`: the line it ended at;
-    `lines`: entries that have faults."""
+    """Faults of one file: the first 20 are recorded in full, the next 1000 are counted. `stopped`: the line
+    where reading ended. `lines`: number of entries with faults."""
 
     file: str
     told: list[Diagnostic] = field(default_factory=list)
@@ -51,7 +52,7 @@ class FileFaults:
     def add(
         self, message: str, remedy: str = "", line: int = 0, text: bytes = b"", column: int = 1, *, code: str
     ) -> None:
-        """`line` and `column` count from 1; 0 lines: the file as a whole."""
+        """Add a fault. `line` and `column` count from 1; line 0 denotes the whole file."""
         if len(self.told) >= _SHOWN:
             self.more += 1
             return
@@ -68,7 +69,7 @@ class FileFaults:
         return len(self.told) >= _SHOWN
 
     def check(self) -> None:
-        """Raise SpecError if there is any."""
+        """Raise SpecError if there are any faults."""
         if not self.told:
             return
         rest = []
@@ -81,30 +82,29 @@ class FileFaults:
 
 
 def comment_of(line: bytes, signs: bytes) -> str:
-    """What a comment says behind its `signs`, as far as anyone reads."""
+    """Return the text of a comment after its `signs`, limited in length."""
     return line.lstrip(signs + b" \t").decode("utf-8", errors="replace").rstrip()[:_WORDS]
 
 
 def keep(comments: list[str], text: str) -> None:
-    """Add a comment, unless there are more than anyone reads."""
+    """Add a comment, up to a maximum number."""
     if len(comments) < _COMMENTS:
         comments.append(text)
 
 
 @dataclass(frozen=True)
 class LineBlock:
-    """Whole lines: `data` ends where a line ends, its first line is number `line`."""
+    """Whole lines: `data` ends at the end of a line. `line`: the number of its first line."""
 
     line: int
     data: bytes
 
 
 class Text:
-    """Lines for a header, then the rest in blocks. Use as a context manager.
+    """A text file that provides lines for a header, then the rest in blocks. Use it as a context manager.
 
-    `limit`: bytes of text, unpacked, beyond which the file is refused; without one 8 GB, and a packed file
-    may not grow more than 40-fold. What breaks off or cannot be unpacked
-    is a fault in `faults`, and makes the text `broken`.
+    `limit`: bytes of unpacked text above which the file is refused; by default 8 GB, and 40 times the packed
+    size. A truncated or damaged file is a fault in `faults`, and makes the text `broken`.
     """
 
     def __init__(self, path: str | PathLike[str], faults: FileFaults, limit: int | None = None) -> None:
@@ -154,21 +154,21 @@ class Text:
         self._raw.close()
 
     def peek(self) -> bytes | None:
-        """The next line, its end stripped; None at the end of the file. It stays to be read."""
+        """Return the next line without its line end, and do not advance; None at the end of the file."""
         cut = self._next()
         return None if cut is None else self._buffer[self._at : cut].rstrip(b"\r\n")
 
     def skip(self) -> None:
-        """Go past the next line."""
+        """Advance past the next line."""
         cut = self._next()
         if cut is not None:
             self._at = cut
             self.line += 1
 
     def idle(self, lines: int, size: int = 0) -> None:
-        """Lines that held no entry; a fault, and the end of the text, once they are too many.
+        """Count lines without an entry; too many of them are a fault, and end the text.
 
-        Not with a `limit`, whose caller trusts the file.
+        Not applied with a `limit`, whose caller trusts the file.
         """
         self._idle += lines
         self._idle_bytes += size
@@ -180,7 +180,7 @@ class Text:
             self._buffer, self._at = b"", 0
 
     def blocks(self) -> Iterator[LineBlock]:
-        """All that is left. Stops early once the file is broken or there are too many faults."""
+        """Yield the remaining lines. Stop early if the file is broken or there are too many faults."""
         while True:
             cut = self._buffer.rfind(b"\n") + 1
             if cut <= self._at:
@@ -200,7 +200,7 @@ class Text:
                 self._fill()
 
     def _next(self) -> int | None:
-        """Where the next line ends, its newline included; a line that breaks off is none."""
+        """Return the end of the next line, including its newline; None for a truncated line."""
         while True:
             cut = self._buffer.find(b"\n", self._at) + 1
             if cut:
@@ -219,7 +219,7 @@ class Text:
         return True
 
     def _fill(self) -> None:
-        """Read a piece more."""
+        """Read the next piece of the file."""
         pieces, missing, reason = [self._buffer[self._at :]], _PIECE, ("", "")
         while missing > 0 and not self._end:
             piece = b""
@@ -246,7 +246,7 @@ class Text:
         self.broken = self._end = True
 
     def _bound(self) -> None:
-        """Refuse what grows beyond the limit: a small file can be packed to unfold to any size."""
+        """Refuse a text that grows beyond the limit: a small packed file can expand to any size."""
         allowed = LIMIT if self.limit is None else self.limit
         if self._total > allowed:
             message = f"the text has more than {allowed:,} bytes"
@@ -278,10 +278,10 @@ _MADE = 3  # copies of all entries that are yet to be made of those that are rea
 
 @dataclass(frozen=True)
 class Rule:
-    """What a line of entries holds: `order` coordinates counted from 1, then the value.
+    """The content of a line of entries: `order` coordinates counted from 1, then the value.
 
-    `sizes`: of the ranks, None where the data decides. `hollow`: an entry on the diagonal is wrong (of a
-    skew-symmetric matrix it is zero). `hermitian`: entries on it are real.
+    `sizes`: those of the ranks, None where the data determine them. `hollow`: an entry on the diagonal is
+    wrong (in a skew-symmetric matrix it is zero). `hermitian`: entries on the diagonal are real.
     """
 
     order: int
@@ -307,7 +307,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class LineFault:
-    """A fault of one line; `token`: which of its words, from 0."""
+    """A fault of one line. `token`: the index of the word, from 0."""
 
     message: str
     remedy: str
@@ -323,7 +323,7 @@ class Entries:
 
 
 def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | complex] | list[LineFault]:
-    """One line, split at white space; or all that is wrong with its words."""
+    """Parse one line, split at white space. Return the entry, or all faults of its words."""
     if len(tokens) != rule.columns:
         there = f"{len(tokens)} number{'s' if len(tokens) != 1 else ''}"
         return [LineFault(f"{there} in the line, not {rule.columns}", f"a line holds {rule.description}")]
@@ -394,7 +394,8 @@ def _text(token: bytes) -> str:
 
 
 def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
-    """All entries up to the end of the file; faults go to `text.faults`, and their lines are left out."""
+    """Read all entries up to the end of the file. Faults are added to `text.faults`, and their lines are left
+    out."""
     result: list[Entries] = []
     entries = 0
     for block in text.blocks():
@@ -414,7 +415,7 @@ def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
 
 
 def one_by_one(block: LineBlock, rule: Rule, faults: FileFaults) -> Entries:
-    """Line after line, each fault with its place."""
+    """Read line after line, and locate each fault."""
     points: list[list[int]] = []
     values: list[int | float | complex] = []
     for number, line in enumerate(block.data.split(b"\n"), block.line):
@@ -448,7 +449,7 @@ def _dtype(rule: Rule) -> type:
 
 
 def bulk(block: LineBlock, rule: Rule, small: int = SMALL) -> Entries | None:
-    """The whole block at once; None if it is small, or anything in it is not as usual."""
+    """Read the whole block at once. Return None if it is small, or contains anything out of the ordinary."""
     data = block.data
     if len(data) < small or b"x" in data or b"X" in data:  # hexadecimal numbers pass elsewhere
         return None
@@ -466,7 +467,8 @@ def bulk(block: LineBlock, rule: Rule, small: int = SMALL) -> Entries | None:
 
 
 def _plain(data: bytes) -> bytes:
-    """One blank between numbers, none around lines; comments out. Exponents of Fortran become usual ones."""
+    """Return the block with one blank between numbers and none around lines, without comments, and with
+    Fortran exponents converted."""
     if b"%" in data or b"#" in data:
         data = _COMMENT_LINES.sub(b"", data)
     for old, new in ((b"\r\n", b"\n"), (b"\t", b" "), (b"D", b"e"), (b"d", b"e")):

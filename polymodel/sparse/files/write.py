@@ -1,4 +1,4 @@
-"""Tensors written as Matrix Market or FROSTT, such that reading gives them back."""
+"""Write tensors as Matrix Market or FROSTT files that read back identically."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PIECE = 1 << 20
 def write_tensor(
     tensor: SparseTensor, path: str | PathLike[str], *, comment: str = "", durable: bool = True
 ) -> None:
-    """Write .mtx, .mtx.gz (matrices, coordinate, general) or .tns, .tns.gz (any order but 0).
+    """Write a .mtx, .mtx.gz (matrices, coordinate, general) or .tns, .tns.gz file (any order but 0).
 
-    Coordinates count from 1, in lexicographic order; floats are written to the last bit. A .tns file gets its
-    shape and field as comments, which `read_tensor` honours. The file is written whole or not at all; if
-    `durable`, in spite of a power failure too, which takes some milliseconds. Raises SpecError for endings of
-    other formats, for tensors the format cannot hold, and where the file cannot be written.
+    Coordinates count from 1, in lexicographic order; floats are written exactly. A .tns file gets its shape
+    and field as comments, which `read_tensor` reads. The file is written completely or not at all; if
+    `durable`, also in case of a power failure, which takes some milliseconds. Raises SpecError for endings of
+    other formats, for tensors that the format cannot hold, and where the file cannot be written.
     """
     if not isinstance(tensor, SparseTensor):
         raise not_a(

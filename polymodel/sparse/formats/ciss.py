@@ -1,10 +1,11 @@
-"""Compressed interleaved sparse slices (CISS): a tensor as interleaved streams for P processing elements.
+"""Encode a tensor as compressed interleaved sparse slices (CISS): interleaved streams for P processing
+elements.
 
-Source: Tensaurus (HPCA 2020), section 4. Each nonempty slice (a coordinate of the first rank) goes as a whole
-to one of P lanes, in order, the next one to the lane with the least data so far, ties to the lowest lane. A
-lane holds for each of its slices a header (value 0, the slice's coordinate) and then its nonzeros (value and
-the coordinates of the other ranks). Entry e of the format is slot e of all lanes, side by side, so P elements
-read one wide word per step; lanes that end early are padded.
+Source: Tensaurus (HPCA 2020), section 4. Each nonempty slice (a coordinate of the first rank) is assigned as
+a whole to one of P lanes: in order, the next slice goes to the lane with the least data so far, ties to the
+lowest lane. A lane holds for each of its slices a header (value 0, the slice's coordinate) and then its
+nonzeros (value and the coordinates of the other ranks). Entry e of the format is slot e of all lanes side by
+side, so that P elements read one wide word per step; shorter lanes are padded.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from polymodel.sparse.formats.levels import RankLevels
 from polymodel.sparse.formats.whole import CISS, Widths
 from polymodel.sparse.tensor import Ints, SparseTensor
 
-# What padding has for a slice.
+# The slice of padding.
 NOTHING = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A tensor in CISS: `values` (entries x lanes), zero in headers and padding; `coords` (ranks but the
-    first x entries x lanes), of which the first holds the slice in headers and -1 in padding."""
+    """A tensor in CISS. `values` (entries x lanes): zero in headers and padding. `coords` (ranks but the
+    first x entries x lanes): the first row holds the slice in headers and -1 in padding."""
 
     name: str
     ranks: tuple[str, ...]
@@ -53,13 +54,14 @@ class Encoded:
         return int(self.values.size) - self.padding_slots
 
     def bits(self, widths: Widths) -> int:
-        """entries x lanes x (data + (order - 1) index) bits; `index` None: what the sizes need."""
+        """Return entries x lanes x (data + (order - 1) index) bits; if `index` is None, the width that the
+        sizes need."""
         nothing = tuple(0 for _ in self.ranks)
         slot = CISS(self.parts, widths).slot(RankLevels(self.ranks, self.shape, nothing, nothing, "exact"))
         return self.entries * self.parts * int(slot)
 
     def lanes(self) -> list[list[dict[str, int]]]:
-        """Each lane as a list of {"header": slice} and {rank: coordinate, ...}, for small tensors."""
+        """Return each lane as a list of {"header": slice} and {rank: coordinate, ...}, for small tensors."""
         names = [rank.lower() for rank in self.ranks[1:]]
         result: list[list[dict[str, int]]] = []
         for lane in range(self.parts):
@@ -74,9 +76,9 @@ class Encoded:
 
 
 def encode(tensor: SparseTensor, parts: int, assign: Literal["data", "nnz"] = "data") -> Encoded:
-    """The tensor in CISS with `parts` lanes. `assign`: see `CISS`.
+    """Return the tensor in CISS with `parts` lanes. `assign`: see `CISS`.
 
-    Raises SpecError for less than two ranks or one lane. O(nnz) work in arrays, O(slices log parts) besides.
+    Raises SpecError for fewer than two ranks or one lane. O(nnz) work in arrays, plus O(slices log parts).
     """
     CISS(parts, assign=assign).order(tensor.ranks)
     top = tensor.coords[0]
@@ -106,7 +108,7 @@ def encode(tensor: SparseTensor, parts: int, assign: Literal["data", "nnz"] = "d
 
 
 def decode(encoded: Encoded) -> SparseTensor:
-    """The tensor again: lane after lane, each nonzero belongs to the header before it."""
+    """Return the decoded tensor: in each lane, a nonzero belongs to the preceding header."""
     values, points = encoded.values.T, encoded.coords.transpose(0, 2, 1)
     filled = values != 0
     head = ~filled & (points[0] != NOTHING)

@@ -1,4 +1,4 @@
-"""The bits of a tensor, of its tiles, or of what a density model expects, in a format."""
+"""Compute the bits of a tensor, of its tiles, or the expected bits under a density model, in a format."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ Source = SparseTensor | Fibertree | DensityModel | RankLevels
 
 
 def footprint(source: Source, format: Format | object, tile: ArrayLike | None = None) -> Footprint:
-    """Bits of a tensor in a format: exact of a tensor or fibertree, expected of a density model.
+    """Return the bits of a tensor in a format: exact for a tensor or fibertree, expected for a density model.
 
-    `format`: a Format, TeAAL's record of one, or what `parse_format` takes ("CSR", ["U", "CP"], ...).
-
-    With `tile` (one size per rank): of a density model the expectation for one full tile, any leading axes
-    elementwise; of a model that is data (`Actual`) the mean over all tiles, empty ones included; of a tensor
-    use `tile_footprints`.
+    `format`: a Format, TeAAL's record of one, or what `parse_format` accepts ("CSR", ["U", "CP"], ...).
+    `tile` (one size per rank): for a density model the expectation for one full tile, with any leading axes
+    elementwise; for a model that is data (`Actual`) the mean over all tiles, empty ones included; for a
+    tensor use `tile_footprints`.
     """
     if not isinstance(source, Source):
         raise not_a(
@@ -64,7 +63,7 @@ def footprint(source: Source, format: Format | object, tile: ArrayLike | None = 
 
 
 def format_of(written: Format | object, ranks: Sequence[str]) -> Format:
-    """The format that is meant, for a tensor with these ranks."""
+    """Return the format that `format` denotes, for a tensor with these ranks."""
     if isinstance(written, Format):
         return written
     return teaal_format(written) if isinstance(written, TensorFormat) else parse_format(written, ranks)
@@ -90,11 +89,11 @@ def _mean_tile(model: DensityModel, data: SparseTensor, format: Format, tile: Ar
 def tile_footprints(
     tensor: SparseTensor, format: Format | object, tile: Sequence[int]
 ) -> tuple[TileLevels, Footprint]:
-    """Bits of every nonempty tile of the tiling by boxes of this shape, all at once; edge tiles may be
-    smaller.
+    """Return the bits of every nonempty tile of the tiling by boxes of this shape, all at once; edge tiles
+    may be smaller.
 
     Coordinates count from a tile's origin. The counts of the footprint are arrays with one entry per tile;
-    `TileLevels.at` says where the tiles lie, in the order of the ranks as stored.
+    `TileLevels.at` gives the positions of the tiles, in the order of the ranks as stored.
     """
     format = format_of(format, tensor.ranks)
     order = format.order(tensor.ranks)
@@ -105,7 +104,7 @@ def tile_footprints(
 
 
 def expected_total(model: DensityModel, format: Format | object, tile: Sequence[int]) -> float:
-    """Expected bits of all nonempty tiles of a tiling together, edge tiles included."""
+    """Return the expected bits of all nonempty tiles of a tiling together, edge tiles included."""
     format = format_of(format, model.ranks)
     order = format.order(model.ranks)
     total: Any = 0.0
@@ -115,9 +114,9 @@ def expected_total(model: DensityModel, format: Format | object, tile: Sequence[
 
 
 def dcsr_words(nnz: Count, rows: Count) -> Count:
-    """Words of a tile in a streaming dataflow's DCSR: 2 nnz + 2 R + 3, R nonempty rows.
+    """Return the words of a tile in the DCSR of a streaming dataflow: 2 nnz + 2 R + 3, with R nonempty rows.
 
-    A word per item (nnz values, nnz and R coordinates, R + 1 pointers) and two more for segment headers; the
-    format DCSR has the same items in bits, and no headers.
+    There is one word per item (nnz values, nnz and R coordinates, R + 1 pointers), and two more for segment
+    headers. The format DCSR has the same items in bits, and no headers.
     """
     return 2 * nnz + 2 * rows + 3

@@ -1,6 +1,7 @@
-"""How many fibers and coordinates each rank of a tensor has: all that most formats depend on.
+"""Count the fibers and coordinates of each rank of a tensor, on which most formats depend.
 
-Exact from a tensor or fibertree, for all nonempty tiles at once, or expected under a density model.
+The counts are exact for a tensor or fibertree, and for all nonempty tiles at once, or expected under a
+density model.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from polymodel.sparse.density.slices import greedy
 from polymodel.sparse.fibertree import Fibertree, changes, sorting
 from polymodel.sparse.tensor import Ints, SparseTensor
 
-# Products of extents and nonzeros below this have bits that 64 bits count.
+# For products of extents and nonzeros below this number, 64-bit integers hold the bits.
 _SURE = 2.0**50
 # A number, or one per tile.
 Count = int | float | NDArray[Any]
@@ -29,13 +30,15 @@ Runs = Callable[[int, int], Count]
 
 @dataclass(frozen=True, eq=False)
 class RankLevels:
-    """Per rank, outermost first: its size, its fibers, and the coordinates present in them.
+    """For each rank, outermost first: its size, its number of fibers, and the number of coordinates present
+    in them.
 
-    Only fibers that exist are counted: those of an inner rank are the coordinates present above; the root
-    fiber of a tensor always exists, that of a tile where the tile is not empty. Numbers, or arrays with one
-    per tile. `slices`: nonzeros of each nonempty slice of the first rank; of many tiles tile after tile, and
-    `slice_tile` has the tile's number. `runs`: see `Runs`. `lanes`: the expected greatest load of so many
-    lanes, to which whole slices go in order. None where not known.
+    Only existing fibers are counted: those of an inner rank are the coordinates present in the next outer
+    rank. The root fiber of a tensor always exists, that of a tile if the tile is not empty. Counts are
+    numbers, or arrays with one entry per tile. `slices`: nonzeros of each nonempty slice of the first rank;
+    for many tiles they are listed tile after tile, and `slice_tile` is the number of the tile. `runs`: see
+    `Runs`. `lanes`: the expected maximum load of a given number of lanes, to which whole slices are assigned
+    in order. The last four are None where not known.
     """
 
     ranks: tuple[str, ...]
@@ -54,7 +57,7 @@ class RankLevels:
 
 
 def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> RankLevels:
-    """Exact counts of a tensor stored with its ranks in this order (default: its own)."""
+    """Return exact counts of a tensor stored with its ranks in this order (default: its own)."""
     stored = tensor.swizzled(order) if order and tuple(order) != tensor.ranks else tensor
     firsts = _firsts(stored.coords, None)
     present = [int(np.count_nonzero(f)) for f in firsts]
@@ -76,7 +79,8 @@ def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> RankLevels:
 
 
 def levels_of_tree(tree: Fibertree) -> RankLevels:
-    """Exact counts of a fibertree, partitioned or not: the size of a rank is that of its coordinates."""
+    """Return exact counts of a fibertree, partitioned or not; the size of a rank is that of its
+    coordinates."""
 
     def runs(depth: int, span: int) -> int:
         level = tree.levels[depth]
@@ -98,15 +102,16 @@ def levels_of_tree(tree: Fibertree) -> RankLevels:
 
 @dataclass(frozen=True, eq=False)
 class TileLevels:
-    """The nonempty tiles of a tensor: `at` (tiles x ranks) their numbers along each rank, in lexicographic
-    order, and their levels, arrays with one entry per tile."""
+    """The nonempty tiles of a tensor. `at` (tiles x ranks): their numbers along each rank, in lexicographic
+    order. `levels`: their levels, arrays with one entry per tile."""
 
     at: Ints
     levels: RankLevels
 
 
 def tile_levels(tensor: SparseTensor, tile: Sequence[int]) -> TileLevels:
-    """Exact counts of every nonempty tile of the tiling by boxes of this shape; edge tiles may be smaller."""
+    """Return exact counts of every nonempty tile of the tiling by boxes of this shape; edge tiles may be
+    smaller."""
     sizes = tile_shapes(tile, tensor.ranks, tensor.shape)
     if sizes.ndim != 1:
         message = f"one tile shape is expected, there are {sizes.shape[:-1]}"
@@ -132,9 +137,10 @@ def levels_of_groups(
     sizes: Ints,
     shape: Sequence[int],
 ) -> RankLevels:
-    """Exact counts of `count` groups of nonzeros: `ids` ascending, coordinates in order within each group.
+    """Return exact counts of `count` groups of nonzeros. `ids` are ascending, and coordinates are sorted
+    within each group.
 
-    `origins`: first coordinates (groups x ranks); `sizes`: of a whole group, cut where it passes the shape.
+    `origins`: first coordinates (groups x ranks). `sizes`: those of a whole group, limited to the shape.
     """
     firsts = _firsts(coords, ids)
     present = [np.bincount(ids[f], minlength=count).astype(np.int64) for f in firsts]
@@ -160,7 +166,7 @@ def levels_of_groups(
 
 
 def _firsts(coords: Ints, ids: Ints | None) -> list[NDArray[np.bool_]]:
-    """Per rank, which nonzeros are the first of their prefix (of their group)."""
+    """Return, for each rank, which nonzeros are the first with their prefix (of their group)."""
     result: list[NDArray[np.bool_]] = []
     new = np.zeros(coords.shape[1], dtype=bool)
     new[:1] = True
@@ -175,8 +181,8 @@ def _firsts(coords: Ints, ids: Ints | None) -> list[NDArray[np.bool_]]:
 def _gaps(
     coords: Ints, firsts: list[NDArray[np.bool_]], depth: int, heads: NDArray[np.bool_], origin: Ints
 ) -> Ints:
-    """Zeros (absent coordinates) in front of each coordinate of a rank: from the one before it in its fiber,
-    or from the origin. `heads`: the first nonzeros of groups."""
+    """Return the number of zeros (absent coordinates) before each coordinate of a rank, counted from the
+    previous one in its fiber, or from the origin. `heads`: the first nonzeros of groups."""
     here = firsts[depth]
     head = (firsts[depth - 1] if depth else heads)[here]
     column = coords[depth][here]
@@ -190,11 +196,12 @@ def _gaps(
 def expected_levels(
     model: DensityModel, tile: ArrayLike | None = None, order: Sequence[str] = ()
 ) -> RankLevels:
-    """Expected counts under a density model: of the whole tensor, or of one full tile at a random place.
+    """Return expected counts under a density model, for the whole tensor, or for one full tile at a random
+    position.
 
-    `tile` (.., ranks): any leading axes are answered element by element. `order`: of the ranks as stored. For
-    models that know places (not `placeless`) a tile is the mean of all tiles, edge tiles included, each with
-    the size of a full one.
+    `tile` (.., ranks): leading axes are evaluated element by element. `order`: that of the ranks as stored.
+    For position-dependent models (not `placeless`) a tile is the mean of all tiles, edge tiles included, each
+    with the size of a full one.
     """
     axes = _axes(model.ranks, order)
     whole = tile is None
@@ -218,14 +225,15 @@ def expected_levels(
 
 
 def scattered_levels(ranks: Sequence[str], shape: Sequence[int], nonzeros: int) -> RankLevels:
-    """So many nonzeros in a tile of this shape (both in stored order), where they make the most fibers in
-    every rank, and no place of theirs takes more bits in a format of ranks."""
+    """Return the counts of nonzeros in a tile of this shape (both in stored order), placed so that every rank
+    has the maximum number of fibers. No other placement takes more bits in a format of ranks."""
     present = tuple(min(nonzeros, prod(shape[: k + 1])) for k in range(len(shape)))
     fibers = (min(nonzeros, 1), *present[:-1])[: len(present)]
 
     def runs(depth: int, span: int) -> int:
-        """Each fiber has its coordinates at its end. What is there beside the first one takes the place of
-        zeros that are in no run of `span`, and then, one fiber after the other, that of runs."""
+        """Return the number of runs of zeros. Each fiber has its coordinates at its end. The coordinates
+        other than the first one first replace zeros that are in no run of `span`, and then, one fiber after
+        the other, those of runs."""
         each, left = divmod(shape[depth] - 1, span)
         more = max(present[depth] - fibers[depth] * (1 + left), 0)
         return max(fibers[depth] * each - -(-more // span), 0)
@@ -241,7 +249,7 @@ def _axes(ranks: tuple[str, ...], order: Sequence[str]) -> list[int]:
 
 
 def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) -> Count:
-    """Nonempty prefixes of these ranks in a box, expected."""
+    """Return the expected number of nonempty prefixes of these ranks in a box."""
     inner = boxes.copy()
     inner[..., prefix] = 1
     if model.placeless:
@@ -254,8 +262,12 @@ def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) 
 
 
 def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
-    """Of a gap g, floor(g / span) is the sum over q of [g >= q span]; and a coordinate that is present behind
-    q span absent ones is, at any place, a run of q span that is empty and one more that is not."""
+    """Return a function that gives the expected number of runs.
+
+    For a gap g, floor(g / span) is the sum over q of [g >= q span]. A coordinate that is present after q span
+    absent ones is, at any position, a run of length q span that is empty and one of length q span + 1 that is
+    not.
+    """
 
     def runs(depth: int, span: int) -> Count:
         result = np.zeros(boxes.shape[:-1])
@@ -280,10 +292,11 @@ def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
 def expected_tiling(
     model: DensityModel, tile: Sequence[int], order: Sequence[str] = ()
 ) -> list[tuple[float, RankLevels]]:
-    """Expected counts of all tiles of a tiling: (number of tiles, levels of one of them) per class of tiles.
+    """Return expected counts of all tiles of a tiling, as pairs (number of tiles, levels of one of them) per
+    class of tiles.
 
-    Full tiles and edge tiles are classes of their own, so sums over all tiles are sums of number x bits.
-    Refused for models that know places, where tiles of one shape differ: use `expected_levels`.
+    Full tiles and edge tiles are classes of their own, so that sums over all tiles are sums of number x bits.
+    Raises Refused for position-dependent models, where tiles of one shape differ: use `expected_levels`.
     """
     if not model.placeless:
         if all(s % t == 0 for s, t in zip(model.shape, model.tiles(tile).tolist(), strict=True)):
@@ -296,7 +309,7 @@ def expected_tiling(
 
 
 def bits_for(values: Count) -> Count:
-    """Bits that tell so many values apart: at least 1."""
+    """Return the number of bits that distinguish this many values, at least 1."""
     if isinstance(values, np.ndarray):
         distinct, place = np.unique(values.astype(np.int64), return_inverse=True)
         widths = np.array([bits_for(int(v)) for v in distinct], dtype=np.int64)

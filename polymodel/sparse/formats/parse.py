@@ -53,7 +53,7 @@ _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
 
 @dataclass
 class _Reader:
-    """Faults found so far; `path`: where the format stands in its file."""
+    """The faults found so far. `path`: the location of the format in its file."""
 
     path: str
     place: Place
@@ -78,12 +78,12 @@ def parse_format(
     path: str = "format",
     place: Place | None = None,
 ) -> Format:
-    """The format that is written (see the module) for a tensor with these ranks, outermost first.
+    """Return the written format (see the module) for a tensor with these ranks, outermost first.
 
-    `widths`: of what is not written. A payload of an upper rank is a pointer, or nothing where all ranks
-    below are uncompressed (their place follows from the shape); those of the last rank are values.
+    `widths`: those that are not written. A payload of an upper rank is a pointer, or absent where all ranks
+    below are uncompressed (their position follows from the shape); payloads of the last rank are values.
     Raises SpecError with all faults: names, keys, widths, ranks that the tensor does not have or that have no
-    format; each with `path` and `place`.
+    format, each with `path` and `place`.
     """
     reader = _Reader(path, place or Place())
     result = _format(written, tuple(ranks), widths or Widths(), reader)
@@ -99,7 +99,8 @@ def parse_format(
 
 
 def teaal_format(written: TensorFormat) -> PerRank:
-    """A configuration of TeAAL's `format` section; widths that are not given are 0, as in TeAAL."""
+    """Return the format of a configuration in TeAAL's `format` section; widths that are not given are 0, as
+    in TeAAL."""
     rules = tuple(_teaal_rank(rank) for rank in written.ranks)
     names = tuple(rank.rank for rank in written.ranks)
     order = written.rank_order or names
@@ -169,7 +170,7 @@ def _text(text: str, ranks: tuple[str, ...], widths: Widths, reader: _Reader) ->
 
 
 def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
-    """`{format: NAME, data: .., index: .., pointer: ..}`, and what CISS needs."""
+    """Parse `{format: NAME, data: .., index: .., pointer: ..}`, and the options of CISS."""
     name = given.pop("format")
     known = {w.upper(): w for w in _WHOLE}
     kind = known.get(str(name).upper())
@@ -202,7 +203,8 @@ def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader
 def _by_rank(
     written: Mapping[Any, Any], ranks: tuple[str, ...], widths: Widths, reader: _Reader
 ) -> Format | None:
-    """`{I: U, J: {..}}`: stored in the order of `rank-order`, else in that of the tensor's own ranks."""
+    """Parse `{I: U, J: {..}}`, which is stored in the order of `rank-order`, or else in that of the tensor's
+    own ranks."""
     written = dict(written)
     order = written.pop(_ORDER, ranks)
     if not isinstance(order, Sequence) or isinstance(order, str) or sorted(map(str, order)) != sorted(ranks):
@@ -246,7 +248,7 @@ def _kind(written: object) -> str:
 def _rule(
     written: object, last: bool, placed: bool, widths: Widths, reader: _Reader, rank: str
 ) -> RankRule | None:
-    """One rank's format. `placed`: what is below is found without a pointer."""
+    """Return one rank's format. `placed`: the position of the next inner rank is known without a pointer."""
     given: dict[str, Any] = dict(written) if isinstance(written, Mapping) else {"format": written}
     kind = str(given.pop("format", "")).upper()
     if kind not in _PER_RANK:

@@ -1,4 +1,4 @@
-"""Formats of ranks and of whole tensors: the bits they take, one rule per rank, and those known by name."""
+"""Define formats of ranks and of whole tensors: their bits, one rule per rank, and formats known by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ Layout = Literal["contiguous", "interleaved"]
 
 @dataclass(frozen=True, eq=False)
 class RankBits:
-    """Bits of one rank: headers, what tells coordinates (also bit masks, runs, offsets), and payloads."""
+    """Bits of one rank: headers, coordinate information (including bit masks, runs and offsets), and
+    payloads."""
 
     rank: str
     headers: Count
@@ -41,7 +42,7 @@ class RankBits:
 
 @dataclass(frozen=True, kw_only=True)
 class RankRule(ABC):
-    """What all formats of a rank have: a header per fiber (`fhbits`) and one per rank (`rhbits`)."""
+    """Base class of all formats of a rank, with a header per fiber (`fhbits`) and one per rank (`rhbits`)."""
 
     fhbits: int = 0
     rhbits: int = 0
@@ -62,17 +63,17 @@ class RankRule(ABC):
             raise SpecError(wrong)
 
     def headers(self, levels: RankLevels, depth: int) -> Count:
-        """Bits of headers; without a root fiber (an empty tile) there is no header of the rank either."""
+        """Return the bits of headers. Without a root fiber (an empty tile) the rank has no header either."""
         return levels.fibers[0] * self.rhbits + levels.fibers[depth] * self.fhbits
 
     @abstractmethod
     def bits(self, levels: RankLevels, depth: int) -> RankBits:
-        """Bits of rank number `depth`."""
+        """Return the bits of rank number `depth`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class U(RankRule):
-    """Uncompressed: every point of each fiber that exists has a payload (and a coordinate, if cbits > 0)."""
+    """Uncompressed: every point of each existing fiber has a payload (and a coordinate, if cbits > 0)."""
 
     pbits: int
     cbits: int = 0
@@ -88,7 +89,7 @@ class U(RankRule):
 
 @dataclass(frozen=True, kw_only=True)
 class CP(RankRule):
-    """Coordinate and payload of each element that is present: compressed, TeAAL's C."""
+    """Compressed (TeAAL's C): coordinate and payload of each element that is present."""
 
     cbits: int | None
     pbits: int
@@ -104,7 +105,7 @@ class CP(RankRule):
 
 @dataclass(frozen=True, kw_only=True)
 class B(RankRule):
-    """Bit mask: `cbits` (1) for each point of a fiber, a payload for each element that is present."""
+    """Bit mask: `cbits` (1) for each point of a fiber, and a payload for each element that is present."""
 
     pbits: int
     cbits: int = 1
@@ -147,7 +148,7 @@ class RLE(RankRule):
         )
 
     def _extra(self, levels: RankLevels, depth: int, rbits: int) -> Count:
-        """Runs that are there only because another one is too long."""
+        """Return the number of additional runs that are needed because other runs are too long."""
         span = 2**rbits if self.overlong != "escape" else 2**rbits - 1
         if not span:
             message = "RLE with an escape needs runs of at least 1 bit"
@@ -170,7 +171,8 @@ class RLE(RankRule):
 
 @dataclass(frozen=True, kw_only=True)
 class UOP(RankRule):
-    """Offset pairs: per fiber one offset more than it has points; element p is offsets p to p + 1 below."""
+    """Offset pairs: a fiber has one offset more than it has points; element p lies between offsets p and p +
+    1 of the next level."""
 
     obits: int
 
@@ -180,14 +182,14 @@ class UOP(RankRule):
         return RankBits(levels.ranks[depth], self.headers(levels, depth), offsets, fibers * 0)
 
 
-# Formats of whole tensors: one rule per rank, and those known by name.
+# Formats of whole tensors, with one rule per rank, and formats known by name.
 
 Named = Literal["dense", "COO", "CSR", "CSC", "DCSR", "CSF"]
 
 
 @dataclass(frozen=True)
 class Widths:
-    """Bits of a value, of a coordinate (None: as many as the size of its rank needs) and of a pointer."""
+    """Bits of a value, of a coordinate (None: the width that the size of its rank needs) and of a pointer."""
 
     data: int = 32
     index: int | None = 32
@@ -207,9 +209,9 @@ class Widths:
 class Footprint:
     """Bits of a tensor in a format. Counts are numbers, or arrays with one entry per tile.
 
-    `payload`: the payloads of the last rank, which are values (stored zeros too); `metadata`: all the rest,
-    payloads of upper ranks (pointers) and padding included. `useful`: values of nonzeros only. `padding`:
-    bits that hold nothing.
+    `payload`: the payloads of the last rank, which are values (including stored zeros). `metadata`: all the
+    rest, including payloads of upper ranks (pointers) and padding. `useful`: values of nonzeros only.
+    `padding`: bits that hold no data.
     """
 
     format: str
@@ -235,11 +237,11 @@ class Footprint:
 
     @property
     def efficiency(self) -> Count:
-        """Useful bits per bit."""
+        """Useful bits divided by all bits."""
         return self.useful / np.maximum(self.total, 1)
 
     def __repr__(self) -> str:
-        """One line; of many tiles their number and all their bits."""
+        """Format as one line; for many tiles give their number and their total bits."""
         tiles = f" of {np.size(self.total):,} tiles" if np.shape(self.total) else ""
         total, metadata = (np.sum(count) for count in (self.total, self.metadata))
         share = f", {metadata / total:.1%} of them metadata" if total else ""
@@ -253,25 +255,27 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """A format of whole tensors. `order`: of the ranks as stored, () for the tensor's own."""
+    """A format of whole tensors. `order`: that of the ranks as stored, () for the tensor's own."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the format is called in tables."""
+        """The name of the format in tables."""
 
     def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
-        """The ranks of a tensor in the order in which the format stores them. SpecError if it cannot."""
+        """Return the ranks of a tensor in the order in which the format stores them. Raises SpecError if it
+        cannot store them."""
         return tuple(ranks)
 
     @abstractmethod
     def bits(self, levels: RankLevels) -> Footprint:
-        """Bits of a tensor whose levels are in stored order."""
+        """Return the bits of a tensor whose levels are in stored order."""
 
 
 @dataclass(frozen=True)
 class PerRank(Format):
-    """One rule per rank, outermost first. `ranks`: their names, () where the rules hold by position."""
+    """A format with one rule per rank, outermost first. `ranks`: their names, () where the rules apply by
+    position."""
 
     rules: tuple[RankRule, ...]
     ranks: tuple[str, ...] = ()
@@ -376,8 +380,8 @@ class CISS(Format):
     """Compressed interleaved sparse slices for `parts` processing elements; see `formats.ciss`.
 
     `assign`: the next slice goes to the lane with the least data, header included ("data"), or with the
-    fewest nonzeros ("nnz"). Of a density model that does not tell how slices differ, and of tiles of one, the
-    bits are a lower bound: as if lanes were equally long.
+    fewest nonzeros ("nnz"). For a density model that does not describe how slices differ, and for single
+    tiles of one, the bits are a lower bound with equally long lanes.
     """
 
     parts: int
@@ -400,10 +404,10 @@ class CISS(Format):
         return tuple(ranks)
 
     def slot(self, levels: RankLevels) -> Count:
-        """Bits of one slot of a lane: a value and a coordinate of each rank but one.
+        """Return the bits of one slot of a lane: a value and a coordinate of each rank but one.
 
-        A header keeps the first coordinate where others keep the second: where widths are not given the
-        larger of both sizes decides.
+        A header holds the first coordinate where other slots hold the second; if widths are not given, the
+        larger of both sizes determines the width.
         """
         if self.widths.index is not None:
             return self.widths.data + (len(levels.ranks) - 1) * self.widths.index
@@ -414,10 +418,11 @@ class CISS(Format):
         return self.widths.data + (shared if isinstance(shared, np.ndarray) else int(shared)) + rest
 
     def entries(self, levels: RankLevels) -> tuple[Count, Label]:
-        """Entries (one slot of every lane each): as many as the longest lane has slots.
+        """Return the number of entries (one slot of every lane each), which is the number of slots of the
+        longest lane.
 
-        Under a model of random rows that is the greatest load in nonzeros and the mean number of headers:
-        good to a percent or two.
+        Under a model of random rows this is the maximum load in nonzeros plus the mean number of headers,
+        accurate to one or two percent.
         """
         slices = levels.coords[0]
         if levels.slices is not None and levels.slice_tile is not None:
@@ -439,7 +444,7 @@ class CISS(Format):
         return (levels.nnz + slices) / self.parts, "bound"
 
     def _of_tiles(self, slices: Ints, tile: Ints, shape: tuple[int, ...]) -> Ints:
-        """Entries of every tile; of an empty one none."""
+        """Return the entries of every tile; an empty tile has none."""
         result = np.zeros(shape, dtype=np.int64)
         filled = distinct_numbers(tile)
         longest = fullest_parts(slices + (self.assign == "data"), tile, self.parts, slices + 1)

@@ -23,7 +23,7 @@ MOST_PLACES = 10**8
 
 @dataclass(frozen=True)
 class Option:
-    """A whole number that a kind takes: its bounds, and its default (none: it must be given)."""
+    """A whole number that a kind accepts: its bounds, and its default (None: it is required)."""
 
     low: int
     high: int = 10**9
@@ -32,7 +32,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make one kind: what it takes, and about how many places it looks at."""
+    """How to generate one kind: its options, and an estimate of the points that it examines."""
 
     make: Callable[..., Any]
     options: Mapping[str, Option]
@@ -159,7 +159,7 @@ def generate_tensor(
 def _made(
     kind: str, known: Kind, given: Mapping[str, int], shape: tuple[int, ...], seed: int
 ) -> tuple[tuple[int, ...], Ints, Ints]:
-    """Sizes, places and values; places are drawn before values."""
+    """Return sizes, coordinates and values; coordinates are drawn before values."""
     if known.exact:
         sizes, coords, values = known.make(**given)
         return sizes, coords, values
@@ -172,7 +172,7 @@ def _made(
 
 
 def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, object]) -> dict[str, int]:
-    """What was given and the defaults; faults are told."""
+    """Return the given options and the defaults, and record faults."""
     for name in options:
         if name not in known.options:
             near = suggestion(name, known.options, f"it takes {', '.join(known.options)}")
@@ -240,7 +240,7 @@ _CHECKS: Mapping[str, Sequence[Check]] = MappingProxyType(
 
 
 def _shape(read: Arguments, kind: str, shape: Iterable[int] | None) -> tuple[int, ...]:
-    """Sizes of a power law's ranks; other kinds have none."""
+    """Return the sizes of a power law's ranks; other kinds have none."""
     if kind != "power-law":
         if shape is not None:
             message = f"a {kind} matrix takes no shape"

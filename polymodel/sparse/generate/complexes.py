@@ -1,9 +1,10 @@
-"""Boundary maps of simplicial complexes: mathematical objects, the same wherever they are made.
+"""Generate boundary maps of simplicial complexes: mathematical objects that are the same on every machine.
 
-A complex here is given by its vertices and by which pairs of them may stand together; its simplices are all
-sets whose pairs may. Vertices are numbered as the list of the largest simplices, in lexicographic order,
-first meets them. Rows are the simplices of one dimension in lexicographic order of those numbers, columns
-their faces, the last first. The entry of a simplex and the face without its vertex i is (-1)^i.
+A complex is given by its vertices and by the pairs of vertices that are compatible; its simplices are all
+sets of pairwise compatible vertices. Vertices are numbered in the order in which they first occur in the
+lexicographic list of the largest simplices. Rows are the simplices of one dimension in lexicographic order of
+these numbers, columns their faces in reverse order. The entry of a simplex and the face without its vertex i
+is (-1)^i.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ MOST_SIMPLICES = 10**6
 
 
 def chessboard(rows: int, columns: int, dimension: int) -> Entries:
-    """Placements of rooks that do not attack each other: vertices are the squares of a board.
+    """Return the boundary map of placements of rooks that do not attack each other; vertices are the squares
+    of a board.
 
-    Of the largest simplices, a placement of a rook in every column (no more columns than rows), the list is
+    The largest simplices have a rook in every column (there are no more columns than rows). They are listed
     by the row of the first column's rook, then by that of the second.
     """
     _check_size(comb(columns, dimension + 1) * perm(rows, dimension + 1))
@@ -35,14 +37,14 @@ def chessboard(rows: int, columns: int, dimension: int) -> Entries:
 
 
 def matching(points: int, dimension: int) -> Entries:
-    """Sets of pairs of points that share none: vertices are the pairs."""
+    """Return the boundary map of sets of disjoint pairs of points; vertices are the pairs."""
     _check_size(comb(points, 2 * (dimension + 1)) * comb(points, 2) ** dimension)
     pairs = sorted(combinations(range(points), 2), key=lambda p: (_pairing(p, points), p))
     return _boundary(_cliques(pairs, lambda a, b: not set(a) & set(b), dimension + 1))
 
 
 def simplex(points: int, dimension: int) -> Entries:
-    """All sets of points."""
+    """Return the boundary map of all sets of points."""
     _check_size(comb(points, dimension + 1))
     return _boundary(list(combinations(range(points), dimension + 1)))
 
@@ -58,19 +60,19 @@ def _apart(a: Pair, b: Pair) -> bool:
 
 
 def _rooks(square: Pair, rows: int, columns: int) -> tuple[int, ...]:
-    """The first placement with a rook on this square: every other column takes the first free row."""
+    """Return the first placement with a rook on this square: every other column takes the first free row."""
     free = iter(row for row in range(rows) if row != square[1])
     return tuple(square[1] if column == square[0] else next(free) for column in range(columns))
 
 
 def _pairing(pair: Pair, points: int) -> tuple[Pair, ...]:
-    """The first largest set of pairs with this one: the other points are paired as they come."""
+    """Return the first largest set of pairs that contains this one: the other points are paired in order."""
     others = [p for p in range(points) if p not in pair]
     return tuple(sorted([pair, *zip(others[::2], others[1::2], strict=False)]))
 
 
 def _cliques(vertices: Sequence[Pair], together: object, size: int) -> list[tuple[int, ...]]:
-    """Sets of that many vertices, all pairs of which may stand together, in lexicographic order."""
+    """Return the sets of `size` pairwise compatible vertices, in lexicographic order."""
     assert callable(together)
     later = [
         {b for b in range(a + 1, len(vertices)) if together(vertices[a], vertices[b])}
@@ -88,7 +90,7 @@ def _cliques(vertices: Sequence[Pair], together: object, size: int) -> list[tupl
 
 
 def _boundary(simplices: Sequence[tuple[int, ...]]) -> Entries:
-    """The boundary map of all simplices of one dimension."""
+    """Return the boundary map of all simplices of one dimension."""
     size = len(simplices[0]) if simplices else 0
     faces = sorted({s[:i] + s[i + 1 :] for s in simplices for i in range(size)})
     number = {face: len(faces) - 1 - n for n, face in enumerate(faces)}

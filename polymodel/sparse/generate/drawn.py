@@ -1,4 +1,5 @@
-"""Random matrices with the structures of real ones, drawn with whole numbers only: the same everywhere."""
+"""Generate random matrices with realistic structures, drawn with integers only, so that they are the same on
+every machine."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from polymodel.errors import Refused
 from polymodel.sparse.tensor import Ints
 
 Draw = np.random.Generator
-# A power law whose heavy places are full gives few new entries for each drawn: then it is refused.
+# A power law whose most likely points are full gives few new entries per draw, and is refused.
 _ROUNDS = 200
 
 
 def banded(draw: Draw, rows: int, columns: int, width: int, percent: int) -> Ints:
-    """Places within `width` of the diagonal, each kept with this chance; the diagonal itself is full."""
+    """Return points within `width` of the diagonal, each kept with this probability; the diagonal itself is
+    full."""
     centre = np.arange(rows) * columns // rows
     row, offset = (
         a.ravel() for a in np.meshgrid(np.arange(rows), np.arange(-width, width + 1), indexing="ij")
@@ -29,10 +31,10 @@ def banded(draw: Draw, rows: int, columns: int, width: int, percent: int) -> Int
 
 
 def blocked(draw: Draw, blocks: int, block: int, reach: int, percent: int) -> Ints:
-    """Dense blocks, as of a finite-element mesh with `block` unknowns in a node.
+    """Return dense blocks, as in a finite-element mesh with `block` unknowns per node.
 
-    Nodes are coupled with themselves and, with this chance, with each of the `reach` before them; so is the
-    pattern symmetric.
+    Nodes are coupled with themselves and, with this probability, with each of the `reach` nodes before them;
+    the pattern is therefore symmetric.
     """
     node = np.repeat(np.arange(blocks), reach)
     other = node - np.tile(np.arange(1, reach + 1), blocks)
@@ -45,10 +47,12 @@ def blocked(draw: Draw, blocks: int, block: int, reach: int, percent: int) -> In
 
 
 def power_law(draw: Draw, shape: Sequence[int], entries: int, skew: int, symmetric: bool) -> Ints:
-    """A recursive graph (R-MAT) of any order: few coordinates have many entries, many have few.
+    """Return a recursive graph (R-MAT) of any order, where few coordinates have many entries and many have
+    few.
 
-    In each rank every bit of a coordinate is 0 with a chance of `skew` in 100, independently; then
-    coordinates are shuffled. Symmetric: `entries` places below the diagonal, mirrored; none on it.
+    In each rank every bit of a coordinate is 0 with a probability of `skew` percent, independently; then
+    coordinates are shuffled. If symmetric, there are `entries` points below the diagonal and their mirror
+    images, and none on it.
     """
     points = prod(shape)
     room = shape[0] * (shape[0] - 1) // 2 if symmetric else points
@@ -78,7 +82,7 @@ def power_law(draw: Draw, shape: Sequence[int], entries: int, skew: int, symmetr
 
 
 def _skewed(draw: Draw, shape: Sequence[int], number: int, skew: int, symmetric: bool) -> Ints:
-    """Row-major numbers of points, in the order of drawing, as far as they lie in the shape."""
+    """Return row-major numbers of points inside the shape, in the order of drawing."""
     coords = np.zeros((len(shape), number), dtype=np.int64)
     for rank, size in enumerate(shape):
         for _ in range((size - 1).bit_length()):
@@ -96,9 +100,10 @@ _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))
 
 
 def stencil(draw: Draw, height: int, width: int, points: int, percent: int) -> Ints:
-    """Cells of a grid, numbered row by row, with neighbours: 5, 7 (one diagonal) or 9 points with the cell.
+    """Return the cells of a grid, numbered row by row, with their neighbours: 5, 7 (one diagonal) or 9 points
+    including the cell.
 
-    Each link is there with this chance, and both ways.
+    Each link exists with this probability, in both directions.
     """
     down, across = (a.ravel() for a in np.meshgrid(np.arange(height), np.arange(width), indexing="ij"))
     cell = np.arange(height * width)
@@ -114,10 +119,10 @@ def stencil(draw: Draw, height: int, width: int, points: int, percent: int) -> I
 def incidence(
     draw: Draw, rows: int, columns: int, least: int, most: int, window: int, repeat: int, empty: int
 ) -> Ints:
-    """Rows of `least` to `most` entries, as of hyperedges or of relations between generators.
+    """Return rows of `least` to `most` entries, as of hyperedges or of relations between generators.
 
-    A row's entries lie in a window of columns that moves down with the rows. A set is repeated in up to
-    `repeat` rows; each row is left empty with a chance of `empty` in 100.
+    The entries of a row lie in a window of columns that moves down with the rows. A set is repeated in up to
+    `repeat` rows; each row is left empty with a probability of `empty` percent.
     """
     result: list[tuple[int, int]] = []
     row = 0
@@ -133,11 +138,12 @@ def incidence(
 
 
 def staircase(draw: Draw, stages: int, rows: int, columns: int, percent: int, coupling: int) -> Ints:
-    """The constraints of a linear programme in stages of `rows` x `columns`, each linked with the one before.
+    """Return the constraints of a staged linear programme with stages of `rows` x `columns`, each coupled to
+    the previous one.
 
-    Places of a stage's own columns have an entry with this chance, those of the columns before with half of
-    it; every row has one at least. `coupling` rows at the end go over all columns with four times the
-    chance.
+    Points in a stage's own columns have an entry with this probability, those in the columns of the previous
+    stage with half of it; every row has at least one. `coupling` rows at the end cover all columns with four
+    times the probability.
     """
     height, width = stages * rows + coupling, stages * columns
     row, column = (a.ravel() for a in np.meshgrid(np.arange(height), np.arange(width), indexing="ij"))

@@ -1,4 +1,5 @@
-"""What the paper and its companions state, beside what the model says, with every parameter that was chosen.
+"""Compare published numbers of the paper and its companions with the model, with every parameter that was
+chosen.
 
 Source: Srivastava et al., HPCA 2020 (sections and tables in each record). Nothing here is fitted: sizes and
 widths that are not published are the defaults of `Machine`, `Tiles` and `tensaurus`, and each record names
@@ -47,9 +48,10 @@ SPEEDUPS = {
 
 @dataclass(frozen=True)
 class Record:
-    """A published number or class and ours. `error`: relative; None of classes, and where ours is missing.
+    """A published number or class, and the model's result. `error`: the relative error; None for classes, and
+    where the model has no result.
 
-    `agrees`: the same class, or within 3 %; None where nothing was computed.
+    `agrees`: whether the classes are equal, or the error is at most 3 %; None where nothing was computed.
     """
 
     quantity: str
@@ -64,7 +66,8 @@ class Record:
 
 @cache
 def published() -> tuple[Record, ...]:
-    """All records: machine, dense kernels, what bounds the sparse ones, CISS, and what cannot be computed."""
+    """Return all records: machine, dense kernels, the limits of the sparse ones, CISS, and what cannot be
+    computed."""
     return (*_machine(), *_dense(), *_bounds(), *_formats(), *_missing())
 
 
@@ -83,7 +86,8 @@ def _machine() -> Iterator[Record]:
 
 
 def dense(kernel: str, extent: int = EXTENT) -> TensaurusReport:
-    """A dense kernel whose tensor has this extent in every rank; GEMM also in its dense rank."""
+    """Return the report of a dense kernel whose tensor has this extent in every rank; for GEMM the dense rank
+    has it, too."""
     order = 2 if kernel in ("GEMM", "GEMV") else 3
     shape = (extent,) * order
     model = Uniform(("I", "J", "K")[:order], shape, prod(shape))
@@ -105,19 +109,19 @@ def _dense() -> Iterator[Record]:
 
 
 def modes() -> dict[int, tuple[tuple[int, int, int], ...]]:
-    """Mode -> orders of the ranks with that mode's slices first."""
+    """Return, for each mode, the orders of the ranks with that mode's slices first."""
     orders = [(a, b, c) for a, b, c in permutations(range(3))]
     return {m: tuple(o for o in orders if o[0] == m) for m in range(3)}
 
 
 def uniform(tensor: str, order: tuple[int, int, int]) -> Uniform:
-    """A tensor of table 3 as uniform data, its ranks in this order."""
+    """Return a tensor of table 3 as uniform data, with its ranks in this order."""
     shape, nnz = TENSORS[tensor]
     return Uniform(("I", "J", "K"), tuple(shape[r] for r in order), nnz)
 
 
 def clustered(tensor: str, order: tuple[int, int, int], per_fiber: float) -> Hierarchical:
-    """The same with about `per_fiber` nonzeros in each fiber that has any."""
+    """Return a tensor of table 3 with about `per_fiber` nonzeros in each nonempty fiber."""
     shape, nnz = TENSORS[tensor]
     i, j, k = (shape[r] for r in order)
     kept = min(1.0, nnz / per_fiber / (i * j))
@@ -125,9 +129,10 @@ def clustered(tensor: str, order: tuple[int, int, int], per_fiber: float) -> Hie
 
 
 def flips_at(kernel: str, tensor: str, order: tuple[int, int, int]) -> int | None:
-    """The least power of two of nonzeros per fiber at which clustered data is memory-bound, up to 256.
+    """Return the least power of two of nonzeros per fiber, up to 256, at which clustered data are
+    memory-bound; None if there is none.
 
-    More clusters, fewer operations per byte: found by bisection.
+    It is found by bisection, because more nonzeros per fiber mean fewer operations per byte.
     """
     low, high = 0, 9
     while low < high:
@@ -141,7 +146,7 @@ def flips_at(kernel: str, tensor: str, order: tuple[int, int, int]) -> int | Non
 
 @cache
 def _uniform_report(kernel: str, shape: tuple[int, ...], nnz: int) -> TensaurusReport:
-    """Orders of equal extents are one."""
+    """Return the report of uniform data; orders with equal extents share one."""
     return tensaurus(kernel, Uniform(("I", "J", "K"), shape, nnz))
 
 
@@ -211,7 +216,7 @@ def _missing() -> Iterator[Record]:
 
 
 def table() -> str:
-    """The records as a Markdown table, for docs/sparse/tensaurus.md."""
+    """Return the records as a Markdown table, for docs/sparse/tensaurus.md."""
     lines = [
         "| quantity | published | ours | error | parameters chosen | note |",
         "|---|---|---|---|---|---|",
@@ -233,7 +238,7 @@ def _shown(value: float | str) -> str:
 
 
 def size_table() -> str:
-    """Throughput of the dense kernels by extent, for the same page."""
+    """Return the throughput of the dense kernels by extent, for the same page."""
     extents = (64, 128, 256, 512, 1024)
     lines = [
         "| kernel | published | " + " | ".join(str(n) for n in extents) + " |",

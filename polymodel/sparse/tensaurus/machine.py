@@ -1,4 +1,4 @@
-"""The machine of the Tensaurus paper: its kernels, its widths, and its hardware tiles."""
+"""Describe the machine of the Tensaurus paper: its kernels, its widths, and its hardware tiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 
-# The four kernels: which ranks they have and how many multiplications they need.
+# The ranks of the four kernels, and the number of multiplications that they need.
 #
 # SF3, the common pattern: `fiber_out = sum over D1 of fiber1 op sum over D0 of scalar * fiber0`, op Hadamard
 # (MTTKRP) or Kronecker (TTMc); the matrix kernels use the inner sum only (paper, section 3).
@@ -29,8 +29,9 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class TensorKernel:
-    """`ranks`: of the sparse tensor, slices first. `across`: the rank of the dense fibers that the columns
-    take, `kept`: of the fibers that each output register keeps; "" where there is none."""
+    """One kernel. `ranks`: those of the sparse tensor, slices first. `across`: the rank of the dense fibers
+    that is distributed over the columns. `kept`: the rank of the dense fibers that each output register
+    holds. Both are "" where there is none."""
 
     name: str
     ranks: tuple[str, ...]
@@ -47,14 +48,14 @@ class TensorKernel:
 
     @property
     def factored(self) -> bool:
-        """True if T is made first: fibers of the sparse tensor are reduced before the second product."""
+        """True if T is computed first: fibers of the sparse tensor are reduced before the second product."""
         return self.order == 3
 
     def multiplies(self, nnz: Count, fibers: Count, across: int, kept: int = 1) -> tuple[Count, Count]:
-        """Multiplications of the first Einsum and of the second, T made once.
+        """Return the multiplications of the first Einsum and of the second, with T computed once.
 
-        MTTKRP F nnz, F N_ij; TTMc U nnz, U V N_ij; SpMM K nnz, 0; SpMV nnz, 0. `fibers`: N_ij, the nonempty
-        (i, j) fibers.
+        MTTKRP F nnz, F N_ij; TTMc U nnz, U V N_ij; SpMM K nnz, 0; SpMV nnz, 0. `fibers`: N_ij, the number of
+        nonempty (i, j) fibers.
         """
         return across * nnz, across * kept * fibers if self.factored else 0 * fibers
 
@@ -71,7 +72,8 @@ KERNELS = {
 
 
 def kernel_of(name: str) -> TensorKernel:
-    """The kernel of this name, in any case; SpMTTKRP, DMTTKRP, GEMM and so on are the same kernels."""
+    """Return the kernel with this name, in any case. SpMTTKRP, DMTTKRP, GEMM and so on are names of the same
+    kernels."""
     for known, names in _NAMES.items():
         if str(name).lower() in (n.lower() for n in names):
             return KERNELS[known]
@@ -96,11 +98,11 @@ HBM_JOULES_PER_BIT = 450e-12 / 64
 
 @dataclass(frozen=True)
 class Machine:
-    """Sizes are bytes of one side of a double buffer; rates are per second.
+    """The parameters of the machine. Sizes are bytes of one side of a double buffer; rates are per second.
 
-    Not published, so chosen: `data_bits` 32 and `index_bits` 16. They make a lane of CISS 64 bits for
-    tensors of three ranks, which is what the paper's DDR4 example needs (1.9 of 16 GB/s for extended CSR: 8
-    useful bytes of a 64-byte burst); indices are relative to a hardware tile, so 16 bits reach.
+    `data_bits` 32 and `index_bits` 16 are not published, but chosen. With them a lane of CISS has 64 bits for
+    tensors with three ranks, which the paper's DDR4 example needs (1.9 of 16 GB/s for extended CSR: 8 useful
+    bytes of a 64-byte burst). Indices are relative to a hardware tile, so that 16 bits suffice.
     """
 
     rows: int = 8
@@ -134,12 +136,13 @@ class Machine:
 
     @property
     def width(self) -> int:
-        """Elements of a dense fiber that all columns take at once."""
+        """The number of elements of a dense fiber that all columns process at once."""
         return self.columns * self.vlen
 
     @property
     def step_seconds(self) -> float:
-        """Time of one multiply-accumulate of a PE: every other cycle goes to the scratchpad (section 7.1)."""
+        """Time of one multiply-accumulate of a PE: every other cycle is used for the scratchpad (section
+        7.1)."""
         return self.cycles_per_step / self.clock
 
     @property
@@ -149,7 +152,7 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Operations per byte at which the roof meets the bandwidth."""
+        """Operations per byte at which the compute roof meets the bandwidth."""
         return self.peak / self.bandwidth
 
     @property
@@ -161,7 +164,8 @@ class Machine:
         return math.fsum(POWER_MW.values()) / 1000
 
     def lane_bits(self, order: int) -> int:
-        """Bits of one lane of a CISS entry: value, and all indices but that of the slice (section 4)."""
+        """Return the bits of one lane of a CISS entry: value, and all indices but that of the slice (section
+        4)."""
         return self.data_bits + (order - 1) * self.index_bits
 
     def entry_bits(self, order: int) -> int:
@@ -170,10 +174,9 @@ class Machine:
     def energies(
         self, macs: float, spm_words: float, msu_words: float, hbm_bits: float, seconds: float
     ) -> dict[str, float]:
-        """Joules by component. Table 2 gives power at full speed: a multiply-accumulate of the PEs, and one
-        word of SPM and MSU, cost that power over the rate of multiply-accumulates; crossbars, loaders take
-        it all the time.
-        """
+        """Return joules by component. Table 2 gives power at full speed: a multiply-accumulate of the PEs,
+        and one word of SPM and MSU, cost that power divided by the rate of multiply-accumulates. Crossbars
+        and loaders have that power all the time."""
         rate = self.peak / 2
         return {
             "PE": macs * POWER_MW["PE"] / 1000 / rate,
@@ -184,21 +187,21 @@ class Machine:
         }
 
 
-# Hardware tiles and what they make move between HBM and the chip.
+# Hardware tiles, and their traffic between HBM and the chip.
 #
-# The output buffer (MSU) holds a tile of Y, the scratchpads (SPM) tiles of the dense operands, each one side
-# of a double buffer. Tiles are visited by a nest of loops; a tile is loaded when it is not the one of the
-# visit before.
+# The output buffer (MSU) holds a tile of Y and the scratchpads (SPM) tiles of the dense operands, each on one
+# side of a double buffer. A loop nest visits the tiles; a tile is loaded unless the previous visit used it.
 
 LOOPS = ("across", "kept", "i", "j", "k")
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Sizes of hardware tiles; None takes the default of `chosen_tiles`.
+    """Sizes of hardware tiles; None selects the default of `chosen_tiles`.
 
-    `across`: elements of F, U or K at once; `kept`: of V; `i`, `j`, `k`: coordinates of the sparse tensor's
-    ranks. `order`: loops over tiles, outermost first; not published: outputs stay until they are done.
+    `across`: elements of F, U or K at once. `kept`: elements of V. `i`, `j`, `k`: coordinates of the sparse
+    tensor's ranks. `order`: loops over tiles, outermost first; it is not published, and the default keeps
+    outputs until they are finished.
     """
 
     across: int | None = None
@@ -226,18 +229,18 @@ class TileLoops:
 
     @property
     def passes(self) -> int:
-        """How often the sparse tensor is streamed: once per tile of the ranks that it has not."""
+        """How often the sparse tensor is streamed: once per tile of the ranks that it does not have."""
         return self.trips("across") * self.trips("kept")
 
     def visits(self, ranks: tuple[str, ...]) -> int:
-        """Loads of tiles of a tensor with these ranks: one per iteration of the loops from the outermost
-        down to the innermost that indexes it and has more than one iteration."""
+        """Return the number of loads of tiles of a tensor with these ranks: one per iteration of the loops
+        from the outermost one to the innermost one that indexes it and has more than one iteration."""
         deepest = max((n for n, r in enumerate(self.order) if r in ranks and self.trips(r) > 1), default=-1)
         return prod(self.trips(r) for r in self.order[: deepest + 1])
 
     def elements(self, ranks: tuple[str, ...]) -> int:
-        """Elements of a tensor with these ranks that all its loads bring: tiles of one rank add up to the
-        rank."""
+        """Return the number of elements that all loads of a tensor with these ranks bring. The tiles of one
+        rank add up to the rank."""
         own = prod(self.trips(r) for r in ranks)
         return self.visits(ranks) // own * self.whole(ranks)
 
@@ -245,12 +248,12 @@ class TileLoops:
         return prod(self.sizes[r] for r in ranks)
 
     def largest(self, ranks: tuple[str, ...]) -> int:
-        """Elements of one full tile."""
+        """Return the number of elements of one full tile."""
         return prod(self.tiles[r] for r in ranks)
 
 
 def operands(kernel: TensorKernel) -> dict[str, tuple[str, ...]]:
-    """Dense tensors and the output, with the loops that index them."""
+    """Return the dense tensors and the output, with the loops that index them."""
     if kernel.name == "MTTKRP":
         return {"C": ("k", "across"), "B": ("j", "across"), "Y": ("i", "across")}
     if kernel.name == "TTMc":
@@ -261,7 +264,8 @@ def operands(kernel: TensorKernel) -> dict[str, tuple[str, ...]]:
 def nest(
     kernel: TensorKernel, shape: tuple[int, ...], across: int, kept: int, machine: Machine, tiles: Tiles
 ) -> TileLoops:
-    """The loops over tiles. SpecError tells of tiles that do not fit the buffers, and of unknown loops."""
+    """Return the loops over tiles. Raises SpecError for tiles that do not fit the buffers, and for unknown
+    loops."""
     sizes = dict(zip(("i", "j", "k"), (*shape, 1), strict=False)) | {"across": across, "kept": kept}
     faults = [
         Diagnostic(f"tile {name} is {value}", f"1 to {sizes[name]}", code="not-positive-integer")
@@ -282,10 +286,11 @@ def nest(
 
 
 def chosen_tiles(kernel: TensorKernel, sizes: Mapping[str, int], machine: Machine, tiles: Tiles) -> Tiles:
-    """Tiles with the defaults filled in.
+    """Return the tiles with defaults filled in.
 
-    All columns at once; OLEN of V (section 5.2); as many rows of Y as a side of the MSU holds; B and C share
-    a side of each scratchpad evenly, what one leaves goes to the other.
+    The defaults are all columns at once, OLEN elements of V (section 5.2), and as many rows of Y as one side
+    of the MSU holds. B and C share one side of each scratchpad evenly; space that one does not use goes to
+    the other.
     """
     word = machine.data_bits / 8
     across = tiles.across or min(machine.width if kernel.across else 1, sizes["across"])
@@ -314,13 +319,13 @@ def _lanes(kernel: TensorKernel, machine: Machine) -> int:
 
 
 def _scratchpad(kernel: TensorKernel, machine: Machine) -> int:
-    """Bytes of the smallest scratchpad in use: SpMV uses the first column alone."""
+    """Return the bytes of the smallest scratchpad in use. SpMV uses only the first column."""
     return machine.spm_bytes if kernel.across else machine.first_spm_bytes
 
 
 def _too_large(kernel: TensorKernel, found: TileLoops, machine: Machine) -> list[Diagnostic]:
-    """What does not fit a side of the MSU or of a scratchpad. A column holds its lanes of the fibers across,
-    and all of the fibers that its registers keep."""
+    """Return faults for tiles that exceed one side of the MSU or of a scratchpad. A column holds its lanes of
+    the fibers across, and the whole fibers that its registers hold."""
     word = machine.data_bits / 8
     shape = operands(kernel)
     need = {"MSU": found.largest(shape["Y"]) * word, "SPM": 0.0}

@@ -1,4 +1,4 @@
-"""`tensaurus`: one kernel on one tensor, from counts to time and energy."""
+"""Predict time and energy of one kernel on one tensor on Tensaurus from its counts."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def tensaurus(
     tiles: Tiles | None = None,
     slices: Literal["own", "kept"] = "own",
 ) -> TensaurusReport:
-    """What one kernel costs on Tensaurus: work, balance, traffic, time and energy.
+    """Return the costs of one kernel on Tensaurus: work, balance, traffic, time and energy.
 
-    `kernel`: MTTKRP, TTMc, SpMM or SpMV (SpMTTKRP, GEMM and so on are the same). `a`: the sparse tensor, or
-    a density model of it; its first rank is that of the slices. The other operands are dense: F columns of B
-    and C (MTTKRP), U of C and V of B (TTMc, 4 by default), K of B (SpMM), 32 each if not given. A tensor of
+    `kernel`: MTTKRP, TTMc, SpMM or SpMV (SpMTTKRP, GEMM and so on are the same). `a`: the sparse tensor, or a
+    density model of it; its first rank is that of the slices. The other operands are dense: F columns of B
+    and C (MTTKRP), U of C and V of B (TTMc, 4 by default), K of B (SpMM), 32 each by default. A tensor with
     density 1 gives the dense kernels.
 
-    `slices`: in `stages`, those of T are balanced by T's `own` nonzeros, as in the specification, or `kept`
-    as A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data,
+    `slices`: in `stages`, the slices of T are balanced by T's `own` nonzeros, as in the specification, or
+    `kept` as in A, as in the hardware (whose own time always keeps them). Numbers are exact for data,
     expected for a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other
-    kernels, tiles that do not fit.
+    kernels, and tiles that do not fit.
     """
     result = kernel_of(kernel)
     _check_kinds(a, machine, tiles)
@@ -139,7 +139,7 @@ def _check_indices(loops: TileLoops, machine: Machine) -> None:
 
 
 def _second_einsum_steps(kernel: TensorKernel, loops: TileLoops) -> Iterator[tuple[int, int]]:
-    """Steps per fiber of the second Einsum, and the number of passes over A that have them."""
+    """Yield the steps per fiber of the second Einsum, and the number of passes over A that have them."""
     if not kernel.factored:
         yield 0, loops.passes
         return
@@ -194,7 +194,7 @@ def _stage(
     each: int,
     kernel: TensorKernel,
 ) -> KernelStage:
-    """Steps of one Einsum: `each` per unit of load and block of columns."""
+    """Return the steps of one Einsum: `each` per unit of load and block of columns."""
     times = each * -(-loops.sizes["across"] // machine.width)
     lower, upper = share.bounds(machine.rows)
     lanes = machine.rows * (machine.width if kernel.across else 1)
@@ -217,7 +217,8 @@ def _stage(
 def _flows(
     kernel: TensorKernel, counted: Statistics, loops: TileLoops, machine: Machine
 ) -> Iterator[TensorTransfer]:
-    """All traffic. Forms name trips n_x of tile loops; docs/sparse/tensaurus.md explains each."""
+    """Yield all traffic. The `form` texts name trip counts n_x of tile loops; docs/sparse/tensaurus.md
+    explains each."""
     label, word = counted.label, machine.data_bits
     across, kept, tiled = loops.sizes["across"], loops.sizes["kept"], counted.tiled
     slots = tiled.entries * loops.passes
@@ -269,7 +270,7 @@ def _dense_flow(
 
 
 def _columns(loops: TileLoops, machine: Machine) -> int:
-    """Columns in use, summed over the tiles across."""
+    """Return the number of columns in use, summed over the tiles across."""
     whole, rest = divmod(loops.sizes["across"], loops.tiles["across"])
     return whole * -(-loops.tiles["across"] // machine.vlen) + -(-rest // machine.vlen)
 
@@ -277,7 +278,7 @@ def _columns(loops: TileLoops, machine: Machine) -> int:
 def _reads(
     kernel: TensorKernel, counted: Statistics, loops: TileLoops, machine: Machine
 ) -> Iterator[tuple[str, Number, str]]:
-    """Elements that PEs read from scratchpads."""
+    """Yield the elements that PEs read from scratchpads."""
     across, kept = loops.sizes["across"], loops.sizes["kept"]
     if not kernel.factored:
         yield "B", counted.nnz * across, "nonzeros x fiber"

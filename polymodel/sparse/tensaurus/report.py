@@ -1,4 +1,4 @@
-"""What a prediction says: stages, flows, times and energies as frozen records, and all of it as rows."""
+"""Define the records of a prediction: stages, flows, times and energies, and all of it as rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Way = Literal["read", "write"]
 
 @dataclass(frozen=True)
 class Row:
-    """One number: what it is, its unit, whether it is exact, expected or a bound, and how it is made."""
+    """One number: its name, unit, certainty label (exact, expected or bound) and how it is computed."""
 
     name: str
     value: Number | str
@@ -32,12 +32,12 @@ class Row:
 
 @dataclass(frozen=True)
 class KernelStage:
-    """One Einsum of the kernel under the partitioning of the specification, before hardware tiles.
+    """One Einsum of the kernel under the partitioning of the specification, before hardware tiling.
 
-    `multiplies`: effectual. `loads`: work of each row of PEs in units of one pass (nonzeros of its slices,
-    or fibers); empty where only expected. Times count steps of one multiply-accumulate per lane: `slip` rows
-    run independently, `lockstep` all together, `ideal` multiplies over lanes. `lower`, `upper`: bounds of
-    the largest load, of any greedy dealing.
+    `multiplies`: effectual ones. `loads`: work of each row of PEs in units of one pass (nonzeros of its
+    slices, or fibers); empty where only expected. Times count steps of one multiply-accumulate per lane:
+    `slip` if rows run independently, `lockstep` if they run together, `ideal` is multiplies divided by lanes.
+    `lower`, `upper`: bounds of the largest load of any greedy assignment.
     """
 
     einsum: str
@@ -56,7 +56,8 @@ class KernelStage:
 
 @dataclass(frozen=True)
 class TensorTransfer:
-    """Elements and bits of one tensor that pass one memory in one way, all hardware tiles together."""
+    """Elements and bits of one tensor that pass one memory in one direction, for all hardware tiles
+    together."""
 
     memory: Memory
     way: Way
@@ -69,11 +70,11 @@ class TensorTransfer:
 
 @dataclass(frozen=True, repr=False)
 class TensaurusReport(Answer):
-    """One kernel on one tensor. Seconds, joules, bits; `label` tells of what the counts are.
+    """The prediction for one kernel on one tensor, in seconds, joules and bits. `label`: that of the counts.
 
-    `steps`: of the busiest lanes, summed over hardware tiles and passes. `executed`: multiplications that
-    the tiles make necessary (fibers that several tiles of k share meet B in each, T is made anew for each
-    tile of V).
+    `steps`: those of the busiest lanes, summed over hardware tiles and passes. `executed`: multiplications
+    that tiling makes necessary (fibers that lie in several tiles of k are multiplied with B in each, and T is
+    recomputed for each tile of V).
     """
 
     kernel: str
@@ -101,7 +102,8 @@ class TensaurusReport(Answer):
 
     @declared(title="Kernel on the Tensaurus accelerator", name="tensaurus")
     def figures(self) -> Table:
-        """Every number of the prediction: value, unit, label (exact, expected, bound) and how it is made."""
+        """Every number of the prediction: value, unit, label (exact, expected, bound) and how it is
+        computed."""
         columns = Column("quantity"), Column("value"), Column("unit"), Column("label"), Column("how")
         rows = tuple((r.name, r.value, r.unit, r.label, r.form) for r in self.rows())
         return Table("tensaurus", columns, rows)
@@ -142,7 +144,8 @@ class TensaurusReport(Answer):
 
     @property
     def seconds(self) -> float:
-        """Transfers overlap compute but for the first operand tiles and the last output tile."""
+        """Time in seconds. Transfers overlap with compute, except for the first operand tiles and the last
+        output tile."""
         return max(self.memory_seconds, self.first_seconds + self.compute_seconds + self.last_seconds)
 
     @property
@@ -160,7 +163,7 @@ class TensaurusReport(Answer):
         return self.executed_gops * 1e9 / self.machine.peak
 
     def moved(self, memory: str, tensor: str | None = None, way: str | None = None) -> Number:
-        """Bits that pass a memory: all tensors, or one; both ways, or one."""
+        """Return the bits that pass a memory, for all tensors or one, and for both directions or one."""
         return sum(
             f.bits
             for f in self.flows
@@ -178,17 +181,17 @@ class TensaurusReport(Answer):
 
     @property
     def attainable(self) -> float:
-        """The roof above this intensity, operations per second."""
+        """Operations per second that the roofline allows at this intensity."""
         return min(self.machine.peak, self.intensity * self.machine.bandwidth)
 
     @property
     def bound(self) -> Bound:
-        """Which roof is above: memory left of the ridge, compute right of it."""
+        """The roof at this intensity: memory left of the ridge, compute right of it."""
         return "memory" if self.intensity < self.machine.ridge else "compute"
 
     @property
     def limiting(self) -> Bound:
-        """What takes longer here, headers, imbalance and idle columns included."""
+        """The longer of compute time (with headers, imbalance and idle columns) and memory time."""
         return "memory" if self.memory_seconds > self.compute_seconds else "compute"
 
     @property
@@ -277,7 +280,7 @@ class TensaurusReport(Answer):
 
 
 def _shown(count: Number) -> str:
-    """Counts in full, expected ones to six digits or to the unit."""
+    """Format counts in full, and expected counts to six digits or to the unit."""
     if isinstance(count, int):
         return f"{count:,}"
     return f"{count:,.0f}" if count >= 1e6 else f"{count:,.6g}"

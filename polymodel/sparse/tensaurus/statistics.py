@@ -1,4 +1,4 @@
-"""Counts of a tensor, actual or expected, in the one form that predictions take."""
+"""Compute the counts of a tensor, actual or expected, in the common form that predictions use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from polymodel.sparse.tensaurus.machine import TensorKernel
 from polymodel.sparse.tensaurus.report import Number
 from polymodel.sparse.tensor import SparseTensor
 
-# Slices on lanes: what each row of PEs has to do, for the whole tensor or tile by tile.
+# Assignment of slices to lanes: the work of each row of PEs, for the whole tensor or tile by tile.
 #
-# A slice goes whole to the lane with the least data so far, ties to the lowest: in CISS it weighs its
-# nonzeros and a header, in `uniform_slice` its nonzeros.
+# A whole slice goes to the lane with the least data so far; ties go to the lowest lane. The data of a slice
+# are its nonzeros and a header in CISS, and its nonzeros in `uniform_slice`.
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,8 +32,8 @@ Floats = NDArray[np.float64]
 class LaneSlices:
     """Nonempty slices of nonempty tiles, tile by tile, in order of their index within a tile.
 
-    `tile`: ascending; `nnz`, `fibers`: of each slice within its tile. One entry each per pair of tile and
-    slice.
+    `tile`: ascending. `nnz`, `fibers`: those of each slice within its tile. All have one entry per pair of
+    tile and slice.
     """
 
     tile: Ints
@@ -47,8 +47,8 @@ class LaneSlices:
 
 @dataclass(frozen=True)
 class TileTimes:
-    """Of each nonempty tile: `entries` of CISS (the fullest lane's slots), and `steps`, those of the busiest
-    lane: one per nonzero and header, and `per_fiber` of each fiber."""
+    """For each nonempty tile: the `entries` of CISS (slots of the fullest lane), and the `steps` of the
+    busiest lane, which are one per nonzero and header, and `per_fiber` for each fiber."""
 
     entries: Ints
     steps: Ints
@@ -56,7 +56,7 @@ class TileTimes:
 
 
 def tile_times(slices: LaneSlices, lanes: int, per_fiber: int) -> TileTimes:
-    """Greedy lanes in every tile."""
+    """Assign slices to lanes greedily in every tile, and return the times."""
     if not slices.number:
         none = np.zeros(0, dtype=np.int64)
         return TileTimes(none, none, none)
@@ -67,7 +67,8 @@ def tile_times(slices: LaneSlices, lanes: int, per_fiber: int) -> TileTimes:
 
 
 def positions(row_lane: Ints) -> Ints:
-    """The place of each nonempty row within its lane, in order of rows; -1 for empty ones (lane -1)."""
+    """Return the position of each nonempty row within its lane, in order of rows; -1 for empty ones (lane
+    -1)."""
     result = np.full(row_lane.size, -1, dtype=np.int64)
     for lane in range(int(row_lane.max(initial=-1)) + 1):
         mine = np.flatnonzero(row_lane == lane)
@@ -85,7 +86,7 @@ _NUMBERED = 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class FiberCounts:
-    """What the kernels need of a tensor of two or three ranks, slices first."""
+    """The counts that the kernels need of a tensor with two or three ranks, slices first."""
 
     tensor: SparseTensor
 
@@ -106,7 +107,7 @@ class FiberCounts:
 
     @cached_property
     def row_fibers(self) -> Ints:
-        """Nonempty (i, j) fibers of each slice, shape (I,); of a matrix, its nonzeros."""
+        """Nonempty (i, j) fibers of each slice, shape (I,); for a matrix, its nonzeros."""
         return np.bincount(self.tensor.coords[0][self._new_fiber], minlength=self.tensor.shape[0])
 
     @property
@@ -114,11 +115,12 @@ class FiberCounts:
         return int(self.row_fibers.sum())
 
     def lanes(self, lanes: int, of: Ints | None = None) -> Ints:
-        """The lane of each slice (-1: empty), by the nonzeros `of` each (default: the tensor's own)."""
+        """Return the lane of each slice (-1: empty), balanced by the numbers `of` (default: the tensor's
+        nonzeros)."""
         return least_loaded(self.row_nnz if of is None else of, lanes)
 
     def slices(self, tiles: tuple[int, int, int]) -> LaneSlices:
-        """Nonempty pairs of tile and slice, tiles in order of i, j, k."""
+        """Return the nonempty pairs of tile and slice, with tiles in order of i, j, k."""
         coords = self.tensor.coords
         shape = (*self.tensor.shape, 1)[:3]
         nj, nk = (-(-shape[n] // tiles[n]) for n in (1, 2))
@@ -139,11 +141,12 @@ class FiberCounts:
         return LaneSlices(tile[order], nnz[order], fibers[order])
 
     def lockstep(self, lane: Ints, digits: tuple[tuple[int, int], ...], per_fiber: bool = False) -> int:
-        """Distinct time tuples by position, over all lanes, of one pass over the fibers across.
+        """Return the number of distinct time tuples by position, over all lanes, of one pass over the fibers
+        across.
 
-        `lane`: of each slice. `digits`: the time ranks after the position of a slice in its lane, as (rank of
-        the tensor, tile) pairs; tile 1 is the coordinate itself. A position counts the coordinates present
-        below the digits before it. `per_fiber`: one activity per (i, j) fiber, not per nonzero.
+        `lane`: that of each slice. `digits`: the time ranks after the position of a slice in its lane, as
+        pairs (rank of the tensor, tile); tile 1 is the coordinate itself. A position counts the coordinates
+        present below the preceding digits. `per_fiber`: one activity per (i, j) fiber instead of per nonzero.
         """
         if self.nnz == 0:
             return 0
@@ -172,7 +175,8 @@ class FiberCounts:
 def _histogram(
     key: Ints, new: np.ndarray[tuple[int], np.dtype[np.bool_]], span: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Distinct keys, how many nonzeros have each, how many fibers begin there."""
+    """Return the distinct keys, the number of nonzeros with each, and the number of fibers that start
+    there."""
     if span <= _DENSE_KEYS * key.size + 10**6:
         nnz = np.bincount(key, minlength=span)
         fibers = np.bincount(key[new], minlength=span)
@@ -187,7 +191,7 @@ def _histogram(
 
 
 def _digits(coords: Ints, digits: tuple[tuple[int, int], ...]) -> list[Ints]:
-    """One column per digit, each relative to the digit of the same rank before it."""
+    """Return one column per digit, each relative to the previous digit of the same rank."""
     above: dict[int, int] = {}
     result = []
     for rank, size in digits:
@@ -198,8 +202,8 @@ def _digits(coords: Ints, digits: tuple[tuple[int, int], ...]) -> list[Ints]:
 
 
 def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
-    """The order of entries by `first`, then by each column; through one number per entry where 64 bits
-    reach."""
+    """Return the order of entries by `first`, then by each column, by sorting one number per entry if 64 bits
+    suffice."""
     spans = [int(c.max()) + 1 for c in columns]
     if prod([int(first.max()) + 1, *spans]) > _NUMBERED:
         return np.lexsort((*columns[::-1], first))
@@ -211,11 +215,11 @@ def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
 
 # The same counts expected under a density model: sums in closed form, greedy lanes by sampling their law.
 #
-# Sums (nonzeros, fibers, slices of tiles) come from the model. What the fullest lane has above the mean has
-# no closed form: slices are drawn from the law of one slice, stratified, with a fixed seed, and dealt as the
-# hardware does.
+# Sums (nonzeros, fibers, slices of tiles) come from the model. The excess of the fullest lane over the mean
+# has no closed form: slices are drawn from the distribution of one slice, stratified, with a fixed seed, and
+# assigned to lanes as in the hardware.
 
-# Slices dealt in one trial, and trials.
+# Slices assigned in one trial, and the number of trials.
 _SLICES, _TRIALS = 2048, 32
 # Longest table of one slice's law.
 _TABLE = 1 << 16
@@ -224,10 +228,11 @@ _SEED = 2020
 
 @dataclass(frozen=True)
 class Dealt:
-    """Means over trials of one dealing of `slices` slices onto lanes.
+    """Means over trials of one assignment of `slices` slices to lanes.
 
-    `largest`: the fullest lane's slots (nonzeros, and a header per slice if so asked); `steps`: the busiest
-    lane's; `mean_slots`, `mean_steps`: per lane; `lockstep`: sum over places of the largest slice there.
+    `largest`: slots of the fullest lane (nonzeros, and a header per slice if requested). `steps`: those of
+    the busiest lane. `mean_slots`, `mean_steps`: means per lane. `lockstep`: sum over positions of the
+    largest slice there.
     """
 
     slices: int
@@ -240,7 +245,7 @@ class Dealt:
 
 @dataclass(frozen=True, eq=False)
 class ExpectedStatistics:
-    """What the kernels need of a density model of two or three ranks, slices first."""
+    """The expected counts that the kernels need of a density model with two or three ranks, slices first."""
 
     model: DensityModel
 
@@ -255,36 +260,39 @@ class ExpectedStatistics:
 
     @cached_property
     def fibers(self) -> float:
-        """E[N_ij] = sum over (i, j) of 1 - P0(K); of a matrix, its nonzeros."""
+        """E[N_ij] = sum over (i, j) of 1 - P0(K); for a matrix, its nonzeros."""
         return float(self.model.expected_fibers(2))
 
     @cached_property
     def rows(self) -> float:
-        """Expected nonempty slices."""
+        """Expected number of nonempty slices."""
         return float(self.model.expected_fibers(1))
 
     def _tile(self, tiles: tuple[int, int, int]) -> tuple[int, ...]:
         return tiles[: len(self.model.shape)]
 
     def tile_slices(self, tiles: tuple[int, int, int]) -> float:
-        """Expected nonempty pairs of tile and slice."""
+        """Return the expected number of nonempty pairs of tile and slice."""
         return float(self.model.expected_fibers(1, self._tile(tiles)))
 
     def tile_fibers(self, tiles: tuple[int, int, int]) -> float:
-        """Expected nonempty (i, j) fibers, each counted in every tile of k that it reaches."""
+        """Return the expected number of nonempty (i, j) fibers, each counted in every tile of k that it
+        reaches."""
         return float(self.model.expected_fibers(2, self._tile(tiles)))
 
     def tile_classes(self, tiles: tuple[int, int, int]) -> list[tuple[tuple[int, int, int], float]]:
-        """The distinct shapes of hardware tiles, edge tiles among them, and how many there are of each."""
+        """Return the distinct shapes of hardware tiles, including edge tiles, and the number of tiles of
+        each."""
         shape = np.array(self.shape, dtype=np.int64)
         sizes, counts = edge_classes(np.minimum(np.array(tiles, dtype=np.int64), shape), self.shape)
         return [((int(i), int(j), int(k)), float(n)) for (i, j, k), n in zip(sizes, counts, strict=True) if n]
 
     def slices(self, number: int, box: tuple[int, int], lanes: int) -> tuple[float, float, float]:
-        """Nonzeros of the fullest lane and of the largest slice, and lock-step time, all tiles in one.
+        """Return the nonzeros of the fullest lane and of the largest slice, and the lock-step time, without
+        tiling.
 
-        Models that know their rows are dealt as they are, random rows by `density.slices`; where that
-        refuses, slices are drawn.
+        For models with known rows the actual rows are assigned, for random rows `density.slices` is used;
+        where that refuses, slices are drawn.
         """
         try:
             result = greedy(self.model, lanes)
@@ -295,7 +303,7 @@ class ExpectedStatistics:
         return result.max_load, result.max_row, result.lockstep
 
     def deal(self, slices: int, box: tuple[int, int], lanes: int, header: int, per_fiber: float) -> Dealt:
-        """Deal `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its
+        """Assign `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its
         fibers."""
         values, below = self.law(box)
         at = (np.arange(_TABLE) + 0.5) / _TABLE
@@ -308,7 +316,8 @@ class ExpectedStatistics:
         return _dealt(slices, drawn, slots, lanes, per_fiber)
 
     def law(self, box: tuple[int, int]) -> tuple[Ints, Floats]:
-        """Occupancies of one slice of `box` points and P(at most that many), but for 1e-9 at either end."""
+        """Return occupancies of one slice of `box` points and P(at most this many), except for 1e-9 at either
+        end."""
         if box not in self._laws:
             tile = self._tile((1, *box))
             low, high = (int(n) for n in self.model.quantile(tile, np.array([1e-9, 1 - 1e-9])))
@@ -324,14 +333,15 @@ class ExpectedStatistics:
         return {}
 
     def largest(self, slices: int, box: tuple[int, int]) -> float:
-        """Expected nonzeros of the largest of so many slices, as if they were independent (a lower bound)."""
+        """Return the expected nonzeros of the largest of `slices` slices, taken as independent (a lower
+        bound)."""
         values, below = self.law(box)
         above = -np.expm1(slices * np.log(np.maximum(below[:-1], 1e-300)))
         return float(values[0] + (np.diff(values) * above).sum())
 
 
 def _dealt(slices: int, drawn: Ints, slots: Ints, lanes: int, per_fiber: float) -> Dealt:
-    """Greedy lanes in all trials at once."""
+    """Assign slices to lanes greedily in all trials at once."""
     trials, number = drawn.shape
     data = np.zeros((trials, lanes), dtype=np.int64)
     rows = np.arange(trials)
@@ -357,7 +367,7 @@ def _dealt(slices: int, drawn: Ints, slots: Ints, lanes: int, per_fiber: float) 
 
 
 def _places(queue: Ints, kept: Bools, queues: int) -> Ints:
-    """How many that are kept come before each one in its queue [n]."""
+    """Return, for each element, how many kept elements precede it in its queue [n]."""
     order = np.argsort(queue, kind="stable")
     sorted_ = kept[order]
     before: Ints = np.cumsum(sorted_) - sorted_
@@ -382,7 +392,7 @@ _Y: dict[str, Digits] = {"MTTKRP": ((1, 8), (1, 1)), "TTMc": ((1, 1),)}
 
 @dataclass(frozen=True)
 class WorkShare:
-    """How one Einsum's work (nonzeros, or fibers) lies on the rows of PEs, for one pass."""
+    """The distribution of one Einsum's work (nonzeros, or fibers) over the rows of PEs, for one pass."""
 
     loads: tuple[int, ...]
     total: Number
@@ -395,9 +405,11 @@ class WorkShare:
     own: bool = True
 
     def bounds(self, lanes: int) -> tuple[Number, Number]:
-        """max(ceil(total / P), largest slice) <= largest load <= total / P + (1 - 1 / P) largest slice.
+        """Return bounds of the largest load: max(ceil(total / P), largest slice) <= largest load <= total / P
+        + (1 - 1 / P) largest slice.
 
-        The upper bound is that of a greedy dealing by this very work (`own`); else one row may have it all.
+        The upper bound holds for a greedy assignment by this work (`own`); otherwise one row may have all of
+        it.
         """
         mean = self.total / lanes
         low = -(-self.total // lanes)
@@ -406,14 +418,14 @@ class WorkShare:
 
     @property
     def imbalance(self) -> float:
-        """Largest load over the mean of the occupied rows."""
+        """Largest load divided by the mean of the occupied rows."""
         return self.largest * self.occupied / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True)
 class HardwareTileSums:
-    """Sums over hardware tiles, one pass: slots of CISS entries, steps of the busiest lanes for each number
-    of steps per fiber, nonempty (tile, slice) pairs, fibers of all tiles."""
+    """Sums over hardware tiles for one pass: slots of CISS entries, steps of the busiest lanes for each
+    number of steps per fiber, nonempty pairs (tile, slice), and fibers of all tiles."""
 
     entries: Number
     steps: tuple[Number, ...]
@@ -440,7 +452,7 @@ def of_data(
     per_fiber: tuple[int, ...],
     own: bool,
 ) -> Statistics:
-    """Exact counts.
+    """Return exact counts.
 
     `per_fiber`: the steps per fiber for which `HardwareTileSums.steps` is needed. `own`: the second Einsum
     distributes slices of T by T's own nonzeros, as in the specification; otherwise it keeps the distribution
@@ -491,11 +503,11 @@ def of_model(
     lanes: int,
     per_fiber: tuple[int, ...],
 ) -> Statistics:
-    """Expected counts. Fibers of a slice are taken in proportion to its nonzeros, so re-slicing changes
-    nothing.
+    """Return expected counts. The fibers of a slice are taken in proportion to its nonzeros, so that
+    redistributing slices changes nothing.
 
-    Lock-step time counts the largest slice at each place; that of several time ranks below the slice unites
-    the positions of all lanes and is only bounded by it.
+    Lock-step time counts the largest slice at each position. With several time ranks below the slice it is
+    only a bound, because the positions of all lanes are united.
     """
     i, j, k = model.shape
     largest, biggest, lockstep = model.slices(i, (j, k), lanes)
@@ -531,7 +543,8 @@ def _expected_tiles(
     lanes: int,
     per_fiber: tuple[int, ...],
 ) -> HardwareTileSums:
-    """Means from closed forms; what the fullest lane has above them, tile by tile, from dealing one tile."""
+    """Return the means in closed form, plus the excess of the fullest lane for each class of tiles, from
+    assigning one tile."""
     slices = model.tile_slices(tiles)
     fibers = model.tile_fibers(tiles) if kernel.factored else model.nnz
     ratio = fibers / model.nnz if model.nnz else 0.0

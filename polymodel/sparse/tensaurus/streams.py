@@ -1,10 +1,11 @@
-"""How much of a memory's bandwidth reaches the processing elements, for formats and numbers of elements.
+"""Compute which fraction of a memory's bandwidth reaches the processing elements, for several formats and
+numbers of elements.
 
-Two losses. Storage: bits that are not a nonzero with its own coordinates (pointers, headers, padding).
-Access: P elements that each follow a slice of their own take turns, so of every burst that comes one element
-of one stream is used, unless bursts of that many streams are kept. CISS puts what all elements need next
-side by side: one stream. Source: Tensaurus (HPCA 2020), section 4, figure 3e, which measures the same for
-DDR4. Row activations and refresh are not modelled, so these are upper bounds of what a memory delivers.
+There are two losses. Storage: bits other than a nonzero with its own coordinates (pointers, headers,
+padding). Access: P elements that each follow their own slice take turns, so that one element of one stream is
+used of every burst, unless bursts of that many streams are kept. CISS places the data that all elements need
+next side by side, in one stream. Source: Tensaurus (HPCA 2020), section 4, figure 3e, which measures the same
+for DDR4. Row activations and refresh are not modelled, so these are upper bounds of what a memory delivers.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ FormatName = Literal["COO", "CSR", "CSF", "extended CSR", "CISS"]
 
 @dataclass(frozen=True)
 class Channel:
-    """A memory: bytes per second, bytes of a burst, and how many bursts are kept for streams that take
-    turns."""
+    """A memory: bytes per second, bytes of a burst, and the number of bursts that are kept for streams that
+    take turns."""
 
     peak: float
     burst: int = 64
@@ -39,10 +40,11 @@ DDR4 = Channel(16e9, 64)
 
 @dataclass(frozen=True)
 class Efficiency:
-    """One format read by so many elements. `useful`: bits of values with their own coordinates (all but the
-    slice's).
+    """One format read by `elements` processing elements. `useful`: bits of values with their own coordinates
+    (all but the slice's).
 
-    `storage`: useful over all bits; `access`: used over fetched bytes; `bandwidth`: useful bytes per second.
+    `storage`: useful bits over all bits. `access`: used bytes over fetched bytes. `bandwidth`: useful bytes
+    per second.
     """
 
     format: FormatName
@@ -66,11 +68,12 @@ def bandwidth(
     channel: Channel = DDR4,
     widths: Widths | None = None,
 ) -> tuple[Efficiency, ...]:
-    """Efficiency of COO, CSR (matrices), extended CSR and CSF (tensors) and CISS, for numbers of elements.
+    """Return the efficiency of COO, CSR (matrices), extended CSR and CSF (tensors) and CISS, for several
+    numbers of elements.
 
-    Extended CSR has a pointer per slice, and of each nonzero its value and its coordinates but the slice's.
-    `widths`: 32-bit values and pointers and 16-bit coordinates by default. Exact for data, expected for a
-    model.
+    Extended CSR has a pointer per slice, and for each nonzero its value and its coordinates except the
+    slice's. `widths`: by default 32-bit values and pointers and 16-bit coordinates. Results are exact for
+    data, expected for a model.
     """
     faults = [
         Diagnostic(f"{n} processing elements", "at least 1", code="not-positive-integer")
@@ -102,7 +105,7 @@ def bandwidth(
 def _sizes(
     a: SparseTensor | DensityModel, widths: Widths, lane: int, index: int
 ) -> dict[FormatName, tuple[int | float, int]]:
-    """Format -> all its bits, and the bits that an element takes in one turn."""
+    """Map each format to all its bits, and to the bits that an element reads at a time."""
     nnz = a.nnz if isinstance(a, SparseTensor) else a.expected_nnz
 
     def bits(kind: Named) -> int | float:
@@ -119,7 +122,7 @@ def _sizes(
 
 
 def _ciss_slots(a: SparseTensor | DensityModel, lanes: int) -> int | float:
-    """Slots of all lanes: nonzeros, headers and padding."""
+    """Return the slots of all lanes: nonzeros, headers and padding."""
     i, j, *k = a.shape
     whole = i, j, k[0] if k else 1
     if isinstance(a, SparseTensor):

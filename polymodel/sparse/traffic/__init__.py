@@ -1,4 +1,4 @@
-"""Traffic of a TeAAL spec on actual data: what formats, architecture and bindings make of its loops."""
+"""Compute the traffic of a TeAAL spec on actual data, from its loops, formats, architecture and bindings."""
 
 from polymodel.sparse.traffic.model import traffic
 from polymodel.sparse.traffic.records import (

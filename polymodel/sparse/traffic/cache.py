@@ -1,4 +1,4 @@
-"""Lines fetched and written back: of buffers that hold everything, and of caches that do not."""
+"""Count lines fetched and written back, for buffers that hold everything and for caches that do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polymodel.sparse.traffic.nest import OutLevel, OutTree, WalkedEinsum
 from polymodel.sparse.traffic.replacement import Accesses, FiberAccesses
 from polymodel.spec.teaal.records import SpaceTime
 
-# Lines fetched and written back: what a buffer that holds everything since its last eviction moves.
+# Lines fetched and written back by a buffer that holds everything since its last eviction.
 #
 # A fiber starts on a line boundary and an element lies on one line, so a fiber of n elements takes
 # ceil(n / per_line) lines. A *window* is the time between two evictions of a buffet: one node of the loop it
@@ -31,7 +31,7 @@ def ceil_div(n: Ints, d: int) -> Ints:
 
 
 def pairs(first: Ints, second: Ints, span: int) -> Ints:
-    """(first, second < span) as one number each, which orders like the pair."""
+    """Encode pairs (first, second < span) as single numbers with the same order."""
     if first.size and (int(first.max()) + 1) * span > 2**62:
         message = "windows x lines are more than 64 bits number"
         raise Refused(message, "evict less often", code="number-too-large")
@@ -39,9 +39,9 @@ def pairs(first: Ints, second: Ints, span: int) -> Ints:
 
 
 def output_lines(nest: WalkedEinsum, level: OutLevel, per_line: int, evict: int) -> tuple[int, int]:
-    """Lines read and written while a loop populates the output: an element that is there is read, then
-    written, whether anything is added or not; a new one is written if it is kept. An element has the place
-    that it takes in the finished fiber."""
+    """Return the lines read and written while a loop populates the output. An existing element is read and
+    then written, whether anything is added or not; a new one is written if it is kept. An element has the
+    position that it takes in the finished fiber."""
     nodes, existed = level.visits
     if evict > level.loop:
         return int(existed.sum()), int(nodes.size)
@@ -54,10 +54,10 @@ def output_lines(nest: WalkedEinsum, level: OutLevel, per_line: int, evict: int)
 def output_subtree_lines(
     tree: OutTree, root: int, depth: int, per_line: int, evict: int, finest: int
 ) -> tuple[int, int]:
-    """Lines of one rank of the output's subtrees that are fetched and stored whole.
+    """Return the lines of one rank of the output's subtrees that are fetched and stored as wholes.
 
-    What a subtree holds is fetched before the first loop that enters it, once per window of the `finest`
-    eviction, and stored after the loops below the rank above its root, whether they entered it or not.
+    The content of a subtree is fetched before the first loop that enters it, once per window of the `finest`
+    eviction. It is stored after the loops below the rank above its root, whether they entered it or not.
     """
     nest, levels = tree.nest, tree.levels
     above = levels[root - 1] if root else None
@@ -88,8 +88,8 @@ def output_subtree_lines(
 
 
 def _stored_window(tree: OutTree, outer: int, evict: int) -> Ints:
-    """The window that the store after each node of loop `outer` falls into: that of the last innermost
-    iteration of the output's loops before it, which may lie in an earlier window."""
+    """Return the window that contains the store after each node of loop `outer`. It is the window of the last
+    preceding innermost iteration of the output's loops, which may be an earlier one."""
     nest, last = tree.nest, tree.levels[-1].loop
     until = np.searchsorted(nest.up(last, outer), np.arange(nest.nodes(outer)), side="right") - 1
     windows = nest.up(last, evict - 1)
@@ -101,7 +101,8 @@ def _stored_window(tree: OutTree, outer: int, evict: int) -> Ints:
 
 
 def _fibers_below(tree: OutTree, root: int, depth: int, fibers: Ints) -> tuple[Ints, Ints]:
-    """All fibers of a rank in the subtrees under `fibers` of rank `root`: the subtree of each, and it."""
+    """Return all fibers of a rank in the subtrees under `fibers` of rank `root`: the subtree of each, and the
+    fiber."""
     low, high = fibers, fibers + 1
     for at in range(root, depth):
         starts = tree.levels[at].starts
@@ -113,14 +114,15 @@ def _fibers_below(tree: OutTree, root: int, depth: int, fibers: Ints) -> tuple[I
 
 
 def _born_before(level: OutLevel, born: Ints, fiber: Ints, time: Ints) -> Ints:
-    """How many elements of a fiber were born before a time."""
+    """Return how many elements of a fiber were inserted before a given time."""
     span = int(max(born.max(initial=0), time.max(initial=0))) + 2
     keys = np.sort(pairs(level.parent, born, span))
     return np.searchsorted(keys, pairs(fiber, time, span)) - level.starts[fiber]
 
 
 def _folded(window: Ints, fiber: Ints, time: Ints, wrote: Ints, lines: Ints) -> tuple[int, int]:
-    """Reads fetch the lines that the window does not hold; at its end the lines written go back."""
+    """Return the lines read and written. A read fetches the lines that the window does not hold; at the end
+    of the window the written lines are written back."""
     order = np.lexsort((time, fiber, window))
     window, fiber, wrote, lines = window[order], fiber[order], wrote[order], lines[order]
     if not order.size:
@@ -133,18 +135,18 @@ def _folded(window: Ints, fiber: Ints, time: Ints, wrote: Ints, lines: Ints) -> 
     return int(read.sum()), int(written.sum())
 
 
-# When the lines of caches that do not hold everything are used.
+# The temporal order in which lines of caches that do not hold everything are used.
 
 
 class Clock:
-    """When things happen: nodes are entered in loop order, outer ones before what is in them."""
+    """The temporal order of accesses: nodes are entered in loop order, outer ones before the nodes inside."""
 
     def __init__(self, nest: WalkedEinsum) -> None:
         self.nest = nest
 
     @cached_property
     def sizes(self) -> list[Ints]:
-        """Per loop, how many nodes lie in each node, itself included."""
+        """For each loop, the number of nodes that each node contains, itself included."""
         result: list[Ints] = []
         below: Ints | None = None
         for at in range(len(self.nest.loops) - 1, -1, -1):
@@ -160,7 +162,7 @@ class Clock:
 
     @cached_property
     def entered(self) -> list[Ints]:
-        """Per loop, the count of nodes entered when each node is, the root being number 0."""
+        """For each loop, the number of nodes entered before each node, where the root has number 0."""
         result: list[Ints] = []
         above = np.zeros(1, dtype=np.int64)
         for walked, size in zip(self.nest.loops, self.sizes, strict=True):
@@ -172,13 +174,13 @@ class Clock:
         return result
 
     def payloads(self, loop: int, slot: int, nodes: Ints, line: Ints) -> Accesses:
-        """Payloads are accessed when the nodes are entered."""
+        """Return accesses to payloads, which happen when the nodes are entered."""
         zero = np.zeros(nodes.size, dtype=np.int64)
         return Accesses(line, (2 * self.entered[loop][nodes], zero, zero, zero + slot))
 
     def fibers(self, merged: Merged, per_line: Sequence[int], lanes: Lanes | None) -> FiberAccesses:
-        """Fibers are read by the loop that is merged once the node above is entered; with `lanes`, on the
-        instance that reads them."""
+        """Return accesses to whole fibers by the merged loop, which happen once the outer node is entered;
+        with `lanes`, on the instance that makes them."""
         nodes = np.flatnonzero(merged.lengths)
         zero = np.zeros(nodes.size, dtype=np.int64)
         time = (2 * self.entered[-1][nodes] + 1, zero - 2 * len(self.nest.loops), zero, zero)
@@ -189,8 +191,9 @@ class Clock:
         return replace(result, fiber=result.fiber * lanes.instances + instance, time=(instance, *time))
 
     def coordinates(self, loop: int, slot: int, visit: Ints, coords: Ints, line: Ints) -> Accesses:
-        """Coordinates are accessed before the first node of the visit that is not below them is entered, in
-        ascending order; those above all of its nodes after the last one."""
+        """Return accesses to coordinates in ascending order. A coordinate is accessed before the first node
+        of the visit with at least this coordinate is entered; coordinates above all of its nodes are accessed
+        after the last one."""
         walked = self.nest.loops[loop]
         span = int(max(walked.coords.max(initial=0), coords.max(initial=0))) + 1
         keys = walked.parent * span + walked.coords
@@ -203,13 +206,13 @@ class Clock:
             last = np.full(visit.size, 1 + int(self.sizes[0].sum()), dtype=np.int64)
         time = last
         time[inside] = self.entered[loop][at[inside]]
-        # What ends an inner visit comes before what an outer one does next.
+        # The end of an inner visit precedes the next access of an outer one.
         inner_first = np.full(visit.size, -2 * loop)
         return Accesses(line, (2 * time - 1, inner_first, coords, np.full(visit.size, slot)))
 
     def populated(self, level: OutLevel, per_line: int) -> Accesses:
-        """An element of the output that is there is read once its node is entered and all inputs are read
-        there; it is written when all that lies in the node has ended, before the loop goes on."""
+        """Return accesses to the output. An existing element is read once its node is entered and all inputs
+        are read there; it is written when everything inside the node has ended, before the loop continues."""
         nodes, existed = level.visits
         line, _ = level.lines(per_line)
         entered, size = self.entered[level.loop], self.sizes[level.loop]
@@ -226,14 +229,14 @@ class Clock:
         return Accesses(lines, tuple(np.concatenate(c) for c in columns), write)
 
 
-# Caches that every instance of a level has for itself: which of them each iteration uses.
+# Where every instance of a level has its own cache, each iteration uses one of them.
 
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """Points of space dealt to instances in turn: point i to instance i mod their number.
+    """Points of space assigned to instances cyclically: point i to instance i mod their number.
 
-    `loop`: the innermost loop in space; `instance`: of each of its nodes.
+    `loop`: the innermost spatial loop. `instance`: that of each of its nodes.
     """
 
     nest: WalkedEinsum
@@ -242,15 +245,16 @@ class Lanes:
     instances: int
 
     def of(self, loop: int, nodes: Ints) -> Ints:
-        """The instance that some nodes of a loop at or below the last one in space run on."""
+        """Return the instance on which nodes of a loop run, which is the innermost spatial loop or one inside
+        it."""
         return self.instance[self.nest.up(loop, self.loop)[nodes]]
 
 
 def lanes_of(nest: WalkedEinsum, spacetime: SpaceTime | None, instances: int) -> Lanes | None:
-    """None where nothing runs in space, or the loops in space are not walked.
+    """Return the assignment to instances; None where nothing is spatial, or the spatial loops are not walked.
 
-    One rank in space: its stamp (position or coordinate) is the number of the point; of several, the points
-    that are met are numbered in the order of their stamps.
+    With one spatial rank, its stamp (position or coordinate) is the number of the point. With several, the
+    points that occur are numbered in the order of their stamps.
     """
     space = spacetime.space if spacetime is not None else ()
     loops = [nest.names.index(s.rank) for s in space if s.rank in nest.names[: len(nest.loops)]]
@@ -268,8 +272,9 @@ def lanes_of(nest: WalkedEinsum, spacetime: SpaceTime | None, instances: int) ->
 
 
 def fullest(lines: Sequence[Ints], visits: FiberAccesses | None, instances: int) -> int:
-    """The most distinct lines that pass through one instance. `lines`: of each kind of data, numbers that
-    `Accesses.apart` made of line and instance; those of `visits` are made of fiber and instance."""
+    """Return the maximum number of distinct lines that pass through one instance. `lines`: for each kind of
+    data, numbers that `Accesses.apart` made from line and instance; those of `visits` are made from fiber and
+    instance."""
     result = np.zeros(instances, dtype=np.int64)
     for one in lines:
         result += np.bincount(distinct_numbers(one) % instances, minlength=instances)

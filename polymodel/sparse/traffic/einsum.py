@@ -1,4 +1,4 @@
-"""What one Einsum moves between memories and buffers, and what its units count."""
+"""Compute the traffic of one Einsum between memories and buffers, and the counts of its units."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from polymodel.sparse.traffic.replacement import (
 from polymodel.sparse.traffic.units import intersections, merge_steps
 from polymodel.spec.teaal.records import Binding, HardwareComponent, Take, TeaalSpec
 
-# Iterations of the loop that is merged in one fiber of the output, where its lines are told apart by windows.
+# The most iterations of a merged loop in one fiber of the output, where windows distinguish its lines.
 MOST_IN_A_FIBER = 2**25
 _SAY_WHICH = 'pass replacement="lru" or "optimal", on the command line --replacement lru or optimal'
 
 
 def _joules(memory: HardwareComponent, read: int, write: int) -> float | None:
-    """Joules of bits that move; None where the energy of some of them is not given."""
+    """Return the joules of bits that move; None where the energy of some of them is not given."""
     result = 0.0
     for bits, way in ((read, "read_energy"), (write, "write_energy")):
         each = memory.number(way)
@@ -55,13 +55,13 @@ def _joules(memory: HardwareComponent, read: int, write: int) -> float | None:
 
 
 def capacity_lines(cache: HardwareComponent) -> int:
-    """The lines that all instances of a cache hold."""
+    """Return the number of lines that all instances of a cache hold."""
     depth = cache.number("depth")
     return 2**62 if depth is None else int(min(depth * cache.instances, 2**62))
 
 
 class CountedEinsum:
-    """One Einsum under way."""
+    """Counts the traffic of one Einsum."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class CountedEinsum:
         self.apart: set[str] = set()
 
     def again(self) -> CountedEinsum:
-        """The same Einsum, of which nothing is counted yet."""
+        """Return the same Einsum with nothing counted yet."""
         return CountedEinsum(self.spec, self.name, self.tensors, self.symbols, self.walked, self.replacement)
 
     def walk(self, plan: ExpandedPlan, later: bool) -> None:
-        """The loops, as far as they have to be walked. `later`: whether another Einsum reads the output."""
+        """Walk the loops, as far as necessary. `later`: whether a later Einsum reads the output."""
         depth = None if later else self.depth(plan.plan)
         spacetime = self.spec.mapping_of(self.name).spacetime
         if depth is None and applies(plan.plan, spacetime, later):
@@ -96,7 +96,7 @@ class CountedEinsum:
         self.nest = WalkedEinsum(plan, depth)
 
     def _fits(self) -> bool:
-        """Whether what is bound can be told without walking the loop that is merged."""
+        """Return whether all bindings can be counted without walking the merged loop."""
         if self.nest.merged is None:
             return True
         for component in self.components:
@@ -117,7 +117,7 @@ class CountedEinsum:
         return not any(h.root for h in mine) and (not mine or self.nest.merged.longest <= MOST_IN_A_FIBER)
 
     def depth(self, plan: Plan) -> int | None:
-        """How many loops what is bound needs, None for all of them and the output."""
+        """Return the number of loops that the bindings need; None for all loops and the output."""
         names = [r.name for r in plan.order]
         deepest = 0
         for held in self.held:
@@ -145,7 +145,7 @@ class CountedEinsum:
         return self.spec.configuration(self.bound.config).components
 
     def traffic(self) -> EinsumTraffic:
-        """All that moves, once the loops are walked."""
+        """Return all traffic, once the loops are walked."""
         if not self.bound.bindings:
             return EinsumTraffic(self.name, (), ())
         self._cache_misses()
@@ -153,7 +153,7 @@ class CountedEinsum:
 
     @property
     def fetched(self) -> tuple[BufferedRank, ...]:
-        """What buffers hold and a memory above brings."""
+        """The data that buffers hold and that come from an outer memory."""
         return tuple(h for h in self.held if h.source is not None)
 
     def answer(
@@ -161,7 +161,8 @@ class CountedEinsum:
         lines: Mapping[tuple[str, ...], tuple[int, int]],
         counts: Mapping[str, tuple[tuple[str, int], ...]],
     ) -> EinsumTraffic:
-        """What moves, of lines read and written of all data that is `fetched`, and of counts of the units."""
+        """Return the traffic, from the lines read and written of all data that are `fetched`, and from the
+        counts of the units."""
         clock = self.spec.configuration(self.bound.config).clock_frequency
         units = []
         for component in self.components:
@@ -174,7 +175,7 @@ class CountedEinsum:
         return EinsumTraffic(self.name, self._memories(lines), tuple(units))
 
     def unit_counts(self) -> dict[str, tuple[tuple[str, int], ...]]:
-        """What each unit counts, by its name."""
+        """Return the counts of each unit, by its name."""
         result = {}
         for component in self.components:
             bindings = self.bound.of(component.name)
@@ -215,7 +216,8 @@ class CountedEinsum:
         return tuple(result)
 
     def _cache_misses(self) -> None:
-        """A cache is exact while all that passes through it fits; otherwise it needs a replacement."""
+        """Count the misses of caches. A cache is exact while everything that passes through it fits;
+        otherwise a replacement policy is needed."""
         for component in self.components:
             mine = [h for h in self.held if h.buffer.name == component.name and h.cached]
             if not mine:
@@ -239,18 +241,18 @@ class CountedEinsum:
         return f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
 
     def overflowing(self, component: HardwareComponent) -> Refused:
-        """That a cache does not hold all and nobody says what it drops."""
+        """Return the error for a cache that does not hold everything, without a replacement policy."""
         message = f"{self._overflow(component)}: the spec does not say which of them it drops"
         return Refused(message, _SAY_WHICH, code="unsupported-memory")
 
     def _overflows(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> bool:
-        """Whether more lines pass through a cache than it holds."""
+        """Return whether more lines pass through a cache than it holds."""
         return sum(max(self.lines(h)) for h in mine) > capacity_lines(component)
 
     def used(
         self, mine: Sequence[BufferedRank], lanes: Lanes | None
     ) -> tuple[list[Accesses], FiberAccesses | None, list[tuple[str, ...]]]:
-        """All accesses to a cache, those of the loop that is merged by whole fibers, and the kinds of data,
+        """Return all accesses to a cache (those of the merged loop by whole fibers), and the kinds of data,
         with those of whole fibers last."""
         clock = Clock(self.nest)
         accesses: list[Accesses] = []
@@ -260,7 +262,7 @@ class CountedEinsum:
             if held.tensor == self.name:
                 accesses.append(clock.populated(self.out_level(held.rank), held.per_line))
             elif (use := self.use(held)).merged:
-                # Of an element the coordinate is read first.
+                # The coordinate of an element is read before its payload.
                 whole.append((use.how == "payload", held.key, use.per_line))
                 continue
             else:
@@ -273,7 +275,8 @@ class CountedEinsum:
         return accesses, visits, [*keys, *(key for _, key, _ in whole)]
 
     def _lanes(self, component: HardwareComponent, mine: Sequence[BufferedRank]) -> Lanes | None:
-        """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
+        """Return the instances of a cache, if each has its own cache for what it reads and the spacetime
+        determines which one is used; else None."""
         most = max(c.instances for c in self.components if self.bound.of(c.name))
         if component.instances == 1 or component.instances < most:
             return None
@@ -285,7 +288,7 @@ class CountedEinsum:
         return lanes
 
     def _own_misses(self, component: HardwareComponent, mine: Sequence[BufferedRank], lanes: Lanes) -> None:
-        """Misses of all instances, each a cache by itself."""
+        """Count the misses of all instances, each of which is a cache by itself."""
         accesses, visits, keys = self.used(mine, lanes)
         depth = component.number("depth")
         lines = int(min(2**62 if depth is None else depth, 2**62))
@@ -294,13 +297,14 @@ class CountedEinsum:
             what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
             what += ", and more pass through one of them: the spec does not say which of them it drops"
             raise Refused(what, _SAY_WHICH, code="unsupported-memory")
-        # Where all that passes through them fits, every policy does the same.
+        # Where everything that passes through them fits, all policies are equal.
         found = lines_moved(accesses, lines, self.replacement or LRU, visits)
         self.moved.update(zip(keys, found, strict=True))
         self.apart.add(component.name)
 
     def _shared(self, held: BufferedRank) -> str:
-        """What to know of a number where there are several instances of the buffer; empty if nothing."""
+        """Return the assumption behind a number where the buffer has several instances; empty if there is
+        none."""
         name, n = held.buffer.name, held.buffer.instances
         if n == 1:
             return ""
@@ -316,7 +320,7 @@ class CountedEinsum:
         return f"{name}: as if its {n} instances shared one cache, not one for each"
 
     def lines(self, held: BufferedRank) -> tuple[int, int]:
-        """Lines read and written."""
+        """Return the lines read and written."""
         if held.key in self.moved:
             return self.moved[held.key].read, self.moved[held.key].write
         if held.tensor == self.name:
@@ -333,7 +337,7 @@ class CountedEinsum:
         return use_of(self.nest, held, self._leader(places_of(self.nest, held)[held.rank].loop))
 
     def _leader(self, loop: int) -> str:
-        """The leader of the leader-follower intersection at a loop, empty without one."""
+        """Return the leader of the leader-follower intersection at a loop; empty if there is none."""
         name = self.nest.names[loop]
         for component in self.components:
             if component.kind == "Intersector" and component.type == "leader-follower":
@@ -396,7 +400,8 @@ class CountedEinsum:
         return tuple((b.tensor + "_" + "".join(b.init_ranks), self._merges(component, b)) for b in bindings)
 
     def _operations(self, op: str) -> int:
-        """Multiplies: one less than factors per computation; adds: updates of values that are there."""
+        """Return the number of operations: multiplications are one less than the factors per computation;
+        additions are updates of existing values."""
         term = self.spec.expression(self.name).terms[0]
         if op == "add":
             return 0 if isinstance(term, Take) else self.nest.activities - self.nest.touched

@@ -1,4 +1,4 @@
-"""How a loop uses one kind of data of an input: which lines it touches, how often and when."""
+"""Describe how a loop uses one kind of data of an input: which lines it accesses, how often and when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polymodel.sparse.traffic.nest import RankBinding, StoredElements, WalkedEin
 from polymodel.sparse.traffic.replacement import Accesses, together
 from polymodel.spec.teaal.records import Binding, HardwareComponent, RankFormat, TeaalSpec, TensorFormat
 
-# The bindings of one Einsum to memories, resolved: what each buffer holds and where it loads it from.
+# The resolved bindings of one Einsum to memories: the data in each buffer, and where they are loaded from.
 
 BUFFERS = ("Buffet", "Cache")
 _MEMORIES = ("DRAM", *BUFFERS)
@@ -25,8 +25,9 @@ _MEMORIES = ("DRAM", *BUFFERS)
 
 @dataclass(frozen=True)
 class BufferedRank:
-    """One kind of data of one rank in one buffer. `bits`: of an element; `root`: the rank at which an eager
-    binding starts, empty for a lazy one; `source`: the memory it is loaded from, None for none."""
+    """One kind of data of one rank in one buffer. `bits`: those of an element. `root`: the rank at which an
+    eager binding starts, empty for a lazy one. `source`: the memory from which the data are loaded, None if
+    there is none."""
 
     buffer: HardwareComponent
     binding: Binding
@@ -42,7 +43,7 @@ class BufferedRank:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it from all else that the Einsum's buffers hold."""
+        """The key that identifies these data among all data in the Einsum's buffers."""
         return self.buffer.name, self.tensor, self.rank, self.kind, self.binding.format
 
     @property
@@ -55,20 +56,21 @@ class BufferedRank:
 
     @property
     def cached(self) -> bool:
-        """A cache is never emptied."""
+        """True for a cache, which is never emptied."""
         return self.buffer.kind == "Cache"
 
 
 def element_bits(rank: RankFormat, kind: str) -> int:
-    """Bits of a coordinate, a payload, or both (an element)."""
+    """Return the bits of a coordinate, a payload, or both (an element)."""
     coordinate, payload = rank.cbits or 0, rank.pbits or 0
     return {"coord": coordinate, "payload": payload, "elem": coordinate + payload}[kind]
 
 
 def buffered_ranks(spec: TeaalSpec, einsum: str) -> tuple[BufferedRank, ...]:
-    """Everything the Einsum's buffers hold, in order of the architecture, then of the text.
+    """Return all data in the Einsum's buffers, in the order of the architecture, then of the text.
 
-    SpecError with every fault: unknown formats or ranks, elements wider than a line, no width, no eviction.
+    Raises SpecError with every fault: unknown formats or ranks, elements wider than a line, no width, no
+    eviction.
     """
     bound = spec.bindings_of(einsum)
     if not bound.bindings:
@@ -102,7 +104,7 @@ def _source(
     components: Sequence[HardwareComponent],
     loads: Mapping[str, list[tuple[str, str, str, str]]],
 ) -> HardwareComponent | None:
-    """The last memory before this one, in order of the architecture, that holds the same data."""
+    """Return the last memory before this one, in the order of the architecture, that holds the same data."""
     source = None
     for component in components:
         if component.name == held.buffer.name:
@@ -115,7 +117,7 @@ def _source(
 def _spread(
     spec: TeaalSpec, einsum: str, buffer: HardwareComponent, binding: Binding, faults: list[Diagnostic]
 ) -> Iterator[BufferedRank]:
-    """A lazy binding by itself; an eager one as all data of its rank and the ranks below it."""
+    """Yield a lazy binding by itself, and an eager one as all data of its rank and of the ranks below it."""
     where = f"{einsum}: {binding.tensor} on {buffer.name}"
     form = spec.format_of(binding.tensor, binding.format)
     if form is None:
@@ -170,8 +172,8 @@ def _fault(held: BufferedRank, where: str) -> Diagnostic | None:
 
 
 def evict_loops(held: BufferedRank, names: Sequence[str], last: int) -> int:
-    """How many loops lie at or above the eviction; 0 for one that never happens. `last`: the loop that binds
-    the data (or enters its subtree), below which it cannot be evicted."""
+    """Return how many loops lie at or above the eviction; 0 if there is none. `last`: the loop that binds the
+    data (or enters its subtree), below which it cannot be evicted."""
     if held.cached or held.binding.evict_on == "root":
         return 0
     evict = held.binding.evict_on
@@ -190,14 +192,15 @@ def evict_loops(held: BufferedRank, names: Sequence[str], last: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class InputRank:
-    """Data of one rank of an input, lazily bound.
+    """Data of one rank of an input, bound lazily.
 
-    payload: of the elements whose iteration is entered. coordinate: of all that the co-iteration reads,
-    matched or not. leader: as coordinate, of the leader of a leader-follower intersection, which reads all of
-    its fibers. `stored`: of a follower that is walked over its whole shape. Its elements lie at their place
-    among the stored ones; to find that one is not stored, the payload at the place where it would be is read
-    (no coordinate: `found` leaves those out). `turns`: order what happens at the same time, one for each time
-    that the Einsum reads the element.
+    `how`: `payload` for payloads of the elements whose iterations are entered; `coordinate` for all
+    coordinates that the co-iteration reads, whether they match or not; `leader` for the coordinates of the
+    leader of a leader-follower intersection, which reads all of its fibers. `stored`: for a follower that is
+    walked over its whole shape. Its elements are located by their position among the stored ones. To
+    determine that one is not stored, the payload at its potential position is read (but no coordinate:
+    `found` excludes those). `turns`: order simultaneous accesses, one for each time that the Einsum reads the
+    element.
     """
 
     nest: WalkedEinsum
@@ -211,7 +214,7 @@ class InputRank:
 
     @cached_property
     def line(self) -> Ints:
-        """The line of each element; every fiber starts a new one."""
+        """The line of each element; every fiber starts on a new line."""
         level = self.nest.level(self.tensor, self.place.depth)
         before = np.cumsum(ceil_div(np.diff(level.starts), self.per_line))
         at = (
@@ -224,7 +227,7 @@ class InputRank:
 
     @cached_property
     def entered(self) -> tuple[Ints, Ints]:
-        """Nodes of the loop with the element that each enters."""
+        """The nodes of the loop, and the element that each of them enters."""
         element = self.nest.loops[self.place.loop].element[self.nest.slot[self.tensor]]
         nodes = np.flatnonzero(element >= 0)
         if self.stored is not None and self.found:
@@ -233,8 +236,8 @@ class InputRank:
 
     @cached_property
     def visits(self) -> tuple[Ints, Ints, Ints]:
-        """Visits of fibers that read something: the node, the first element read and how many are read, by
-        the read that goes furthest."""
+        """Visits of fibers that read something: the node, the first element read and the number of elements
+        read, by the read that goes furthest."""
         return self._visits(self.nest.turns(self.tensor))
 
     def _visits(self, slots: Sequence[int]) -> tuple[Ints, Ints, Ints]:
@@ -253,8 +256,8 @@ class InputRank:
 
     @cached_property
     def reach(self) -> Ints:
-        """What a buffet that is never emptied fetches: of each line of payloads, or fiber of coordinates,
-        how many lines are touched."""
+        """The lines that a buffet without eviction fetches: for each line of payloads, or fiber of
+        coordinates, the number of lines touched."""
         level = self.nest.level(self.tensor, self.place.depth)
         if self.how == "payload" and not self.merged:
             touched = np.zeros(int(self.line.max(initial=-1)) + 1, dtype=np.int64)
@@ -267,9 +270,10 @@ class InputRank:
         return result
 
     def fetched(self, evict: int) -> int:
-        """Lines fetched by a buffet; `evict`: loops at or above its eviction.
+        """Return the lines fetched by a buffet. `evict`: number of loops at or above its eviction.
 
-        The visits of a fiber read its first coordinates, so a window has read as far as the longest of them.
+        The visits of a fiber read its first coordinates, so that the lines of a window are those of its
+        longest visit.
         """
         loop = self.place.loop
         # A loop that is merged enters all that it reads.
@@ -293,16 +297,17 @@ class InputRank:
 
     @property
     def merged(self) -> bool:
-        """Whether the data is of the loop that is merged and not walked."""
+        """True if the data belong to the loop that is merged and not walked."""
         return self.nest.merges_at(self.place.loop) is not None
 
     @property
     def loop(self) -> int:
-        """The loop whose nodes make the accesses: payloads once entered, coordinates from the one above."""
+        """The loop whose nodes make the accesses: to payloads when they are entered, to coordinates from the
+        next outer loop."""
         return self.place.loop if self.how == "payload" else self.place.loop - 1
 
     def accesses(self, clock: Clock, lanes: Lanes | None = None) -> Accesses:
-        """Every access in itself; with `lanes`, on the instance that makes it."""
+        """Return every single access; with `lanes`, on the instance that makes it."""
         return together([self._accesses(clock, lanes, turn) for turn in self.turns])
 
     def _accesses(self, clock: Clock, lanes: Lanes | None, turn: int) -> Accesses:
@@ -322,9 +327,11 @@ class InputRank:
 def subtree_reads(
     nest: WalkedEinsum, tensor: str, root: RankBinding, depth: int, per_line: int, evict: int
 ) -> int:
-    """Lines of one rank of subtrees that are fetched whole before the first loop to enter them.
+    """Return the lines of one rank of subtrees that are fetched as wholes before the first loop that enters
+    them.
 
-    `root`: the place of the subtree's root fiber, `depth`: of the rank; a window fetches a subtree once.
+    `root`: the location of the subtree's root fiber. `depth`: that of the rank. A window fetches a subtree
+    once.
     """
     level = nest.level(tensor, depth)
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(ceil_div(np.diff(level.starts), per_line))))
@@ -340,7 +347,8 @@ def subtree_reads(
 
 
 def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBinding]:
-    """Where the ranks of a bound input stand; SpecError or Refused where the binding makes no sense."""
+    """Return the loop and depth of each rank of a bound input. Raises SpecError or Refused where the binding
+    is invalid."""
     einsum, tensor = nest.plan.einsum, held.tensor
     if tensor not in nest.slot:
         what = f"{einsum} binds {tensor} to {held.buffer.name} and does not use it"
@@ -357,10 +365,11 @@ def places_of(nest: WalkedEinsum, held: BufferedRank) -> Mapping[str, RankBindin
 
 
 def use_of(nest: WalkedEinsum, held: BufferedRank, leader: str) -> InputRank:
-    """How a lazily bound input is used. `leader`: of the leader-follower intersection there, if any."""
+    """Return how a lazily bound input is used. `leader`: that of the leader-follower intersection there, if
+    any."""
     place, tensor, slot = places_of(nest, held)[held.rank], held.tensor, nest.slot[held.tensor]
     read = slot in nest.reads(place.loop)
-    # A follower is looked up, so what is read of it is what is entered; and it goes by what is stored.
+    # A follower is looked up, so that the elements entered are those read, located among the stored ones.
     follows = read and leader not in ("", tensor)
     if read and leader and len(nest.turns(tensor)) > 1:
         what = f"{nest.plan.einsum} reads {tensor} twice where {leader} leads, itself or as what follows"

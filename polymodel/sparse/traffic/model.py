@@ -1,4 +1,5 @@
-"""`traffic`: a TeAAL spec with format, architecture and bindings on actual tensors, to the bit."""
+"""Compute the traffic of a TeAAL spec with formats, architecture and bindings on actual tensors, exact to the
+bit."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ from polymodel.spec.teaal.records import (
     TeaalSpec,
 )
 
-# Which Einsums run fused, and how long the cascade takes.
+# Determine which Einsums are fused, and the time of the cascade.
 
 _UNITS = ("Compute", "Intersector", "Merger", "Sequencer")
 
 
 def fused_blocks(spec: TeaalSpec) -> tuple[tuple[str, ...], ...]:
-    """Which Einsums run at once (TeAAL, MICRO'23, section 4.3).
+    """Return which Einsums run at the same time (TeAAL, MICRO'23, section 4.3).
 
     Consecutive Einsums share a block if they run on the same architecture, have the same loops above their
-    first spatial one, and use no unit in common. An Einsum without spacetime is alone.
+    first spatial one, and have no unit in common. An Einsum without spacetime is in a block by itself.
     """
     blocks: list[list[str]] = []
     state: tuple[str, tuple[str, ...]] | None = None
@@ -59,7 +60,8 @@ def fused_blocks(spec: TeaalSpec) -> tuple[tuple[str, ...], ...]:
 
 
 def total_time(einsums: Sequence[EinsumTraffic], blocks: Iterable[Iterable[str]]) -> float | None:
-    """Per block the busiest component, its times in the Einsums of the block summed; the blocks summed."""
+    """Return the sum over blocks of the time of the busiest component, whose times in the Einsums of the
+    block are added."""
     by_name = {e.einsum: e for e in einsums}
     total: float | None = None
     for block in blocks:
@@ -86,14 +88,15 @@ def traffic(
     walked: Mapping[str, Sequence[str]] | None = None,
     replacement: Replacement | None = None,
 ) -> CascadeTraffic:
-    """What each Einsum moves between memories and buffers, what its units count, and the time.
+    """Return the traffic of each Einsum between memories and buffers, the counts of its units, and the time.
 
-    `tensors`: the cascade's inputs, ranks as declared; `symbols`: values of names used as sizes of splits.
-    `walked`: tensor -> ranks that are iterated over their whole shape; without it, those ranks of inputs
-    that are stored uncompressed with payloads (offsets) of their own, above the last rank. `replacement`:
-    what a cache drops when it is full, the line used least recently (`lru`) or the line whose next use is
-    furthest in the future (`optimal`); without it, caches must hold all that passes through them. Rules:
-    docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
+    `tensors`: the cascade's inputs, ranks as declared. `symbols`: values of names used as sizes of splits.
+    `walked`: tensor -> ranks that are iterated over their whole shape; by default those ranks of inputs,
+    above the last rank, that are stored uncompressed with payloads (offsets) of their own. `replacement`: the
+    line that a full cache drops, either the least recently used one (`lru`) or the one whose next use is
+    furthest in the future (`optimal`); without it, caches must hold everything that passes through them.
+    Rules: docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not
+    modelled.
     """
     spec = with_strides(spec, symbols or {})
     if strides := strides_of(spec):
@@ -127,7 +130,7 @@ def traffic(
 def plan_walked(
     spec: TeaalSpec, einsum: str, walked: Mapping[str, Sequence[str]] | None
 ) -> dict[str, tuple[str, ...]]:
-    """Per input of one Einsum, the ranks that are iterated over their whole shape."""
+    """Return, for each input of one Einsum, the ranks that are iterated over their whole shape."""
     loops = spec.mapping_of(einsum).loop_order
     used = dict.fromkeys(o.tensor for o in spec.expression(einsum).operands)
     if walked is not None:
@@ -152,7 +155,7 @@ def _checked(
     walked: Mapping[str, Sequence[str]] | None,
     replacement: str | None,
 ) -> dict[str, int]:
-    """The size of every rank, from the tensors; all that is wrong with what was given, at once."""
+    """Return the size of every rank, from the tensors. Raises SpecError with all faults of the arguments."""
     faults: list[Diagnostic] = []
     if not any(b.bindings for b in spec.einsum_bindings):
         message = "the spec binds nothing"
@@ -174,7 +177,7 @@ def _checked(
 
 
 def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor], faults: list[Diagnostic]) -> dict[str, int]:
-    """The size of every rank, from the tensors; what does not fit is added to the faults."""
+    """Return the size of every rank, from the tensors, and add mismatches to the faults."""
     sizes: dict[str, int] = {}
     owner: dict[str, str] = {}
     for name in spec.inputs:

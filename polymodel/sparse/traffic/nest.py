@@ -1,4 +1,5 @@
-"""The loops of one Einsum as the traffic needs them: nodes, where each tensor is, and what is read there."""
+"""Provide the loops of one Einsum for the traffic model: nodes, positions of tensors, and what is read
+there."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _WALKED = 2 * 10**8
 
 @dataclass(frozen=True)
 class RankBinding:
-    """Where a rank of an input stands: the loop that binds it and its depth in the fibertree."""
+    """The location of a rank of an input: the loop that binds it and its depth in the fibertree."""
 
     loop: int
     depth: int
@@ -33,8 +34,8 @@ class RankBinding:
 
 @dataclass(frozen=True, eq=False)
 class StoredElements:
-    """Of the elements of a rank that is walked over its whole shape: the place of each among the stored ones
-    of its fiber, of one that is not stored where a search for it ends; and whether it is stored."""
+    """For the elements of a rank that is walked over its whole shape: the position of each among the stored
+    ones of its fiber (for one that is not stored, where a search for it ends), and whether it is stored."""
 
     place: Ints
     present: Bools
@@ -42,16 +43,16 @@ class StoredElements:
 
 @dataclass(frozen=True, eq=False)
 class ExpandedPlan:
-    """A plan with all coordinates of ranks that are walked over their whole shape, and what is `stored` of
-    these, by tensor and depth of the rank."""
+    """A plan with all coordinates of the ranks that are walked over their whole shape, and which of these are
+    `stored`, by tensor and depth of the rank."""
 
     plan: Plan
     stored: Mapping[tuple[str, int], StoredElements]
 
 
 def expanded(plan: Plan, walked: Mapping[str, Sequence[str]]) -> ExpandedPlan:
-    """`walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not
-    stored count as elements with empty fibers below."""
+    """Expand the fibers of some ranks. `walked`: tensor -> ranks whose fibers are walked over their whole
+    shape, where coordinates that are not stored count as elements with empty fibers below."""
     if len(plan.terms) > 1:
         what = f"{plan.einsum}: the traffic of a sum of terms is not modelled"
         raise Refused(what, "give each term an Einsum of its own", code="unsupported-operation")
@@ -76,16 +77,17 @@ def _expanded(
 
 
 def _reads_alike(one: OperandSlot, other: OperandSlot) -> bool:
-    """Whether two reads of a tensor are of the same element in every iteration, so that they read along."""
+    """Return whether two reads of a tensor access the same element in every iteration, so that one read
+    serves both."""
     return one.tree.ranks == other.tree.ranks and one.steps == other.steps
 
 
 class WalkedEinsum:
-    """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
+    """One walked Einsum. The nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
-    `depth`: how many loops are walked, all without it; of fewer,
-    there is no output. `merges`: an innermost loop that merges one tensor's fibers into the output's is not
-    walked if that can be; then it is `merged`, and `loops` are those above it.
+    `depth`: the number of loops to walk, by default all; with fewer there is no output. `merges`: do not walk
+    an innermost loop that merges one tensor's fibers into the output's, if possible; it is then `merged`, and
+    `loops` are those above it.
     """
 
     def __init__(self, expanded: ExpandedPlan, depth: int | None = None, merges: bool = False) -> None:
@@ -107,7 +109,7 @@ class WalkedEinsum:
         self.leaves: list[Ints] = [np.zeros(walk.nodes, np.int64) if e is None else e for e in ends]
 
     def places(self, tensor: str) -> dict[str, RankBinding]:
-        """The ranks of an input, outermost first."""
+        """Return the ranks of an input, outermost first."""
         slot = self.plan.slots[self.slot[tensor]]
         result = {}
         for loop, steps in slot.steps.items():
@@ -120,7 +122,7 @@ class WalkedEinsum:
         return dict(result[depth] for depth in sorted(result))
 
     def turns(self, tensor: str) -> tuple[int, ...]:
-        """The slots that read an input, in order."""
+        """Return the slots that read an input, in order."""
         return tuple(i for i, s in enumerate(self.plan.slots) if s.tensor == tensor)
 
     def tree(self, tensor: str) -> Fibertree:
@@ -135,21 +137,22 @@ class WalkedEinsum:
         return 1 if loop < 0 else self.loops[loop].nodes
 
     def merges_at(self, loop: int) -> Merged | None:
-        """The loop, if it is the one that is merged."""
+        """Return the loop, if it is the merged one."""
         return self.merged if loop == len(self.loops) else None
 
     def begins(self, loop: int) -> Mapping[int, Ints]:
-        """By slot, the first element of the fiber that each node of the loop above reads there."""
+        """Return, by slot, the first element of the fiber that each node of the next outer loop reads
+        there."""
         one = self.merges_at(loop)
         return self.loops[loop].begin if one is None else {one.slot: one.low}
 
     def reads(self, loop: int) -> Mapping[int, Ints]:
-        """By slot, how much of that fiber is read."""
+        """Return, by slot, the number of elements read of that fiber."""
         one = self.merges_at(loop)
         return self.loops[loop].reads if one is None else {one.slot: one.lengths}
 
     def up(self, loop: int, outer: int) -> Ints:
-        """The node of loop `outer` that each node of `loop` lies in."""
+        """Return the node of loop `outer` that contains each node of `loop`."""
         result = np.arange(self.nodes(loop), dtype=np.int64)
         if outer < 0:
             return np.zeros_like(result)
@@ -158,7 +161,8 @@ class WalkedEinsum:
         return result
 
     def element(self, tensor: str, depth: int, loop: int) -> Ints:
-        """The element of an input's level where each node of a loop is, -1 for none; depth -1: root."""
+        """Return the element of an input's level at each node of a loop, -1 if there is none; depth -1 is the
+        root."""
         if depth < 0:
             return np.zeros(self.nodes(loop), dtype=np.int64)
         bound = list(self.places(tensor).values())[depth].loop
@@ -167,7 +171,7 @@ class WalkedEinsum:
 
     @cached_property
     def alive(self) -> tuple[Bools, ...]:
-        """Per loop, the nodes below which something is computed."""
+        """For each loop, the nodes that lead to a computation."""
         found = np.ones(self.nodes(len(self.loops) - 1), dtype=bool)
         for e in self.leaves:
             found &= e >= 0
@@ -182,7 +186,7 @@ class WalkedEinsum:
 
     @cached_property
     def activities(self) -> int:
-        """Innermost iterations that compute."""
+        """The number of innermost iterations that compute."""
         if self.merged is not None:
             return self.merged.iterations
         return int(self.alive[-1].sum()) if self.loops else 1
@@ -194,7 +198,7 @@ class WalkedEinsum:
 
     @cached_property
     def touched(self) -> int:
-        """How many points of the output were touched."""
+        """The number of points of the output that were touched."""
         return self._made[1] if self.merged is None else int(self.merged.sizes.sum())
 
     @cached_property
@@ -227,7 +231,7 @@ class WalkedEinsum:
 
 
 def _first(points: Ints, shape: Sequence[int]) -> Ints:
-    """The last column of each distinct point: taking a value overwrites, it does not add."""
+    """Return the last column of each distinct point: a take overwrites instead of adding."""
     columns = np.arange(points.shape[1], dtype=np.int64)
     if not points.shape[0] or not columns.size:
         return columns[-1:]
@@ -237,7 +241,7 @@ def _first(points: Ints, shape: Sequence[int]) -> Ints:
 
 
 def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, StoredElements]:
-    """The tree with every coordinate of a rank present, and what is stored of these."""
+    """Return the tree with every coordinate of a rank present, and which of these are stored."""
     level = tree.levels[depth]
     size = level.rank.size
     if depth == len(tree.levels) - 1:
@@ -262,16 +266,16 @@ def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, StoredElements]:
     return Fibertree(tree.name, levels, tree.values), stored
 
 
-# The output's fibertree as it grows: which node touches which element, and when each came to be.
+# The output's fibertree as it grows: the element that each node touches, and when it is inserted.
 
 
 @dataclass(frozen=True, eq=False)
 class OutLevel:
     """One rank of the output. Elements are numbered by (parent, coordinate), as in the finished output.
 
-    `node`: per node of the loop, the element it is at, also where it adds nothing; -1 where there never is
-    one. `parent`, `born`: per element, that of the rank above, and the node that touches it first. `starts`:
-    where the elements of each parent start.
+    `node`: for each node of the loop, its element, even if it adds nothing; -1 where there never is one.
+    `parent`, `born`: for each element, its parent element in the next outer rank, and the first node that
+    touches it. `starts`: the first element of each parent.
     """
 
     rank: str
@@ -287,24 +291,24 @@ class OutLevel:
 
     @property
     def position(self) -> Ints:
-        """The place of each element in its fiber."""
+        """The position of each element in its fiber."""
         return np.arange(self.elements, dtype=np.int64) - self.starts[self.parent]
 
     @cached_property
     def visits(self) -> tuple[Ints, Bools]:
-        """Nodes that find an element or make one, and whether it was there before."""
+        """The nodes that find or insert an element, and whether it existed before."""
         nodes = np.flatnonzero(self.node >= 0)
         nodes = nodes[self.born[self.node[nodes]] <= nodes]
         return nodes, self.born[self.node[nodes]] < nodes
 
     def lines(self, per_line: int) -> tuple[Ints, int]:
-        """The line of each element in the finished output, and how many lines there are."""
+        """Return the line of each element in the finished output, and the number of lines."""
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(-(-np.diff(self.starts) // per_line))))
         return before[self.parent] + self.position // per_line, int(before[-1])
 
 
 class OutTree:
-    """All ranks of the output, outermost first. Refused where a flattened loop binds one of them."""
+    """All ranks of the output, outermost first. Raises Refused where a flattened loop binds one of them."""
 
     def __init__(self, nest: WalkedEinsum) -> None:
         self.nest = nest
@@ -339,5 +343,5 @@ class OutTree:
         return OutLevel(rank, loop, np.where(result, node, -1), known // span, alive[first], starts)
 
     def depth(self, rank: str) -> int:
-        """ValueError if the output has no such rank."""
+        """Return the index of a rank. Raises ValueError if the output does not have it."""
         return [level.rank for level in self.levels].index(rank)

@@ -1,7 +1,8 @@
-"""Large tensors: an Einsum is counted for some coordinates of its outermost loop at a time.
+"""Count the traffic of large tensors for some coordinates of the outermost loop at a time.
 
-What is kept from one part to the next is what later ones may meet again: lines of other tensors that a buffer
-never drops, and what a cache holds. Memory then grows with the parts and not with the tensor.
+From one part to the next, only data are kept that later parts may access again: lines of other tensors that a
+buffer never drops, and the content of caches. Memory then grows with the size of a part and not with the
+tensor.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from polymodel.sparse.traffic.records import EinsumTraffic
 from polymodel.sparse.traffic.replacement import LRU, Accesses, FiberAccesses, LeastRecentlyUsed
 from polymodel.spec.teaal.records import HardwareComponent
 
-# Nonzeros of the tensor that is cut in one part; a tensor of two parts is not cut.
+# Nonzeros of the divided tensor in one part; a tensor with at most two parts is not divided.
 PART = 2**20
 _DOING = "counting the traffic part by part"
 
 
 def counted(einsum: CountedEinsum, plan: Plan, later: bool) -> EinsumTraffic:
-    """The traffic of one Einsum. `later`: whether another one reads its output."""
+    """Return the traffic of one Einsum. `later`: whether a later Einsum reads its output."""
     whole = expanded(plan, einsum.walked)
     cut = None if later else _cut(einsum, whole)
     result = None if cut is None else _Parts(einsum, whole, cut).traffic()
@@ -39,11 +40,12 @@ def counted(einsum: CountedEinsum, plan: Plan, later: bool) -> EinsumTraffic:
 
 
 def _cut(einsum: CountedEinsum, whole: ExpandedPlan) -> int | None:
-    """The slot whose tensor is large and may be cut along the outermost loop, None without one.
+    """Return the slot whose tensor is large and can be divided along the outermost loop; None if there is
+    none.
 
-    The loop only iterates over that tensor, and makes a rank of the output, so that no part adds to what
-    another one made. Nothing is bound that looks at more than one part: subtrees that are fetched whole,
-    mergers, outputs in caches, caches with several instances, and replacement that knows the future.
+    The loop only iterates over that tensor, and populates a rank of the output, so that no part adds to the
+    results of another. No binding may depend on more than one part: subtrees that are fetched as wholes,
+    mergers, outputs in caches, caches with several instances, and replacement policies that know the future.
     """
     plan = whole.plan
     first = [s for s, slot in enumerate(plan.slots) if 0 in slot.steps]
@@ -69,20 +71,20 @@ def _cut(einsum: CountedEinsum, whole: ExpandedPlan) -> int | None:
 
 
 def _one_cache(einsum: CountedEinsum, component: HardwareComponent) -> bool:
-    """Whether a cache is one of inputs alone, and what it drops follows from what was."""
+    """Return whether a cache holds inputs only, and its replacement depends only on past accesses."""
     if component.instances > 1 or any(b.tensor == einsum.name for b in einsum.bound.of(component.name)):
         return False
     return einsum.replacement in (None, LRU) or component.number("depth") is None
 
 
 class _Parts:
-    """An Einsum under way. `slot`: of the tensor that is cut."""
+    """An Einsum whose traffic is counted part by part. `slot`: that of the divided tensor."""
 
     def __init__(self, einsum: CountedEinsum, whole: ExpandedPlan, slot: int) -> None:
         self.einsum, self.whole, self.slot = einsum, whole, slot
         self.tensor, self.tree = whole.plan.slots[slot].tensor, whole.plan.slots[slot].tree
         self.names = tuple(r.name for r in whole.plan.order)
-        # What no memory above brings takes room in a cache all the same.
+        # Data that come from no outer memory also occupy lines of a cache.
         self.held = tuple(h for h in einsum.held if h.source is not None or h.cached)
         self.moved = {h.key: [0, 0] for h in self.held}
         self.reach: dict[tuple[str, ...], Ints] = {}
@@ -96,7 +98,7 @@ class _Parts:
                     self.caches[component.name] = _PartedCache(mine, capacity_lines(component), self.tensor)
 
     def traffic(self) -> EinsumTraffic | None:
-        """All parts together; None where parts differ in how a cache has to be looked at."""
+        """Return the sum over all parts; None where parts differ in how a cache is evaluated."""
         for plan in self._plans():
             look(_DOING)
             part = self.einsum.again()
@@ -120,7 +122,7 @@ class _Parts:
             yield ExpandedPlan(replace(plan, slots=tuple(slots)), self.whole.stored)
 
     def _alignment(self) -> int:
-        """Elements of the outermost rank that fill whole lines in all caches."""
+        """Return the number of elements of the outermost rank that fill whole lines in all caches."""
         rank = self.tree.levels[0].rank.name
         return lcm(*(h.per_line for h in self.einsum.held if (h.tensor, h.rank) == (self.tensor, rank)))
 
@@ -143,8 +145,9 @@ class _Parts:
         return True
 
     def _add_lines(self, part: CountedEinsum, held: BufferedRank) -> None:
-        """What lies below the outermost rank is of one part alone; so are windows within an iteration of the
-        outermost loop. What other tensors move once for all is put together."""
+        """Add the lines of one part. Data below the outermost rank belong to one part alone, and so do
+        windows within an iteration of the outermost loop. Data of other tensors that move only once are
+        merged over all parts."""
         if self._outermost(held):
             return
         if held.tensor not in (self.tensor, part.name):
@@ -158,13 +161,14 @@ class _Parts:
         self.moved[held.key][1] += write
 
     def _outermost(self, held: BufferedRank) -> bool:
-        """Whether data is of the outermost rank, whose fiber all parts have together."""
+        """Return whether the data belong to the outermost rank, whose fiber is shared by all parts."""
         if held.tensor == self.einsum.name:
             return held.rank == self.names[0]
         return held.tensor == self.tensor and held.rank == self.tree.levels[0].rank.name
 
     def _lines(self, held: BufferedRank) -> tuple[int, int]:
-        """Lines read and written. Elements of the outermost rank come one by one, in order."""
+        """Return the lines read and written. Elements of the outermost rank are accessed one by one, in
+        order."""
         if held.buffer.name in self.caches and held.cached:
             return self.moved[held.key][0], 0
         if self._outermost(held):
@@ -177,7 +181,8 @@ class _Parts:
 
 
 def _trees(tree: Fibertree, alignment: int) -> Iterator[Fibertree]:
-    """Parts with about `PART` nonzeros: whole elements of the outermost rank, a multiple of `alignment`."""
+    """Yield parts with about `PART` nonzeros: whole elements of the outermost rank, a multiple of
+    `alignment`."""
     upto, elements = np.cumsum(tree.leaves(0)), tree.levels[0].elements
     begin = done = 0
     while begin < elements:
@@ -188,8 +193,8 @@ def _trees(tree: Fibertree, alignment: int) -> Iterator[Fibertree]:
 
 
 class _PartedCache:
-    """A cache that drops the line used least recently. `tensor`: the one that is cut; its lines are numbered
-    on from part to part."""
+    """A cache with least-recently-used replacement. `tensor`: the divided one, whose lines are numbered
+    consecutively over all parts."""
 
     def __init__(self, held: Sequence[BufferedRank], lines: int, tensor: str) -> None:
         self.held, self.tensor = held, tensor
@@ -200,7 +205,7 @@ class _PartedCache:
         self.fibers = 0
 
     def misses(self, part: CountedEinsum) -> dict[tuple[str, ...], int] | None:
-        """Lines that miss, by the kind of data; None where parts are not walked alike."""
+        """Return the number of lines that miss, by kind of data; None where parts are walked differently."""
         accesses, visits, keys = part.used(self.held, None)
         if self.merges not in (None, visits is not None):
             return None

@@ -1,4 +1,4 @@
-"""What the traffic of a TeAAL spec on actual data is. Every count is exact, and labelled `exact`."""
+"""Define the results of the traffic model on actual data. Every count is exact, and labelled `exact`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENERGY = "energy of what this row counts, where the architecture gives it"
 
 
 def known_sum(energies: Iterable[float | None]) -> float | None:
-    """The sum of the energies that are known; None where none is."""
+    """Return the sum of the energies that are known; None where none is."""
     known = [e for e in energies if e is not None]
     return sum(known) if known else None
 
@@ -24,8 +24,8 @@ def known_sum(energies: Iterable[float | None]) -> float | None:
 class TensorTraffic:
     """Bits of one tensor read from and written to one memory; `write` is None for an input.
 
-    `note`: what was assumed of the instances of the buffers that load it, empty where nothing was. `energy`:
-    joules of these bits, None where the architecture does not give them for all that moves.
+    `note`: the assumption about the instances of the buffers that load it, empty if there is none. `energy`:
+    joules of these bits, None where the architecture does not give the energy of all of them.
     """
 
     tensor: str
@@ -41,10 +41,10 @@ class TensorTraffic:
 
 @dataclass(frozen=True)
 class MemoryTraffic:
-    """All that one Einsum moves between a memory and the buffers that load from it.
+    """All traffic of one Einsum between a memory and the buffers that load from it.
 
-    `time`: bits over the bandwidth of all instances, in seconds; None where the architecture gives none.
-    `energy`: joules of all that moves; None where that of some of it is not known.
+    `time`: bits divided by the bandwidth of all instances, in seconds; None where the architecture gives
+    none. `energy`: joules of all traffic; None where that of some of it is not known.
     """
 
     memory: str
@@ -53,7 +53,7 @@ class MemoryTraffic:
     label: Label = "exact"
 
     def of(self, tensor: str) -> TensorTraffic:
-        """KeyError if the tensor does not move here."""
+        """Return the traffic of one tensor. Raises KeyError if the tensor does not move here."""
         for result in self.moved:
             if result.tensor == tensor:
                 return result
@@ -70,10 +70,10 @@ class MemoryTraffic:
 
 @dataclass(frozen=True)
 class UnitWork:
-    """What one unit (compute, intersector, merger, sequencer) does in one Einsum: counts by name.
+    """The work of one unit (compute, intersector, merger, sequencer) in one Einsum: counts by name.
 
-    `time`: the sum of the counts over clock frequency times instances, in seconds; None without a clock.
-    `joules`: of one operation, None where the architecture gives none.
+    `time`: the sum of the counts divided by clock frequency times instances, in seconds; None without a
+    clock. `joules`: the energy of one operation, None where the architecture gives none.
     """
 
     unit: str
@@ -88,31 +88,31 @@ class UnitWork:
 
     @property
     def energy(self) -> float | None:
-        """Joules of all that is counted."""
+        """Joules of all operations that are counted."""
         return self.energy_of(self.total)
 
     def energy_of(self, count: int) -> float | None:
-        """Joules of so many operations."""
+        """Return the joules of `count` operations."""
         return None if self.joules is None else count * self.joules
 
 
 @dataclass(frozen=True)
 class EinsumTraffic:
-    """One Einsum; memories and units in the order of the architecture."""
+    """The traffic of one Einsum; memories and units are in the order of the architecture."""
 
     einsum: str
     memories: tuple[MemoryTraffic, ...]
     units: tuple[UnitWork, ...]
 
     def memory(self, name: str) -> MemoryTraffic:
-        """KeyError if nothing moves to or from it."""
+        """Return the traffic of one memory. Raises KeyError if nothing moves to or from it."""
         for result in self.memories:
             if result.memory == name:
                 return result
         raise KeyError(f"{self.einsum} moves nothing from {name}")
 
     def unit(self, name: str) -> UnitWork:
-        """KeyError if the Einsum does not use it."""
+        """Return the work of one unit. Raises KeyError if the Einsum does not use it."""
         for result in self.units:
             if result.unit == name:
                 return result
@@ -131,10 +131,10 @@ class EinsumTraffic:
 
 @dataclass(frozen=True)
 class CascadeTraffic(Answer):
-    """A cascade. `blocks`: Einsums that are fused run at once, so a block takes as long as its busiest
-    component (its times in the Einsums of the block summed); `time` is the sum over blocks, in seconds.
-    `generations`: each by itself, of a cascade that ran several times; what else is here is their sum.
-    """
+    """The traffic of a cascade. `blocks`: fused Einsums run at the same time, so that a block takes as long
+    as its busiest component (whose times in the Einsums of the block are added). `time`: the sum over blocks,
+    in seconds. `generations`: the traffic of each generation, for a cascade that ran several times; all other
+    numbers are sums over them."""
 
     einsums: tuple[EinsumTraffic, ...]
     blocks: tuple[tuple[str, ...], ...]
@@ -182,7 +182,8 @@ class CascadeTraffic(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which Einsums run at once, the time of all, and what the numbers are."""
+        """Statements on which Einsums run at the same time, on the total time, and on the certainty of the
+        numbers."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
@@ -203,7 +204,8 @@ class CascadeTraffic(Answer):
 
     @property
     def energy(self) -> float | None:
-        """Joules of everything that has an energy (`without_energy`: what has none); None if nothing has."""
+        """Joules of everything whose energy is known (see `without_energy` for the rest); None if nothing is
+        known."""
         return known_sum(joules for e in self.einsums for joules in e.energies.values())
 
     @property
@@ -218,12 +220,12 @@ class CascadeTraffic(Answer):
         return f"Traffic of {', '.join(e.einsum for e in self.einsums)}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The tables that have rows, and what to know."""
+        """Return the tables that have rows, and the notes."""
         spaced = [block for section in self.sections() for block in (section, Line())]
         return [*spaced, *notes(self.notes)]
 
     def sections(self) -> list[Section]:
-        """The tables that have rows, without columns that say nothing."""
+        """Return the tables that have rows, without empty columns."""
         shown = ((d.title, self.table(n).bare().without_empty()) for n, d in self.declared.items())
         return [Section(title, table, opened=True) for title, table in shown if table.rows]
 
@@ -232,14 +234,15 @@ class CascadeTraffic(Answer):
         return f"Traffic({', '.join(e.einsum for e in self.einsums)}{times})"
 
     def einsum(self, name: str) -> EinsumTraffic:
-        """One Einsum by the name of its output; KeyError if there is none."""
+        """Return one Einsum by the name of its output. Raises KeyError if there is none."""
         for result in self.einsums:
             if result.einsum == name:
                 return result
         raise KeyError(f"no Einsum {name}; there are {', '.join(e.einsum for e in self.einsums)}")
 
     def rows(self) -> Iterator[dict[str, str | int | float | None]]:
-        """One row per Einsum, component and tensor or count; times stand in the first row of a component."""
+        """Yield one row per Einsum, component and tensor or count; times are in the first row of a
+        component."""
         for e in self.einsums:
             for memory in e.memories:
                 time: float | None = memory.time
@@ -257,7 +260,7 @@ class CascadeTraffic(Answer):
                     time = None
 
     def metrics(self) -> dict[str, object]:
-        """The same numbers nested as TeAAL's generated code reports them."""
+        """Return the same numbers nested like the report of TeAAL's generated code."""
         result: dict[str, object] = {}
         for e in self.einsums:
             by_component: dict[str, dict[str, object]] = {}
@@ -299,7 +302,7 @@ def _row(
 
 
 def summed(generations: Sequence[CascadeTraffic]) -> CascadeTraffic:
-    """What generations that run one after the other move and do together."""
+    """Return the total traffic and work of generations that run one after the other."""
     einsums = tuple(_together(same) for same in zip(*(g.einsums for g in generations), strict=True))
     time = _total(g.time for g in generations)
     first = generations[0]
@@ -307,7 +310,7 @@ def summed(generations: Sequence[CascadeTraffic]) -> CascadeTraffic:
 
 
 def _together(same: Sequence[EinsumTraffic]) -> EinsumTraffic:
-    """One Einsum in all generations."""
+    """Return the sum of one Einsum over all generations."""
     memories: dict[str, list[MemoryTraffic]] = {}
     units: dict[str, list[UnitWork]] = {}
     for e in same:
@@ -343,6 +346,6 @@ def _work(each: Sequence[UnitWork]) -> UnitWork:
 
 
 def _total(parts: Iterable[float | None]) -> float | None:
-    """The sum, None where a part is not known."""
+    """Return the sum; None where a part is not known."""
     known = list(parts)
     return None if any(p is None for p in known) else sum(p for p in known if p is not None)

@@ -1,6 +1,6 @@
-"""Caches that do not hold everything: which lines are fetched again under a replacement policy.
+"""Simulate caches that do not hold everything: which lines are fetched again under a replacement policy.
 
-`lru` drops the line used least recently, `optimal` the line whose next use is furthest in the future.
+`lru` drops the least recently used line, `optimal` the line whose next use is furthest in the future.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _DOING = "finding the lines that a cache drops"
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """Accesses of one kind of data. `line`: of each; `time`: sortable columns, the most important first;
-    `write`: which ones write, None for none."""
+    """Accesses to one kind of data. `line`: that of each access. `time`: sortable columns, most significant
+    first. `write`: the accesses that write, None if none does."""
 
     line: Ints
     time: tuple[Ints, ...]
     write: Bools | None = None
 
     def apart(self, instance: Ints, instances: int) -> Accesses:
-        """The same where every instance has a cache of its own: one instance after the other, each with its
-        own copies of the lines. `instance`: of each access."""
+        """Return the accesses for instances that each have their own cache: one instance after the other,
+        each with its own copies of the lines. `instance`: that of each access."""
         return Accesses(self.line * instances + instance, (instance, *self.time))
 
 
 def together(parts: Sequence[Accesses]) -> Accesses:
-    """Reads of the same data that are made at several places."""
+    """Concatenate reads of the same data at several occurrences."""
     if len(parts) == 1:
         return parts[0]
     times = zip(*(p.time for p in parts), strict=True)
@@ -50,9 +50,9 @@ def together(parts: Sequence[Accesses]) -> Accesses:
 
 @dataclass(frozen=True, eq=False)
 class FiberAccesses:
-    """Accesses to whole fibers, element after element, with nothing else in between. `fiber`: a number of
-    each; `lengths`: its elements; `time`: as of `Accesses`. `per_line`: elements on a line, of every kind of
-    data in the order in which those of an element are accessed."""
+    """Accesses to whole fibers, element after element, without other accesses in between. `fiber`: the number
+    of each fiber. `lengths`: its elements. `time`: as in `Accesses`. `per_line`: elements on a line, for
+    every kind of data, in the order in which those of an element are accessed."""
 
     fiber: Ints
     lengths: Ints
@@ -61,16 +61,16 @@ class FiberAccesses:
 
     @cached_property
     def lines(self) -> Ints:
-        """Lines that each visit touches, of all kinds together."""
+        """The number of lines that each visit touches, of all kinds together."""
         result: Ints = np.sum([-(-self.lengths // p) for p in self.per_line], axis=0, dtype=np.int64)
         return result
 
     def misses(self, first: Bools, others: Ints, lines: int) -> list[int]:
-        """Misses of each kind. `first`: visits to fibers for the first time; `others`: lines of other data
-        that were used since the last visit.
+        """Return the misses of each kind. `first`: the first visits to fibers. `others`: the number of lines
+        of other data used since the last visit.
 
-        Between two accesses to a line on two visits lie all other lines of the fiber but those whose elements
-        are all accessed while the line is being used.
+        Between two accesses to a line in two visits lie all other lines of the fiber, except those whose
+        elements are all accessed while the line is being used.
         """
         sizes, which = np.unique(self.lengths, return_inverse=True)
         # A line misses if this many of the fiber's lines, or fewer, are not in between.
@@ -88,8 +88,9 @@ class FiberAccesses:
 
 
 def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, Ints]:
-    """For every line of one kind of data of a fiber of each size: the index of the size, and how many lines
-    of other kinds are used only while it is. Of an element, the kinds are accessed in their order."""
+    """Return, for every line of one kind of data of a fiber of each size, the index of the size, and how many
+    lines of other kinds are only used while this line is being used. The kinds of an element are accessed in
+    order."""
     mine = per_line[kind]
     counts = -(-sizes // mine)
     size = np.repeat(np.arange(sizes.size), counts)
@@ -108,7 +109,7 @@ def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, In
 
 @dataclass(frozen=True)
 class LinesMoved:
-    """Lines of one kind of data that a cache fetches and writes back."""
+    """The lines of one kind of data that a cache fetches and writes back."""
 
     read: int
     write: int = 0
@@ -117,11 +118,11 @@ class LinesMoved:
 def lines_moved(
     accesses: Sequence[Accesses], lines: int, policy: str, visits: FiberAccesses | None = None
 ) -> list[LinesMoved]:
-    """What moves of each kind of data when all share a cache of so many lines; the lines of kinds are
-    distinct. Those of `visits`, at least as many lines as it has kinds, come last.
+    """Return the lines that move, for each kind of data, if all share a cache of `lines` lines. The kinds
+    have distinct lines. The results of `visits`, which need at least as many lines as kinds, are last.
 
-    A line that is not there is fetched, unless it is written; a line that was written is written back when it
-    is dropped, or in the end.
+    A line that is absent is fetched, unless the access writes it. A line that was written is written back
+    when it is dropped, or at the end.
     """
     uses, lines = _in_order(accesses, visits), max(lines, 1)
     reuse = _distances(uses, lines)
@@ -138,23 +139,26 @@ def lines_moved(
 
 
 def _kind_moved(accesses: Accesses, comes: Bools, turn: Ints) -> LinesMoved:
-    """`comes`: at which accesses a line is not there; `turn`: orders them."""
+    """Return the lines that move for one kind. `comes`: the accesses whose line is absent. `turn`: the
+    temporal order of accesses."""
     write = accesses.write
     if write is None:
         return LinesMoved(int(np.count_nonzero(comes)))
     order = np.lexsort((turn, accesses.line))
-    # The first access to a line finds it not there, so a number stands for one stay of one line.
+    # The line is absent at its first access, so that each number identifies one residency of one line.
     stay = np.cumsum(comes[order])
     return LinesMoved(int(np.count_nonzero(comes & ~write)), int(distinct_numbers(stay[write[order]]).size))
 
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """Uses of labels (lines, or whole fibers) in order of time, without those of a line used just before.
+    """Uses of labels (lines, or whole fibers) in temporal order, without immediate repetitions of the same
+    line.
 
-    `order`: of all accesses and then the visits, as they were given. `place`: of each use among these.
-    `kind`: of its data, the number of kinds for a whole fiber. `size`: elements of a whole fiber, 0 for a
-    line. `weight`: lines. `before`, `after`: see `ranges.neighbours`.
+    `order`: the temporal order of all accesses, followed by the visits, as they were given. `place`: the
+    index of each use among these. `kind`: that of its data, equal to the number of kinds for a whole fiber.
+    `size`: elements of a whole fiber, 0 for a line. `weight`: lines. `before`, `after`: see
+    `ranges.neighbours`.
     """
 
     order: Ints
@@ -168,7 +172,7 @@ class Uses:
 
     @cached_property
     def turn(self) -> Ints:
-        """When each access comes, among all."""
+        """The position of each access in the temporal order of all accesses."""
         result = np.empty(self.order.size, dtype=np.int64)
         result[self.order] = np.arange(self.order.size)
         return result
@@ -193,7 +197,7 @@ def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Use
     if (np.diff(columns[0][order]) == 0).any():
         order = np.lexsort((kind, *reversed(columns)))
     labels, kind = labels[order], kind[order]
-    # What is used again at once is there, unless it is a whole fiber.
+    # A label that is used again immediately is a hit, unless it is a whole fiber.
     new = np.append(True, labels[1:] != labels[:-1])[: labels.size]
     moved = np.flatnonzero(new | (kind == kinds))
     kind, place = kind[moved], order[moved]
@@ -203,13 +207,13 @@ def _in_order(accesses: Sequence[Accesses], visits: FiberAccesses | None) -> Use
 
 @dataclass(frozen=True, eq=False)
 class ReuseDistances:
-    """What lies between each use of a label and the one before: the lines of other labels, each counted once
-    (or more, where all fit or nothing of the label is left), and whether none of the label's lines can have
-    been dropped by then.
+    """Reuse distances: the number of distinct other lines between each use of a label and the previous one
+    (`between`; it is an upper bound where all fit, or nothing of the label is left), and whether none of the
+    label's lines can have been dropped (`kept`).
 
-    That holds for the furthest next use as for the least recent use: a line that is dropped, its own next use
-    being further than those of all others in the cache, sees as many others used before that as the cache
-    holds. So what hits with `lru` hits with `optimal`.
+    This holds for optimal replacement as well as for LRU. A line is dropped if its next use is further than
+    those of all others in the cache, so that as many other lines as the cache holds are used before it.
+    Therefore every hit of `lru` is a hit of `optimal`.
     """
 
     between: Ints
@@ -221,7 +225,7 @@ def _distances(uses: Uses, lines: int) -> ReuseDistances:
     between = sums[:-1] - sums[uses.before + 1]
     own = np.where(uses.whole, uses.weight - 1, 0)
     known = uses.before >= 0
-    # Only where all that was used in between would not fit does it matter how much of it was the same.
+    # The number of distinct lines only matters where all lines used in between would not fit.
     asked = np.flatnonzero(known & (between + own >= lines))
     between[asked] = reuse_distances(uses.before, uses.after, uses.weight, asked, lines - own[asked], lines)
     return ReuseDistances(between, known & (between + own < lines))
@@ -230,9 +234,10 @@ def _distances(uses: Uses, lines: int) -> ReuseDistances:
 def _least_recently_used(
     uses: Uses, reuse: ReuseDistances, lines: int, visits: FiberAccesses | None
 ) -> tuple[Bools, list[int]]:
-    """Uses of lines that miss, and misses of each kind of whole fibers.
+    """Return the uses of lines that miss, and the misses of each kind of whole fibers.
 
-    A line is still there unless as many others as the cache holds were used since its last use.
+    A line is still in the cache unless at least as many other lines as the cache holds were used since its
+    last use.
     """
     missed = ~(reuse.kept | uses.whole)
     if visits is None:
@@ -247,10 +252,11 @@ _EARLIER = -(2**62)
 
 
 class LeastRecentlyUsed:
-    """A cache of inputs that drops the line used least recently, and is told of accesses some at a time.
+    """A cache of inputs with LRU replacement that processes accesses in several batches.
 
-    `kind`, `label`, `size`: of the lines and whole fibers that it may still hold something of, least recently
-    used first, as of `Uses`. What lies further back than as many lines as it holds is gone.
+    `kind`, `label`, `size`: those of the lines and whole fibers that may still be in the cache, least
+    recently used first, as in `Uses`. Lines that are preceded by as many lines as the cache holds are no
+    longer in it.
     """
 
     def __init__(self, lines: int) -> None:
@@ -258,8 +264,8 @@ class LeastRecentlyUsed:
         self.kind = self.label = self.size = np.zeros(0, dtype=np.int64)
 
     def misses(self, accesses: Sequence[Accesses], visits: FiberAccesses | None) -> list[int]:
-        """Misses of each kind, as of `lines_moved`; lines and fibers have the same numbers every time, and
-        nothing is written."""
+        """Return the misses of each kind, in the order of `lines_moved`. Lines and fibers keep their numbers
+        between batches, and nothing is written."""
         kinds = len(accesses)
         accesses = [self._after(a, kind) for kind, a in enumerate(accesses)]
         carried = np.bincount(self.kind, minlength=kinds)[:kinds]
@@ -270,7 +276,7 @@ class LeastRecentlyUsed:
         uses = _in_order(accesses, visits)
         reuse = _distances(uses, self.lines)
         missed, more = _least_recently_used(uses, reuse, self.lines, visits)
-        # Each of what is carried is met for the first time, and was counted before.
+        # Each line of earlier batches is a miss at the start of this batch, and was counted before.
         result = np.bincount(uses.kind[missed], minlength=kinds)[:kinds] - carried
         per_line = () if visits is None else visits.per_line
         whole = [n - int((-(-again // p)).sum()) for n, p in zip(more, per_line, strict=True)]
@@ -309,12 +315,12 @@ class LeastRecentlyUsed:
 def _optimal(
     uses: Uses, reuse: ReuseDistances, lines: int, visits: FiberAccesses | None
 ) -> tuple[Bools, list[int]]:
-    """The same where the line with the furthest next use is dropped.
+    """Return the same as `_least_recently_used`, for replacement of the line with the furthest next use.
 
-    Every drop depends on those before, so this goes use by use, but only through uses that bring or leave
-    lines between which and the next use too much lies for them to be safe. A line's next use is told by a
-    number that grows with time: the lines used before it. `gone`: at those numbers, lines that are not there
-    when they are used.
+    Every replacement depends on the earlier ones, so that uses are processed one by one, but only those that
+    fetch or leave lines whose reuse distance is too long to be certain hits. The next use of a line is
+    identified by a number that grows with time: the number of lines used before it. `gone`: indexed by these
+    numbers, lines that are absent when they are used.
     """
     stays = np.zeros(uses.kind.size, dtype=bool)
     again = np.flatnonzero(uses.after < uses.after.size)
@@ -339,11 +345,11 @@ def _optimal(
 
 
 class _FurthestNextUse:
-    """A cache of so many lines, of which those that are safe take places and are not looked at.
+    """A cache with optimal replacement, in which certain hits occupy lines but are not tracked.
 
-    `used`: places taken. `heap`: lines that are there, in runs of consecutive numbers of their next uses, the
-    furthest on top: of each run its end and its length as one negative number. What was used since lies last.
-    `known`: what uses leave behind that have to drop lines of their own.
+    `used`: occupied lines. `heap`: the lines in the cache, as runs of consecutive numbers of their next uses,
+    furthest first; the end and the length of each run are encoded as one negative number. Entries whose use
+    has passed are at the end. `known`: memoised results of uses that drop lines of their own.
     """
 
     def __init__(self, lines: int, begin: Ints, steps: _Steps) -> None:
@@ -356,8 +362,9 @@ class _FurthestNextUse:
         self.bits = int(np.diff(begin).max(initial=1)).bit_length()
 
     def run(self, asked: Ints, shape: Ints, uses: Uses, kept: Bools, stays: Bools) -> None:
-        """Some uses, of these shapes. Lines of those `kept` are all there; of those that stay, the next use
-        will find all there, so that they are not in the heap until then."""
+        """Process some uses with these shapes. The lines of uses that are `kept` are all in the cache. For
+        uses that `stays` marks, the next use will find all lines, so that they are not in the heap until
+        then."""
         begin, bits = self.begin, self.bits
         following = uses.after[asked]
         never = following == uses.after.size
@@ -394,9 +401,9 @@ class _FurthestNextUse:
             heapify(heap)
 
     def _leaves_some_behind(self, first: int, count: int, after: int, short: int, form: int) -> bool:
-        """A use of several lines of which more are missing than there is room for. Where as many lines have
-        next uses further than its own, these are dropped, and that is all; elsewhere it comes to drop lines
-        that it used itself, or takes places of those that are never used again."""
+        """Process a use of several lines with more absent lines than free ones. Return False if enough lines
+        have later next uses than its own, which are dropped. Otherwise process it completely, including lines
+        of its own that it drops, and return True."""
         if count > self.lines:
             self._one_by_one(first, after, form)
             return True
@@ -420,8 +427,8 @@ class _FurthestNextUse:
         return True
 
     def _drop(self, number: int, least: int) -> int:
-        """Drops so many of the lines with the furthest next uses, or those whose next uses are further than
-        that of the lines from `least` on; how many."""
+        """Drop `number` lines with the furthest next uses, limited to those whose next uses are further than
+        `least`. Return how many were dropped."""
         heap, bits, gone = self.heap, self.bits, self.gone
         mask, left = (1 << bits) - 1, number
         while left and heap:
@@ -440,7 +447,7 @@ class _FurthestNextUse:
         return number - left
 
     def _one_by_one(self, first: int, after: int, form: int) -> None:
-        """A use of several lines, which comes to drop some that it used itself."""
+        """Process a use of several lines line by line, where it drops lines that it used itself."""
         for line, enters in self.steps.listed(form):
             if not enters:
                 if after < 0:
@@ -455,8 +462,8 @@ class _FurthestNextUse:
 
 @dataclass(frozen=True)
 class _Left:
-    """What a use leaves behind: how many lines of others it drops, places that are free then, and runs of its
-    own lines that are there and that are not."""
+    """The effect of a use: the number of lines of others that it drops, the free lines afterwards, and the
+    runs of its own lines that are in the cache and that are not."""
 
     dropped: int
     free: int
@@ -465,8 +472,8 @@ class _Left:
 
 
 def _alone(steps: Sequence[tuple[int, bool]], free: int, never: bool, missing: bytes) -> _Left:
-    """A use in a cache with so many free places where all others are used before its own lines are again.
-    `never`: these are not; `missing`: its lines that are not there."""
+    """Return the effect of a use in a cache with `free` free lines, where all other lines are used before its
+    own lines are used again. `never`: its own lines are not used again. `missing`: its absent lines."""
     own: list[int] = []
     dropped = 0
     there = [True] * len(missing)
@@ -491,9 +498,9 @@ def _alone(steps: Sequence[tuple[int, bool]], free: int, never: bool, missing: b
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """What happens within a use, by shape, one shape after the other: a line is first used (`enters`), or
-    was used for the last time before the next use. `line`: its place in the order of first uses; `kind`: of
-    its data. `starts`: of each shape."""
+    """The steps of a use for each shape, one shape after the other: a line is first used (`enters`), or was
+    used for the last time in this use. `line`: its position in the order of first uses. `kind`: that of its
+    data. `starts`: the first step of each shape."""
 
     starts: Ints
     line: Ints
@@ -502,14 +509,15 @@ class _Steps:
     lists: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
 
     def listed(self, shape: int) -> list[tuple[int, bool]]:
-        """The line of every step of one shape, and whether it enters."""
+        """Return the line of every step of one shape, and whether it enters."""
         if shape not in self.lists:
             one = slice(int(self.starts[shape]), int(self.starts[shape + 1]))
             self.lists[shape] = list(zip(self.line[one].tolist(), self.enters[one].tolist(), strict=True))
         return self.lists[shape]
 
     def missed(self, gone: NDArray[np.uint8], begin: Ints, shape: Ints, kinds: int) -> list[int]:
-        """Lines of each kind that are gone, of uses of these shapes that begin at some places of `gone`."""
+        """Return the absent lines of each kind, for uses with these shapes that start at positions `begin` of
+        `gone`."""
         entering = np.flatnonzero(self.enters)
         line, kind = self.line[entering], self.kind[entering]
         starts = np.searchsorted(entering, self.starts)
@@ -525,7 +533,7 @@ class _Steps:
 
 
 def _steps(sizes: Ints, per_line: Sequence[int]) -> _Steps:
-    """The steps of fibers of these sizes; of size 0: of a line by itself."""
+    """Return the steps of fibers with these sizes; size 0 is a single line."""
     columns = [_lines_of(sizes, per_line, kind) for kind in range(len(per_line))]
     size, first, last, kind = (np.concatenate(c) for c in zip(*columns, strict=True))
     order = np.lexsort((first, size))
@@ -537,8 +545,8 @@ def _steps(sizes: Ints, per_line: Sequence[int]) -> _Steps:
 
 
 def _lines_of(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """For every line of one kind of data of fibers of some sizes: the index of the size, the first and the
-    last time at which it is used, and the kind. Of an element, the kinds are used in their order."""
+    """Return, for every line of one kind of data of fibers with these sizes, the index of the size, the first
+    and the last time at which it is used, and the kind. The kinds of an element are used in order."""
     mine, kinds = per_line[kind], len(per_line)
     counts = -(-sizes // mine)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""How many steps intersectors and mergers take."""
+"""Count the steps that intersectors and mergers take."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from polymodel.sparse.ranges import count_at_least
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.nest import WalkedEinsum
 
-# How many steps intersectors take: two-finger, leader-follower and skip-ahead.
+# Steps of two-finger, leader-follower and skip-ahead intersectors.
 
 
 def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") -> int:
-    """Steps of the intersections at one loop, summed over all visits.
+    """Return the steps of the intersections at one loop, summed over all visits.
 
-    two-finger: one per comparison of two coordinates, until one fiber ends. skip-ahead: one per match and
-    one per run of comparisons that advance the same finger. leader-follower: one per coordinate of the
-    leader. Refused for other than two operands, except leader-follower.
+    two-finger: one per comparison of two coordinates, until one fiber ends. skip-ahead: one per match and one
+    per run of comparisons that advance the same finger. leader-follower: one per coordinate of the leader.
+    Raises Refused for a number of operands other than two, except for leader-follower.
     """
     tensors = [s.tensor for at, s in enumerate(nest.plan.slots) if at in nest.reads(loop)]
     name = nest.names[loop]
@@ -45,7 +45,7 @@ def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") ->
 
 
 def _fiber_lengths(nest: WalkedEinsum, tensor: str, loop: int) -> Ints:
-    """The length of the tensor's fiber at each visit of a loop."""
+    """Return the length of the tensor's fiber at each visit of a loop."""
     low, high = _bounds(nest, tensor, loop)
     return high - low
 
@@ -60,9 +60,10 @@ def _bounds(nest: WalkedEinsum, tensor: str, loop: int) -> tuple[Ints, Ints]:
 
 
 def _comparisons(nest: WalkedEinsum, tensors: list[str], loop: int) -> tuple[Ints, Ints]:
-    """Every comparison in order: the visit, and what advances: 0 or 1 one finger, 2 both.
+    """Return every comparison in order: the visit, and what advances (0 or 1 for one finger, 2 for both).
 
-    A coordinate is compared as long as neither fiber has ended, so up to the smaller of the last ones.
+    A coordinate is compared as long as neither fiber has ended, which is up to the smaller of their last
+    coordinates.
     """
     bounds = [_bounds(nest, t, loop) for t in tensors]
     depths = [next(p.depth for p in nest.places(t).values() if p.loop == loop) for t in tensors]
@@ -87,7 +88,7 @@ def _comparisons(nest: WalkedEinsum, tensors: list[str], loop: int) -> tuple[Int
     return every // span, side
 
 
-# What mergers do when a tensor's ranks are swapped: sorted lists of coordinates become one.
+# When a tensor's ranks are swapped, mergers combine sorted lists of coordinates into one.
 
 
 def merge_steps(
@@ -97,12 +98,13 @@ def merge_steps(
     radix: float,
     pipelined: bool,
 ) -> int:
-    """Steps to bring a tensor from one order of its ranks to another by swapping two neighbours.
+    """Return the steps that bring a tensor from one order of its ranks to another by swapping two
+    neighbouring ranks.
 
-    Each fiber of the outer of the two ranks is a set of lists, which are merged `radix` at a time, in
-    rounds, until one is left. A pipelined merger (a finite number of inputs) takes one step per list and per
-    element of a merge; one that keeps the heads sorted takes, per element that becomes a head, one step and
-    one more for each head that it passes. Refused for other reorderings.
+    Each fiber of the outer of the two ranks is a set of lists, which are merged `radix` at a time, in rounds,
+    until one is left. A pipelined merger (with a finite number of inputs) takes one step per list and one per
+    element of a merge. A merger that keeps the heads sorted takes, for each element that becomes a head, one
+    step and one more for each head that it passes. Raises Refused for other reorderings.
     """
     depth = next((i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b), None)
     if depth is None:
@@ -143,11 +145,12 @@ def merge_steps(
 
 
 def _insertions(merge: Ints, place: Ints, coords: Ints, label: Ints, busy: NDArray[np.bool_]) -> int:
-    """Steps of merging lists with their heads kept sorted, over all merges.
+    """Return the steps of merging lists with their heads kept sorted, over all merges.
 
-    Heads leave in ascending order, of equal coordinates the later list first. An element becomes a head when
-    the one before it in its list leaves, and passes the heads that leave before it: as many as there are
-    other lists with an element between the two. The first elements are put in list by list.
+    Heads leave in ascending order; of equal coordinates the later list leaves first. An element becomes a
+    head when the previous one of its list leaves, and passes the heads that leave before it, which are as
+    many as there are other lists with an element between the two. The first elements are inserted list by
+    list.
     """
     kept = np.flatnonzero(busy)
     merge, place, coords, label = merge[kept], place[kept], coords[kept], label[kept]
@@ -168,7 +171,8 @@ def _insertions(merge: Ints, place: Ints, coords: Ints, label: Ints, busy: NDArr
 
 
 def _inversions(merge: Ints, place: Ints) -> int:
-    """Pairs of one merge in which what leaves first was put in first; elements in leaving order."""
+    """Count the pairs of one merge in which the element that leaves first was inserted first. Elements are in
+    leaving order."""
     if place.size < 2:
         return 0
     span = int(place.max()) + 1
