@@ -16,7 +16,7 @@ from dataclasses import replace
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.atoms import FullAgain
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.regions import MOST_ROWS, Region
+from polymodel.analysis.symbolic.regions import MOST_ROWS, BoxUnion, Region
 from polymodel.analysis.symbolic.spaces import (
     Behind,
     CarriedDimension,
@@ -27,15 +27,18 @@ from polymodel.analysis.symbolic.spaces import (
     carried_line,
     check_access,
     evenly,
+    neighbours_joined,
+    same_elements,
     unlike_before,
 )
-from polymodel.arithmetic import Affine
+from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import NotSeparable
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 Uses = Mapping[int, Use]
 Count = Callable[[Space, Uses], Form]  # like counts.count
 Names = tuple[str, ...]
+Box = tuple[tuple[int, int], ...]
 Stays = Callable[[Space, int, Uses, bool], Form]  # like counts.carried
 
 
@@ -105,7 +108,10 @@ def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
     carried."""
     places = {_edge(e, a) for e, a in _users(problem, access.tensor)}
     rank = places.pop()
-    if places or rank is None:
+    line = None if places or rank is None else CarriedRank(access.tensor, rank)
+    if line is None or not all(
+        same_elements(e, line, access.tensor) for e, _ in _users(problem, access.tensor)
+    ):
         fault = NotSeparable(
             f"{access.tensor} is read in some iterations only, otherwise than as the generations before the "
             f"first of {access.stands_for}, which has no closed form",
@@ -113,7 +119,7 @@ def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
             code="unsupported-recurrence",
         )
         return _several_ranks(problem, access.tensor, fault)
-    return CarriedRank(access.tensor, rank)
+    return line
 
 
 def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
@@ -131,10 +137,15 @@ def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
 
 
 def _is_first(problem: Problem, access: TensorAccess) -> bool:
-    """Whether a tensor is read in the first iteration only, in all of its accesses."""
+    """Whether a tensor is read in the first iteration only, in all of its accesses, and an operation reads
+    one element of it or neighbours at equal distances."""
     for name in problem.tree.einsums:
         einsum = problem.cascade[name]
-        for a in einsum.accesses_of(access.tensor):
+        every = einsum.accesses_of(access.tensor)
+        joined = not every or same_elements(einsum, None, access.tensor)
+        if not joined and access.tensor not in neighbours_joined(einsum, {})[1]:
+            return False
+        for a in every:
             terms = [g.expr.terms for g in a.guard if g.kind == "ge"]
             if len(terms) != 1 or len(terms[0]) != 1 or terms[0][0][1] != -1:
                 return False
@@ -386,7 +397,11 @@ def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
             if least < 0:
                 free = [least * (k == n) if n else -least for k in range(1, len(every))]
                 rows.append((*factors, *free, rest - least * bool(n)))
-    group = TiedGroup((*names, *numbers), Region((*map(int, extents), *(2 for _ in numbers)), tuple(rows)))
+    sizes = (*map(int, extents), *(2 for _ in numbers))
+    boxes = [_box(einsum, names, guard) for _, guard in every]
+    whole = tuple(rows)
+    region = Region(sizes, whole) if None in boxes else BoxUnion(sizes, whole, tuple(filter(None, boxes)))
+    group = TiedGroup((*names, *numbers), region)
     more = replace(
         einsum,
         rank_variables=(*einsum.rank_variables, *numbers),
@@ -394,6 +409,22 @@ def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
     )
     access = replace(first, projection=tuple(projection))
     return replace(space, einsum=more, access=access, listed=(*space.listed, group), made=space)
+
+
+def _box(einsum: Einsum, names: Names, guard: Sequence[Constraint]) -> Box | None:
+    """The first and last value of each variable, from their smallest ones on, at which an access touches
+    anything; None if that is no box."""
+    ends = {v: [0, einsum.bound(v)[1] - einsum.bound(v)[0]] for v in names}
+    for bound in guard:
+        if bound.kind != "ge" or len(bound.expr.terms) != 1:
+            return None
+        ((v, factor),) = bound.expr.terms
+        rest = bound.expr.constant + factor * einsum.bound(v)[0]
+        if factor > 0:
+            ends[v][0] = max(ends[v][0], -(rest // factor))
+        else:
+            ends[v][1] = min(ends[v][1], rest // -factor)
+    return tuple((low, high) for low, high in ends.values())
 
 
 def counted(count: Count, space: Space, uses: Uses) -> Form:

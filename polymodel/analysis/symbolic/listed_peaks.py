@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, Self
 
 from polymodel.analysis.symbolic.atoms import ChainLevel, Size
+from polymodel.analysis.symbolic.box_unions import sizes_at, tiles_touched
 from polymodel.analysis.symbolic.forms import ChainSize, names_in, size_in
 from polymodel.analysis.symbolic.needed_sets import (
     MOST_ROWS,
@@ -19,7 +20,7 @@ from polymodel.analysis.symbolic.needed_sets import (
     too_many,
 )
 from polymodel.analysis.symbolic.pair_atoms import LoopTable, Tabled
-from polymodel.analysis.symbolic.regions import Region, Tiles, numbered, repeated
+from polymodel.analysis.symbolic.regions import BoxUnion, Region, Tiles, numbered, repeated
 from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
 
@@ -93,6 +94,12 @@ class ListedTiles:
     def own(self, tiles: Tiles) -> tuple[Tiles, ...]:
         """The tiles of the loops of each variable."""
         return tuple(tuple(tiles[p] for p in mine) for mine in self.loops)
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        """Of the loops that distinguish tiles the variable, and the place among those over it."""
+        of = {p: (k, n) for k, mine in enumerate(self.loops) for n, p in enumerate(mine)}
+        return [of[p] for p in self.tile_loops]
 
     def rows(self, own: tuple[Tiles, ...]) -> Rows:
         """Counters of the loops that distinguish tiles, and values."""
@@ -280,6 +287,11 @@ class _Factor:
     def stamps(self, loops: Sequence[int]) -> Ints:
         """The distinct counters of some loops."""
         places = [self.one.tile_loops.index(p) for p in loops]
+        if isinstance(self.one.region, BoxUnion):
+            turns = [self.one.turns[p] for p in places]
+            found = tiles_touched(self.one.region, self.owns, turns)
+            if found is not None:
+                return _numbered(found)
         return _numbered([distinct(self.one.rows(own).counters[:, places]) for own in self.owns])
 
     @cached_property
@@ -298,6 +310,11 @@ class _Factor:
         """The number of elements at these counters."""
         import numpy as np
 
+        one = self.one
+        if isinstance(one.region, BoxUnion):
+            found = sizes_at(one.region, one.ranks, self.owns, one.turns, stamps)
+            if found is not None:
+                return found
         prefixes = self.elements[:, : stamps.shape[1]]
         both = coded(prefixes, stamps)
         names, count = np.unique(both[: len(prefixes)], return_counts=True)

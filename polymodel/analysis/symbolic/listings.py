@@ -12,11 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from polymodel.analysis.symbolic.atoms import TAKEN, ChainLevel, LevelWalk, Ops, Size, Tile, Value
 from polymodel.analysis.symbolic.pair_atoms import LoopTable, Side, Tabled
-from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, Tiles, values_under
+from polymodel.analysis.symbolic.regions import (
+    BoxUnion,
+    LoopStep,
+    Made,
+    NeededRegion,
+    Region,
+    Tiles,
+    Turn,
+    values_under,
+)
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
@@ -25,27 +34,6 @@ Ints = Any
 MOST_POINTS = 2**22
 MOST_WITHIN_BOUNDS = 2**20  # where engine exact, which counts pieces, is no slower
 PEAKS = 6  # stamps at which sometimes one tile, sometimes another is larger
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One loop: its variable, whether it is spatial, and what happens to its counter.
-
-    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number, or at each of
-    them: `apart`), or kept apart while only the largest of all counts is requested (`most`).
-    """
-
-    variable: int
-    spatial: bool
-    use: Literal["keep", "merge", "most", "apart"] | int
-
-
-@dataclass(frozen=True)
-class LoopStep:
-    """A step of a temporal loop: the number of loops outside it, and whether it is the next one."""
-
-    outside: int
-    moves: bool
 
 
 @dataclass(frozen=True)
@@ -214,6 +202,12 @@ def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
     """The lowest and highest value of a rank, from the smallest values of its variables on, and their
     number."""
 
+    if isinstance(region, BoxUnion):
+        from polymodel.analysis.symbolic.box_unions import values_by_marks
+
+        found = values_by_marks(region, factors)
+        if found is not None:
+            return found
     points = _points(region, ((),) * len(region.extents), (), (), (factors,))
     lowest = sum(min(0, c * (n - 1)) for c, n in zip(factors, region.extents, strict=True))
     result = distinct_numbers(points.element)
@@ -247,6 +241,13 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
     `apart`."""
     import numpy as np
 
+    if isinstance(asked.region, BoxUnion) and not any(asked.made):
+        from polymodel.analysis.symbolic.box_unions import number_by_marks
+
+        _require_numbers(*asked.region.extents)
+        found = number_by_marks(asked.region, asked.ranks, tiles, asked.turns, asked.step)
+        if found is not None:
+            return found
     points = _all(asked, tiles)
     apart = _places(asked, None, "apart")
     if asked.step is not None:
@@ -335,6 +336,12 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     import numpy as np
 
     assert asked.step is not None
+    if isinstance(asked.region, BoxUnion) and not any(asked.made):
+        from polymodel.analysis.symbolic.box_unions import is_settled_by_marks
+
+        alike = is_settled_by_marks(asked.region, asked.ranks, tiles, asked.turns, asked.step.outside)
+        if alike is not None:
+            return alike
     points, axis = _all(asked, tiles), asked.step.outside
     others = [i for i, t in enumerate(asked.turns) if i != axis and (t.spatial or t.use == "keep")]
     _require_numbers(points.size(others), points.elements, points.widths[axis])
@@ -477,7 +484,8 @@ class ListedPeak(LoopTable):
                 "use engine exact there",
                 code="too-large",
             )
-        return rows[min(self.place, len(rows) - 1)][self.item]
+        # Without any stamp nothing is ever held.
+        return rows[min(self.place, len(rows) - 1)][self.item] if rows else 0
 
 
 @lru_cache(maxsize=65536)
@@ -485,6 +493,29 @@ def _peaks(
     region: Region, tiles: tuple[Tiles, ...], asked: tuple[BuffetLoops, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """The sizes of several tiles at stamps that no other stamp exceeds."""
+    import numpy as np
+
+    found = _peaks_of_union(region, tiles, asked)
+    rows = np.unique(_stamps(region, tiles, asked) if found is None else found, axis=0)[::-1]
+    kept: list[Ints] = []
+    for row in rows:  # in descending order: what exceeds a row comes before it
+        if not any((row <= other).all() for other in kept):
+            kept.append(row)
+    return tuple(tuple(int(x) for x in row) for row in kept)
+
+
+def _peaks_of_union(region: Region, tiles: tuple[Tiles, ...], asked: tuple[BuffetLoops, ...]) -> Ints | None:
+    """The same sizes at all stamps that differ in them, if marks decide them."""
+    if not isinstance(region, BoxUnion):
+        return None
+    from polymodel.analysis.symbolic.box_unions import peaks_by_marks
+
+    _require_numbers(*region.extents)
+    return peaks_by_marks(region, tiles, [(held.depth, held.ranks) for held in asked])
+
+
+def _stamps(region: Region, tiles: tuple[Tiles, ...], asked: tuple[BuffetLoops, ...]) -> Ints:
+    """The sizes of several tiles at every stamp."""
     import numpy as np
 
     variables = tuple(k for k, chain in enumerate(tiles) for _ in chain)
@@ -502,9 +533,4 @@ def _peaks(
         which, counts = np.unique(pairs, return_counts=True)
         _, first = np.unique(stamp, return_index=True)
         columns.append(counts[which.searchsorted(tile[first])])
-    rows = np.unique(np.stack(columns, axis=-1), axis=0)[::-1]
-    kept: list[Ints] = []
-    for row in rows:  # in descending order: what exceeds a row comes before it
-        if not any((row <= other).all() for other in kept):
-            kept.append(row)
-    return tuple(tuple(int(x) for x in row) for row in kept)
+    return np.stack(columns, axis=-1)

@@ -27,6 +27,27 @@ MOST_PIECES = 20_000_000
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One loop: its variable, whether it is spatial, and what happens to its counter.
+
+    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number, or at each of
+    them: `apart`), or kept apart while only the largest of all counts is requested (`most`).
+    """
+
+    variable: int
+    spatial: bool
+    use: Literal["keep", "merge", "most", "apart"] | int
+
+
+@dataclass(frozen=True)
+class LoopStep:
+    """A step of a temporal loop: the number of loops outside it, and whether it is the next one."""
+
+    outside: int
+    moves: bool
+
+
+@dataclass(frozen=True)
 class Region:
     """Points of a box from 0 on with `a u + b v + ... + c >= 0` for each of `bounds` (a, b, ..., c)."""
 
@@ -108,6 +129,23 @@ class MadeRegion(Region):
     made: tuple[Made | None, ...]
 
     __hash__ = Region.__hash__
+
+
+@dataclass(frozen=True)
+class BoxUnion(Region):
+    """The points of several accesses, each of which touches something in a box of its own alone.
+
+    `guards`: of each access the first and last value of each of the `own` variables. After these `extents`
+    have one number for each access but the first, of which at most one is 1: it says which access it is.
+    """
+
+    guards: tuple[tuple[tuple[int, int], ...], ...]
+
+    __hash__ = Region.__hash__
+
+    @property
+    def own(self) -> int:
+        return len(self.extents) - len(self.guards) + 1
 
 
 @dataclass(frozen=True)

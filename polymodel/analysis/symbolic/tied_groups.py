@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
-from polymodel.analysis.symbolic.listings import Listing, LoopStep, Turn, values_of
+from polymodel.analysis.symbolic.listings import Listing, values_of
 from polymodel.analysis.symbolic.pair_atoms import CutAtom, StepAtom
-from polymodel.analysis.symbolic.regions import Made, NeededRegion, Region, What, total
+from polymodel.analysis.symbolic.regions import LoopStep, Made, NeededRegion, Region, Turn, What, total
 from polymodel.analysis.symbolic.spaces import (
     CarriedRank,
     LoopAxis,
