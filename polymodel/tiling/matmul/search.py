@@ -58,7 +58,8 @@ class TilingCandidates:
 
 @dataclass
 class _Told:
-    """What a search has to tell beside its candidates; `cut_short`: time left something unlooked at."""
+    """Further results of a search besides its candidates. `cut_short`: the time limit left something
+    unexamined."""
 
     notes: list[str] = field(default_factory=list)
     cut_short: bool = False

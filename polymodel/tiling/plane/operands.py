@@ -1,9 +1,9 @@
-"""The pattern of two operands: given tensors, or a second one made from the first.
+"""Determine the pattern of two operands: given tensors, or a second one derived from the first.
 
-The union of two operands' points, sorted, and who holds each of them.
-
-Coordinates are packed into one number each where 62 bits hold them (bits, not products: unpacking them costs
-no division) and the two sorted lists merged; other operands are sorted rank by rank.
+The pattern is the sorted union of the points of both operands, with the operands that hold each of them.
+Coordinates are packed into one number each where 62 bits suffice (in bit fields, not products, because
+unpacking them then needs no division), and the two sorted lists are merged. Other operands are sorted rank by
+rank.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ Second = SparseTensor | Rolled | Transposed | Alone
 
 
 def pattern_of(a: SparseTensor, second: Second | None = None, ranks: Sequence[str] | None = None) -> Pattern:
-    """The places that two operands hold on the plane of two ranks.
+    """Return the positions of the entries of two operands on the plane of two ranks.
 
-    `ranks`: the two tiled ranks, the one that gives rows first; by default the first two. Other ranks are
-    whole within every tile, below the two, in their own order. A vector is one row. `second`: a tensor with
-    A's ranks (in any order) and sizes, or a rule that derives B from A; by default B is A with its rows
-    rolled by 5, as in the evaluation of Tiler-Swift. Raises SpecError with all faults: ranks that A does not
-    have or that are named twice, ranks or sizes of B that differ from A's, a transposed plane that is not
-    square.
+    `ranks`: the two tiled ranks, the one of the rows first; by default the first two. Other ranks are whole
+    within every tile, below the two, in their own order. A vector is one row. `second`: a tensor with A's
+    ranks (in any order) and sizes, or a rule that derives B from A; by default B is A with its rows rolled by
+    5, as in the evaluation of Tiler-Swift. Raises SpecError with all faults: ranks that A does not have or
+    that are named twice, ranks or sizes of B that differ from A's, a transposed plane that is not square.
     """
     given = Rolled() if second is None else second
     if not isinstance(a, SparseTensor):

@@ -54,8 +54,8 @@ CAPACITY = 128
 
 @dataclass(frozen=True)
 class Claim:
-    """A tiler compared with `simple`: its mean speed-up, and the percentage by which configuration time
-    falls."""
+    """The claim for a tiler compared with `simple`: its mean speed-up, and the percentage by which
+    configuration time decreases."""
 
     speed_up: float
     reduction: float
@@ -96,7 +96,7 @@ RUN_CYCLES: Mapping[tuple[Op, str], Bars] = MappingProxyType(
 
 
 def reading(bars: Mapping[tuple[Op, str], Bars], matrix: str, op: Op, tiler: str) -> float | None:
-    """A bar of the chart; None if the chart has none for it, or none that is legible."""
+    """Return a bar of the chart; None if the chart has none for it, or if it is not legible."""
     result = bars.get((op, tiler))
     if result is None or matrix not in MATRICES:
         return None
@@ -128,7 +128,7 @@ CHARTED = ("simple", "qtree+merge", "btree")
 
 @dataclass(frozen=True, eq=False)
 class AsBuilt(CutCosts):
-    """Costs of a cut whose cycles are those of other places: `simulated` counts the entries that the
+    """Costs of a cut whose cycles are those of other positions. `simulated`: counts of the entries that the
     simulator was given.
 
     Loads, overflows, kernels and estimates are those of the actual tiles.
@@ -144,10 +144,12 @@ class AsBuilt(CutCosts):
 def as_built(
     pattern: Pattern, op: Op, fit: Fit, tiler: str = "qtree+merge", launch: Launch | None = None
 ) -> AsBuilt:
-    """The cut that Tiler-Swift's program makes, defects included, and its costs as it simulated them.
+    """Return the cut that Tiler-Swift's program makes, defects included, and its costs as simulated by that
+    program.
 
     `tiler`: simple, qtree, qtree+merge (the published `qtree`) or btree. Every tile is launched, empty or
-    not, whatever `launch.run` says. SpecError for other tilers, and for a matrix that some tilers cannot cut.
+    not, whatever `launch.run` says. Raises SpecError for other tilers, and for a matrix that some tilers
+    cannot cut.
     """
     make = _named(tiler)
     which, wide = _with_swapped(pattern)
@@ -173,12 +175,12 @@ def _named(tiler: str) -> Make:
 
 
 def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
-    """The pattern with an additional point, in neither operand, at (j, i) for every point (i, j) if that
-    place exists.
+    """Return the pattern with an additional point, in neither operand, at (j, i) for every point (i, j), if
+    that position exists.
 
-    Defect 3 hands a point (i, j) to the tile that covers (j, i). Tilers place every point of a pattern, and
-    what fits depends on the points of A and B only; so each additional point marks the tile that it falls
-    into.
+    Defect 3 assigns a point (i, j) to the tile that covers (j, i). Tilers assign every point of a pattern to
+    a tile, and whether a tile fits depends on the points of A and B only. Each additional point therefore
+    marks the tile that contains it.
     """
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     rows = np.concatenate([pattern.rows, pattern.cols[inside]])
@@ -198,7 +200,8 @@ def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
 
 
 def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int) -> TileCounts:
-    """Counts of the points to which the additional points belong, by the tiles that the latter fall into."""
+    """Return counts of the points to which the additional points belong, by the tiles that contain the
+    latter."""
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     back = np.lexsort((passengers.rows, passengers.cols))
     return TileCounts(pattern.taken(inside), ids[back], tiles)
@@ -237,12 +240,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mean:
-    """A tiler against `simple` over all matrices: geometric means of speed-ups, and of percentages saved.
+    """The mean result of a tiler compared with `simple` over all matrices: geometric means of speed-ups, and
+    of percentages saved. `claimed_*`: printed in the document.
 
-    `claimed_*`: printed in the document. Reductions are of configuration time, in per cent; as the
-    original's, they are geometric means of one percentage per matrix, with every tile launched. With only
-    useful tiles (`nonempty`) a percentage may be 0 or less, and with it that mean: there the reduction is
-    what the geometric mean of the ratios saves.
+    Reductions are of configuration time, in per cent. Like the original's, they are geometric means of one
+    percentage per matrix, with every tile launched. With only useful tiles (`nonempty`) a percentage, and
+    hence that mean, may be 0 or less; there the reduction is 1 minus the geometric mean of the ratios.
     """
 
     op: Op
@@ -314,7 +317,7 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
 
 
 def _charted(pattern: Pattern, name: str, fit: Fit) -> bool:
-    """Whether this pattern is the matrix that the charts show under its name."""
+    """Return whether this pattern is the matrix that the charts show under its name."""
     same = SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
     return same and fit.capacity == CAPACITY
 
@@ -349,12 +352,13 @@ def _mean(bars: Sequence[Bar], op: Op, tiler: str) -> Mean:
 
 
 def _over(one: int, other: int) -> float:
-    """A ratio of cycles; 1 where neither tiler has any (operands that never meet)."""
+    """Return a ratio of cycles; 1 if neither tiler has any (for operands without common entries)."""
     if other == 0:
         return 1.0 if one == 0 else inf
     return one / other
 
 
 def _geometric(values: Sequence[float]) -> float:
-    """The geometric mean; nan if it is undefined, because a tiler needs more than `simple` somewhere."""
+    """Return the geometric mean; nan if it is undefined, because a tiler is worse than `simple` for some
+    matrix."""
     return prod(v ** (1 / len(values)) for v in values) if min(values) >= 0 else nan

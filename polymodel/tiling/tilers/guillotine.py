@@ -1,14 +1,14 @@
-"""The fewest tiles over all guillotine cuts on a coarse grid: a yardstick for small cases.
+"""Find the fewest tiles over all guillotine cuts on a coarse grid, as a reference for small cases.
 
-A guillotine cut divides a rectangle in two, from side to side. Every rectangle of the grid gets its optimum,
-narrow ones before wide ones and low ones before high ones, all places of one size at once. A rectangle that
-fits is never cut further, and other tilers may cut off the grid: the optimum is no bound for them.
+A guillotine cut divides a rectangle in two, from side to side. The optimum is computed for every rectangle of
+the grid, narrow ones before wide ones and low ones before high ones, for all positions of one size at once. A
+rectangle that fits is never cut further, and other tilers may cut off the grid: the optimum is not a bound
+for them.
 
-The fewest tiles of every rectangle of a grid under guillotine cuts: a dynamic program over heights.
-
-Rectangles of one height are looked at together: all cuts between rows first, whose parts are lower and
-known, then all cuts between columns, narrow rectangles before wide ones. First and last column of a rectangle
-have one number together, their pair; pairs are in order of their widths.
+The algorithm is a dynamic program over heights. All rectangles of one height are processed together: first
+all cuts between rows, whose parts are lower and already known, then all cuts between columns, narrow
+rectangles before wide ones. The first and the last column of a rectangle are encoded as one number, their
+pair; pairs are ordered by width.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ MOST_RECTANGLES = 20_000_000
 
 
 def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> Cut:
-    """The fewest tiles over guillotine cuts on a grid of `grid` cells (rows, columns), as even as it goes.
+    """Return a cut with the fewest tiles over guillotine cuts on a grid of `grid` cells (rows, columns) of
+    nearly equal size.
 
-    Without `grid`: 64 cells a side, or one per line of a shorter side. Refused without `grid` above 20,000
-    points, for large grids, and where a cell of the grid does not fit; SpecError where an entry does not.
+    Without `grid` there are 64 cells a side, or one per line of a shorter side. Raises Refused without `grid`
+    above 20,000 points, for large grids, and where a cell of the grid does not fit; SpecError where a single
+    entry does not fit.
     """
     table, lines = _searched(pattern, op, fit, grid, "one")
     rects = table.rectangles()
@@ -68,17 +70,19 @@ def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> 
 
 
 def min_nonskipped(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> int:
-    """The fewest tiles that can have a result (add: A or B nonempty; multiply: both), over the same cuts.
+    """Return the fewest tiles that can have a result (add: A or B nonempty; multiply: both), over the same
+    cuts.
 
-    A rectangle that fits is not cut here either, so that it is not a minimum over finer cuts.
-    Errors as there.
+    A rectangle that fits is not cut here either, so that this is not a minimum over finer cuts. Raises the
+    same errors as `guillotine`.
     """
     table, _ = _searched(pattern, op, fit, grid, "result")
     return table.whole
 
 
 def _painted(rows: int, cols: int, rects: Ints) -> Index:
-    """Of every cell, the number of the rectangle that it is in: sums of signed numbers at the corners."""
+    """Return the number of the rectangle that contains each cell, from cumulative sums of signed numbers at
+    the corners."""
     corners = np.zeros((rows, cols), dtype=np.int64)
     top, bottom, left, right = rects.T
     number = np.arange(rects.shape[0])
@@ -107,7 +111,7 @@ def _searched(
 
 
 def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
-    """Where the grid may be cut, along rows and along columns."""
+    """Return the lines at which the grid may be cut, along rows and along columns."""
     if grid is None:
         if pattern.points > DEFAULT_POINTS:
             what = f"guillotine looks at every cut of a grid; {pattern.name} has {pattern.points:,} places"
@@ -137,7 +141,7 @@ def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
 
 
 def _check_cells(pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints], fits: Flags) -> None:
-    """Refuses grids of which a cell does not fit."""
+    """Raise Refused for a grid with a cell that does not fit."""
     over = np.argwhere(~fits[:, : lines[1].size - 1])  # pairs of one column come first
     if over.size:
         check_single(pattern, op, fit, Rects.of([(0, 0, 1, 1)]))
@@ -151,7 +155,7 @@ def _check_cells(pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints], f
         raise Refused(message, f"{remedy}grid={finer}, or take another tiler", code="over-capacity")
 
 
-# Points of all rectangles together, for fits that must be asked about each.
+# The most points of all rectangles together, for fits that must be evaluated for each rectangle.
 MOST_ASKED = 4_000_000
 _NAMES = ("nnz_a", "nnz_b", "rows_a", "rows_b", "inner_a", "inner_b")
 
@@ -160,8 +164,9 @@ _NAMES = ("nnz_a", "nnz_b", "rows_a", "rows_b", "inner_a", "inner_b")
 class RectangleFits:
     """Whether rectangles of the grid fit, and whether they can have a result.
 
-    `sums`: per figure of `Counts`, what the cells above each line hold between each pair of column lines
-    (rows + 1 x pairs); entries alone for fits that must be asked. `first`, `last`: the pairs.
+    `sums`: for each figure of `TileCounts`, the content of the cells above each line, between each pair of
+    column lines (rows + 1 x pairs); only entries for fits that must be evaluated tile by tile. `first`,
+    `last`: the pairs.
     """
 
     pattern: Pattern
@@ -195,7 +200,7 @@ class RectangleFits:
         return result
 
     def _entries(self, weights: Index | None) -> Index:
-        """Sums of the points' weights above each line, between each pair of column lines."""
+        """Return sums of the points' weights above each line, between each pair of column lines."""
         rows, cols = (x.size for x in self.lines)
         if weights is None:
             return np.zeros((rows, 1), dtype=np.int64)
@@ -206,15 +211,15 @@ class RectangleFits:
         return self._differences(upto[:, self.last], upto[:, self.first])
 
     def _differences(self, last: Ints, first: Ints) -> Index:
-        """Differences of sums; short where sums of sums stay short too."""
+        """Return differences of sums, as 32-bit numbers where sums of sums also fit into 32 bits."""
         result: Index = (last - first).astype(np.int32 if self.pattern.points < 2**24 else np.int64)
         return result
 
     def _rows(self, which: Flags) -> Index:
-        """Nonempty rows above each line, between each pair of column lines.
+        """Return the number of nonempty rows above each line, between each pair of column lines.
 
-        A row counts for the pair (c, d) with the first of its filled cells from c on, if that is before d:
-        with the cell whose predecessor in its row lies before c.
+        A row counts for the pair (c, d) at the first of its filled cells from c on, if that cell is before d.
+        This is the cell whose predecessor in its row lies before c.
         """
         rows, cols = (x.size for x in self.lines)
         at, down, over = self.pattern.rows[which], self.cells[0][which], self.cells[1][which]
@@ -230,7 +235,7 @@ class RectangleFits:
         return self._differences(upto[:, self.last, self.first], upto[:, self.first, self.first])
 
     def of_height(self, height: int) -> tuple[Flags, Flags]:
-        """For rectangles of `height` cells, [row, pair]: what fits, what has a result."""
+        """Return, for rectangles of `height` cells, [row, pair]: which fit, and which can have a result."""
         rows, cols = self.lines
         figures = {name: held[height:] - held[:-height] for name, held in self.sums.items()}
         if summed(self.fit):
@@ -253,7 +258,7 @@ class RectangleFits:
             raise Refused(message, "pass a coarser grid, or few points", code="too-large")
 
     def _loads_of_height(self, height: int) -> Ints:
-        """Loads of all rectangles of a height: of each, the points are listed."""
+        """Return the loads of all rectangles of a height, by listing the points of each."""
         rows, cols = self.lines
         places, pairs = rows.size - height, self.first.size
         r, c = self.cells
@@ -286,7 +291,7 @@ _NEVER = {np.uint8: 127, np.uint16: 1 << 14}
 
 
 def pairs_of(cells: int) -> tuple[Ints, Ints]:
-    """First cell and cell after the last of every interval of cells, narrow ones first."""
+    """Return the first cell, and the cell after the last, of every interval of cells, narrow ones first."""
     cells_from = np.arange(cells)
     first = np.concatenate([cells_from[: cells - width] for width in range(cells)])
     width = np.repeat(np.arange(cells), np.arange(cells, 0, -1))
@@ -297,7 +302,7 @@ def pairs_of(cells: int) -> tuple[Ints, Ints]:
 class Optima:
     """`fewest`[h, r, p]: the optimum of the h rows of cells from r on, in the columns of pair p.
 
-    `fits`: whether they fit as they are. `cols`: cells across.
+    `fits`: whether these rectangles fit as they are. `cols`: number of cells across.
     """
 
     fewest: Numbers
@@ -313,7 +318,8 @@ class Optima:
         return int(self.fewest[-1, 0, -1])
 
     def rectangles(self) -> Ints:
-        """First row, row after the last, first column and column after the last (cells) of the tiles."""
+        """Return the first row, the row after the last, the first column and the column after the last (in
+        cells) of the tiles."""
         result: list[Ints] = []
         open_ = np.array([[0, self.rows, 0, self.cols]], dtype=np.int64)
         while open_.size:
@@ -326,13 +332,13 @@ class Optima:
         return np.concatenate(result)
 
     def _pair(self, first: Ints, last: Ints) -> Ints:
-        """The number of a pair; below 0 where it is none."""
+        """Return the number of a pair; negative if there is no such pair."""
         width = last - first
         result: Ints = (width - 1) * self.cols - (width - 1) * (width - 2) // 2 + first
         return result
 
     def _halves(self, open_: Ints) -> Ints:
-        """Both parts of each rectangle under the first cut that reaches its optimum."""
+        """Return both parts of each rectangle under the first cut that attains its optimum."""
         r, end, c, last = open_.T[:, :, None]
         cut, across = np.arange(1, self.rows), np.arange(1, self.cols)
         upper, left = np.minimum(cut, end - r), np.minimum(across, last - c)
@@ -353,10 +359,11 @@ class Optima:
 def optima(
     rows: int, cols: int, of_height: Callable[[int], tuple[Flags, Flags]], least: int, leaf: str
 ) -> Optima:
-    """Optima of all rectangles of rows x cols cells. What fits is not cut.
+    """Return the optima of all rectangles of rows x cols cells. Rectangles that fit are not cut.
 
-    `of_height`: for all rectangles of a height (places x pairs), what fits and what has a result. `leaf`:
-    what a tile counts, "one" or "result" (whether it has one). `least`: a bound of the whole's optimum.
+    `of_height`: returns, for all rectangles of a height (positions x pairs), which fit and which have a
+    result. `leaf`: the count of a tile, "one", or "result" (1 if it has a result, else 0). `least`: a lower
+    bound of the optimum of the whole grid.
     """
     fits = np.zeros((rows + 1, rows, cols * (cols + 1) // 2), dtype=np.bool_)
     results = np.zeros_like(fits) if leaf == "result" else None
@@ -364,7 +371,7 @@ def optima(
         fits[height, : rows - height + 1], useful = of_height(height)
         if results is not None:
             results[height, : rows - height + 1] = useful
-    # A part has no larger optimum than the whole, so that short numbers are enough if they are for the whole.
+    # The optimum of a part is at most that of the whole, so that short numbers that hold the latter suffice.
     if least < _NEVER[np.uint8]:
         result = _filled(fits, results, cols, np.uint8)
         if result.whole < _NEVER[np.uint8]:
@@ -397,7 +404,8 @@ def _filled(fits: Flags, results: Flags | None, cols: int, kind: type[np.uint8] 
 
 
 def _between_columns(least: Numbers, done: Flags | None, cols: int) -> None:
-    """Lets the rectangles of one height (places x pairs), but for those `done`, be cut between columns."""
+    """Apply cuts between columns to the rectangles of one height (positions x pairs), except for those that
+    are `done`."""
     places = least.shape[0]
     # [width, first or last column, place]: the cuts of all places are then one after the other in memory.
     by_first = np.zeros((cols + 1, cols, places), dtype=least.dtype)

@@ -1,7 +1,9 @@
-"""Lines (rows, or columns) of panels laid end to end, and the fewest strips of whole lines that fit.
+"""Represent the lines (rows, or columns) of panels in sequence, and find the fewest strips of whole lines
+that fit.
 
-A strip that takes as many lines as fit is best: loads never fall when a strip grows. Where each strip would
-end is found for all lines at once; which lines begin strips follows from one strip to the next.
+A strip of as many lines as fit is optimal, because loads never decrease when a strip grows. The end of a
+strip is found for all possible first lines at once; the lines at which strips start then follow from one
+strip to the next.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects, T
 
 # Points summed at a time.
 _PIECE = 1 << 16
-# A table of sums has room for so many numbers for each of them.
+# The most entries of a look-up table, relative to the number of sums, and the most sums for 32-bit indices.
 _TABLE, _SHORT = 16, 2**31
-# Places up to which 64 bits count them, with room for sums.
+# The most positions that 64 bits count, with a margin for sums.
 _SURE = 2.0**58
 # Words of a tile beside its entries and rows.
 _HEADER = 3
@@ -30,9 +32,9 @@ _HEADER = 3
 class Lines:
     """Lines along one rank, panel after panel.
 
-    `keys`: where each line begins, as panel x size + coordinate, ascending; each ends where the next begins.
-    `at`: position of each line's first point among the points in order of (panel, line), and their number.
-    `widths`: extents of panels that may be narrower than `size`.
+    `keys`: the start of each line, as panel x size + coordinate, ascending; each line ends where the next one
+    starts. `at`: the position of each line's first point among the points ordered by (panel, line), and the
+    number of points. `widths`: extents of panels that may be narrower than `size`.
     """
 
     keys: Ints
@@ -52,7 +54,7 @@ class Lines:
 
     @cached_property
     def stop(self) -> Ints:
-        """For each line, the line after the last of its panel."""
+        """For each line, the line after the last one of its panel."""
         bounds = np.append(self.firsts, self.number)
         return np.repeat(bounds[1:], np.diff(bounds))
 
@@ -74,7 +76,8 @@ class Lines:
         return result
 
     def length(self, first: Ints, last: Ints) -> Ints:
-        """Extent of the lines from `first` up to, without, `last` (of one panel, or its end)."""
+        """Return the extent of the lines from `first` up to, but not including, `last` (a line of the same
+        panel, or its end)."""
         result: Ints = self._ends[last] - self.keys[first]
         if self.widths is not None:
             result = np.minimum(result, self.widths[self.panel(first)] - self.begin(first))
@@ -84,11 +87,11 @@ class Lines:
 def lines_of(
     points: Index, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None, heavy: int = 1
 ) -> Lines:
-    """Lines of the ascending `points` (panel x size + coordinate).
+    """Return the lines of the ascending `points` (panel x size + coordinate).
 
-    `gaps`: coordinates without points are "joined" to the line before them, make lines of their own
-    ("apart", one for each gap behind a line of `heavy` points and more, others are joined), or one each
-    ("every"). `widths`: of panels that are narrower than `size`.
+    `gaps`: coordinates without points are "joined" to the line before them, form separate lines ("apart": one
+    for each gap after a line of at least `heavy` points, others are joined), or one line each ("every").
+    `widths`: those of panels that are narrower than `size`.
     """
     if gaps == "every":
         keys = np.arange(panels * size, dtype=np.int64)
@@ -111,7 +114,7 @@ def lines_of(
 
 
 def _filled_lines(points: Index) -> tuple[Ints, Ints]:
-    """Lines with points: their keys, and the position of each one's first point."""
+    """Return the lines with points: their keys, and the position of the first point of each."""
     first = np.ones(points.size, dtype=np.bool_)
     np.not_equal(points[1:], points[:-1], out=first[1:])
     at = np.flatnonzero(first)
@@ -119,7 +122,7 @@ def _filled_lines(points: Index) -> tuple[Ints, Ints]:
 
 
 def _with_gaps(keys: Ints, at: Ints, points: int, most: int, heavy: int) -> tuple[Ints, Ints]:
-    """With a line for the gap behind every line of `heavy` points and more; keys are below `most`."""
+    """Insert a line for the gap after every line of at least `heavy` points. Keys are below `most`."""
     behind, ends = keys + 1, np.append(at[1:], points)
     apart = behind != np.append(keys[1:], most)
     if heavy > 1:
@@ -130,9 +133,10 @@ def _with_gaps(keys: Ints, at: Ints, points: int, most: int, heavy: int) -> tupl
 
 @dataclass(frozen=True, eq=False)
 class StripSums:
-    """What strips of lines hold, from sums up to each line: of rows (`single` None), or of pieces of one row.
+    """Prefix sums over lines that give the content of strips, for strips of rows, or (`single`) of pieces of
+    one row.
 
-    `across`: per panel, its extent along the other rank.
+    `across`: for each panel, its extent along the other rank.
     """
 
     pattern: Pattern
@@ -153,7 +157,7 @@ class StripSums:
         return up_to(np.diff(self.nnz_b) > 0)
 
     def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
-        """Loads of strips of the lines from `first` up to, without, `last`."""
+        """Return the loads of strips of the lines from `first` up to, but not including, `last`."""
         figures = {
             name: getattr(self, name)[last] - getattr(self, name)[first]
             for name in ("nnz_a", "nnz_b", "inner_a", "inner_b")
@@ -170,7 +174,7 @@ class StripSums:
 
 
 def known_counts(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
-    """Counts whose figures are known already: enough for the fits that `summed` names."""
+    """Return counts whose figures are already known; they suffice for the fits that `summed` accepts."""
     size = figures["nnz_a"].size
     counts = TileCounts(pattern, np.zeros(0, dtype=np.int32), size)
     counts.__dict__.update(figures)  # where cached properties keep what they found
@@ -178,14 +182,14 @@ def known_counts(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
 
 
 def summed(fit: Fit) -> bool:
-    """Whether loads follow from the entries, rows and inner fibers of each operand alone."""
+    """Return whether loads follow from the entries, rows and inner fibers of each operand alone."""
     return type(fit) in (Elements, Words)
 
 
 def sums_of(
     pattern: Pattern, order: Index | None, lines: Lines, across: Ints, single: bool = False
 ) -> StripSums:
-    """Sums for the points of `pattern`, put in `order` first."""
+    """Return the sums for the points of `pattern`, reordered by `order`."""
     none = np.zeros(lines.number + 1, dtype=np.int64)
 
     def up_to_lines(values: Index | None) -> Ints:
@@ -204,17 +208,18 @@ def sums_of(
 
 
 def up_to(values: Index | Flags) -> Ints:
-    """Sums of the values before each, and of all."""
+    """Return the sum of the values before each value, and the total."""
     result = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=result[1:])
     return result
 
 
 def up_to_places(values: Index | Flags, order: Index | None, places: Ints) -> Ints:
-    """Sums of the values, or of those that `order` takes, before each of the ascending `places`."""
+    """Return the sums of the values, or of those selected by `order`, before each of the ascending positions
+    `places`."""
     result = np.zeros(places.size, dtype=np.int64)
     total, done = 0, int(np.searchsorted(places, 0, side="right"))
-    # Piece by piece: the sums of all values would be many times as large as those that are wanted.
+    # The sums are made piece by piece, because those of all values would need many times the memory.
     for at in range(0, (values if order is None else order).size, _PIECE):
         piece = slice(at, at + _PIECE)
         sums = np.cumsum(values[piece if order is None else order[piece]], dtype=np.int64)
@@ -226,7 +231,7 @@ def up_to_places(values: Index | Flags, order: Index | None, places: Ints) -> In
 
 
 class Told(Protocol):
-    """Whatever tells the loads of strips of lines."""
+    """An object that gives the loads of strips of lines."""
 
     @property
     def lines(self) -> Lines: ...
@@ -235,7 +240,8 @@ class Told(Protocol):
 
 
 def following(sums: StripSums | Told, op: Op, fit: Fit) -> Ints:
-    """For each line, the line after the longest strip from it on; itself where it does not fit alone."""
+    """Return, for each line, the line after the longest strip that starts there; the line itself if it does
+    not fit alone."""
     lines = sums.lines
     if isinstance(sums, StripSums) and type(fit) is Elements:
         channels = [sums.nnz_a + sums.nnz_b] if op == "add" else [sums.nnz_a, sums.nnz_b]
@@ -257,14 +263,15 @@ def following(sums: StripSums | Told, op: Op, fit: Fit) -> Ints:
 
 
 def _reached(held: Ints, room: int) -> Ints:
-    """From each of ascending sums from 0 but the last, the last one that is larger by at most `room`."""
+    """Return, for each of the ascending sums (from 0) but the last, the index of the last sum that is larger
+    by at most `room`."""
     last, total = held.size - 1, int(held[-1])
     if room < 0:
         return np.arange(last)
     if total > _TABLE * held.size or held.size > _SHORT:
         return np.searchsorted(held, held[:-1] + room, side="right") - 1
-    # For every number below the total the last sum that is no larger: looking it up takes a tenth of the time
-    # of a search.
+    # The table gives, for every number below the total, the last sum that is no larger. A look-up takes a
+    # tenth of the time of a search.
     table = np.repeat(np.arange(last, dtype=np.int32), np.diff(held))
     known = int(np.searchsorted(held[:-1], total - room))
     result = np.full(last, last, dtype=np.int64)
@@ -279,10 +286,13 @@ def _least(found: Ints, each: list[Ints]) -> Ints:
 
 
 def _within_words(sums: StripSums, op: Op, fit: Words) -> Ints | None:
-    """`following` of words, where sums alone tell it: a strip fits if its words of A and of B do, and those
-    of a bound of the output. For multiply that is no more than the lesser of both. For add it is a sum of two
-    minima, which fits if any of the four sums does that take one of each. None where it takes a look at
-    every strip: of pieces of one row, and where places are too many to count."""
+    """Return `following` for words, where sums alone determine it; else None.
+
+    A strip fits if its words of A and of B fit, and those of a bound of the output. For multiply the bound is
+    at most the lesser of both operands. For add it is a sum of two minima, which fits if any of the four sums
+    of one term from each fits. Return None where every strip must be evaluated: for pieces of one row, and
+    where there are too many positions to count.
+    """
     pattern, lines = sums.pattern, sums.lines
     across = sums.across.astype(np.float64) * min(pattern.depth, 2**62)
     if sums.single or lines.widths is not None or lines.panels * lines.size * across.max(initial=1) > _SURE:
@@ -313,9 +323,10 @@ def _within_words(sums: StripSums, op: Op, fit: Words) -> Ints | None:
 
 
 def chain(ends: Ints, firsts: Ints) -> Ints:
-    """The lines with which strips begin, ascending: the panels' first lines, and where each strip ends.
+    """Return the lines at which strips start, ascending: the panels' first lines, and the end of each strip.
 
-    From strip to strip, not by doubling steps: there are far fewer strips than lines.
+    The lines are followed strip by strip and not by doubling steps, because there are far fewer strips than
+    lines.
     """
     ahead = np.ascontiguousarray(ends, dtype=np.int64).data
     met = bytearray(ends.size)

@@ -1,9 +1,9 @@
-"""Merging neighbours that share a whole side, after any tiler.
+"""Merge neighbouring tiles that share a whole side, after any tiler.
 
-Tiles that follow each other with the same first row and height are a chain, and so are those with the same
-first column and width. In chains a group takes the next tile while it fits, and otherwise the tile begins a
-group: no two neighbouring groups fit together. Chains of rows and chains of columns take turns until nothing
-merges any more.
+Consecutive tiles with the same first row and height form a chain, and so do those with the same first column
+and width. Within a chain, a group takes the next tile if the result fits; otherwise that tile starts a new
+group, so that no two neighbouring groups fit together. Chains of rows and chains of columns are processed
+alternately until nothing is merged any more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from polymodel.tiling.tilers.lines import known_counts, summed
 
 
 def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: TileCounts | None = None) -> Cut:
-    """`cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together.
+    """Return `cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together.
 
-    `counts`: of `cut`, where they are known.
+    `counts`: those of `cut`, if known.
     """
     rects, number = cut.rects, np.arange(cut.tiles, dtype=np.int32)
     counts = counts or TileCounts(pattern, cut.ids, cut.tiles)
@@ -60,7 +60,7 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: TileCounts | No
 
 
 def union_of(rects: Rects, one: Index, two: Index) -> Rects:
-    """The rectangles that pairs of neighbours make together."""
+    """Return the rectangles that pairs of neighbours form together."""
     row, col = np.minimum(rects.row[one], rects.row[two]), np.minimum(rects.col[one], rects.col[two])
     bottom = np.maximum((rects.row + rects.height)[one], (rects.row + rects.height)[two])
     right = np.maximum((rects.col + rects.width)[one], (rects.col + rects.width)[two])
@@ -68,9 +68,9 @@ def union_of(rects: Rects, one: Index, two: Index) -> Rects:
 
 
 def union_loads(counts: TileCounts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Index, Index]) -> Ints:
-    """Loads of pairs of neighbours; no tile may be in two pairs.
+    """Return the loads of pairs of neighbours; no tile may be in two pairs.
 
-    But for entries not from sums: neighbours share rows.
+    Except for entries, the loads do not follow from sums, because neighbours share rows.
     """
     union = union_of(rects, *pairs)
     if type(fit) is Elements:
@@ -86,7 +86,8 @@ def union_loads(counts: TileCounts, rects: Rects, op: Op, fit: Fit, pairs: tuple
 
 
 def joined(rects: Rects, pairs: tuple[Index, Index] | Index) -> tuple[Rects, Index]:
-    """Rectangles after pairs of them became one, in the first one's place, and everyone's new number."""
+    """Return the rectangles after pairs of them became one, at the index of the first one, and the new number
+    of every rectangle."""
     one, two = pairs
     union = union_of(rects, one, two)
     table = rects.table()
@@ -98,18 +99,18 @@ def joined(rects: Rects, pairs: tuple[Index, Index] | Index) -> tuple[Rects, Ind
     return Rects.of(table[stays]), number
 
 
-# What is known of tiles that are judged by words: entries and inner fibers, and the least and most rows.
+# The figures of tiles that are measured in words: entries and inner fibers, and bounds of the number of rows.
 _SURE = ("nnz_a", "nnz_b", "inner_a", "inner_b")
 _LEAST, _MOST = slice(4, 6), slice(6, 8)
-# Tiles of a chain from which on it is worth looking for neighbours that do not fit together.
+# The length of a chain from which searching for neighbours that do not fit together pays off.
 _LONG = 32
 
 
 @dataclass(frozen=True, eq=False)
 class TileChain:
-    """Tiles in order of their chains, rightwards (`across`) or downwards.
+    """Tiles in the order of their chains, rightwards (`across`) or downwards.
 
-    `order`: the tiles' numbers; `rects`: the tiles in that order; `begins`: where a chain begins.
+    `order`: the tiles' numbers. `rects`: the tiles in that order. `begins`: whether a chain starts there.
     """
 
     order: Index
@@ -129,16 +130,16 @@ class TileChain:
 
     @property
     def ends(self) -> Index:
-        """Of each tile where its chain ends: the place after its last tile."""
+        """The end of the chain of each tile: the position after its last tile."""
         starts = np.append(np.nonzero(self.begins)[0], self.begins.size)
         return starts[np.cumsum(self.begins)]
 
     def joined(self, heads: Index) -> Rects:
-        """One rectangle for each group, which goes from its head to the next one."""
+        """Return one rectangle for each group, which extends from its head to the next one."""
         return self.upto(heads, np.append(heads[1:], self.rects.tiles) - 1)
 
     def upto(self, first: Index, last: Index) -> Rects:
-        """The unions of the tiles from `first` to `last` of a chain."""
+        """Return the unions of the tiles from `first` to `last` of a chain."""
         r, one = self.rects, self.rects.taken(first)
         if self.across:
             return Rects(one.row, one.col, one.height, r.col[last] + r.width[last] - one.col)
@@ -146,7 +147,7 @@ class TileChain:
 
 
 def by_sums(chain: TileChain, memories: tuple[Ints, ...], capacity: int) -> Flags:
-    """Where groups begin, for loads that are sums over tiles."""
+    """Return where groups start, for loads that are sums over tiles."""
     tiles = chain.begins.size
     after = chain.ends
     for filled in memories:
@@ -156,7 +157,7 @@ def by_sums(chain: TileChain, memories: tuple[Ints, ...], capacity: int) -> Flag
     jump = np.append(np.maximum(after, np.arange(1, tiles + 1)), tiles)
     heads = np.append(chain.begins, True)
     known = 0
-    # Jumps twice as long each time: heads that are any number of groups behind the first are soon found.
+    # The jumps double in each round, so that all heads are found after few rounds.
     while (found := int(np.count_nonzero(heads))) > known:
         known = found
         heads[jump[np.nonzero(heads)[0]]] = True
@@ -165,7 +166,7 @@ def by_sums(chain: TileChain, memories: tuple[Ints, ...], capacity: int) -> Flag
 
 
 def figures_of(counts: TileCounts) -> Ints:
-    """What `by_steps` keeps of tiles: 8 x tiles."""
+    """Return the figures of tiles that `by_steps` uses, 8 x tiles."""
     rows = (counts.rows_a, counts.rows_b)
     return np.stack([*(getattr(counts, name) for name in _SURE), *rows, *rows])
 
@@ -187,7 +188,7 @@ class TilePoints:
         return np.concatenate([[0], np.cumsum(np.bincount(self.ids, minlength=self.tiles))])
 
     def counts(self, tiles: Index, group: Index, groups: int) -> TileCounts:
-        """Counts of groups of tiles."""
+        """Return the counts of groups of tiles."""
         place, which = _ranges(self.begins[tiles], self.begins[tiles + 1])
         at, ids = self.points[place], group[which]
         order = sorted_by(at, self.pattern.points)  # row by row
@@ -195,7 +196,8 @@ class TilePoints:
 
 
 def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
-    """Numbers from each start up to, without, its stop, range after range; and the range that each is of."""
+    """Return the numbers from each start up to, but not including, its stop, range after range; and the range
+    of each number."""
     size = stop - start
     which = np.repeat(np.arange(size.size, dtype=np.int32), size)
     return np.arange(which.size) + np.repeat(start - np.cumsum(size) + size, size), which
@@ -204,17 +206,18 @@ def _ranges(start: Ints, stop: Ints) -> tuple[Index, Index]:
 def by_steps(
     chain: TileChain, figures: Ints | None, rule: tuple[Op, Fit], blocks: TilePoints, number: Index
 ) -> tuple[Flags, Ints | None]:
-    """Where groups begin, for loads that are not sums, and their figures: all chains take a tile at a time.
+    """Return where groups start, for loads that are not sums, and the figures of groups. All chains advance
+    by one tile at a time.
 
-    `figures` (None: unknown) bound what a union loads; where that does not decide, its points are counted.
-    Of formats they are the bits that the entries of A, of B, and for add of the output take at least.
-    `number`: the tile that each tile of `blocks` is in by now.
+    `figures` (None: unknown) bound the load of a union; where the bounds do not decide, its points are
+    counted. For formats they are the minimum bits of the entries of A, of B, and for add of the output.
+    `number`: the current tile of each tile of `blocks`.
     """
     known = None if figures is None else figures[:, chain.order]
     judge = _Judge(chain, rule, blocks, _Members.of(chain, number))
     heads, after = chain.begins.copy(), chain.ends
     if int((after[heads] - np.nonzero(heads)[0]).max()) > _LONG:
-        # Neighbours that do not fit together are never of one group: long chains fall into short ones.
+        # Neighbours that do not fit together are never in one group, so that long chains become short ones.
         second = np.nonzero(~heads)[0]
         good, _ = judge.united(known, second - 1, second)
         heads[second[~good]] = True
@@ -237,7 +240,7 @@ def by_steps(
 
 @dataclass(frozen=True, eq=False)
 class _Judge:
-    """Says whether a group and the next tile of its chain fit together."""
+    """Decides whether a group and the next tile of its chain fit together."""
 
     chain: TileChain
     rule: tuple[Op, Fit]
@@ -245,7 +248,8 @@ class _Judge:
     members: _Members
 
     def united(self, known: Ints | None, head: Index, last: Index) -> tuple[Flags, Ints | None]:
-        """For groups from `head` up to `last`, its next tile: whether all fits, and what is known of it.
+        """For groups from `head` up to `last`, the next tile, return whether the union fits, and its figures
+        if known.
 
         `known`: figures of the groups, at their heads, and of tiles.
         """
@@ -274,7 +278,8 @@ class _Judge:
 
 @dataclass(frozen=True, eq=False)
 class _Members:
-    """The first tiles that make up the tiles of a chain, in the chain's order, and where each one's begin."""
+    """The original tiles that make up the tiles of a chain, in the chain's order, and where those of each
+    tile start."""
 
     tiles: Index
     begins: Ints
@@ -288,13 +293,14 @@ class _Members:
         return cls(np.argsort(place, kind="stable"), begins)
 
     def of_groups(self, first: Index, last: Index) -> tuple[Index, Index]:
-        """Those of the chain's tiles from `first` to `last`, and the group that each is of."""
+        """Return the original tiles of the chain's tiles from `first` to `last`, and the group of each."""
         place, group = _ranges(self.begins[first], self.begins[last + 1])
         return self.tiles[place], group
 
 
 def _united(one: Ints, two: Ints, across: bool, rects: Rects) -> Ints:
-    """Figures of unions: tiles one below the other have different rows, those side by side may share them."""
+    """Return the figures of unions. Tiles above each other have different rows; tiles side by side may share
+    rows."""
     both = one + two
     if across:
         both[_LEAST] = np.maximum(one[_LEAST], two[_LEAST])

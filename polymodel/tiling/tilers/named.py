@@ -1,7 +1,7 @@
-"""All tilers under their names, with merging after any of them, and the best of them all.
+"""Provide all tilers by name, with optional merging afterwards, and the best of them.
 
 A name is a tiler of `NAMES`, alone or with `+merge` or `+fixpoint`. After `qtree`, `+merge` merges siblings
-as Tiler-Swift does; otherwise both merge neighbours until none fit together any more.
+like Tiler-Swift; otherwise both merge neighbours until no two fit together any more.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _FIGURES: dict[Objective, tuple[str, ...]] = {
     "total": ("total_cycles", "kernels", "tiles"),
 }
 _WORDS = {"tiles": "kernels", "cycles": "run cycles", "total": "configuration and run cycles"}
-# Not tried once no cutting can be better; of fits that must be asked about every tile, no tiler is.
+# Tilers that are skipped once no cut can be better; for fits that are evaluated tile by tile, all tilers are.
 _SLOW = ("panels", "guillotine")
-# Of such fits, cuts with so many times the tiles of the best are not made or not merged (above `_EMPTY`).
+# For such fits, cuts with this many times the tiles of the best are not made or not merged (above `_EMPTY`).
 _FAR = 16
 # Empty tiles of `simple` are counted, not made, when there are many more than points.
 _EMPTY = 1 << 16
@@ -49,7 +49,8 @@ _EMPTY = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class TilerTask:
-    """What is cut, and by what it is judged. `sizes`: of uniform tiles."""
+    """A tiling task: what is cut, and the criteria. `sizes`: the function that gives the size of uniform
+    tiles."""
 
     pattern: Pattern
     op: Op
@@ -61,7 +62,7 @@ class TilerTask:
 
 @dataclass(frozen=True, eq=False)
 class TilerChoice:
-    """One tiler's cut. `more`: empty tiles that it has beside those of `costs`."""
+    """The cut of one tiler. `more`: the number of its empty tiles that `costs` does not contain."""
 
     name: str
     costs: CutCosts
@@ -89,7 +90,8 @@ class TilerChoice:
         return self.kernels * launch.config(self.costs.op) + self.run_cycles
 
     def beats(self, other: TilerChoice, objective: Objective) -> bool:
-        """Less in the objective; if equal, in the next figure. Figures are counted only when they decide."""
+        """Return whether this cut is better in the objective or, if equal, in the next figure. Figures are
+        computed only as far as needed."""
         for name in _FIGURES[objective]:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
@@ -98,9 +100,10 @@ class TilerChoice:
 
 
 def chosen(task: TilerTask, makers: Mapping[str, Make]) -> Cut:
-    """The cut with the least objective; ties go to the next figure, then to the first of `makers`.
+    """Return the cut with the best objective. Ties are resolved by the next figure, then by the order of
+    `makers`.
 
-    Refused only when every tiler refuses; SpecError where an entry fits nowhere.
+    Raises Refused only if every tiler refuses; SpecError where a single entry does not fit.
     """
     trial = _Trial(task)
     for name, make in makers.items():
@@ -125,14 +128,15 @@ def chosen(task: TilerTask, makers: Mapping[str, Make]) -> Cut:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """Tiles of a cut that has been looked at, also `merged` or not, and its first figures by form."""
+    """The tiles of a cut that has been evaluated, whether its `merged` form was too, and the first figures of
+    these forms."""
 
     rects: Rects
     merged: bool
     figures: dict[str, int]
 
     def serves(self, cut: Cut, mergeable: bool) -> bool:
-        """Whether the figures are those of this cut, in its forms."""
+        """Return whether these figures apply to this cut in its forms."""
         if not (self.merged == mergeable or (not mergeable and "" in self.figures)):
             return False
         mine, theirs = self.rects, cut.rects
@@ -141,12 +145,13 @@ class _Before:
 
 @dataclass(eq=False)
 class _Trial:
-    """Tilers tried one after the other.
+    """Tilers that are tried one after the other.
 
-    `figures`: the first figure of each form of each. `before`: what has been looked at.
+    `figures`: the first figure of each form of each tiler. `before`: the cuts that have been evaluated.
 
-    `beaten`: those not tried because nothing can be less. `far`: those not tried, or not merged, because they
-    have many times the tiles of the best; that these are no better is likely, not proven.
+    `beaten`: tilers that were not tried because nothing can be better than the best. `far`: tilers that were
+    not tried, or not merged, because they have many times the tiles of the best; it is likely, but not
+    proven, that these are no better.
     """
 
     task: TilerTask
@@ -158,11 +163,11 @@ class _Trial:
     far: list[str] = field(default_factory=list)
 
     def enter(self, name: str, make: Make) -> None:
-        """A tiler's cut, also merged where that changes it; nothing where it refuses.
+        """Evaluate a tiler's cut, and its merged form if that differs; do nothing if the tiler refuses.
 
-        For add merging never costs: empty tiles stay empty, two ramps become one, rows in both become one
-        row. So there a merged cut stands for its tiler; for multiply two tiles may become one that must run.
-        A cut into the same tiles as one before it is not looked at again.
+        For add, merging never increases the cost: empty tiles stay empty, two ramps become one, and rows in
+        both tiles become one row. Therefore only the merged cut is evaluated. For multiply, two tiles may
+        become one that must run. A cut into the same tiles as an earlier one is not evaluated again.
         """
         pattern, op, fit = self.task.pattern, self.task.op, self.task.fit
         try:
@@ -185,7 +190,7 @@ class _Trial:
         self.figures += [(figure, name + form) for form, figure in told.items()]
 
     def _forms(self, name: str, cut: Cut, mergeable: bool) -> dict[str, int]:
-        """The first figures of a cut, merged or not."""
+        """Return the first figures of a cut, merged or not."""
         pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
         plain = costs(pattern, cut, op, fit, launch)
         joined = merged(pattern, op, fit, cut, plain.counts) if mergeable else cut
@@ -201,13 +206,15 @@ class _Trial:
         self.figures.append((self._judged(entry), entry.name))
 
     def _judged(self, entry: TilerChoice) -> int:
-        """The first figure of an entry, which is the best from now on if it beats the one before."""
+        """Return the first figure of an entry, and keep the entry as the best one if it beats the best so
+        far."""
         if self.best is None or entry.beats(self.best, self.task.objective):
             self.best = entry
         return int(getattr(entry, _FIGURES[self.task.objective][0]))
 
     def leaves(self, name: str) -> bool:
-        """Whether this tiler is slow, and cannot win or is far off; then it is noted as left."""
+        """Return whether this tiler need not be tried, because it is slow and cannot win or is far off;
+        record the reason."""
         if self.best is None or (summed(self.task.fit) and name not in _SLOW):
             return False
         if all(getattr(self.best, figure) <= least for figure, least in self._bounds.items()):
@@ -219,13 +226,15 @@ class _Trial:
         return False
 
     def _far(self, tiles: int) -> bool:
-        """Far more tiles than the best has, of a fit that must be asked about them."""
+        """Return whether this many tiles are far more than those of the best, for a fit that must be
+        evaluated tile by tile."""
         if self.best is None or summed(self.task.fit):
             return False
         return tiles > max(_EMPTY, _FAR * self.best.tiles)
 
     def _heavy_lines(self, by_columns: bool) -> int:
-        """Lines with an entry that must be cut across: they would not fit if they had no more than one."""
+        """Return the number of lines with entries that must be cut across, because they would not fit even
+        with a single entry."""
         pattern, one = self.task.pattern, np.int64(1)
         along = pattern.cols if by_columns else pattern.rows
         points = np.sort(np.unique(along, return_index=True)[1])
@@ -241,7 +250,7 @@ class _Trial:
 
     @cached_property
     def _bounds(self) -> dict[str, int]:
-        """The figures by which cuts are judged, at least."""
+        """Lower bounds of the figures by which cuts are compared."""
         pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
         kernels, run, total = (
             cost_bound(pattern, op, fit, launch, objective) for objective in ("tiles", "cycles", "total")
@@ -252,8 +261,8 @@ class _Trial:
 
 
 def _without_empty(task: TilerTask) -> TilerChoice | None:
-    """Uniform tiles with the empty ones only counted; None where there are few of them, or more than `simple`
-    lists (which it then says).
+    """Return uniform tiles whose empty tiles are only counted; None if there are few empty tiles, or more
+    tiles than `simple` lists (for which it raises an error).
 
     Merging many empty tiles is not tried.
     """
@@ -302,19 +311,19 @@ def cut(
     grid: Grid | None = None,
     watch: Callable[[str, Make], Make] | None = None,
 ) -> Cut:
-    """The pattern cut by one tiler, or by whichever tiler is best.
+    """Return the pattern cut by one tiler, or by the best one.
 
-    `objective` (of `best`): "tiles" (kernels launched, then tiles), "cycles" (run cycles, then kernels) or
-    "total" (configuration and run). `grid`: cells (rows, columns) of guillotine. `watch`: stands between
-    `best` and each tiler that it tries, to keep what that makes.
+    `objective` (for `best`): "tiles" (kernels launched, then tiles), "cycles" (run cycles, then kernels) or
+    "total" (configuration and run). `grid`: cells (rows, columns) of guillotine. `watch`: wraps each tiler
+    that `best` tries, to store its results.
 
-    Raises SpecError for unknown names and where an entry fits no tile; Refused where a tiler would make too
-    many tiles, or the grid of guillotine is too coarse or too large.
+    Raises SpecError for unknown names and where a single entry does not fit; Refused where a tiler would make
+    too many tiles, or the grid of guillotine is too coarse or too fine.
     """
     name, merging = tiler_parts(tiler, objective)
     makers: dict[str, Make] = {**_TILERS, "guillotine": partial(guillotine, grid=grid)}
     if name == "best":
-        # Whichever it is, its merged form has been tried too.
+        # The merged form of each tiler is tried, too.
         sizes = cache(uniform)
         rivals = {**makers, **_sharing(sizes)}
         if watch is not None:
@@ -327,7 +336,7 @@ def cut(
 
 
 def _sharing(sizes: Sizes) -> dict[str, Make]:
-    """Tilers that have work in common, which is done once."""
+    """Return tilers that share intermediate results, which are computed once."""
     whole, leaves = WholePlane(), cache(quartered)
     return {
         "simple": partial(simple, sizes=sizes),
@@ -340,7 +349,8 @@ def _sharing(sizes: Sizes) -> dict[str, Make]:
 
 
 def tiler_parts(tiler: str, objective: str) -> tuple[str, str]:
-    """A tiler's name and what merges after it. SpecError for these and for an unknown objective."""
+    """Return the name of a tiler and the kind of merging after it. Raises SpecError for invalid ones and for
+    an unknown objective."""
     faults = []
     name, plus, merging = tiler.partition("+") if isinstance(tiler, str) else ("", "", "")
     if name not in NAMES:

@@ -1,13 +1,12 @@
-"""Panels: the plane cut into panels, each panel into strips of its rows (or columns).
+"""Divide the plane into panels, and each panel into strips of its rows (or columns).
 
-A strip that is full leaves room for half a line on average, so short lines waste less: with P panels a line
-is a P-th of a row, but the last strip of each panel is half empty. Which panels are best is searched for.
+A full strip leaves half a line unused on average, so that short lines waste less: with P panels a line is a
+P-th of a row, but the last strip of each panel is half empty. The best panels are found by a search.
 
-Panels of unequal width, chosen so that the strips in them waste least.
-
-The plane is cut into many narrow units; a panel is a run of units. How many strips each run needs is counted
-for all runs at once, from sums per unit and line; the runs with the fewest strips are a shortest path
-from the first unit to the last.
+Panels of unequal width are chosen so that the strips in them waste the least. The plane is divided into many
+narrow units, and a panel is a run of units. The number of strips of each run is counted for all runs at once,
+from prefix sums per unit and line; the runs with the fewest strips are a shortest path from the first unit to
+the last.
 """
 
 from __future__ import annotations
@@ -28,21 +27,23 @@ from polymodel.tiling.tilers.strips import StripPanels, WholePlane, in_panels, s
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
-# Strips of the whole plane that are so near the bound are not divided further.
+# If strips of the whole plane are within this factor of the bound, the plane is not divided.
 _NEAR = 1.01
 # Lines are counted one by one while they are not many more than the points.
 _EVERY = 1 << 16
-# Above so many points one number of panels is tried, which follows from the mean line.
+# Above this number of points only one number of panels is tried, which follows from the mean line.
 _SEARCHED = 200_000
-# A search ends after so many numbers in a row that are no better.
+# A search ends after this many numbers in a row that are no better.
 _FINE = 3
 
 
 def panels(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
-    """The fewest tiles over panels of rows and of columns: unequal ones, and numbers of about equal ones.
+    """Return the cut with the fewest tiles over panels of rows and of columns, with unequal panels and with
+    several numbers of about equal panels.
 
-    Raises SpecError where a single entry does not fit. Fits that cannot be added up line by line are tried
-    with fewer numbers of panels, and with panels of columns only. `whole`: keeps what strips need too.
+    Raises SpecError where a single entry does not fit. Fits whose loads are not sums over lines are tried
+    with fewer numbers of panels, and with panels of columns only. `whole`: stores what `strips` needs as
+    well.
     """
     check_empty(pattern, op, fit)
     whole = whole or WholePlane()
@@ -60,13 +61,14 @@ def panels(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) 
 
 
 def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple[int, StripPanels]]:
-    """Unequal panels; about equal ones where those cannot be chosen."""
+    """Return unequal panels, or about equal ones where unequal ones cannot be chosen, with their number of
+    tiles."""
     edges = unequal_edges(pattern, op, fit, by_columns) if summed(fit) else None
     if edges is not None:
         uneven = StripPanels.of(pattern, edges, by_columns, fit)
         return [(strips_needed(uneven, op, fit), uneven)]
     numbers = _numbers(pattern, fit, by_columns)
-    # Of few points or of one number: what has been counted is at hand for the best.
+    # With few points, or one number, the panels of the best number are still in the cache.
     made = cache(partial(_made, pattern, by_columns, fit))
     tried = _searched(lambda number: strips_needed(made(number), op, fit), numbers)
     best = min(tried, key=tried.__getitem__)
@@ -74,7 +76,7 @@ def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple
 
 
 def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
-    """Numbers of panels to try, fewest first."""
+    """Return the numbers of panels to try, smallest first."""
     most = min(pattern.shape[0 if by_columns else 1], max(pattern.points // 64, 1))
     if pattern.points > _SEARCHED:
         # n / C tiles lose half a line of each P-th of r entries, and half a tile each panel.
@@ -86,7 +88,8 @@ def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
 
 
 def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]:
-    """Tiles for numbers of panels: the coarse ones until they get worse three times, then those between."""
+    """Return the tiles for several numbers of panels: coarse steps until three in a row are no better, then
+    numbers around the best."""
     result: dict[int, int] = {}
     best, worse = 0, 0
     for number in numbers:
@@ -112,7 +115,7 @@ def _made(pattern: Pattern, by_columns: bool, fit: Fit, number: int) -> StripPan
 
 
 def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:
-    """Edges of panels of about equally many entries, on whole lines."""
+    """Return the edges of panels with about equally many entries, on whole lines."""
     size = pattern.shape[0 if by_columns else 1]
     over = pattern.rows if by_columns else pattern.cols
     if number == 1:
@@ -129,10 +132,10 @@ def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:
     return distinct_numbers(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
 
 
-# Sums to look at (runs x lines), and how many at once.
+# The most sums to evaluate (runs x lines), and the number evaluated at once.
 _EFFORT = 20_000_000
 _CHUNK = 1 << 20
-# Tiles in a unit: the fewest that keep to the effort.
+# Tiles in a unit: the smallest number that keeps within the limit.
 _UNITS = (2, 4, 8, 16, 32, 64, 128)
 # Runs of every length up to here, then longer ones from some units on; no run of more tiles than this.
 _LENGTHS = 12
@@ -141,9 +144,9 @@ _MOST_TILES = 512
 
 
 def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints | None:
-    """Edges of the panels; None where there are too few tiles or too many lines to choose.
+    """Return the edges of unequal panels; None if there are too few tiles, or too many lines.
 
-    For words the strips are counted roughly (the output's rows by those of the union).
+    For words the strips are counted approximately (the output's rows by those of the union).
     """
     along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
     total, capacity = _most(pattern, op, fit)
@@ -171,14 +174,14 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
 
 
 def _filled(along: Index, size: int) -> int:
-    """How many lines hold something."""
+    """Return the number of lines with points."""
     if size > 4 * along.size + _CHUNK:
         return int(distinct_numbers(along).size)
     return int(np.count_nonzero(np.bincount(along, minlength=size)))
 
 
 def _numbered(along: Index, size: int) -> Index:
-    """Each point's line; those that hold something are numbered in order."""
+    """Return the line of each point; lines with points are numbered in order."""
     if size > 4 * along.size + _CHUNK:
         return np.unique(along, return_inverse=True)[1]
     number = np.cumsum(np.bincount(along, minlength=size) > 0) - 1
@@ -186,7 +189,8 @@ def _numbered(along: Index, size: int) -> Index:
 
 
 def _most(pattern: Pattern, op: Op, fit: Fit) -> tuple[int, int]:
-    """What all points add to the fullest memory, beside their rows, and the capacity for that."""
+    """Return the load that all points add to the fullest memory, apart from their rows, and the capacity for
+    it."""
     if isinstance(fit, Words):
         held = (
             2 * (nnz + (0 if inner is None else int(inner.sum())))
@@ -198,7 +202,7 @@ def _most(pattern: Pattern, op: Op, fit: Fit) -> tuple[int, int]:
 
 
 def _weights(pattern: Pattern, op: Op, fit: Fit) -> list[Ints]:
-    """What each point adds to each memory, beside its row."""
+    """Return the load that each point adds to each memory, apart from its row."""
     if isinstance(fit, Words):
         inner = (0 if x is None else x for x in (pattern.inner_a, pattern.inner_b))
         return [
@@ -209,7 +213,7 @@ def _weights(pattern: Pattern, op: Op, fit: Fit) -> list[Ints]:
 
 
 def _units(over: Index, weight: Ints, units: int, size: int) -> Ints:
-    """Edges of units of about equal weight, on whole lines."""
+    """Return the edges of units with about equal weight, on whole lines."""
     if size > 4 * over.size + _CHUNK:
         lines, number = np.unique(over, return_inverse=True)
     else:
@@ -220,7 +224,7 @@ def _units(over: Index, weight: Ints, units: int, size: int) -> Ints:
 
 
 def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:
-    """First unit of each run, and the one after its last; short runs begin anywhere."""
+    """Return the first unit of each run, and the one after its last; short runs may start at any unit."""
     first, last = [], []
     for length in (*range(1, _LENGTHS + 1), *_LONGER):
         if length <= units and (length < 4 or length * tiles <= _MOST_TILES):
@@ -235,7 +239,7 @@ def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:
 
 
 def _strips(upto: list[Index], first: Ints, last: Ints, fit: Fit, op: Op, capacity: int) -> Ints:
-    """Strips that each run needs."""
+    """Return the number of strips that each run needs."""
     each = max(_CHUNK // upto[0].shape[1], 1)
     result = np.zeros(first.size, dtype=np.int64)
     for at in range(0, first.size, each):
@@ -248,7 +252,8 @@ def _strips(upto: list[Index], first: Ints, last: Ints, fit: Fit, op: Op, capaci
 
 
 def _with_rows(held: list[Index], op: Op) -> list[Index]:
-    """Words of entries, with those of their rows: of A, of B, and for add of a bound of the output."""
+    """Return words of entries including those of their rows: of A, of B, and for add of a bound of the
+    output."""
     if op == "add":
         held = [*held, held[0] + held[1]]
     for words in held:
@@ -257,9 +262,10 @@ def _with_rows(held: list[Index], op: Op) -> list[Index]:
 
 
 def _greedy(held: list[Index], capacity: int) -> Ints:
-    """Strips of as many lines as fit, for all runs (rows of `held`) in step; sums up to each line ascend.
+    """Return the number of strips of as many lines as fit, for all runs (rows of `held`) in parallel; the
+    prefix sums ascend.
 
-    A line that does not fit alone counts as the tiles that its load fills.
+    A line that does not fit alone counts as the number of tiles that its load fills.
     """
     runs, width = held[0].shape
     # Runs are so far apart that no strip reaches into the next one.
@@ -290,7 +296,7 @@ def _greedy(held: list[Index], capacity: int) -> Ints:
 
 
 def _shortest(first: Ints, last: Ints, strips: Ints) -> Ints:
-    """The units at which panels end, and 0: the path of runs with the fewest strips."""
+    """Return the units at which panels end, and 0: the path of runs with the fewest strips."""
     units = int(last.max())
     order = np.argsort(last, kind="stable")
     bounds = np.searchsorted(last[order], np.arange(units + 2))

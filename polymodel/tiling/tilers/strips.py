@@ -1,12 +1,13 @@
-"""Strips: as many whole rows (or columns) as fit, again and again; a line too heavy alone is cut across.
+"""Cut into strips of as many whole rows (or columns) as fit; a line that is too heavy alone is cut across.
 
-Element-wise work has no reuse, so that the shape of a tile buys nothing. With C entries a tile and rows of at
-most r <= C entries, every strip but the last has more than C - r, hence at most ceil(n / (C - r + 1)) tiles.
+Element-wise work has no reuse, so that the shape of a tile does not matter. With C entries per tile and rows
+of at most r <= C entries, every strip but the last has more than C - r entries, so that there are at most
+ceil(n / (C - r + 1)) tiles.
 
-Strips in a format are measured by sums up to each line.
-The bits of most formats follow from how many fibers and coordinates each rank has (of all but run lengths and
-interleaved slices). Where the lines lie along the rank that is stored outermost, each of these is counted in
-one line alone, so that sums over lines tell them of any strip.
+Strips in a format are measured by prefix sums over lines. The bits of most formats follow from the numbers of
+fibers and coordinates of each rank (of all but run lengths and interleaved slices). If the lines lie along
+the rank that is stored outermost, each of these is counted in one line alone, so that the prefix sums give
+them for any strip.
 """
 
 from __future__ import annotations
@@ -53,31 +54,32 @@ from polymodel.tiling.tilers.lines import (
     up_to,
 )
 
-# Lines are made for empty coordinates too as long as they are not many more than the points.
+# Empty coordinates also form lines, as long as there are not many more lines than points.
 _EVERY = 1 << 16
 _MOST = 1 << 24
 _NUMBERS = 2**62
-# Chains that other fits judge together: one for so many tiles.
+# Tiles per chain; for other fits, several chains are evaluated in parallel.
 _TILES_PER_CHAIN = 40
 
 
 def strips(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
-    """Full-width strips of as many rows as fit; a row that does not fit alone is cut so along its columns.
+    """Return full-width strips of as many rows as fit; a row that does not fit alone is cut along its columns
+    in the same way.
 
-    Raises SpecError where a single entry does not fit. Where sums over lines do not tell loads
-    (`Panels.additive`), long matrices are cut in parts that are cut side by side: up to one tile in 40 more.
-    `whole`: keeps what other tilers need too.
+    Raises SpecError where a single entry does not fit. Where sums over lines do not give the loads
+    (`StripPanels.additive`), long matrices are cut in several parts in parallel, which makes up to one tile
+    in 40 more. `whole`: stores what other tilers need as well.
     """
     return (whole or WholePlane()).cut(pattern, op, fit, by_columns=False)
 
 
 def columns(pattern: Pattern, op: Op, fit: Fit, whole: WholePlane | None = None) -> Cut:
-    """The same with columns in the place of rows."""
+    """Return strips of columns, made like `strips`."""
     return (whole or WholePlane()).cut(pattern, op, fit, by_columns=True)
 
 
 class WholePlane:
-    """The plane as one panel, of rows or of columns, and its strips: each is made once."""
+    """The plane as one panel, of rows or of columns, and its strips; each is made once."""
 
     def __init__(self) -> None:
         self._panels: dict[tuple[Pattern, Fit, bool], StripPanels] = {}
@@ -101,12 +103,12 @@ class WholePlane:
 
 @dataclass(frozen=True, eq=False)
 class StripPanels:
-    """Panels of the plane, each to be cut into strips.
+    """Panels of the plane, each of which is cut into strips.
 
-    `by_columns`: the strips are made of columns and the panels of rows (else the other way about). `order`:
-    the points by (panel, line), None for all as they are. `lines`: their lines. `start`, `across`: per panel
-    where it begins and its extent, along the rank that is not cut. `single`: panels of one line. `origin`:
-    per panel, where its lines' coordinates count from (None: 0).
+    `by_columns`: the strips consist of columns and the panels of rows (otherwise vice versa). `order`: the
+    points by (panel, line), None if they are in this order. `lines`: their lines. `start`, `across`: for each
+    panel its start and extent along the rank that is not cut. `single`: panels of one line. `origin`: for
+    each panel, the origin of its lines' coordinates (None: 0).
     """
 
     pattern: Pattern
@@ -122,11 +124,11 @@ class StripPanels:
     def of(
         cls, pattern: Pattern, edges: Ints, by_columns: bool, fit: Fit, order: Index | None = None
     ) -> StripPanels:
-        """Panels between ascending `edges`; `order`: the points by (panel, line), if that is known."""
+        """Make panels between ascending `edges`. `order`: the points by (panel, line), if known."""
         along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
         size, count = pattern.shape[int(by_columns)], edges.size - 1
         _numbered(pattern, count, size)
-        # Short where numbers of lines, and the one after the last, are.
+        # 32 bits suffice where the numbers of lines, and the one after the last, fit into them.
         points: Index = along.astype(np.int32 if count * size < 2**31 - 1 else np.int64)
         if count > 1:
             panel = np.searchsorted(edges.astype(over.dtype), over, side="right") - 1
@@ -146,7 +148,7 @@ class StripPanels:
         return sums_of(self.pattern, self.order, self.lines, self.across, self.single)
 
     def rects(self, first: Ints, last: Ints) -> Rects:
-        """Strips of the lines from `first` up to, without, `last`."""
+        """Return strips of the lines from `first` up to, but not including, `last`."""
         panel, begin = self.lines.panel(first), self.lines.begin(first)
         if self.origin is not None:
             begin = begin + self.origin[panel]
@@ -154,21 +156,22 @@ class StripPanels:
         return result.transposed() if self.by_columns else result
 
     def additive(self, fit: Fit) -> bool:
-        """Whether strips' loads follow from sums over lines: rows are counted once in strips of rows."""
+        """Return whether the loads of strips follow from sums over lines: rows are counted once in strips of
+        rows."""
         if summed(fit):
             return type(fit) is Elements or self.by_columns == self.single
         few = self.lines.number <= 4 * self.pattern.points + _EVERY
         return few and line_sums(self.pattern, fit, int(self.by_columns), self.single)
 
     def load_sums(self, op: Op, fit: Fit) -> Told:
-        """The sums that tell what strips hold."""
+        """Return the sums that give the content of strips."""
         if not isinstance(fit, Stored):
             return self.sums
         along = int(self.by_columns)
         return StoredSums.of(self.pattern, self.order, self.lines, self.across, along, self.single, (op, fit))
 
     def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
-        """Loads of some strips that do not overlap."""
+        """Return the loads of some strips that do not overlap."""
         at = self.lines.at
         sizes = at[last] - at[first]
         ids = np.repeat(np.arange(first.size, dtype=np.int32), sizes)
@@ -181,7 +184,7 @@ class StripPanels:
         return fit.loads(counts, self.rects(first, last), op)
 
     def crossed(self, heavy: Ints, fit: Fit) -> StripPanels:
-        """The `heavy` lines as panels, to be cut along the other rank, within the panels they are of."""
+        """Return the `heavy` lines as panels, to be cut along the other rank, within their panels."""
         at, pattern = self.lines.at, self.pattern
         sizes = at[heavy + 1] - at[heavy]
         offset = at[heavy] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
@@ -204,16 +207,17 @@ class StripPanels:
 
 
 def _numbered(pattern: Pattern, panels: int, size: int) -> None:
-    """Refused where lines of so many panels have no numbers."""
+    """Raise Refused if the lines of this many panels cannot be numbered."""
     if panels * size > _NUMBERS:
         fault = f"{pattern.name}: {panels} panels of {size} lines are more than 62 bits can number"
         raise Refused(fault, "take btree", code="number-too-large")
 
 
 def _gaps(fit: Fit, lines: int, points: int) -> str:
-    """Whether coordinates without entries are lines of their own: only then may strips end among them.
+    """Return whether coordinates without entries form lines of their own, the only case in which strips may
+    end among them.
 
-    Never of use for entries. For words they hardly matter, in other formats they may take room.
+    For entries this is never useful. For words it hardly matters, but in other formats gaps may take bits.
     """
     if type(fit) is Elements or lines > (4 * points + _EVERY if summed(fit) else _MOST):
         return "apart"
@@ -221,13 +225,13 @@ def _gaps(fit: Fit, lines: int, points: int) -> str:
 
 
 def _heavy(fit: Fit) -> int:
-    """Points of a line that may not fit alone: the gap behind it must not be cut across with it. A point
-    counts once for each operand at most, and gaps take no entries."""
+    """Return the least number of points of a line that may not fit alone, whose following gap must not be cut
+    across with it. A point counts at most once for each operand, and gaps have no entries."""
     return fit.capacity // 2 + 1 if type(fit) is Elements else 1
 
 
 def in_panels(panels: StripPanels, op: Op, fit: Fit, tiler: str) -> Cut:
-    """Every panel cut into strips, lines too heavy alone cut across."""
+    """Cut every panel into strips; lines that are too heavy alone are cut across."""
     first, last, heavy = _strips(panels, op, fit)
     ids = np.empty(panels.pattern.points, dtype=np.int32)
     number = np.cumsum(~heavy) - 1
@@ -248,7 +252,7 @@ def in_panels(panels: StripPanels, op: Op, fit: Fit, tiler: str) -> Cut:
 
 
 def _number(panels: StripPanels, first: Ints, number: Ints, ids: Index) -> None:
-    """Gives the points of each strip the strip's number."""
+    """Assign the number of each strip to its points."""
     sizes = np.diff(np.append(panels.lines.at[first], panels.lines.at[-1]))
     mine = np.repeat(number.astype(ids.dtype), sizes)
     if panels.order is None:
@@ -258,7 +262,8 @@ def _number(panels: StripPanels, first: Ints, number: Ints, ids: Index) -> None:
 
 
 def _strips(panels: StripPanels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
-    """First line and line after the last of each strip; those of one line that does not fit are marked."""
+    """Return the first line, and the line after the last, of each strip, and mark the strips of one line that
+    do not fit."""
     lines = panels.lines
     if panels.additive(fit):
         ends = following(panels.load_sums(op, fit), op, fit)
@@ -273,9 +278,9 @@ def _strips(panels: StripPanels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
 
 
 def _in_step(panels: StripPanels, op: Op, fit: Fit) -> Ints:
-    """The lines with which strips begin, for fits that must be asked about every strip.
+    """Return the lines at which strips start, for fits that must be evaluated for every strip.
 
-    Panels, and parts of long ones, are cut side by side: each question is about one strip of each part.
+    Panels, and parts of long ones, are processed in parallel: each evaluation is of one strip of each part.
     """
     lines = panels.lines
     begins = _parts(panels, op, fit)
@@ -292,7 +297,7 @@ def _in_step(panels: StripPanels, op: Op, fit: Fit) -> Ints:
 
 
 def _parts(panels: StripPanels, op: Op, fit: Fit) -> Ints:
-    """Lines that begin panels, and such that parts hold about 40 tiles' points each."""
+    """Return the first lines of panels, and of parts of panels with the points of about 40 tiles each."""
     lines = panels.lines
     ends = np.append(lines.firsts[1:], lines.number)
     loads = panels.loads(lines.firsts, ends, op, fit)
@@ -308,9 +313,10 @@ def _parts(panels: StripPanels, op: Op, fit: Fit) -> Ints:
 
 
 def _longest(panels: StripPanels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess: Ints) -> Ints:
-    """Ends of the longest strips from `begins` that fit and do not pass `stops`; one line at least.
+    """Return the ends of the longest strips from `begins` that fit and do not pass `stops`, with at least one
+    line.
 
-    The length is doubled from a guess until it no longer fits, then found by halving what is left.
+    The length is doubled from a guess until it no longer fits, then found by bisection.
     """
     low, high = begins + 1, stops.copy()
     step = guess.copy()
@@ -329,7 +335,7 @@ def _longest(panels: StripPanels, op: Op, fit: Fit, begins: Ints, stops: Ints, g
 
 
 def strips_needed(panels: StripPanels, op: Op, fit: Fit) -> int:
-    """How many tiles `in_panels` makes."""
+    """Return the number of tiles that `in_panels` makes."""
     first, _, heavy = _strips(panels, op, fit)
     if not heavy.any():
         return int(first.size)
@@ -338,14 +344,14 @@ def strips_needed(panels: StripPanels, op: Op, fit: Fit) -> int:
 
 
 _COUNTED = (U, CP, B, UOP)
-# Their bits do not depend on how many coordinates the outermost rank has.
+# Formats whose bits do not depend on the number of coordinates of the outermost rank.
 _NO_FIRST = ("CSR", "CSC", "COO", "dense")
 # From products of this on 64 bits may not count them.
 _SURE = 2.0**50
 
 
 def line_sums(pattern: Pattern, fit: Fit, along: int, single: bool) -> bool:
-    """Whether strips along this rank (0: of rows, 1: of columns) take what sums over lines tell."""
+    """Return whether sums over lines give the loads of strips along this rank (0: of rows, 1: of columns)."""
     ranks = own_ranks(pattern)
     if not isinstance(fit, Stored) or len(ranks) < 2:
         return False
@@ -365,10 +371,11 @@ def _counted(format: Format) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class StoredSums:
-    """Sums up to each line, per operand (A, B, output) and rank of the format: coordinates present.
+    """Prefix sums over lines, for each operand (A, B, output) and rank of the format, of the coordinates
+    present.
 
-    `turned`: the format's outermost rank is not the one of the lines. `across`: per panel, its extent along
-    the other rank. `single`: panels of one line.
+    `turned`: the format's outermost rank is not the one of the lines. `across`: for each panel, its extent
+    along the other rank. `single`: panels of one line.
     """
 
     format: Format
@@ -385,7 +392,7 @@ class StoredSums:
         cls, pattern: Pattern, order: Index | None, lines: Lines, across: Ints,
         along: int, single: bool, rule: tuple[Op, Stored],
     ) -> StoredSums:  # fmt: skip
-        """For the points of `pattern`, put in `order` first."""
+        """Make the sums for the points of `pattern`, reordered by `order`."""
         op, fit = rule
         ranks = own_ranks(pattern)
         format = fit.format_of(pattern)
@@ -402,7 +409,8 @@ class StoredSums:
         return cls(format, stored, pattern.sizes, lines, across, turned, single, present)
 
     def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
-        """Bits of strips of the lines from `first` up to, without, `last`, in the fullest buffer."""
+        """Return the bits of strips of the lines from `first` up to, but not including, `last`, in the
+        fullest buffer."""
         length, across = self.lines.length(first, last), self.across[self.lines.panel(first)]
         sides = (across, length) if self.turned else (length, across)
         shape = (*sides, *(np.broadcast_to(np.int64(s), first.shape) for s in self.sizes))
@@ -431,9 +439,10 @@ class StoredSums:
 
 
 def _present(columns: list[Index], which: Flags, at: Ints) -> tuple[Ints, ...]:
-    """Per rank, sums up to each line of the points of `which` that are the first of their prefix.
+    """Return, for each rank, prefix sums over lines of the points of `which` that are the first with their
+    prefix.
 
-    `columns`: coordinates in order: of the line, the other rank, and the ranks behind.
+    `columns`: sorted coordinates of the line, of the other rank, and of the inner ranks.
     """
     kept = np.flatnonzero(which)
     new = np.zeros(kept.size, dtype=np.bool_)

@@ -1,9 +1,10 @@
-"""Tilers that halve what does not fit: a quad tree, a binary tree, and the quad tree with siblings merged.
+"""Cut by repeatedly halving tiles that do not fit: a quad tree, a binary tree, and the quad tree with
+siblings merged.
 
-All tiles of one depth are judged at once. For entries a histogram counts them down to a fine grid
-(`dyadic`), and for words it bounds them; below the grid, between the bounds, and for any other rule of what
-fits, the points of unfinished tiles carry the number of their tile from depth to depth, and those of finished
-tiles are dropped.
+All tiles of one depth are evaluated at once. For entries a histogram gives the counts down to a fine grid
+(`DyadicGrid`), and for words it gives bounds. Below the grid, where the bounds do not decide, and for any
+other fit, the points of unfinished tiles carry the number of their tile from depth to depth, and those of
+finished tiles are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ MOST_TILES = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class _Tiles:
-    """Tiles of one depth: rectangles, the split that each came of (a number), and which of its quarters."""
+    """Tiles of one depth: rectangles, the number of the split that each results from, and which of its
+    quarters it is."""
 
     rects: Rects
     parent: Ints
@@ -47,17 +49,17 @@ Leaves = Callable[[Pattern, Op, Fit], tuple[_Tiles, Index]]
 
 
 def qtree(pattern: Pattern, op: Op, fit: Fit, leaves: Leaves | None = None) -> Cut:
-    """What does not fit is quartered, at half its height and half its width, until all tiles fit.
+    """Quarter tiles that do not fit, at half their height and half their width, until all tiles fit.
 
-    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles. `leaves`: another
-    `quartered`, that keeps what it found.
+    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles. `leaves`: a replacement for
+    `quartered` that caches its results.
     """
     tiles, ids = (leaves or quartered)(pattern, op, fit)
     return ordered(tiles.rects, ids, "qtree")
 
 
 def btree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
-    """What does not fit is cut in two: the width when it is more than the height, else the height.
+    """Cut tiles that do not fit in two: along the width if it exceeds the height, else along the height.
 
     Raises SpecError where a single entry does not fit, Refused above 2^24 tiles.
     """
@@ -68,11 +70,12 @@ def btree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
 def qtree_merge(
     pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True, leaves: Leaves | None = None
 ) -> Cut:
-    """The quad tree with sibling tiles merged, as in Tiler-Swift.
+    """Return the quad tree with sibling tiles merged, as in Tiler-Swift.
 
-    Of the quarters of one split, first the upper two, the lower two, then the left two and the right two
+    Of the quarters of one split, first the upper two and the lower two, then the left two and the right two
     become one tile if both are tiles (not split further), neither has been merged before, and the union fits.
-    `check_merge=False`: the union is not looked at, as in the original's program, so tiles may overflow.
+    `check_merge=False`: the fit of the union is not checked, as in the original program, so that tiles may
+    overflow.
     """
     tiles, ids = (leaves or quartered)(pattern, op, fit)
     counts = TileCounts(pattern, ids, tiles.rects.tiles)
@@ -89,7 +92,7 @@ def qtree_merge(
 
 
 def quartered(pattern: Pattern, op: Op, fit: Fit) -> tuple[_Tiles, Index]:
-    """The tiles of a quad tree, and of every point its tile."""
+    """Return the tiles of a quad tree, and the tile of every point."""
     return _grown(pattern, op, fit, _quarters)
 
 
@@ -103,7 +106,7 @@ def _longer(height: Ints, width: Ints) -> tuple[Ints, Ints]:
 
 
 def _grown(pattern: Pattern, op: Op, fit: Fit, halves: Halves) -> tuple[_Tiles, Index]:
-    """The leaves of a tree, and of every point the leaf that it is in."""
+    """Return the leaves of a tree, and the leaf of every point."""
     check_empty(pattern, op, fit)
     whole = Rects.whole(pattern.shape)
     root = _Tiles(whole, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
@@ -122,7 +125,7 @@ class _Tree:
     splits: int = 1
 
     def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
-        """Tiles of a grid by its sums alone; what the grid is too coarse for, by its points."""
+        """Find tiles by the sums of a grid alone; where the grid is too coarse, continue with points."""
         grid = DyadicGrid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
         done: list[_Tiles] = []
         left: list[_Tiles] = []
@@ -146,7 +149,7 @@ class _Tree:
         return self.by_points([finished], unfinished, ids)
 
     def _load_bounds(self, grid: DyadicGrid, rects: Rects) -> tuple[Ints, Ints]:
-        """The least and the most that rectangles of a grid may load, from their entries alone."""
+        """Return the minimum and maximum load of rectangles of a grid, from their entries alone."""
         held = grid.entries(rects)
         if type(self.fit) is Elements:
             exact = np.maximum.reduce(held)
@@ -168,7 +171,7 @@ class _Tree:
         return each[0], each[1]
 
     def by_points(self, done: list[_Tiles], tiles: _Tiles, ids: Index) -> tuple[_Tiles, Index]:
-        """Splits `tiles` until all fit; `ids` number the tiles of `done` first, then those of `tiles`."""
+        """Split `tiles` until all fit. `ids` number the tiles of `done` first, then those of `tiles`."""
         known = sum(d.rects.tiles for d in done)
         where = _positions(ids >= known) if known else None
         points, at = self.pattern, ids
@@ -191,7 +194,7 @@ class _Tree:
         return _Tiles.joined(done), ids
 
     def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
-        """Tiles that do not fit; formats are not asked where entries alone are too many."""
+        """Return the tiles that do not fit; formats are not evaluated where entries alone are too many."""
         counts = TileCounts(points, at, rects.tiles)
         full = np.zeros(rects.tiles, dtype=np.bool_)
         if isinstance(self.fit, Stored):
@@ -238,10 +241,10 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """Quarters of tiles: upper left, upper right, lower left, lower right, where they have an area.
+    """Quarters of tiles: upper left, upper right, lower left, lower right, as far as they have an area.
 
-    `numbers`: of the four of each tile in turn, -1 where there is none (a tile cut once has two).
-    `row`, `col`: where the lower and the right ones begin.
+    `numbers`: those of the four quarters of each tile in turn, -1 where there is none (a tile cut once has
+    two). `row`, `col`: the start of the lower and of the right quarters.
     """
 
     quarters: _Tiles
@@ -250,11 +253,11 @@ class _Split:
     col: Index
 
     def parents(self) -> Index:
-        """Of each quarter the tile that it is of."""
+        """Return the tile of each quarter."""
         return np.nonzero(self.numbers >= 0)[0] // 4
 
     def move(self, points: Pattern, ids: Index) -> None:
-        """Tiles of points become their quarters, in place."""
+        """Replace the tiles of points by their quarters, in place."""
         for piece in chunks(points.points):
             at = ids[piece]
             place = at * 4
@@ -266,7 +269,7 @@ class _Split:
 def _unfinished(
     points: Pattern, at: Index, where: Index | None, ids: Index, number: Index
 ) -> tuple[Pattern, Index, Index]:
-    """Notes the final tiles of points whose tile is finished (`number` is not -1), and leaves them out."""
+    """Record the final tiles of points whose tile is finished (`number` is not -1), and drop these points."""
     final = number[at]
     stays = final < 0
     place = ~stays if where is None else where[~stays]
@@ -277,7 +280,7 @@ def _unfinished(
 
 
 def _positions(which: Flags) -> Index:
-    """Where a mask is set, in 32 bits where they reach."""
+    """Return the indices at which a mask is set, in 32 bits if possible."""
     kind = np.int32 if which.size < 2**31 else np.int64
     parts = [np.zeros(0, dtype=kind)]
     parts += [(np.nonzero(which[piece])[0] + piece.start).astype(kind) for piece in chunks(which.size)]
@@ -287,7 +290,8 @@ def _positions(which: Flags) -> Index:
 def _siblings(
     parent: Ints, quarter: Ints, partners: tuple[tuple[int, int], tuple[int, int]]
 ) -> tuple[Index, Index]:
-    """Pairs of tiles that are partners among the quarters of one split (`quarter` -1: no longer one)."""
+    """Return pairs of tiles that are partners among the quarters of one split (`quarter` -1: already
+    merged)."""
     keys = np.where(quarter >= 0, parent * 4 + quarter, -1)
     order = np.argsort(keys)
     firsts, seconds = [], []

@@ -1,4 +1,4 @@
-"""Tiles of one size, halved until all of them fit."""
+"""Cut into tiles of one size, which is halved until all tiles fit."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from polymodel.tiling.plane.pattern import (
     points_by_operand,
 )
 
-# Counts of tiles that come of halving, with no work per point and level.
+# Counts of tiles that result from halving, without work per point and level.
 #
-# Where halving cuts does not depend on what is there: rows fall into fixed intervals, halved again and again,
-# and so do columns. One histogram over fine intervals of both (finer where more is held), summed along both,
-# gives what any coarser tile holds by four look-ups.
+# The positions of halving cuts do not depend on the data: rows and columns are divided into fixed intervals
+# by repeated halving. One histogram over fine intervals of both (finer where the data are dense), with prefix
+# sums along both, gives the content of any coarser tile by four look-ups.
 
 # Heights and widths of tiles -> height and width of the first of their halves (the whole: no cut).
 Halves = Callable[[Ints, Ints], tuple[Ints, Ints]]
 
 CHUNK = 1 << 19
 BINS = 1 << 21
-# Points looked at for each interval of columns that is wanted.
+# Points examined for each desired interval of columns.
 _SAMPLE = 32
 # A table of all columns is worth its memory while it has no more entries than this times the points.
 TABLE = 4
 
 
 def chunks(points: int) -> Iterator[slice]:
-    """The points in pieces: what is made on the way stays small."""
+    """Yield the points in pieces, so that intermediate arrays stay small."""
     return (slice(at, min(at + CHUNK, points)) for at in range(0, points, CHUNK))
 
 
 def edges(extent: int, held: Index, target: int) -> Ints:
-    """Edges of intervals of an extent that come of halving (the first half is the smaller one), and its end.
+    """Return the edges of intervals of an extent that result from repeated halving (the first half is the
+    smaller one), and the end of the extent.
 
     Intervals are halved while they hold more than their share of the ascending coordinates `held`, so that
-    there are about `target` of them, fine where much is held.
+    there are about `target` of them, which are narrow where coordinates are dense.
     """
     share = held.size / target
     start, length = np.array([0], dtype=np.int64), np.array([extent], dtype=np.int64)
     found, number = [start, start + extent], 2
-    # Thin spots far apart would take a path of intervals each: there the points themselves are soon few.
+    # Isolated dense spots would each need a path of intervals, although few points remain to be processed.
     while start.size and number <= 2 * target:
         inside = np.diff(_below(held, np.stack([start, start + length], axis=1)), axis=1)[:, 0]
         halved = (inside > share) & (length > 1)
@@ -74,7 +75,7 @@ def _below(held: Index, at: Ints) -> Ints:
 
 
 def _some_columns(pattern: Pattern, target: int) -> Index:
-    """Columns of the points, or of enough of them to tell where most are, ascending."""
+    """Return the columns of the points, or of a sample that shows where most are, in ascending order."""
     most = _SAMPLE * target
     result = pattern.cols
     if result.size > most:
@@ -83,7 +84,8 @@ def _some_columns(pattern: Pattern, target: int) -> Index:
 
 
 def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int]:
-    """How often rows and columns would be halved, all alike, before there were more than `bins` places."""
+    """Return how often rows and columns would be halved, all equally, before there were more than `bins`
+    cells."""
     height, width = (np.array([n]) for n in shape)
     down = across = 0
     while True:
@@ -100,11 +102,10 @@ def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int
 
 @dataclass(frozen=True, eq=False)
 class DyadicGrid:
-    """What the operands hold in corners of the plane, on a grid of intervals made by halving.
+    """Prefix sums of the operands' entries on a grid of intervals that result from halving.
 
-    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array for
-    both operands together or one each. `places`: of each point, the place of the grid that it is in, numbered
-    row by row.
+    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, in one array
+    for both operands together or one for each. `places`: the grid cell of each point, numbered row by row.
     """
 
     rows: Ints
@@ -114,9 +115,10 @@ class DyadicGrid:
 
     @classmethod
     def of(cls, pattern: Pattern, together: bool, halves: Halves) -> DyadicGrid:
-        """About a place per point, some millions at most; entries of A and B `together` or apart."""
+        """Make a grid with about one cell per point, but at most some millions; entries of A and B are
+        counted `together` or separately."""
         down, across = _depths(pattern.shape, halves, min(max(pattern.points, 64), BINS))
-        # Of a plane with hardly more than one long side, intervals of a few points each are fine enough.
+        # For a plane with one long and one short side, intervals of a few points each are fine enough.
         most = max(pattern.points // 8, 64)
         target = min(1 << down, most), min(1 << across, most)
         rows = edges(pattern.shape[0], pattern.rows, target[0])
@@ -134,7 +136,7 @@ class DyadicGrid:
         return cls(rows, cols, sums, places)
 
     def aligned(self, rects: Rects) -> Flags:
-        """Which rectangles have all their sides on edges of the grid."""
+        """Return which rectangles have all their sides on edges of the grid."""
         result = np.ones(rects.tiles, dtype=np.bool_)
         for at, grid in (
             (rects.row, self.rows),
@@ -146,7 +148,7 @@ class DyadicGrid:
         return result
 
     def entries(self, rects: Rects) -> tuple[Ints, ...]:
-        """Entries in rectangles of the grid, from each array of sums."""
+        """Return the entries in rectangles of the grid, from each array of sums."""
         top, left, bottom, right = self._corners(rects)
         return tuple(
             t[bottom, right].astype(np.int64) - t[top, right] - t[bottom, left] + t[top, left]
@@ -154,9 +156,10 @@ class DyadicGrid:
         )
 
     def painted(self, rects: Rects) -> Index:
-        """Of every point the rectangle that it is in; the rectangles, on the grid, cover all.
+        """Return the rectangle of every point. The rectangles have their sides on the grid, and cover all
+        points.
 
-        The array of places is used up for it.
+        The array of cells is overwritten.
         """
         top, left, bottom, right = self._corners(rects)
         number = np.arange(rects.tiles, dtype=np.int32)
@@ -181,7 +184,8 @@ class DyadicGrid:
 
 
 def _finder(pattern: Pattern, cols: Ints) -> Callable[[Index], Index]:
-    """Columns -> intervals, by a table or, where that would outgrow the points, by search."""
+    """Return a function from columns to intervals, which uses a table or, where that would be much larger
+    than the points, a search."""
     if pattern.shape[1] <= TABLE * pattern.points + CHUNK:
         table = np.repeat(np.arange(cols.size - 1, dtype=np.int32), np.diff(cols))
         return lambda at: table[at]
@@ -196,7 +200,7 @@ def _count(
     sums: tuple[NDArray[Any], ...],
     places: Index,
 ) -> None:
-    """Adds a piece of the points to the counts, and notes their places."""
+    """Add a piece of the points to the counts, and record their cells."""
     across = sums[0].shape[1] - 1
     first, last = (int(np.searchsorted(begins, at, side="right")) - 1 for at in (piece.start, piece.stop - 1))
     bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
@@ -213,10 +217,10 @@ Sizes = Callable[[Pattern, Op, Fit], tuple[int, int]]
 
 
 def simple(pattern: Pattern, op: Op, fit: Fit, sizes: Sizes | None = None) -> Cut:
-    """Tiles of one size over all of the plane, empty ones too; those at its end may be cut off.
+    """Cut the whole plane into tiles of one size, including empty ones; tiles at its end may be smaller.
 
-    Raises SpecError where a single entry does not fit, Refused for more than 2^24 tiles (`grid` gives
-    their size all the same). `sizes`: another `grid`, that keeps what it found.
+    Raises SpecError where a single entry does not fit, Refused for more than 2^24 tiles (`grid` returns their
+    size nevertheless). `sizes`: a replacement for `grid` that caches its results.
     """
     height, width = (sizes or grid)(pattern, op, fit)
     down, across = (-(-n // size) for n, size in zip(pattern.shape, (height, width), strict=True))
@@ -242,7 +246,7 @@ def simple(pattern: Pattern, op: Op, fit: Fit, sizes: Sizes | None = None) -> Cu
 
 
 def grid(pattern: Pattern, op: Op, fit: Fit) -> tuple[int, int]:
-    """Height and width of the largest tiles that all fit: both halved from the whole, down to 1.
+    """Return height and width of the largest tiles that all fit; both are halved from the whole, down to 1.
 
     Raises SpecError where a single entry does not fit.
     """
@@ -259,7 +263,7 @@ def grid(pattern: Pattern, op: Op, fit: Fit) -> tuple[int, int]:
 
 
 def _overfull(pattern: Pattern, op: Op, fit: Fit, size: tuple[int, int], hint: int) -> Rects | None:
-    """Some of the tiles that do not fit; None when all fit. Looks first near row `hint`."""
+    """Return some of the tiles that do not fit; None if all fit. The search starts near row `hint`."""
     none = pattern.taken(np.zeros(0, dtype=np.int64))
     empty = Rects.of([(0, 0, *size)])
     if not fit.fits(TileCounts(none, np.zeros(0, dtype=np.int32), 1), empty, op).all():
@@ -274,7 +278,7 @@ def _overfull(pattern: Pattern, op: Op, fit: Fit, size: tuple[int, int], hint: i
 
 
 def _blocks(pattern: Pattern, height: int, hint: int) -> Iterator[slice]:
-    """All points in pieces of whole rows of tiles, the piece around row `hint` first."""
+    """Yield all points in pieces of whole rows of tiles, the piece around row `hint` first."""
     if not pattern.points:
         return
     bounds, at = [0], 0
@@ -290,13 +294,14 @@ def _blocks(pattern: Pattern, height: int, hint: int) -> Iterator[slice]:
 
 
 def _first(pattern: Pattern, row: int) -> int:
-    """The first point in this row or below it."""
+    """Return the first point in this row or below it."""
     # A row of another kind of number would make a copy of all rows.
     return int(np.searchsorted(pattern.rows, pattern.rows.dtype.type(row)))
 
 
 def _tiles(pattern: Pattern, piece: slice, size: tuple[int, int]) -> tuple[Rects, Index]:
-    """The tiles that points of some rows of tiles are in, and each point's; empty tiles may be left out."""
+    """Return the tiles of the points of some rows of tiles, and the tile of each point; empty tiles may be
+    left out."""
     height, width = size
     first = int(pattern.rows[piece.start]) // height
     last = int(pattern.rows[piece.stop - 1]) // height
