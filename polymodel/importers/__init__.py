@@ -1,1 +1,2 @@
-"""Files of other tools become specs: Timeloop's YAML and ONNX graphs; what cannot be converted is named."""
+"""Convert files of other tools to specs (Timeloop's YAML, ONNX graphs and others); everything that cannot be
+converted is named."""

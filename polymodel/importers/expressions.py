@@ -1,5 +1,7 @@
-"""Expressions of other tools' files: arithmetic as ours, Python's conditions, `16 if depth > 64 else 8`, and
-a few functions of Python's. They are parsed here; Python never evaluates them.
+"""Evaluate expressions of other tools' files: arithmetic, Python's conditions, `16 if depth > 64 else 8`, and
+a few Python functions.
+
+They are parsed by polymodel and never evaluated by Python.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _FUNCTIONS: dict[str, Callable[[Value], Value]] = {"round": round, "abs": abs, "
 
 
 def evaluate(text: Value | str, known: Known) -> Value:
-    """The value of a number or expression. Raises TextFault. Of a condition only the chosen side counts."""
+    """Return the value of a number or expression. Raises TextFault. Only the chosen side of a condition is
+    evaluated."""
     if not isinstance(text, str):
         return evaluate_number(text, known)
     cursor = _Cursor(text)
@@ -31,7 +34,7 @@ def evaluate(text: Value | str, known: Known) -> Value:
 
 
 class _Cursor(TokenCursor):
-    """Conditions may stand wherever parentheses or arguments do."""
+    """Parser in which conditions may occur wherever parentheses or arguments may."""
 
     def inner(self) -> Tree:
         return _choice(self)
@@ -90,7 +93,7 @@ def _value(tree: Tree, known: Known) -> Value:
 
 
 def _plain(tree: Tree, known: Known) -> Tree:
-    """The tree with arithmetic alone: each condition is worked out."""
+    """Return the tree with arithmetic alone, with each condition evaluated."""
     if isinstance(tree, Name) and tree.name in _TRUTH and tree.name not in known:
         return NumberNode(_TRUTH[tree.name], tree.offset)
     if isinstance(tree, Unary):
@@ -112,7 +115,7 @@ def _called(tree: Call, known: Known) -> Tree:
     if tree.name == "not":
         return NumberNode(int(not _value(tree.arguments[0], known)), tree.offset)
     if tree.name in ("and", "or"):
-        # As in Python, the answer is the first operand that settles it, and no later one is worked out.
+        # As in Python, the result is the first operand that determines it, and later ones are not evaluated.
         for part in tree.arguments[:-1]:
             value = _value(part, known)
             if bool(value) == (tree.name == "or"):

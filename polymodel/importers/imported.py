@@ -1,4 +1,5 @@
-"""What an importer answers: a spec as YAML text, and a word on everything that is not as it was."""
+"""The result of an importer: a spec as YAML text, and notes on everything that was not converted
+literally."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ _SCHEMA = "# yaml-language-server: $schema=./polymodel.schema.json\n"
 
 @dataclass(frozen=True)
 class LeftOut(Diagnostic):
-    """Something that was not converted. `key`: as it stands below `owner`, the component that has it.
+    """Something that was not converted. `key`: its key below `owner`, the component that has it.
 
-    `why` says it of one key, with `it` for the key: those of one `why` and remedy are told together.
-    `changes`: the figures that differ because of it (counts, energy, latency ...), empty if none does. With
-    `refused`, the import stops unless it is allowed by name.
+    `why`: the reason for one key, with `it` for the key; keys with the same `why` and remedy are reported
+    together. `changes`: the figures that differ because of it (counts, energy, latency ...), empty if none
+    does. `refused`: the import stops unless the key is allowed by name.
     """
 
     code: str = "no-counterpart"
@@ -49,12 +50,12 @@ class LeftOut(Diagnostic):
 
     @property
     def allowance(self) -> str:
-        """The word that `allow=` takes for it: the key without its place, in plain spelling."""
+        """The name by which `allow=` permits it: the key without its location, in plain spelling."""
         return self.key.rpartition(".")[2].lower().replace("-", "_")
 
 
 def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
-    """Raise SpecError for what was left out, changes a figure and is not allowed by name."""
+    """Raise SpecError for everything that was left out, changes a figure and is not allowed by name."""
     stops = [d for d in left if isinstance(d, LeftOut) and d.changes and d.refused]
     known = {d.allowance for d in stops}
     remedy = f"names that can be allowed here: {', '.join(sorted(known))}" if known else "remove it"
@@ -78,9 +79,9 @@ def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
 
 
 def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -> None:
-    """Raise SpecError for what another tool has no counterpart for and is not allowed by name.
+    """Raise SpecError for features that another tool does not have and that are not allowed by name.
 
-    `lacking`: (name, what the spec has).
+    `lacking`: pairs (name, description of the feature in the spec).
     """
     found = dict(lacking)
     faults = [
@@ -108,7 +109,7 @@ def refuse_lacking(lacking: Iterable[tuple[str, str]], allow: Collection[str]) -
 
 
 def refuse_recurrences(cascade: Cascade, tool: str) -> None:
-    """Raise SpecError for tensors that are carried forward: no tool that is exported to has a form for it."""
+    """Raise SpecError for recurrent tensors, for which no supported tool has a form."""
     faults = [
         Diagnostic(
             f"{tensor} is carried forward along {', '.join(ranks)}, which {tool} has no form for",
@@ -122,7 +123,8 @@ def refuse_recurrences(cascade: Cascade, tool: str) -> None:
         raise SpecError(faults)
 
 
-# Fields of components that exporters write, or that change no cost there; and those that refuse an export.
+# Fields of components that exporters write, or that change no cost in other tools; and fields that refuse an
+# export.
 _WRITTEN = frozenset(
     "name kind size_bits actions leak_power area area_provenance spatial keep may_keep ports".split()
     + ["buffering", "clock"]
@@ -142,8 +144,8 @@ _NOWHERE: tuple[tuple[str, Callable[[Component], object], str], ...] = (
 
 
 def lacking_of(hierarchy: Hierarchy) -> Iterator[tuple[str, str]]:
-    """(name, what the architecture has) of what no other tool has a counterpart for. Whatever sets a field of
-    a component that no exporter knows cannot be written either."""
+    """Yield pairs (name, description) of features of the architecture that no other tool has. A component
+    whose fields include one that no exporter knows cannot be written either."""
     parts = hierarchy.components
     yield from ((name, why) for name, of, why in _NOWHERE if any(map(of, parts)))
     for name, default in {f.name: f.default for part in parts for f in fields(part)}.items():
@@ -157,9 +159,9 @@ def lacking_of(hierarchy: Hierarchy) -> Iterator[tuple[str, str]]:
 class Imported(Answer):
     """A converted file.
 
-    `text` is the spec as YAML, which loads as it stands. `notes` say what was read otherwise than it was
-    written (an assumption, a default). `left_out` names, with place and remedy, what has no counterpart:
-    nothing of the file is dropped without being listed there.
+    `text`: the spec as YAML, which can be loaded as it is. `notes`: statements on what was interpreted
+    differently from how it is written (an assumption, a default). `left_out`: everything without a
+    counterpart, with location and remedy; nothing in the file is dropped without being listed there.
     """
 
     source: str
@@ -173,7 +175,7 @@ class Imported(Answer):
 
     @property
     def spec(self) -> Spec:
-        """The text, loaded."""
+        """The spec, loaded from the text."""
         root, faults = parse_yaml(self.text, Source(self.source, tuple(self.text.split("\n"))))
         plain = root.plain() if root is not None else None
         if faults or not isinstance(plain, dict):
@@ -182,22 +184,24 @@ class Imported(Answer):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files it was made from; several stand in one line."""
+        """The source files; several are also listed in one line."""
         return (self.source, *self.source.split(", "))
 
     @property
     def changed(self) -> tuple[LeftOut, ...]:
-        """What is left out although it changes figures: prices that differ, and what `allow=` names."""
+        """Everything that is left out although it changes figures: different prices, and what `allow=`
+        names."""
         return tuple(d for d in self.left_out if isinstance(d, LeftOut) and d.changes)
 
     @property
     def complete(self) -> bool:
-        """Whether everything in the file has its counterpart in the spec."""
+        """True if everything in the file has its counterpart in the spec."""
         return not self.left_out
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Notes and what is left out as text, what changes figures first; alike items stand together."""
+        """Notes and left-out keys as text, starting with those that change figures; similar items are
+        grouped."""
         notes = (f"note{text}" for text in gathered(self.notes))
         changed = (f"left out, changes {d.changes}: {d.render()}" for d in self.changed)
         rest = gathered(d for d in self.left_out if d not in self.changed)
@@ -205,7 +209,7 @@ class Imported(Answer):
 
     @declared(title="What is not as it was", name="remarks")
     def differences(self) -> Table:
-        """One row per thing that was read otherwise than it was written, or left out, with its remedy."""
+        """One row per item that was interpreted differently or left out, with its remedy."""
         columns = (
             Column("what", words="note, or left out"), Column("place", words="file, line and column"),
             Column("key", words="the key as it stands below its owner"),
@@ -227,15 +231,15 @@ class Imported(Answer):
         return f"Imported from {self.source}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The YAML, and what is not as it was."""
+        """Return the YAML, and the remarks."""
         return [Code(self.text), *(Code(remark) for remark in self.remarks)]
 
     def as_data(self, *, live: bool = True) -> dict[str, Json]:
-        """The spec as text, what is not as it was, and the table of it."""
+        """Return the spec as text, the remarks, and their table."""
         return {**super().as_data(live=live), "text": self.text}
 
     def plot(self, what: str = "", ax: Axes | None = None) -> Axes:
-        """Bars: how many things are noted, left out, and change figures."""
+        """Plot bars of how many items are noted, left out, and change figures."""
         lists = {"noted": self.notes, "left out": self.left_out, "changes figures": self.changed}
         counts = tuple((name, len(listed)) for name, listed in lists.items())
         columns = Column("kind"), Column("things", "element", words="things that are not as they were")
@@ -249,8 +253,8 @@ class Imported(Answer):
         parquet: bool = False,
         command: str = "",
     ) -> Path | tuple[Path, ...]:
-        """Write the YAML to a new file; an existing one is left alone. A name without an ending is a folder
-        that gets spec.yaml, the remarks, the data and the page."""
+        """Write the YAML to a new file; an existing file is not overwritten. A name without an ending is a
+        folder, which gets spec.yaml, the remarks, the data and the page."""
         if Path(place).suffix:
             return self._write(Path(place))
         result = super().save(place, live=live, parquet=parquet, command=command)
@@ -274,7 +278,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def only_counted(operations: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Operators of Einsums that are not in the table: what they compute is not said."""
+    """Return operators of Einsums that are not in the table, so that their function is not known."""
     found: dict[str, None] = {}
     for text in (text for one in operations for text in one.values()):
         for step in text.split(";"):
@@ -285,7 +289,7 @@ def only_counted(operations: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
 
 
 def _declared(workload: Mapping[str, Any]) -> dict[str, Any]:
-    """The workload with the operators that it only counts."""
+    """Return the workload with declarations of the operators that are only counted."""
     einsums = [_with_names(e) if isinstance(e, Mapping) else e for e in workload.get("einsums", ())]
     found = [e["operations"] for e in einsums if isinstance(e, Mapping) and e.get("operations")]
     known = workload.get("operators", {})
@@ -294,7 +298,8 @@ def _declared(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_names(einsum: Mapping[str, Any]) -> dict[str, Any]:
-    """An Einsum in whose operations what is no formula, or none of its operands, has a name."""
+    """Return an Einsum in whose operations everything that is not a valid formula of its operands is replaced
+    by a name."""
     operations = einsum.get("operations")
     if not isinstance(operations, Mapping):
         return dict(einsum)
@@ -316,7 +321,8 @@ def _formula(text: str, operands: int) -> str:
 
 
 def spec_text(tool: str, source: str, sections: Mapping[str, object], remarks: str = "") -> str:
-    """Sections as a file that loads. `source`: the files, which the head names; `remarks`: more comments."""
+    """Return sections as the text of a loadable file. `source`: the files, named in its head. `remarks`: more
+    comments."""
     names = re.sub(r"\s+", " ", ", ".join(Path(name).name for name in source.split(", ")))
     found = dict(sections)
     if isinstance(found.get("workload"), Mapping):
@@ -326,7 +332,8 @@ def spec_text(tool: str, source: str, sections: Mapping[str, object], remarks: s
 
 
 def require_loadable(imported: Imported) -> None:
-    """What an importer writes loads; where a name of the other tool is a keyword here, SpecError says so."""
+    """Check that the imported text loads. Raises SpecError, for example where a name in the other tool is a
+    keyword in polymodel."""
     try:
         _ = imported.spec
     except SpecError as error:
@@ -345,7 +352,7 @@ def require_loadable(imported: Imported) -> None:
 
 @dataclass
 class Findings:
-    """What an importer has found so far: faults, notes, and what is left out."""
+    """The findings of an importer so far: faults, notes, and what is left out."""
 
     faults: Faults = field(default_factory=Faults)
     notes: list[Diagnostic] = field(default_factory=list)
@@ -361,11 +368,11 @@ class Findings:
         *,
         code: str,
     ) -> None:
-        """Something that cannot be read."""
+        """Record something that cannot be read."""
         self.faults.note(Diagnostic(message, remedy, path, node.place(offset), code=code))
 
     def note(self, node: YamlNode | None, message: str, remedy: str = "", path: str = "") -> None:
-        """Something read otherwise than it is written, or assumed."""
+        """Record something that is interpreted differently from how it is written, or assumed."""
         found = Diagnostic(
             message, remedy, path, node.place() if node is not None else Place(), code="read-otherwise"
         )
@@ -373,7 +380,7 @@ class Findings:
             self.notes.append(found)
 
     def leave_out(self, found: LeftOut) -> None:
-        """Something that has no counterpart."""
+        """Record something that has no counterpart."""
         if found not in self.left:
             self.left.append(found)
 
@@ -385,9 +392,10 @@ class Findings:
         allow: Collection[str],
         remarks: str = "",
     ) -> Imported:
-        """These sections as a spec. SpecError for what was left out, changes figures and is not allowed.
+        """Return these sections as a spec. Raises SpecError for what was left out, changes figures and is not
+        allowed.
 
-        `files`: paths, and plain data; `remarks`: comments for the head of the spec.
+        `files`: paths, and plain data. `remarks`: comments for the head of the spec.
         """
         refuse_effects(self.left, allow)
         source = ", ".join(str(f) for f in files if isinstance(f, (str, Path))) or "plain data"
@@ -399,7 +407,8 @@ class Findings:
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:
-    """Each diagnostic as text behind a word; those of one remedy and `why` as one, with every place."""
+    """Return each diagnostic as text that continues a word; those with the same remedy and `why` are
+    combined, with every location."""
     groups: dict[object, list[Diagnostic]] = {}
     for d in found:
         why = d.why if isinstance(d, LeftOut) else ""
@@ -422,7 +431,7 @@ def _together(group: list[Diagnostic]) -> str:
 
 
 def _line(d: Diagnostic) -> str:
-    """A diagnostic without the source line."""
+    """Return a diagnostic without the source line."""
     return "  " + ": ".join(
         part for part in (str(d.place) if d.place.file else "", d.path, d.message) if part
     )
@@ -434,12 +443,12 @@ def _named(d: LeftOut) -> str:
 
 
 def _of_several(why: str) -> str:
-    """What is said of one key, said of several: `it serves ...` as `they serve ...`."""
+    """Change a reason for one key to the plural: `it serves ...` to `they serve ...`."""
     return re.sub(r"^it (\w+)s\b", r"they \1", re.sub(r"\bto it$", "to them", why))
 
 
 def _filled(text: str) -> str:
-    """Lines of at most WIDTH, broken between the things that are listed."""
+    """Break a listing into lines of at most WIDTH, between its items."""
     lines, room = ["  "], WIDTH
     for piece in text.split(", "):
         if len(lines[-1]) + len(piece) > room and lines[-1].strip():

@@ -1,4 +1,4 @@
-"""Tables of other tools' YAML, read key by key: what nobody has read is left out by name."""
+"""Read tables of other tools' YAML key by key; keys that were not read are reported by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_MERGE = "nomerge"  # the tag of a mapping that `<<<` leaves as it is
 
 
 class Reading(Findings):
-    """What is found where tables are read key by key."""
+    """The findings while tables are read key by key."""
 
     def leave(
         self,
@@ -26,7 +26,8 @@ class Reading(Findings):
         changes: str = "",
         refused: bool = False,
     ) -> None:
-        """A key that has no counterpart. `changes`: figures that differ; `refused`: the import stops."""
+        """Record a key that has no counterpart. `changes`: figures that differ. `refused`: the import
+        stops."""
         message = f"`{key}` is not converted: {why}"
         below, place = f"{path}.{key}" if path else key, node.place()
         more = {"key": key, "owner": owner, "why": why, "changes": changes}
@@ -34,7 +35,7 @@ class Reading(Findings):
 
 
 class KeyedTable:
-    """A mapping of the file. `path`: where it stands; `owner`: the component or Einsum it is of."""
+    """A mapping of the file. `path`: its location. `owner`: the component or Einsum that it belongs to."""
 
     def __init__(self, reading: Reading, node: YamlNode, path: str, owner: str = "") -> None:
         self.reading = reading
@@ -50,23 +51,23 @@ class KeyedTable:
         return self.node.entry(key) is not None
 
     def take(self, key: str) -> YamlNode | None:
-        """The value of a key, which then counts as read."""
+        """Return the value of a key, and mark the key as read."""
         self.seen.add(key)
         entry = self.node.entry(key)
         return entry.value if entry is not None else None
 
     def text(self, key: str) -> str:
-        """The value of a key as text; empty if it is not there."""
+        """Return the value of a key as text; empty if it is absent."""
         node = self.take(key)
         return "" if node is None or node.scalar is None else str(node.scalar)
 
     def table(self, key: str) -> KeyedTable | None:
-        """The mapping below a key."""
+        """Return the mapping below a key."""
         node = self.take(key)
         return None if node is None else KeyedTable(self.reading, node, self.below(key), self.owner)
 
     def items(self, key: str) -> tuple[YamlNode, ...]:
-        """The elements of a list, lists inside of it among them; a single value is a list of one."""
+        """Return the elements of a list, with nested lists flattened; a single value is a list of one."""
         node = self.take(key)
         return () if node is None else tuple(flat(node))
 
@@ -75,13 +76,13 @@ class KeyedTable:
 
     @property
     def rest(self) -> tuple[YamlEntry, ...]:
-        """Keys that nobody has read."""
+        """Return keys that were not read."""
         return tuple(e for e in self.node.entries or () if e.key not in self.seen)
 
 
 def lifted(node: YamlNode, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> YamlNode:
-    """A mapping of an older file as it is written now: `keys` out of the mappings that held them, some
-    of them with an underscore in front."""
+    """Return a mapping of an older file in the current form: `keys` are moved out of the mappings that held
+    them, some of them with a leading underscore."""
     own = {e.key for e in node.entries or ()}
     inner: list[YamlEntry] = []
     outer: list[YamlEntry] = []
@@ -98,7 +99,7 @@ def lifted(node: YamlNode, wrappers: tuple[str, ...], keys: tuple[str, ...]) -> 
 
 
 def flat(node: YamlNode) -> Iterable[YamlNode]:
-    """The elements of a list; those that are lists give theirs, as an included list does."""
+    """Return the elements of a list with nested lists, such as included ones, flattened."""
     if node.elements is None:
         if node.kind != "scalar" or node.scalar is not None:
             yield node
@@ -111,7 +112,7 @@ def flat(node: YamlNode) -> Iterable[YamlNode]:
 
 
 def plain(node: YamlNode) -> object:
-    """The value as plain data, tags as they are written elsewhere: (tag, fields)."""
+    """Return the value as plain data, with tags in the form (tag, fields)."""
     if node.entries is not None:
         fields = {e.key: plain(e.value) for e in node.entries}
         return (node.tag, fields) if node.tag and node.tag != NO_MERGE else fields

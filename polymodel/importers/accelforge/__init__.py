@@ -1,4 +1,4 @@
-"""AccelForge's YAML becomes a spec, and a spec AccelForge's YAML: workload, architecture, mapping."""
+"""Convert AccelForge's YAML to a spec, and a spec to AccelForge's YAML: workload, architecture, mapping."""
 
 from polymodel.importers.accelforge.export import export_accelforge
 from polymodel.importers.accelforge.run import import_accelforge

@@ -1,4 +1,4 @@
-"""`arch:` of AccelForge: nodes become ours, in the order of the file; constraints go to `explore:`."""
+"""Convert `arch:` of AccelForge: nodes keep the order of the file, and constraints go to `explore:`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")
 _OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
 _GROUPS = ("Hierarchical", "Hierarchy", "Fork")
-# Networks of AccelForge's: how hops of each are counted here.
+# AccelForge's networks: the topologies by which their hops are counted.
 _HOPS = ("hop", "hops")  # the second in older files
 _TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "all_to_all"}
 
 
 @dataclass
 class _Found:
-    """What groups say of the components in them: those whose fanouts are places in an array, the networks
-    that start there, those that stand in line within the array, and the branch on which a component stands,
-    called as the first compute unit of its fork."""
+    """Information from groups on the components inside: components whose fanouts are positions in an array,
+    the networks that start there, the components in line within the array, and the branch of each component,
+    named after the first compute unit of its fork."""
 
     instances: list[str] = field(default_factory=list)
     placed: list[str] = field(default_factory=list)
@@ -47,8 +47,8 @@ class ArchSections:
 def arch_of(
     reading: Reading, node: YamlNode, scope: Scope, einsums: Einsums, sparse: Mapping[str, Sequence[YamlNode]]
 ) -> ArchSections:
-    """The machine; `einsums`: what sets and widths in it are read for; `sparse`: what another section says
-    of components."""
+    """Return the machine. `einsums`: the Einsums for which sets and widths are evaluated. `sparse`: what
+    another section specifies for components."""
     table = KeyedTable(reading, node, "arch")
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
@@ -95,9 +95,9 @@ def arch_of(
 
 
 def _backed(reading: Reading, node: YamlNode, found: ArchSections) -> None:
-    """What a memory keeps of tensors that another one does not: AccelForge asks what that other one holds in
-    the mapping, we ask what its rule says. So what it may hold may pass by, and intermediates are handed on
-    in the memories that are asked."""
+    """Adapt memories that keep tensors which another memory does not hold. AccelForge evaluates what that
+    memory holds in the mapping, polymodel what its rule allows. Therefore these memories may be bypassed by
+    tensors that the other one may hold, and intermediates may be exchanged in them."""
     rules = {str(f["name"]): t for _, f in found.nodes if isinstance(t := f.get("tensors"), dict)}
     asked: list[str] = []
     for name, tensors in rules.items():
@@ -113,12 +113,13 @@ def _backed(reading: Reading, node: YamlNode, found: ArchSections) -> None:
 
 
 def raw(node: YamlNode) -> object:
-    """A variable as it is written."""
+    """Return a variable as it is written."""
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
 def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found) -> Iterable[KeyedTable]:
-    """The components in order; groups give what they hold, and `found` what is to be known of it."""
+    """Yield the components in order; groups yield their content, and `found` records what is needed about
+    it."""
     for i, node in enumerate(nodes):
         table = KeyedTable(reading, as_now(node), f"{path}[{i}]")
         table.owner = _text(table, "name")
@@ -151,8 +152,8 @@ def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found)
 def _fork(
     reading: Reading, fork: KeyedTable, inner: Sequence[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
-    """The components of a fork, on a branch of their own. One on which nothing executes is no use to any
-    Einsum; it leaks, where its components do."""
+    """Yield the components of a fork, on a branch of their own. A branch on which nothing executes serves no
+    Einsum, but leaks where its components do."""
     inside = {t.owner for t in inner if t.owner in found.branches}  # of forks in this one
     units = [t.owner for t in inner if t.node.tag == "Compute"]
     units.sort(key=lambda name: name in inside)
@@ -178,8 +179,8 @@ def _fork(
 def _array(
     reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
-    """The memories of an array above its fanout, and the network between: several instances of one at
-    different places of the array hold parts of the same tiles, and count as one."""
+    """Yield the memories of an array above its fanout, and the network between. Several instances of a memory
+    at different positions of the array hold parts of the same tiles, and count as one memory."""
     inner = list(inner)
     networks = [t for t in inner if t.node.tag == "Network"]
     yield from _places(reading, array, [t for t in inner if t.node.tag != "Network"], found)
@@ -193,7 +194,7 @@ def _array(
 def _places(
     reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
-    """The components of an array, those at several places of it as one memory together."""
+    """Yield the components of an array; instances at several positions become one memory."""
     for table in inner:
         if table.node.tag in ("Memory", "Toll") and table.node.entry("spatial") is not None:
             found.instances.append(table.owner)
@@ -208,9 +209,9 @@ def _places(
 def _around(
     reading: Reading, network: KeyedTable, inner: Sequence[KeyedTable], found: _Found
 ) -> Iterable[KeyedTable]:
-    """The components that a network holds, as older files write it: those of the first fanout in it are
-    reached over its links, memories before that stand at its places. A fanout of a component in line
-    replicates what follows it in that line, too."""
+    """Yield the components that a network contains in older files. The components from the first fanout on
+    are reached over its links; memories before it are located at its positions. A fanout of a component in
+    line also replicates what follows it in that line."""
     first = next((i for i, t in enumerate(inner) if _replicates(t, found)), len(inner))
     gone = ("nodes", "shape") if first == len(inner) else ("nodes", "spatial", "shape")
     own = replace(network.node, entries=tuple(e for e in network.node.entries or () if e.key not in gone))
@@ -222,7 +223,7 @@ def _around(
 
 
 def _replicates(table: KeyedTable, found: _Found) -> bool:
-    """Whether what follows a component in an array has its fanout as well."""
+    """Return whether a component in an array also replicates what follows it."""
     if table.node.tag in (*_FANOUT, "Network"):
         return True
     return table.owner in found.in_line and table.node.entry("spatial") is not None
@@ -235,7 +236,7 @@ def _renamed(table: KeyedTable, node: YamlNode) -> KeyedTable:
 
 
 def _own_fanout(network: KeyedTable) -> KeyedTable:
-    """The fanout that a network or hierarchy has itself, as older files write it: a container behind it."""
+    """Return the fanout that a network or hierarchy itself has in older files, as a container after it."""
     network.seen.add("spatial")
     entries = tuple(e for e in network.node.entries or () if e.key in ("name", "spatial"))
     if network.node.entry("name") is None:
@@ -257,8 +258,8 @@ def _keep_text(table: KeyedTable) -> str:
 
 
 def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
-    """The fanouts of components by name, and those of a compute-in-memory array: of the dimensions that have
-    ARRAY in their names."""
+    """Return the fanouts of components by name, and those of a compute-in-memory array, which are the
+    dimensions with ARRAY in their names."""
     result = {"total": 1, "reuse_input": 1, "reuse_output": 1, "reuse_weight": 1}
     for table in nodes:
         spatial = table.node.entry("spatial")
@@ -283,7 +284,7 @@ def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
 
 
 def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object], placed: bool) -> None:
-    """What is counted otherwise of a network. `placed`: it starts at memories at several places."""
+    """Note how counts of a network differ. `placed`: it starts at memories at several positions."""
     remedy = "compare the hops in `energy` of a report, or write `link:` yourself"
     latency = network.take("total_latency")
     changes = ""
@@ -302,13 +303,13 @@ def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object]
 
 
 def _linked_alike(covering: object, spatial: object) -> object:
-    """A fanout behind another one that a network links, linked as that one."""
+    """Return a fanout after another one that a network links, with the same link."""
     link = covering[0].get("link") if isinstance(covering, list) and covering else None
     return [{**one, "link": link} for one in spatial] if link and isinstance(spatial, list) else spatial
 
 
 def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope, placed: bool) -> object:
-    """The fanout behind a network, linked by its hops."""
+    """Return the fanout after a network, linked by its hops."""
     network.take("name")
     kind = network.text("topology")
     if kind not in _TOPOLOGIES:

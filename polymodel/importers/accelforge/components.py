@@ -1,8 +1,8 @@
-"""One component of AccelForge's as one of ours: sizes, fanouts, prices, value widths.
+"""Convert one component of AccelForge: sizes, fanouts, prices, value widths.
 
-Prices here are per bit of a tensor's values as the workload has them. A component that has values of other
+Prices in polymodel are per bit of a tensor's values in the workload. A component that has values of other
 widths, counts values instead of bits, or takes several actions for each is priced so that every value costs
-the same as there; where its tensors would need several prices, it is refused by name.
+the same as in AccelForge. Where its tensors would need several prices, it is refused by name.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _ACTION = ("energy", "latency", "throughput", "bits_per_action", "energy_scale")
 
 @dataclass(frozen=True)
 class WrittenComponent:
-    """A component as it is written. `kept`: name -> what that component keeps; `above`: memories;
-    `instances`: how many of it are one memory together; `sparse`: what another section says of it."""
+    """A component as it is written. `kept`: component name -> what that component keeps. `above`: the outer
+    memories. `instances`: how many of its instances form one memory. `sparse`: what another section specifies
+    for it."""
 
     table: KeyedTable
     scope: Scope
@@ -53,14 +54,15 @@ class WrittenComponent:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions that a component of its kind has here."""
+        """The actions that polymodel has for this kind of component."""
         rules = next((r for kind, r in KINDS.items() if kind == self.kind.lower()), None)
         return () if rules is None else (*rules.actions, *rules.sparse)
 
     def number(
         self, reading: Reading, node: YamlNode, what: str, default: Value | None = None
     ) -> Value | None:
-        """A number, the same for every Einsum, or 0 for those that have no tensor here."""
+        """Return a number that is the same for every Einsum; 0 for Einsums that have no tensor in the
+        component."""
         found: set[Value] = set()
         lacking = ""
         for einsum in self.einsums.each():
@@ -93,7 +95,8 @@ class WrittenComponent:
         return default
 
     def worked(self, text: object) -> Value:
-        """A number that is the same for every Einsum, and does not ask for a component. Raises NoValue."""
+        """Return a number that is the same for every Einsum and does not depend on a component. Raises
+        NoValue."""
         found: set[Value] = set()
         lacking: NoValue | None = None
         for einsum in self.einsums.each():
@@ -120,7 +123,8 @@ class WrittenComponent:
         )
 
     def set_text(self, reading: Reading, node: YamlNode) -> str:
-        """A set expression: conditions chosen, `Above` spelled out, `.tensors` behind names of memories."""
+        """Return a set expression with conditions resolved, `Above` expanded, and `.tensors` added to names
+        of memories."""
         texts = []
         for einsum in self.einsums.each():
             view = self.einsums.view(einsum, lambda name: self.kept.get(name, ""))
@@ -143,7 +147,8 @@ class WrittenComponent:
         return text
 
     def variables(self, text: str) -> set[str] | None:
-        """The rank variables of a set, alike in all Einsums that have them; None where it is none."""
+        """Return the rank variables of a set, which must be the same in all Einsums that have them; None if
+        it is not such a set."""
         result: set[str] = set()
         without: set[str] = set()
         for einsum in self.einsums.each():
@@ -156,7 +161,8 @@ class WrittenComponent:
         return None if result & without else result
 
     def tensors(self, text: str) -> dict[tuple[str, str], int]:
-        """(Einsum, tensor) of a set -> bits of its values: an output of one may be an input of the next."""
+        """Return a map from (Einsum, tensor) of a set to the bits of its values. An output of one Einsum may
+        be an input of the next."""
         result: dict[tuple[str, str], int] = {}
         for einsum in self.einsums.each():
             try:
@@ -187,7 +193,8 @@ def _changed(what: str) -> str:
 
 @dataclass(frozen=True)
 class ActionPrices:
-    """Of one action, as it is written: joules, actions per second, bits of one action; of a hop its delay."""
+    """The prices of one action as it is written: joules, actions per second, bits of one action; for a hop
+    also its delay."""
 
     energy: float | None = None
     throughput: float | None = None
@@ -199,7 +206,7 @@ class ActionPrices:
     def of(
         cls, reading: Reading, action: KeyedTable, worked: Callable[[object], Value], hop: bool = False
     ) -> ActionPrices:
-        """The prices of one entry of `actions:`; `worked` gives the value of a text."""
+        """Return the prices of one entry of `actions:`. `worked` returns the value of a text."""
 
         def number(key: str) -> float | None:
             node = action.take(key)
@@ -235,7 +242,7 @@ class ActionPrices:
 
 
 def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> Iterator[Written]:
-    """The component, or the two that stand for a toll with several directions."""
+    """Yield the component, or the two components that replace a toll with several directions."""
     table = part.table
     table.take("name")
     if not part.name:
@@ -295,7 +302,8 @@ def component_of(reading: Reading, part: WrittenComponent, explore: dict[str, ob
 def _tensors(
     reading: Reading, part: WrittenComponent, explore: dict[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """(the set that the component is about, what `tensors:` becomes); what binds a search goes there."""
+    """Return the set of tensors of the component, and the content of its `tensors:`. Constraints on a search
+    go to `explore`."""
     table = part.table.table("tensors")
     if table is None:
         return "All", {}
@@ -314,10 +322,9 @@ def _tensors(
 
 @dataclass(frozen=True)
 class ValueScale:
-    """What a value of the workload is here. `bits`: of a value here, over those in the workload; `actions`:
-    how many each takes; `values`: of one action, None where actions are counted by bits; `width`: bits of a
-    value in the workload, None where tensors differ.
-    """
+    """How a value of the workload is represented in a component. `bits`: its bits here over those in the
+    workload. `actions`: number of actions for each value. `values`: values of one action, None where actions
+    are counted by bits. `width`: bits of a value in the workload, None where tensors differ."""
 
     bits: Fraction = Fraction(1)
     actions: Fraction = Fraction(1)
@@ -353,7 +360,7 @@ def _factor(reading: Reading, part: WrittenComponent, keep: str) -> ValueScale:
 def _ratios(
     reading: Reading, part: WrittenComponent, widths: Mapping[tuple[str, str], int]
 ) -> tuple[dict[tuple[str, str], Fraction], YamlNode | None]:
-    """Bits of a value here over those in the workload, of every tensor of the component."""
+    """Return the bits of a value in the component over those in the workload, for each of its tensors."""
     given = part.table.take("bits_per_value")
     scaled = part.table.take("bits_per_value_scale")
     result: dict[tuple[str, str], Fraction] = {}
@@ -371,7 +378,7 @@ def _ratios(
 
 
 def _widths(reading: Reading, part: WrittenComponent) -> list[list[str]]:
-    """The tensors of a component in groups that one price per bit serves."""
+    """Return the tensors of a component in groups that can share one price per bit."""
     widths = part.tensors(keep_of(part.table.node))
     ratios, _ = _ratios(reading, part, widths)
     counted = part.table.node.entry("values_per_action") is not None
@@ -385,7 +392,8 @@ def _widths(reading: Reading, part: WrittenComponent) -> list[list[str]]:
 def _values(
     reading: Reading, part: WrittenComponent, widths: Mapping[tuple[str, str], int]
 ) -> Fraction | None:
-    """Values of one action, the same for all tensors; None where actions are counted by the bit."""
+    """Return the values of one action, which must be the same for all tensors; None where actions are counted
+    by bits."""
     node = part.table.take("values_per_action")
     if node is None:
         return None
@@ -422,7 +430,7 @@ def _size(
 
 
 def _read_first(reading: Reading, part: WrittenComponent, fields: dict[str, object]) -> None:
-    """Whether outputs are read before the first partial sum is there."""
+    """Convert the key that says whether outputs are read before the first partial sum exists."""
     node = part.table.take("skip_initial_output_write")
     if node is None or node.scalar not in (False, "False", "false", 0):
         return
@@ -455,7 +463,8 @@ def _scales(reading: Reading, part: WrittenComponent) -> dict[str, float]:
 def _actions(
     reading: Reading, part: WrittenComponent, factor: ValueScale, scales: Mapping[str, float], model: str
 ) -> dict[str, dict[str, object]]:
-    """Actions by name, priced per bit, per whole action where the file counts them, or per operation."""
+    """Return actions by name, priced per bit, per whole action where the file counts actions, or per
+    operation."""
     result: dict[str, dict[str, object]] = {}
     free = model == "Dummy"
     given = part.table.take("bits_per_action")
@@ -504,7 +513,7 @@ _PRICE = "add `energy:` and `throughput:` to its actions, or name an `energy_mod
 
 
 def _bits_of_action(prices: ActionPrices, factor: ValueScale) -> Fraction:
-    """Bits of the workload's values that one action moves."""
+    """Return the bits of the workload's values that one action moves."""
     if factor.values is not None and factor.width is not None:
         return factor.values * factor.width
     bits = Fraction(1) if prices.bits in (None, 0, math.inf) else Fraction(str(prices.bits))
@@ -512,18 +521,19 @@ def _bits_of_action(prices: ActionPrices, factor: ValueScale) -> Fraction:
 
 
 def prices_by_action(each: Fraction, prices: ActionPrices, factor: ValueScale) -> bool:
-    """Whether whole actions are counted: of several bits, as the file says."""
+    """Return whether whole actions, of several bits, are counted."""
     counted = factor.values is not None or prices.bits not in (None, 0, 1, math.inf)
     return counted and each.denominator == 1 and each > 1
 
 
 def is_amount(value: Value, most: float) -> bool:
-    """Whether a number is 0 or more and can be counted; infinity only where there is no limit."""
+    """Return whether a number is at least 0 and finite; infinity is accepted only where there is no limit."""
     return 0 <= value <= LARGEST or value == most
 
 
 def _enabled(reading: Reading, part: WrittenComponent, explore: dict[str, object]) -> None:
-    """Which Einsums a unit runs: a search is told, a mapping says it itself."""
+    """Return the Einsums that a unit executes. For a search this is a constraint; a mapping specifies it
+    itself."""
     node = part.table.take("enabled")
     if node is None:
         return

@@ -1,4 +1,4 @@
-"""The Einsums that an architecture is read for: members of sets, bits of their values."""
+"""Evaluate an architecture for the Einsums of a workload: members of sets, bits of their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polymodel.spec.expressions import NamedSet, SetScope, evaluate_set, parse_s
 from polymodel.spec.faults import TextFault
 from polymodel.workload.einsum import Cascade, Einsum
 
-# What an architecture without a workload is read for: three tensors of bytes.
+# The substitute workload for an architecture without one: three tensors of bytes.
 STAND_IN = {
     "workload": {
         "rank_sizes": {"M": 2, "N": 2, "K": 2},
@@ -22,7 +22,7 @@ STAND_IN = {
 
 @dataclass(frozen=True)
 class Einsums:
-    """The Einsums of the workload, or a stand-in. `components`: name -> set that it keeps, per Einsum."""
+    """The Einsums of the workload, or a substitute. `components`: name -> set that it keeps, per Einsum."""
 
     cascade: Cascade
     given: bool
@@ -30,13 +30,14 @@ class Einsums:
     def members(
         self, einsum: Einsum, text: str, kept: Callable[[str], str] = lambda name: ""
     ) -> frozenset[str]:
-        """The tensors of one Einsum that a set has; `kept` says what a component of that name keeps."""
+        """Return the tensors of one Einsum in a set. `kept` returns what a component of a given name
+        keeps."""
         return tensor_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
 
     def variables(
         self, einsum: Einsum, text: str, kept: Callable[[str], str] = lambda name: ""
     ) -> frozenset[str]:
-        """The rank variables of one Einsum that a set has: TextFault for a set of tensors."""
+        """Return the rank variables of one Einsum in a set. Raises TextFault for a set of tensors."""
         result = evaluate_set(parse_set(text, key=True), self._scope(einsum, kept, ()))
         if result.kind == "tensors":
             message = "the expression gives tensors, not rank variables"
@@ -80,7 +81,8 @@ class Einsums:
         )
 
     def view(self, einsum: Einsum, kept: Callable[[str], str] = lambda name: "") -> EinsumView:
-        """What expressions may ask of one Einsum; `kept` says what a component of that name keeps."""
+        """Return the properties of one Einsum that expressions may use. `kept` returns what a component of a
+        given name keeps."""
 
         def width(text: str) -> int:
             try:

@@ -1,6 +1,7 @@
-"""`export_accelforge`: a spec as a file of AccelForge's, so that its tool can evaluate the same mapping.
+"""Export a spec as an AccelForge file, so that AccelForge can evaluate the same mapping.
 
-What is written is imported again and compared with the spec: a file that is another problem is not given out.
+The text is imported again and compared with the spec, so that a file that describes another problem is never
+returned.
 """
 
 from __future__ import annotations
@@ -29,12 +30,11 @@ _TAGS = {"memory": "Memory", "toll": "Toll", "container": "Container", "compute"
 
 
 def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
-    """The spec as AccelForge's YAML: workload, renames, architecture, and the mapping where there is one.
+    """Return the spec as AccelForge's YAML: workload, renames, architecture, and the mapping if there is one.
 
-    What its tool has no counterpart for refuses the export, unless `allow` names it: `reuse`, `pipeline`,
-    `link`, `sparse`, `densities` and others; the message lists them. Symbols need values: `spec.bind(...)`.
-
-    For example `Path("theirs.yaml").write_text(export_accelforge(spec))`. Raises SpecError.
+    Features without a counterpart in AccelForge refuse the export, unless `allow` names them: `reuse`,
+    `pipeline`, `link`, `sparse`, `densities` and others; the message lists them. Symbols need values:
+    `spec.bind(...)`. For example `Path("theirs.yaml").write_text(export_accelforge(spec))`. Raises SpecError.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("export_accelforge", spec)
@@ -42,7 +42,7 @@ def export_accelforge(spec: Spec, *, allow: Collection[str] = ()) -> str:
 
 
 def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
-    """The same as files: name -> YAML."""
+    """Return the export as files: name -> YAML."""
     refuse_lacking(_lacking(spec), allow)
     result: dict[str, str] = {}
     cascade = tree = None
@@ -64,7 +64,7 @@ def accelforge_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
 
 
 def _lacking(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(name, what the spec has and AccelForge has not)."""
+    """Yield pairs (name, description) of features of the spec that AccelForge does not have."""
     nodes = [n for _, n, _ in spec.mapping.walk()] if spec.mapping is not None else []
     if any(isinstance(n, StorageNode) and n.reuse is not Reuse.REFILL for n in nodes):
         yield "reuse", "storages reuse by another policy than `refill`"
@@ -126,7 +126,8 @@ def _access(access: TensorAccess) -> dict[str, object]:
 
 
 def _forked(parts: Iterable[Component], depth: int = 0) -> Iterator[tuple[str, dict[str, object]]]:
-    """The components in order, those of a branch in a fork, and of a branch of it in a fork inside."""
+    """Yield the components in order; those of a branch are in a fork, and those of a branch inside it in a
+    nested fork."""
     for branch, found in groupby(parts, lambda c: branches_to(c.branch)[: depth + 2]):
         if len(branch) > depth + 1:
             yield "Fork", {"nodes": list(_forked(found, depth + 1))}
@@ -134,7 +135,7 @@ def _forked(parts: Iterable[Component], depth: int = 0) -> Iterator[tuple[str, d
             yield from (node for c in found for node in (*_network(c), _component(c)))
 
 
-# Topologies with the hops of a network there.
+# Topologies that have the same hops as a network of AccelForge.
 _NETWORKS = {"line": "mesh", "all_to_all": "all_to_all"}
 
 
@@ -143,8 +144,8 @@ def _links(part: Component) -> set[FanoutLink]:
 
 
 def _are_networks(parts: Iterable[Component]) -> bool:
-    """Whether the links are those of networks there. A network has the hops of all fanouts from it on to the
-    next memory or compute unit, so that there may be no other one between."""
+    """Return whether the links can be written as AccelForge's networks. A network has the hops of all fanouts
+    after it up to the next memory or compute unit, so that there may be no other fanout in between."""
     apart = True  # whether no fanout stands behind the memory before
     for part in parts:
         alone = apart and (part.stores or part.computes) and _is_network(part)
@@ -155,9 +156,9 @@ def _are_networks(parts: Iterable[Component]) -> bool:
 
 
 def _is_network(part: Component) -> bool:
-    """Whether a network there may have the links of all fanout dimensions of a component: one price and one
-    topology, and nothing that limits what passes, which there is counted behind the first instance; nor a
-    delay along a line, whose longest route has a hop more there."""
+    """Return whether an AccelForge network can have the links of all fanout dimensions of a component. They
+    must have one price and one topology, no throughput limit (which AccelForge counts after the first
+    instance), and no delay along a line (where AccelForge's longest route has one hop more)."""
     links = _links(part)
     alike = len(links) == 1 and all(d.link in links for d in part.spatial)
     counted = (k.topology in _NETWORKS and math.isinf(k.throughput) for k in links)
@@ -165,7 +166,7 @@ def _is_network(part: Component) -> bool:
 
 
 def _network(part: Component) -> Iterator[tuple[str, dict[str, object]]]:
-    """The network in front of a component whose fanouts have a link."""
+    """Yield the network before a component whose fanouts have a link."""
     for link in _links(part) if _is_network(part) else ():
         hop = {"name": "hop", "energy": link.energy_per_bit_hop, "throughput": "inf"}
         hop["latency"] = link.hop_latency or 0
@@ -217,7 +218,8 @@ def _action(action: ActionCost) -> dict[str, object]:
 
 
 def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]], str]:
-    """A toll has one action there, and a direction. Where both directions differ, it cannot be written."""
+    """Return the actions and the direction of a toll, which has only one action in AccelForge. Raises
+    SpecError where both directions differ."""
     down, up = actions
     free = {"energy": 0.0, "throughput": "inf", "latency": 0}
     if {**down, "name": ""} == {**up, "name": ""}:
@@ -230,12 +232,13 @@ def _direction(actions: list[dict[str, object]]) -> tuple[list[dict[str, object]
     raise SpecError([Diagnostic(message, "give both the same price", code="no-counterpart")])
 
 
-# What is written is another form of the same: rank variables have one range of values each, and loops down to
-# single values stand in the mapping.
+# The exported form is equivalent to the spec: rank variables have one range of values each, and the mapping
+# has loops down to single values.
 
 
 def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
-    """New names of rank variables, by Einsum: there a name has one range of values in all Einsums."""
+    """Return new names of rank variables by Einsum, because in AccelForge a name has one range of values in
+    all Einsums."""
     ranges: dict[str, tuple[int, int]] = {}
     taken = {v for e in cascade for v in e.rank_variables}
     result: dict[str, dict[str, str]] = {e.name: {} for e in cascade}
@@ -251,8 +254,8 @@ def _names_apart(cascade: Cascade) -> dict[str, dict[str, str]]:
 
 
 def _from_zero(einsum: Einsum) -> Einsum:
-    """The Einsum with rank variables that count from 0: there the constant of an index, `p - 1`, lessens the
-    number of elements of a tile."""
+    """Return the Einsum with rank variables that count from 0, because in AccelForge the constant of an
+    index, `p - 1`, reduces the number of elements of a tile."""
     least = {v: low for v, (low, _) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
 
     def moved(given: Affine) -> Affine:
@@ -280,8 +283,9 @@ def _rewritten(einsum: Einsum, expr: Callable[[Affine], Affine]) -> Einsum:
 
 
 def _written(tree: LoopTree, cascade: Cascade, names: Mapping[str, Mapping[str, str]]) -> LoopTree:
-    """The tree with the reuse that AccelForge has, no pipelines, and above each compute node a loop over each
-    rank variable that is not down to single values yet. `names`: new ones of rank variables, by Einsum."""
+    """Return the tree with AccelForge's reuse, without pipelines, and with a loop above each compute node
+    over each rank variable that is not yet down to single values. `names`: new names of rank variables, by
+    Einsum."""
     numbers = iter(range(10**9))  # nodes in the order of `walk`
 
     def plain(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -317,8 +321,8 @@ def _written(tree: LoopTree, cascade: Cascade, names: Mapping[str, Mapping[str, 
 
 
 def _check(spec: Spec, cascade: Cascade | None, tree: LoopTree | None, text: str) -> None:
-    """What is written has to come back as the spec, but for what is allowed. `cascade`, `tree`: in the form
-    that is written."""
+    """Check that the exported text imports as the spec, except for what is allowed. `cascade`, `tree`: in the
+    exported form."""
     root, faults = parse_yaml(text, Source("", tuple(text.split("\n"))), TAGS)
     plain = root.plain() if root is not None else None
     if faults or not isinstance(plain, dict):

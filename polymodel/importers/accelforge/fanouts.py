@@ -1,4 +1,4 @@
-"""Fanouts of AccelForge's as dimensions of ours; what binds a search goes to `explore:`."""
+"""Convert fanouts of AccelForge to dimensions; constraints on a search go to `explore:`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spatial_of(
 
 
 def rule_at(explore: dict[str, object], *path: str) -> dict[str, object]:
-    """The table of an exploration's rule at a place, made where it is missing."""
+    """Return the table of an exploration rule at a location, and create it if it is missing."""
     result = explore
     for name in path:
         inner = result.setdefault(name, {})
@@ -62,7 +62,8 @@ def rule_at(explore: dict[str, object], *path: str) -> dict[str, object]:
 
 
 def _loop_bounds(reading: Reading, part: WrittenComponent, spatial: KeyedTable) -> dict[str, str]:
-    """Rank variable -> its factor over a fanout, of `loop_bounds`: sets of rank variables and a number."""
+    """Return rank variable -> factor over a fanout, from `loop_bounds`: sets of rank variables and a
+    number."""
     result: dict[str, str] = {}
     for node in spatial.items("loop_bounds"):
         table = KeyedTable(reading, node, f"{spatial.path}.loop_bounds", part.name)

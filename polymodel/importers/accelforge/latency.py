@@ -1,7 +1,7 @@
-"""`total_latency` of AccelForge's components: a sum is that of shared ports, a maximum of separate ones.
+"""Convert `total_latency` of AccelForge's components: a sum means shared ports, a maximum separate ones.
 
-It may be written over all actions, `sum(a.n_calls / a.throughput for a in actions)`, or in counts of each,
-`(read_actions + write_actions) * width / 512e9`.
+It may be written over all actions, `sum(a.n_calls / a.throughput for a in actions)`, or in terms of the count
+of each, `(read_actions + write_actions) * width / 512e9`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLOSE = 1e-9
 
 
 def plain_number(value: float) -> int | float:
-    """Whole numbers without a point."""
+    """Return whole numbers without a decimal point."""
     return int(value) if value < LARGEST and value == int(value) else value
 
 
@@ -41,7 +41,7 @@ def total_latency(
     fields: dict[str, object],
     actions: dict[str, dict[str, object]],
 ) -> None:
-    """Give the actions the throughputs that the text says, and the component its ports."""
+    """Set the throughputs of the actions and the ports of the component according to the text."""
     text = str(node.scalar)
     match = _PER_ACTION.match(text)
     rates = [r.strip() for r in match["rest"].split("/")[1:]] if match is not None else []
@@ -72,7 +72,7 @@ def total_latency(
 
 
 def _alike(part: WrittenComponent, rates: list[str]) -> dict[str, Fraction]:
-    """Seconds of each action, where all take the same."""
+    """Return the seconds of each action, where all actions take the same time."""
     rate = Fraction(1)
     for text in rates:
         value = part.scope.number(text)
@@ -84,7 +84,8 @@ def _alike(part: WrittenComponent, rates: list[str]) -> dict[str, Fraction]:
 
 
 def _probed(part: WrittenComponent, text: str) -> tuple[str, dict[str, Fraction]]:
-    """(sum or max, seconds of each action) of a text in counts of actions; ("", {}) where it is neither."""
+    """Return (sum or max, seconds of each action) for a text in counts of actions; ("", {}) if it has neither
+    form."""
     names = sorted({m[1] for m in _COUNTED.finditer(text)})
     if not names:
         # A constant 0 says nothing of the actions; another time does not grow with them.

@@ -1,4 +1,4 @@
-"""`mapping:` of AccelForge: LoopTrees are written nearly the same."""
+"""Convert `mapping:` of AccelForge, whose LoopTrees have nearly the same form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Written = tuple[str, dict[str, object]]
 
 
 def mapping_of(reading: Reading, node: YamlNode, order: Mapping[str, int]) -> list[Written]:
-    """The nodes of the tree. `order`: places of components in the machine, where one is given."""
+    """Return the nodes of the tree. `order`: positions of components in the machine, if one is given."""
     table = KeyedTable(reading, node, "mapping")
     table.take("version")
     result = list(_nodes(reading, table.items("nodes"), "mapping.nodes"))
@@ -38,8 +38,8 @@ def mapping_of(reading: Reading, node: YamlNode, order: Mapping[str, int]) -> li
 def _lowered(
     reading: Reading, at: YamlNode, nodes: list[Written], order: Mapping[str, int], above: frozenset[str]
 ) -> list[Written]:
-    """Storages below the spatial loops that replicate their memory. Of tensors that no other memory holds,
-    AccelForge writes them above these loops, and means what all instances hold together."""
+    """Move storages below the spatial loops that replicate their memory. For tensors that no other memory
+    holds, AccelForge writes them above these loops, where a node denotes all instances together."""
     result = list(nodes)
     held = set(above)
     for tag, fields in nodes:
@@ -102,7 +102,8 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
 
 
 def _bound(reading: Reading, table: KeyedTable, tag: str) -> str:
-    """What a split is here whose branches are bound to units, `binding: [0, 1]`: those of one take turns."""
+    """Return the tag of a split whose branches are bound to units, `binding: [0, 1]`: branches of the same
+    unit run one after the other."""
     binding = table.take("binding")
     if binding is None:
         return tag
@@ -118,8 +119,8 @@ def _bound(reading: Reading, table: KeyedTable, tag: str) -> str:
 
 
 def _shared_above(reading: Reading, at: YamlNode, nodes: list[Written]) -> list[Written]:
-    """Storages of one tensor in one memory with which several branches of a split begin, above the split:
-    there the branches hand the tensor over in that memory, which is one storage here."""
+    """Move storages of one tensor in one memory with which several branches of a split begin above the split.
+    In AccelForge the branches exchange the tensor in that memory, which is one storage in polymodel."""
     result: list[Written] = []
     for tag, fields in nodes:
         branches = fields.get("nodes")
@@ -141,7 +142,7 @@ def _shared_above(reading: Reading, at: YamlNode, nodes: list[Written]) -> list[
 
 
 def _head(branch: Written) -> list[tuple[str, str]]:
-    """(component, tensor) of the storages with which a branch begins."""
+    """Return the pairs (component, tensor) of the storages with which a branch begins."""
     tag, fields = branch
     inner = fields.get("nodes")
     result: list[tuple[str, str]] = []
@@ -153,7 +154,7 @@ def _head(branch: Written) -> list[tuple[str, str]]:
 
 
 def _without(branch: Written, gone: set[tuple[str, str]]) -> Written:
-    """The branch, without the storages at its beginning that stand above."""
+    """Return the branch without those storages at its beginning that were moved above it."""
     tag, fields = branch
     inner = fields.get("nodes")
     if tag != "Nested" or not isinstance(inner, list):

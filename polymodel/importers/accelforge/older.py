@@ -1,4 +1,4 @@
-"""Components of older AccelForge files as they are written now: keys stand where they stand today."""
+"""Convert components of older AccelForge files to the current form, with keys at their current locations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODEL = ("attributes", "extra_attributes_for_component_model")
 
 
 def as_now(node: YamlNode) -> YamlNode:
-    """The component as files have it now."""
+    """Return the component in the current form."""
     node = lifted(_opened(node), _WRAPPERS, _LIFTED)
     constraints = node.entry("constraints")
     bound = constraints.value.entry("spatial") if constraints is not None else None
@@ -49,7 +49,7 @@ def as_now(node: YamlNode) -> YamlNode:
 
 
 def _concerns(bound: YamlNode, dimension: YamlNode) -> bool:
-    """Whether a constraint is of a fanout dimension, and says nothing that the dimension says otherwise."""
+    """Return whether a constraint belongs to a fanout dimension and does not contradict it."""
     one, other = bound.entry("name"), dimension.entry("name")
     if one is None or other is None or one.value.scalar != other.value.scalar:
         return False
@@ -58,7 +58,7 @@ def _concerns(bound: YamlNode, dimension: YamlNode) -> bool:
 
 
 def _opened(node: YamlNode) -> YamlNode:
-    """With what tables in `constraints:` hold one level further out."""
+    """Return the component with the content of tables in `constraints:` moved one level outwards."""
     entries = []
     for entry in node.entries or ():
         if entry.key == "constraints" and entry.value.entries is not None:
@@ -78,7 +78,8 @@ _LISTS = ("tensors", "condition_on")
 
 
 def without_words(reading: Reading, sections: dict[str, YamlNode]) -> dict[str, YamlNode]:
-    """The sections with other names of tensors that are words of set expressions here, such as Inputs."""
+    """Return the sections with new names for tensors whose names are keywords of set expressions, such as
+    Inputs."""
     called: dict[str, str] = {}
     workload = sections.get("workload")
     for node in workload.walk() if workload is not None else ():
@@ -97,7 +98,7 @@ def without_words(reading: Reading, sections: dict[str, YamlNode]) -> dict[str, 
 
 
 def _called(node: YamlNode, called: dict[str, str], above: str, section: str) -> YamlNode:
-    """The node with the names of tensors replaced. `above`: the key of the list around it."""
+    """Return the node with the names of tensors replaced. `above`: the key of the enclosing list."""
     if node.elements is not None:
         return replace(node, elements=tuple(_called(n, called, above, section) for n in node.elements))
     if node.entries is None:
@@ -116,7 +117,7 @@ def _called(node: YamlNode, called: dict[str, str], above: str, section: str) ->
 
 
 def own_variables(node: YamlNode) -> dict[str, object]:
-    """What expressions of a component may name of it: the attributes of its model, and its size."""
+    """Return the names that expressions of a component may use: the attributes of its model, and its size."""
     result: dict[str, object] = {}
     tables = [node, *(e.value for e in node.entries or () if e.key in _MODEL)]
     for table in tables:
@@ -130,7 +131,7 @@ def own_variables(node: YamlNode) -> dict[str, object]:
 
 
 def widths_of(reading: Reading, table: KeyedTable) -> None:
-    """Bits of a value as older files say them: of a component, while their workloads have none."""
+    """Note that the bits of values in a component of an older file, whose workload has none, are not read."""
     given = table.take("datawidth")
     if given is not None:
         what = f"`datawidth` of {table.owner} is not read: widths are those of the workload"
@@ -140,7 +141,7 @@ def widths_of(reading: Reading, table: KeyedTable) -> None:
 def sorted_actions(
     reading: Reading, nodes: Iterable[YamlNode], known: Iterable[str], table: KeyedTable
 ) -> Iterable[YamlNode]:
-    """The actions that a component here has; others are named where they have a price."""
+    """Yield the actions that a component has in polymodel; others are noted where they have a price."""
     for node in nodes:
         name = node.entry("name")
         word = "" if name is None else str(name.value.scalar)

@@ -1,4 +1,4 @@
-"""`import_accelforge`: AccelForge's files, read together, become one spec."""
+"""Import AccelForge's files, which are read together, as one spec."""
 
 from __future__ import annotations
 
@@ -40,15 +40,14 @@ _SLIP = 0.8  # how alike a key is to the section that it misspells
 def import_accelforge(
     files: File | Sequence[File], *more: File, allow: Collection[str] = (), **variables: object
 ) -> Imported:
-    """A spec from AccelForge's files: workload, renames, architecture, mapping. `variables` go to templates.
+    """Import a spec from AccelForge's files: workload, renames, architecture, mapping.
 
-    Files that templates include are read where they lie around the first one; nothing of them is run. Of
-    sections that several files have, the last one counts. What has no counterpart and changes counts refuses
-    the import, unless `allow` names its key.
-
-    For example `import_accelforge(["arch.yaml", "workload.yaml"], BATCH_SIZE=4).save("spec.yaml")`. Without
-    a workload, sets and widths of the architecture are read for three tensors of bytes. Raises SpecError
-    with every fault.
+    `variables` are passed to templates. Files that templates include are read from the folder of the first
+    one; nothing in them is executed. If several files have the same section, the last one counts. Features
+    without a counterpart that change counts refuse the import, unless `allow` names their key. For example
+    `import_accelforge(["arch.yaml", "workload.yaml"], BATCH_SIZE=4).save("spec.yaml")`. Without a workload,
+    sets and widths of the architecture are evaluated for three tensors of bytes. Raises SpecError with every
+    fault.
     """
     listed = [*([files] if isinstance(files, (str, Path, Mapping)) else files), *more]
     document = Document()
@@ -117,7 +116,7 @@ def _root(file: File, variables: Mapping[str, object], document: Document) -> Ya
 
 
 def _tagged(node: YamlNode) -> YamlNode:
-    """Plain data, whose tags are the keys `type`, as a file has them."""
+    """Return plain data, in which tags are the keys `type`, in the form of a file."""
     entries = tuple(replace(e, value=_tagged(e.value)) for e in node.entries or ())
     kind = node.entry("type")
     tag = str(kind.value.scalar) if kind is not None and kind.value.scalar in TAGS else ""
@@ -130,7 +129,7 @@ def _tagged(node: YamlNode) -> YamlNode:
 
 
 def _known(root: YamlNode, file: File, reading: Reading) -> bool:
-    """Whether a file has a section of AccelForge's; what it is instead is a fault."""
+    """Return whether a file has a section of AccelForge's; any other file is a fault."""
     keys = [e.key for e in root.entries or ()]
     if any(k in (*_READ, *_OLDER, *_STEERING) for k in keys):
         return True
@@ -181,8 +180,8 @@ def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
 
 
 def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums: Einsums) -> None:
-    """Let memories keep what the mapping stores there, and no more: what AccelForge says of that binds its
-    search alone."""
+    """Let memories keep what the mapping stores there, and nothing else: AccelForge's own rules constrain
+    only its search."""
     stored: dict[str, list[str]] = {}
     branches = {str(f["name"]): str(f.get("branch", "")) for _, f in machine.nodes}
     along: dict[str, str] = {}  # Einsum -> the branch that it executes on
@@ -225,13 +224,13 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
 
 
 def _rule(fields: Mapping[str, object]) -> dict[str, object]:
-    """What `tensors:` of a component says."""
+    """Return the content of `tensors:` of a component."""
     result = fields.get("tensors")
     return result if isinstance(result, dict) else {}
 
 
 def _nodes_below(node: YamlNode) -> Iterator[YamlNode]:
-    """All nodes of a tree."""
+    """Yield all nodes of a tree."""
     yield node
     for entry in node.entries or ():
         yield from _nodes_below(entry.value)
@@ -240,9 +239,10 @@ def _nodes_below(node: YamlNode) -> Iterator[YamlNode]:
 
 
 def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str, YamlNode]) -> None:
-    """Where a rename has another count of tensors than its file expects, the expectation is left out.
+    """Remove the expected count of a rename that selects another number of tensors.
 
-    So it is in a file that is a part of others: what feeds its first Einsum is not an intermediate yet.
+    This happens in a file that is a part of others, where the inputs of its first Einsum are not
+    intermediates yet.
     """
     if "workload" not in sections:
         return
@@ -260,7 +260,7 @@ def _expected(reading: Reading, sections: dict[str, object], nodes: Mapping[str,
 
 
 def _strip(value: object) -> None:
-    """Remove expected counts wherever they stand."""
+    """Remove expected counts at all levels."""
     if isinstance(value, dict):
         value.pop("expected_count", None)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

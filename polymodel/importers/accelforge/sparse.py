@@ -1,6 +1,6 @@
-"""Formats, gating and skipping of AccelForge's components, as `sparse:` of ours.
+"""Convert formats, gating and skipping of AccelForge's components to `sparse:`.
 
-They stand at a component, or in `sparse_optimizations: {targets: [...]}` under its name.
+They are given at a component, or in `sparse_optimizations: {targets: [...]}` under its name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = {"gating": "gate", "skipping": "skip", "position_skipping": "skip", "sp
 
 
 def targets_of(reading: Reading, node: YamlNode | None) -> dict[str, list[YamlNode]]:
-    """The section by the names of components."""
+    """Return the section by the names of components."""
     result: dict[str, list[YamlNode]] = {}
     if node is None:
         return result
@@ -42,7 +42,7 @@ def targets_of(reading: Reading, node: YamlNode | None) -> dict[str, list[YamlNo
 
 
 def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
-    """`sparse:` of the component; empty where nothing is said."""
+    """Return `sparse:` of the component; empty if it has none."""
     formats: dict[str, object] = {}
     actions: list[dict[str, object]] = []
     tables = [
@@ -72,7 +72,7 @@ def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
 
 
 def _format(reading: Reading, part: WrittenComponent, table: KeyedTable) -> dict[str, object]:
-    """The format of one tensor: compressed along its last rank, as its values are."""
+    """Return the format of one tensor, which is compressed along its last rank if its values are."""
     tensor = table.text("name")
     words = [table.text("format")] if "format" in table else []
     width = _width(table)

@@ -1,4 +1,5 @@
-"""Tolls of AccelForge's: one for each direction and each width of values, since here a toll has one price."""
+"""Convert AccelForge's tolls to one for each direction and each width of values, since a toll has one price
+in polymodel."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def keep_of(node: YamlNode) -> str:
-    """The set of tensors that a component keeps, as it is written."""
+    """Return the set of tensors that a component keeps, as it is written."""
     tensors = node.entry("tensors")
     keep = tensors.value.entry("keep") if tensors is not None else None
     return "All" if keep is None or keep.value.scalar is None else str(keep.value.scalar)
 
 
 def narrowed(part: WrittenComponent, tensors: Sequence[str], number: int) -> WrittenComponent:
-    """The toll for some of its tensors alone. The first keeps name and fanout, others are numbered."""
+    """Return the toll for some of its tensors alone. The first one keeps name and fanout, others are
+    numbered."""
     node = part.table.node
     text = f"({keep_of(node)}) & ({' | '.join(tensors)})"
     place = YamlNode(node.source, node.line, node.column)
@@ -35,7 +37,8 @@ def narrowed(part: WrittenComponent, tensors: Sequence[str], number: int) -> Wri
 
 
 def directions_of(reading: Reading, part: WrittenComponent) -> list[tuple[str, str]]:
-    """(direction, set of tensors that pass so; empty: all). Down is `read` here, up is `write`."""
+    """Yield pairs of a direction and the set of tensors that pass in it (empty: all). Down is `read`, up is
+    `write`."""
     node = part.table.take("direction")
     if node is None:
         return [("up_and_down", "")]

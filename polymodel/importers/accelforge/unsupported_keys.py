@@ -1,4 +1,4 @@
-"""Why a key of AccelForge's has no counterpart, and whether figures differ because of it."""
+"""Explain why a key of AccelForge has no counterpart, and whether figures differ because of it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OTHER = ("nothing here corresponds to it", "check that the counts do not need i
 
 
 def reason(key: str) -> tuple[str, str]:
-    """(why it is left out, what to do)."""
+    """Return why the key is left out, and the remedy."""
     return _REASONS.get(key, _OTHER)
 
 
 def leave_rest(table: KeyedTable) -> None:
-    """Name the keys of a table that nobody has read; of an unknown one, any count may differ."""
+    """Report the keys of a table that were not read; an unknown key may change any count."""
     for entry in table.rest:
         why, remedy = reason(entry.key)
         unknown = entry.key not in _REASONS

@@ -1,7 +1,7 @@
-"""Numbers and set expressions of AccelForge's files, in the scope of variables and of one Einsum.
+"""Evaluate numbers and set expressions of AccelForge's files, in the scope of variables and of one Einsum.
 
-Arithmetic, conditions, `weight.bits_per_value` and `len(All)` are worked out by the parser of expressions.
-Whatever else stands there (calls of Python, lists, attributes of the whole spec) has no value here.
+Arithmetic, conditions, `weight.bits_per_value` and `len(All)` are evaluated by the parser of expressions.
+Other forms (Python calls, lists, attributes of the whole spec) have no value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_DEPTH = 40
 
 
 class NoValue(Exception):
-    """The text has no value here. `word`: the name or the form that has none."""
+    """The text has no value. `word`: the name or the form that has none."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -38,7 +38,8 @@ class NoValue(Exception):
 
 @dataclass(frozen=True)
 class EinsumView:
-    """What expressions may ask of one Einsum: how many tensors a set has, and the bits of a value of it."""
+    """Properties of one Einsum that expressions may use: the number of tensors in a set, and the bits of a
+    value of a set."""
 
     count: Callable[[str], int]
     width: Callable[[str], int]
@@ -46,8 +47,8 @@ class EinsumView:
 
 @dataclass(frozen=True)
 class Scope:
-    """Variables by name as they are written, the inner ones first; `fanouts`: of compute-in-memory arrays,
-    and of components as `NAME.get_fanout`."""
+    """Variables by name as they are written, the inner ones first. `fanouts`: those of compute-in-memory
+    arrays, and of components as `NAME.get_fanout`."""
 
     variables: Mapping[str, object] = field(default_factory=dict)
     view: EinsumView | None = None
@@ -55,11 +56,12 @@ class Scope:
     known: dict[str, Value | None] = field(default_factory=dict, compare=False)  # variables worked out so far
 
     def inside(self, variables: Mapping[str, object]) -> Scope:
-        """With more variables, which go before those of the same name."""
+        """Return the scope with more variables, which override those of the same name."""
         return replace(self, variables={**self.variables, **variables}, known={})
 
     def number(self, given: object, open_names: tuple[str, ...] = ()) -> Value:
-        """The value of a number or expression. Raises NoValue, and TextFault where the text is faulty."""
+        """Return the value of a number or expression. Raises NoValue, and TextFault where the text is
+        faulty."""
         if isinstance(given, bool):
             return int(given)
         if isinstance(given, (int, float)):
@@ -115,14 +117,15 @@ class Scope:
         return self.fanouts[which]
 
     def _same(self, name: str, operator: str, text: str) -> int:
-        """Whether a variable that is a text is, or is not, this one."""
+        """Return whether a variable that is a text is equal, or not equal, to this text."""
         given = self.variables.get(name)
         if not isinstance(given, str):
             raise NoValue(name)
         return int((given.strip("'\"") == text) == (operator == "=="))
 
     def _signed(self, name: str) -> int:
-        """Whether a histogram over values from -n to n, zero in the middle, has any below zero."""
+        """Return whether a histogram over values from -n to n, with zero in the middle, has any negative
+        values."""
         given = self.variables.get(name)
         if isinstance(given, str) and given in self.variables:
             given = self.variables[given]
@@ -135,7 +138,7 @@ class Scope:
         return self.view
 
     def chosen(self, text: str) -> str:
-        """A set expression without conditions: the side that the condition chooses."""
+        """Return a set expression with conditions replaced by the side that they choose."""
         if len(text) > MOST_TEXT:
             raise NoValue("a text of this length")
         match = _CHOICE.match(text.strip())
@@ -144,7 +147,7 @@ class Scope:
         return self.chosen(match["then"] if self._holds(match["test"]) else match["other"])
 
     def _holds(self, test: str) -> bool:
-        """Whether a condition holds: of a set, whether it has a tensor."""
+        """Return whether a condition holds; a set holds if it has a tensor."""
         try:
             return bool(self.number(test))
         except NoValue:
@@ -157,7 +160,7 @@ class Scope:
 
 
 def numbers_in(given: object) -> list[float]:
-    """A list of numbers, given as one or as text, `[0] * 7 + [1, 2]`. Raises NoValue."""
+    """Return a list of numbers, given as a list or as text, `[0] * 7 + [1, 2]`. Raises NoValue."""
     if isinstance(given, (list, tuple)):
         if not all(isinstance(v, (int, float)) for v in given):
             raise NoValue("a list that is not of numbers")
@@ -176,7 +179,7 @@ def numbers_in(given: object) -> list[float]:
 
 
 def _blamed(text: str, known: Mapping[str, object], fault: TextFault) -> str:
-    """The word that keeps a text from having a value."""
+    """Return the word because of which a text has no value."""
     words = [w for w in _NAME.findall(text) if w not in known and w not in ("if", "else", "and", "or", "not")]
     missing = [w for w in words if w in fault.message]
     return missing[0] if missing else text if len(text) < 60 else f"{text[:57]}..."

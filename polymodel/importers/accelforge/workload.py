@@ -1,4 +1,5 @@
-"""`workload:` and `renames:` of AccelForge: sizes worked out, Einsums in either form, conditions chosen."""
+"""Convert `workload:` and `renames:` of AccelForge: evaluate sizes, accept Einsums in both forms, resolve
+conditions."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ _RANK = re.compile(r"\b([A-Za-z_]\w*)\s*:\s*")  # `H: p + r` of a one-line Einsu
 
 @dataclass
 class ConditionScope:
-    """What a set expression with a condition may ask of an Einsum before anything is resolved."""
+    """The properties of an Einsum that a condition in a set expression may use before names are resolved."""
 
     name: str
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
     def count(self, text: str, produced: frozenset[str]) -> int:
-        """How many tensors a predefined set has. Raises NoValue for any other set."""
+        """Return the number of tensors in a predefined set. Raises NoValue for any other set."""
         every = [*self.inputs, *self.outputs]
         sets = {
             "All": every,
@@ -62,7 +63,7 @@ class WorkloadSections:
 def workload_of(
     reading: Reading, workload: YamlNode | None, renames: YamlNode | None, scope: Scope
 ) -> WorkloadSections:
-    """Both sections; one of them may be missing."""
+    """Return both sections; one of them may be missing."""
     result = WorkloadSections()
     shapes: list[ConditionScope] = []
     if workload is not None:
@@ -116,7 +117,7 @@ def _workload(
 def _assume_widths(
     reading: Reading, table: KeyedTable, result: dict[str, object], einsums: Sequence[object]
 ) -> None:
-    """Bytes where no width is said at all, as in older files, whose memories have widths."""
+    """Assume bytes where no width is given at all, as in older files, whose memories have widths."""
     accesses = [a for e in einsums if isinstance(e, dict) for a in e.get("tensor_accesses", ())]
     if "bits_per_value" in result or not accesses or any("bits_per_value" in a for a in accesses):
         return
@@ -136,7 +137,7 @@ def _assume_widths(
 
 
 def _sizes(reading: Reading, table: KeyedTable, scope: Scope) -> dict[str, Value]:
-    """Ranks and their sizes, which may be computed from one another."""
+    """Return ranks and their sizes, which may be computed from one another."""
     given = {e.key: e.value.scalar for e in table.node.entries or ()}
     return _numbers(reading, table, scope.inside(given))
 
@@ -161,7 +162,7 @@ def _whole(reading: Reading, node: YamlNode, scope: Scope, path: str) -> Value:
 
 
 def _einsum(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object | None:
-    """One Einsum: text as it stands, or a table of tensor accesses."""
+    """Return one Einsum, written as text or as a table of tensor accesses."""
     if node.kind == "scalar":
         return _parsed(reading, node, str(node.scalar), path)
     table = KeyedTable(reading, node, path, "")
@@ -197,7 +198,7 @@ def _einsum(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object
 
 
 def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str, object] | None:
-    """A one-line Einsum as the table it stands for; a tensor that stands twice alike is read once."""
+    """Return a one-line Einsum as the equivalent table; a tensor with two equal accesses is read once."""
     try:
         parsed = parse_einsum(_RANK.sub(r"\1=", text))
     except TextFault as fault:
@@ -219,7 +220,7 @@ def _parsed(reading: Reading, node: YamlNode, text: str, path: str) -> dict[str,
 
 
 def _projection(ranks: Mapping[str, object]) -> object:
-    """A list where every rank goes by its variable, else rank -> expression."""
+    """Return a list if every rank is indexed by its own variable, else a map rank -> expression."""
     alike = all(
         isinstance(e, str) and re.fullmatch(r"[A-Za-z_]\w*", e) and e.upper() == r for r, e in ranks.items()
     )
@@ -229,7 +230,7 @@ def _projection(ranks: Mapping[str, object]) -> object:
 def _accesses(
     reading: Reading, nodes: Sequence[YamlNode], path: str, scope: Scope, einsum: Mapping[str, object]
 ) -> list[dict[str, object]]:
-    """Full accesses; of an Einsum that is written as text too, they add keys to its tensors."""
+    """Return full accesses; for an Einsum that is also written as text, they add keys to its tensors."""
     before = einsum.get("tensor_accesses")
     result: list[dict[str, object]] = list(before) if isinstance(before, list) else []
     for j, node in enumerate(nodes):
@@ -266,7 +267,7 @@ def _shape(einsum: object) -> ConditionScope:
 def _renames(
     reading: Reading, table: KeyedTable, scope: Scope, shapes: Sequence[ConditionScope]
 ) -> list[dict[str, object]]:
-    """`renames:`; entries with conditions are written per Einsum, with the side that holds there."""
+    """Return `renames:`; entries with conditions are written per Einsum, with the side that holds there."""
     result: list[dict[str, object]] = []
     produced = frozenset(t for s in shapes for t in s.outputs)
     for i, node in enumerate(table.items("einsums")):
@@ -297,7 +298,7 @@ def _renames(
 
 
 def scope_of(scope: Scope, shape: ConditionScope, produced: frozenset[str]) -> Scope:
-    """The scope of one Einsum before the workload is loaded."""
+    """Return the scope of one Einsum before the workload is loaded."""
 
     def width(name: str) -> int:
         raise NoValue(f"{name}.bits_per_value")
@@ -312,7 +313,7 @@ def _conditional(node: YamlNode) -> bool:
 
 
 def _table_of_renames(reading: Reading, node: YamlNode, path: str, scope: Scope) -> object:
-    """Renames as a table name -> set, or as a list with expected counts."""
+    """Return renames as a table name -> set, or as a list with expected counts."""
     if node.entries is not None:
         return {e.key: _set(reading, e.value, f"{path}.{e.key}", scope) for e in node.entries}
     result = []
@@ -330,7 +331,7 @@ def _table_of_renames(reading: Reading, node: YamlNode, path: str, scope: Scope)
 
 
 def _set(reading: Reading, node: YamlNode, path: str, scope: Scope) -> str:
-    """A set expression, the side that its condition chooses."""
+    """Return a set expression, with the side that its condition chooses."""
     try:
         return scope.chosen(str(node.scalar))
     except NoValue as lacking:

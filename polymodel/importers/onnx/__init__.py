@@ -1,4 +1,5 @@
-"""ONNX graphs become workloads: operators as Einsums, transposes and reshapes as renamed ranks."""
+"""Convert ONNX graphs to workloads: operators become Einsums, transposes and reshapes become renamed
+ranks."""
 
 from __future__ import annotations
 
@@ -38,21 +39,20 @@ def import_onnx(
     padding: Literal["skipped", "stored"] = "skipped",
     strict: bool = False,
 ) -> Imported:
-    """The workload of an ONNX model: a `.onnx` file, or a ModelProto.
+    """Return the workload of an ONNX model: a `.onnx` file, or a ModelProto. For example
+    `import_onnx("net.onnx", sizes={"batch": 1}, bits=8).save("net.yaml")`.
 
-    For example `import_onnx("net.onnx", sizes={"batch": 1}, bits=8).save("net.yaml")`.
-    `name`: of the workload; by default that of the graph. `sizes`: numbers for symbolic dimensions of the
-    inputs, by their name or as `input.k`. `bits`: bits per value of all tensors; by default those of their
-    types. `fuse`: `elementwise` takes activations, biases and other element-wise operations with one
-    computed operand as part of the Einsum that makes it, `none` gives each an Einsum. `softmax`: `one`
-    operation per score, or the `cascade` of maximum, exponential, sum and quotient. `padding`: `skipped`
-    zeros are neither stored nor multiplied; `stored` ones are elements of an input of its own, so that
-    iteration spaces are boxes, which `explore` covers. `strict`: what would be left out is a fault.
+    `name`: that of the workload; by default that of the graph. `sizes`: numbers for symbolic dimensions of
+    the inputs, by their name or as `input.k`. `bits`: bits per value of all tensors; by default those of
+    their types. `fuse`: `elementwise` merges activations, biases and other element-wise operations with one
+    computed operand into the Einsum that produces it, `none` gives each an Einsum. `softmax`: `one` operation
+    per score, or the `cascade` of maximum, exponential, sum and quotient. `padding`: `skipped` zeros are
+    neither stored nor multiplied; `stored` zeros are elements of an additional input, so that iteration
+    spaces are boxes, which `explore` supports. `strict`: everything that would be left out is a fault.
 
-    Dimensions of one element are not ranks. Weights are not read, and no file but the model's own is opened.
-
-    Raises SpecError: no model, sizes that lack, nodes that contradict themselves, no onnx package; with
-    `strict` every node without a counterpart.
+    Dimensions of one element are not ranks. Weights are not read, and no file except the model's own is
+    opened. Raises SpecError: no model, missing sizes, inconsistent nodes, no onnx package; with `strict`
+    every node without a counterpart.
     """
     check_choices(bits, fuse, softmax, padding)
     source = str(model) if isinstance(model, (str, Path)) else "model"
@@ -69,7 +69,7 @@ def import_onnx(
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a graph comes from. `shown`: what the workload says of it; `title`: what it is called."""
+    """The origin of a graph. `shown`: the description in the workload. `title`: the name."""
 
     source: str
     shown: str
@@ -78,7 +78,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Choices:
-    """How a graph becomes a workload; `import_onnx` says what each means."""
+    """How a graph is converted to a workload; `import_onnx` explains each choice."""
 
     bits: int | None = None
     fuse: str = "elementwise"
@@ -88,7 +88,7 @@ class Choices:
 
 
 def workload_of(graph: Graph, origin: Origin, choices: Choices) -> Imported:
-    """The workload of a graph, from whichever tool."""
+    """Return the workload of a graph, from whichever tool."""
     source = origin.source
     b = converted(graph, source, Options(choices.softmax, choices.padding))
     if choices.strict and b.left_out:
@@ -115,7 +115,7 @@ def workload_of(graph: Graph, origin: Origin, choices: Choices) -> Imported:
 
 
 def check_choices(bits: int | None, fuse: str, softmax: str, padding: str) -> None:
-    """Raises SpecError for every choice that is none."""
+    """Raise SpecError for every invalid choice."""
     faults = []
     if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int) or bits < 1):
         message = f"bits = {bits!r} is not a whole number of at least 1"
@@ -144,7 +144,7 @@ def _taken(part: Lowered, whole: Lowered, weights: set[str], source: str) -> Dia
 
 
 def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """One note for all nodes that the same is said of; the Einsums' comments name what was taken in."""
+    """Combine notes that are equal for several nodes; the Einsums' comments name the merged operations."""
     groups: dict[tuple[str, str], list[str]] = {}
     for note in notes:
         groups.setdefault((note.message, note.remedy), []).append(note.path)

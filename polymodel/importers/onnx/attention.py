@@ -1,4 +1,4 @@
-"""Attention as one node: the products, scale, mask and softmax that it stands for."""
+"""Convert attention as one node: its products, scale, mask and softmax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from polymodel.importers.onnx.views import IndexView
 
 
 def attention(b: Builder, node: OnnxNode) -> None:
-    """ONNX's Attention (operator set 23), also with fewer heads for keys and values than for queries."""
+    """Convert ONNX's Attention (operator set 23), also with fewer heads for keys and values than for
+    queries."""
     if any(node.input(k) for k in (4, 5, 6)) or any(o for o in node.outputs[1:]):
         raise Unsupported("past keys and values, or lengths of them, are data", "export without a cache")
     heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
@@ -21,7 +22,7 @@ def attention(b: Builder, node: OnnxNode) -> None:
 
 
 def multi_head(b: Builder, node: OnnxNode) -> None:
-    """MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
+    """Convert MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
     heads = node.whole("num_heads", 0)
     if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)) or node.outputs[1:]:
         raise Unsupported(
@@ -31,7 +32,7 @@ def multi_head(b: Builder, node: OnnxNode) -> None:
 
 
 def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mask: str) -> None:
-    """The cascade of queries, keys and values, the node's first three inputs."""
+    """Add the cascade of queries, keys and values, the node's first three inputs."""
     names = [node.input(k) for k in range(3)]
     ranks = [len(b.shape(n)) for n in names]
     if not {*ranks} <= {3, 4} or ranks[1] != ranks[2] or (ranks[0] == 4 and ranks[1] == 3):
@@ -76,7 +77,7 @@ def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mas
 
 
 def _heads(b: Builder, node: OnnxNode, name: str, heads: int, hint: str) -> IndexView:
-    """Batch x heads x tokens x width."""
+    """Return a view with shape batch x heads x tokens x width."""
     if len(b.shape(name)) == 4:
         return b.value(name, ("B", "H", hint, "E"))
     view = b.value(name, ("B", hint, "D"))

@@ -1,8 +1,8 @@
-"""Extents that tensors share, and their common refinement: how heads become ranks.
+"""Manage extents that tensors share, and their common refinement, by which heads become ranks.
 
-An *axis* is an extent. A reshape splits an axis into parts, outermost first, for every tensor that has it;
-an operation that runs over one index of two tensors makes their axes one. So a product whose result is
-reshaped into heads has ranks H and E from the start, and nothing is left to be computed from a flat index.
+An *axis* is an extent. A reshape splits an axis into parts, outermost first, for every tensor that has it. An
+operation that iterates over one index of two tensors unifies their axes. A product whose result is reshaped
+into heads therefore has ranks H and E from the start, and nothing has to be computed from a flat index.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import prod
 
 
 class Axes:
-    """A forest of axes, each a number. What was joined has one root; what was split has parts."""
+    """A forest of axes, each identified by a number. Unified axes have one root; split axes have parts."""
 
     def __init__(self) -> None:
         self._size: list[int] = []
@@ -22,14 +22,14 @@ class Axes:
         self._parts: dict[int, tuple[int, ...]] = {}
 
     def new(self, size: int, hint: str) -> int:
-        """A new axis of `size` elements; `hint` is what its rank would like to be called."""
+        """Create an axis of `size` elements. `hint`: the preferred name of its rank."""
         self._size.append(size)
         self._hint.append(hint)
         self._up.append(len(self._up))
         return len(self._up) - 1
 
     def root(self, axis: int) -> int:
-        """The axis that stands for all that were made one with this one."""
+        """Return the representative of all axes that were unified with this one."""
         while self._up[axis] != axis:
             self._up[axis] = self._up[self._up[axis]]
             axis = self._up[axis]
@@ -42,7 +42,7 @@ class Axes:
         return self._hint[self.root(axis)]
 
     def leaves(self, axis: int) -> tuple[int, ...]:
-        """The parts of the axis that are not split any further, outermost first."""
+        """Return the parts of the axis that are not split any further, outermost first."""
         axis = self.root(axis)
         if axis not in self._parts:
             return (axis,)
@@ -52,7 +52,7 @@ class Axes:
         return tuple(leaf for axis in sequence for leaf in self.leaves(axis))
 
     def joined(self, sequence: Sequence[int], hint: str) -> int:
-        """The axis that the given ones make together, outermost first."""
+        """Return the axis that the given ones form together, outermost first."""
         if len(sequence) == 1:
             return sequence[0]
         axis = self.new(prod(self._size[a] for a in sequence), hint)
@@ -60,12 +60,12 @@ class Axes:
         return axis
 
     def split(self, sequence: Sequence[int], sizes: Sequence[int], hints: Sequence[str]) -> bool:
-        """Refine `sequence` so that groups of its leaves have `sizes`; False if that cannot be had."""
+        """Refine `sequence` so that groups of its leaves have `sizes`. Return False if that is impossible."""
         return self.unify([self.new(s, h) for s, h in zip(sizes, hints, strict=True)], sequence)
 
     def unify(self, left: Sequence[int], right: Sequence[int]) -> bool:
-        """Make both sequences one, refining each where the other is finer; False if they have no
-        refinement in common (as 2 x 3 and 3 x 2)."""
+        """Unify both sequences, refining each where the other is finer. Return False if they have no common
+        refinement (such as 3 x 2 and 2 x 3)."""
         while True:
             a, b = self.flat(left), self.flat(right)
             cuts = sorted({*self._cuts(a), *self._cuts(b)})
@@ -86,7 +86,7 @@ class Axes:
         self._hint[low] = self._hint[low] or self._hint[high]
 
     def _cuts(self, leaves: Sequence[int]) -> list[int]:
-        """Elements in the last 0, 1, 2, ... leaves."""
+        """Return the number of elements in the last 0, 1, 2, ... leaves."""
         result = [1]
         for leaf in reversed(leaves):
             result.append(result[-1] * self._size[leaf])

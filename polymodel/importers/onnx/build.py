@@ -1,4 +1,4 @@
-"""The cascade under construction: tensors, views of them, and one operation per Einsum."""
+"""Build the cascade: tensors, views of them, and one operation per Einsum."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Labels = Sequence[Hashable]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A stored tensor: one axis per dimension of more than one element."""
+    """A stored tensor, with one axis per dimension of more than one element."""
 
     name: str
     axes: tuple[int, ...]
@@ -42,8 +42,8 @@ class Access:
 
 @dataclass(frozen=True)
 class BuiltEinsum:
-    """One Einsum over slots. `limits`: expressions that must lie in [0, size). `about`: the node it is of.
-    `over`: the slots along which the map looks at all elements together, as a softmax does."""
+    """One Einsum over slots. `limits`: expressions that must lie in [0, size). `about`: its node. `over`: the
+    slots along which the map combines all elements, as a softmax does."""
 
     name: str
     about: str
@@ -60,7 +60,8 @@ class BuiltEinsum:
 
 @dataclass(frozen=True)
 class Scatter:
-    """A dimension of a result that is a sum: `size` elements, `step` times each labelled index."""
+    """A dimension of a result whose index is a sum: `size` elements, with `step` times each labelled
+    index."""
 
     size: int
     hint: str
@@ -70,7 +71,8 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Options:
-    """How the graph is read: `softmax` as `one` Einsum or a `cascade`; `padding` is `skipped` or `stored`."""
+    """How the graph is interpreted: `softmax` as `one` Einsum or a `cascade`; `padding` is `skipped` or
+    `stored`."""
 
     softmax: str = "one"
     padding: str = "skipped"
@@ -78,7 +80,7 @@ class Options:
 
 @dataclass
 class Builder:
-    """Grows as the nodes are converted, in their order."""
+    """The state of the conversion, extended as the nodes are converted in order."""
 
     graph: Graph
     source: str
@@ -99,11 +101,11 @@ class Builder:
         self.notes.append(Diagnostic(message, remedy, str(node), Place(self.source), code="read-otherwise"))
 
     def known(self, name: str) -> bool:
-        """Whether the value is there, or can be made an input."""
+        """Return whether the value exists, or can become an input."""
         return name in self.views or name in self.graph.values
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a value. Raises Unsupported where it is unknown."""
+        """Return the shape of a value. Raises Unsupported where it is unknown."""
         if name in self.views:
             return self.views[name].shape
         if name in self.graph.values:
@@ -118,7 +120,7 @@ class Builder:
         return self.graph.values[name].dtype if name in self.graph.values else "float"
 
     def scalar(self, name: str) -> float | int | None:
-        """The value of a constant of one element."""
+        """Return the value of a constant of one element."""
         found = self.graph.constants.get(name)
         if found is None or found.size != 1 or found.dtype.kind not in "biuf":
             return None
@@ -131,7 +133,8 @@ class Builder:
         return name in self.graph.weights
 
     def value(self, name: str, hints: Sequence[str] = ()) -> IndexView:
-        """The view of a value; one that nothing has made yet becomes an input, `hints` name its ranks."""
+        """Return the view of a value. One that no node has produced becomes an input; `hints` name its
+        ranks."""
         if name not in self.views:
             shape = self.shape(name)
             known = self.graph.values[name]
@@ -147,7 +150,8 @@ class Builder:
     def base(
         self, name: str, shape: Sequence[int], hints: Sequence[str], dtype: str, weight: bool = False
     ) -> IndexView:
-        """A new stored tensor that nothing in the cascade makes. Unsupported where its type has no bits."""
+        """Create a stored tensor that nothing in the cascade produces. Raises Unsupported where its type has
+        no bits."""
         if dtype not in BITS:
             raise Unsupported(f"{name} has elements of type {dtype}", "leave the node out")
         axes = [self.axes.new(s, h) if s > 1 else -1 for s, h in zip(shape, hints, strict=True)]
@@ -157,8 +161,8 @@ class Builder:
     def with_padding(
         self, node: OnnxNode, name: str, shape: tuple[int, ...], before: tuple[int, ...], hints: Sequence[str]
     ) -> IndexView:
-        """A value with padding around it as an input of its own: no Einsum makes zeros, so that the tensor
-        which an earlier Einsum fills cannot have them."""
+        """Return a value with padding around it as a separate input. No Einsum produces zeros, so that a
+        tensor filled by an earlier Einsum cannot have padding."""
         key = name, shape, before
         if key not in self.stored:
             wanted = [*hints, *("",) * len(shape)][: len(shape)]
@@ -180,10 +184,8 @@ class Builder:
     def aligned(
         self, operands: Sequence[tuple[IndexView, Labels]]
     ) -> tuple[list[IndexView], dict[Hashable, tuple[str, ...]]]:
-        """Views with the same slots in dimensions of the same label; dimensions of size 1 fit any.
-
-        Raises Wrong for unequal sizes, Misfit where they are split in ways that do not fit.
-        """
+        """Return views with the same slots in dimensions with the same label; dimensions of size 1 match any.
+        Raises Wrong for unequal sizes, Misfit where they are split in incompatible ways."""
         first: dict[Hashable, tuple[tuple[str, ...], int]] = {}
         for place, (view, labels) in enumerate(operands):
             for slots, size, label in zip(view.dims, view.shape, labels, strict=True):
@@ -228,7 +230,7 @@ class Builder:
         """Add an Einsum whose result `out` has a dimension per label (a tuple of labels: merged).
 
         `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are not
-        an index of an operand. Operands of one tensor at two places are copied.
+        an index of an operand. Operands that read one tensor at two indices are copied.
         """
         if not zeros and any(v.padded for v, _ in operands):
             raise Unsupported(
@@ -274,7 +276,7 @@ class Builder:
         slots_of: Mapping[Hashable, tuple[str, ...]],
         limits: Sequence[tuple[Affine, int]],
     ) -> None:
-        """Raises Unsupported for an iteration space that is empty, or has an index that no tensor has."""
+        """Raise Unsupported for an iteration space that is empty, or has an index that no tensor has."""
         if not all(self.slots.reaches(expr, size) for expr, size in limits):
             raise Unsupported("all that it reads lies in the zeros around, so that nothing is computed")
         indexed = {t for a in accesses for e in a.index for t in e.variables}
@@ -287,7 +289,7 @@ class Builder:
         slots_of: Mapping[Hashable, tuple[str, ...]],
         scatter: Mapping[Hashable, Scatter],
     ) -> tuple[int, Affine, int]:
-        """Axis (-1: of size 1), index and size of one dimension of a result."""
+        """Return axis (-1: of size 1), index and size of one dimension of a result."""
         if label in scatter:
             given = scatter[label]
             expr = Affine((), given.constant)
@@ -302,7 +304,8 @@ class Builder:
     def _apart(
         self, node: OnnxNode, operands: list[tuple[IndexView, Labels]]
     ) -> list[tuple[IndexView, Labels]]:
-        """The operands, with copies of those that are cut otherwise, and of a tensor at a second place."""
+        """Return the operands, with copies of those with incompatible splits, and of a tensor at a second
+        index."""
         while True:
             try:
                 views, _ = self.aligned(operands)
@@ -322,7 +325,7 @@ class Builder:
     def copied(
         self, node: OnnxNode, view: IndexView, why: str = "its index is spread over several ranks"
     ) -> IndexView:
-        """The view as a tensor of its own, filled by a copy Einsum."""
+        """Return the view as a separate tensor, filled by a copy Einsum."""
         out = self.fresh(f"{view.tensor}_copy")
         labels = list(range(len(view.dims)))
         result = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
@@ -332,7 +335,8 @@ class Builder:
     def indexed(
         self, node: OnnxNode, view: IndexView, change: Callable[[IndexView], IndexView | None]
     ) -> IndexView:
-        """`change` of a view, or of its copy where the index of the view is spread over several ranks."""
+        """Apply `change` to a view, or to its copy where the index of the view is spread over several
+        ranks."""
         result = change(view)
         if result is None:
             result = change(self.copied(node, view))
@@ -340,7 +344,8 @@ class Builder:
         return result
 
     def recut(self, node: OnnxNode, view: IndexView, start: int, end: int, shape: Sequence[int]) -> IndexView:
-        """A copy whose dimensions from `start` to `end` can be cut anew: each of `shape` takes whole ones."""
+        """Return a copy whose dimensions from `start` to `end` can be split differently: each of `shape`
+        takes whole dimensions."""
         out = self.fresh(f"{view.tensor}_copy")
         labels: list[Hashable] = list(range(len(view.dims)))
         left = list(range(start, end))
@@ -361,7 +366,8 @@ class Builder:
     def reshaped(
         self, node: OnnxNode, view: IndexView, shape: Sequence[int], hints: Sequence[str]
     ) -> IndexView:
-        """The view in another shape, of a copy where the two cut the elements otherwise."""
+        """Return the view in another shape, or that of a copy if the two shapes split the elements
+        differently."""
         result = self.slots.reshaped(view, shape, hints)
         if result is not None:
             return result
@@ -378,19 +384,20 @@ class Builder:
         return again
 
     def fresh(self, name: str) -> str:
-        """A name that no value of the graph has."""
+        """Return a name that no value of the graph has."""
         result, k = name, 2
         while result in self.tensors or self.known(result):
             result, k = f"{name}_{k}", k + 1
         return result
 
     def alias(self, name: str, view: IndexView) -> None:
-        """A value that is another one, seen differently."""
+        """Record a value that is a view of another one."""
         self.views[name] = view
 
 
 def _called(word: str, places: Sequence[int]) -> str:
-    """The operation, whose k-th operand is at `places[k]` of the accesses: x times itself reads x once."""
+    """Return the operation, whose k-th operand is at `places[k]` of the accesses: x times itself reads x
+    once."""
     if list(places) == list(range(len(places))):
         return word
     if "(" in word:

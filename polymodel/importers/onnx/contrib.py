@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that exporters and optimisers put in the place of several of ONNX's own."""
+"""Convert operators of com.microsoft by which exporters and optimisers replace several ONNX operators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from polymodel.importers.onnx.sums import layer_norm
 def _step(
     node: OnnxNode, suffix: str, inputs: Sequence[str], outputs: Sequence[str], **more: Attribute
 ) -> OnnxNode:
-    """A node that is one step of another."""
+    """Return a node that is one step of another."""
     called = f"{node.name or node.outputs[0]}_{suffix}"
     return replace(node, name=called, inputs=tuple(inputs), outputs=tuple(outputs), attributes=more)
 
 
 def packed_attention(b: Builder, node: OnnxNode) -> None:
-    """Attention with its projections: queries, keys and values by one weight, side by side."""
+    """Convert attention with its projections: queries, keys and values from one weight, side by side."""
     if any(node.input(k) for k in (3, 4)) or any(node.outputs[1:]):
         raise Unsupported("padding masks and past keys are data", "export it without a mask and a cache")
     out, heads = node.outputs[0], node.whole("num_heads", 0)
@@ -42,7 +42,8 @@ def packed_attention(b: Builder, node: OnnxNode) -> None:
 
 
 def grouped_attention(b: Builder, node: OnnxNode) -> None:
-    """Attention where several queries share keys and values, which may stand in a cache of earlier tokens."""
+    """Convert attention in which several queries share keys and values, which may include a cache of earlier
+    tokens."""
     many, few = node.whole("num_heads", 0), node.whole("kv_num_heads", 0)
     names = [node.input(k) for k in range(3)]
     out = node.outputs[0]
@@ -82,7 +83,7 @@ def grouped_attention(b: Builder, node: OnnxNode) -> None:
 
 
 def skip_norm(b: Builder, node: OnnxNode) -> None:
-    """The sum of two tensors (and a bias), normalised."""
+    """Convert the normalised sum of two tensors (and a bias)."""
     simple = node.op.startswith("SkipSimplified")
     weights = [node.input(2), *([] if simple else [node.input(3)])]
     bias = node.input(3 if simple else 4)
@@ -98,7 +99,7 @@ def skip_norm(b: Builder, node: OnnxNode) -> None:
 
 
 def bias_gelu(b: Builder, node: OnnxNode) -> None:
-    """A bias and Gelu."""
+    """Convert a bias and Gelu."""
     out = node.outputs[0]
     added = b.fresh(f"{out}_biased")
     pointwise(b, _step(node, "bias", (), [added]), "add", [node.input(0), node.input(1)], added)
@@ -106,13 +107,14 @@ def bias_gelu(b: Builder, node: OnnxNode) -> None:
 
 
 def rotary(b: Builder, node: OnnxNode) -> None:
-    """One operation per element; the second element that it looks at, and the tables, are not counted."""
+    """Convert a rotary embedding to one operation per element; the second element that it reads, and the
+    tables, are not counted."""
     b.note(node, "it is one operation per element; the element beside it and the tables are not read")
     pointwise(b, node, "rotary", [node.input(0)], node.outputs[0])
 
 
 def activated(b: Builder, node: OnnxNode) -> None:
-    """FusedConv and FusedGemm: the product, then an element-wise operation."""
+    """Convert FusedConv and FusedGemm: the product, then an element-wise operation."""
     out, kind = node.outputs[0], node.text("activation", "")
     if node.op == "FusedConv" and node.input(3):
         raise Unsupported("a tensor that is added before its activation has no counterpart", "write an Add")
@@ -129,7 +131,7 @@ def activated(b: Builder, node: OnnxNode) -> None:
 
 
 def transposed_product(b: Builder, node: OnnxNode) -> None:
-    """FusedMatMul: MatMul of operands whose last two dimensions may be exchanged."""
+    """Convert FusedMatMul: MatMul with operands whose last two dimensions may be exchanged."""
     names = []
     for k, key in enumerate(("transA", "transB")):
         name = node.input(k)
@@ -150,7 +152,7 @@ def transposed_product(b: Builder, node: OnnxNode) -> None:
 
 
 def packed_weight(b: Builder, node: OnnxNode) -> None:
-    """MatMulNBits: weights of few bits, each block of them with a scale."""
+    """Convert MatMulNBits: weights of few bits, with a scale for each block."""
     deep, wide = node.whole("K", 0), node.whole("N", 0)
     bits, block = node.whole("bits", 4), node.whole("block_size", 32)
     shape = b.shape(node.input(0))

@@ -1,4 +1,4 @@
-"""Nodes, one after the other, to Einsums and views; those without a counterpart are named."""
+"""Convert nodes, one after the other, to Einsums and views; those without a counterpart are named."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ WHY = {
 
 
 def converted(graph: Graph, source: str, options: Options) -> Builder:
-    """Every node of the graph. Raises SpecError for nodes that contradict themselves, all at once."""
+    """Convert every node of the graph. Raises SpecError with all inconsistent nodes at once."""
     b = Builder(graph, source, options)
     faults: list[Diagnostic] = []
     read = {name for node in graph.nodes for name in node.inputs} | {*graph.outputs}
@@ -98,7 +98,7 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
             )
             _as_inputs(b, node)
         except Unsupported as error:
-            # What an earlier step of the node added is taken back: all of it is left out.
+            # The effects of earlier steps of the node are undone, because all of it is left out.
             del b.operations[mark[0] :], b.notes[mark[1] :]
             b.left_out.append(_left(b, node, error))
             _as_inputs(b, node)
@@ -114,7 +114,8 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
 
 
 def _check_results(b: Builder, node: OnnxNode, read: set[str]) -> None:
-    """What the node makes is of the shape that the file says, and nothing else of it is read."""
+    """Check that the result of the node has the shape given in the file, and that no other result of it is
+    read."""
     for out in node.outputs:
         known = b.graph.values.get(out)
         if out in b.views:
@@ -131,7 +132,7 @@ def _check_results(b: Builder, node: OnnxNode, read: set[str]) -> None:
 
 
 def handler(node: OnnxNode) -> Handler:
-    """What converts the node. Raises Unsupported where nothing does."""
+    """Return the function that converts the node. Raises Unsupported if there is none."""
     result = OTHERS.get((node.domain, node.op)) or (HANDLERS.get(node.op) if not node.domain else None)
     if result is not None:
         return result
@@ -143,7 +144,7 @@ def handler(node: OnnxNode) -> Handler:
 
 
 def _as_inputs(b: Builder, node: OnnxNode) -> None:
-    """What the rest reads of a node that is left out becomes an input, where its shape is known."""
+    """Make the results of a node that is left out inputs of the rest, where their shapes are known."""
     for out in node.outputs:
         b.views.pop(out, None)
         b.tensors.pop(out, None)

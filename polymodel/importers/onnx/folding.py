@@ -1,4 +1,4 @@
-"""Small constants, computed: the shapes that exporters write as arithmetic over other shapes."""
+"""Compute small constants: the shapes that exporters write as arithmetic over other shapes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def folded(
     shapes: Mapping[str, tuple[int, ...]],
     types: Mapping[int, str],
 ) -> Array | None:
-    """The node's only output, if it is small and follows from constants and shapes; else None.
+    """Return the node's only output, if it is small and follows from constants and shapes; else None.
 
-    `types`: numpy's names of ONNX's numbered types.
+    `types`: NumPy's names of ONNX's numbered types.
     """
     if len([o for o in node.outputs if o]) != 1 or node.domain:
         return None

@@ -1,4 +1,4 @@
-"""Element-wise operations taken as part of the Einsum that makes their operand."""
+"""Merge element-wise operations into the Einsum that produces their operand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from polymodel.importers.onnx.views import substituted
 def fused(
     einsums: Sequence[Lowered], weights: Collection[str], outputs: Collection[str], names: Mapping[str, str]
 ) -> tuple[list[Lowered], list[tuple[Lowered, Lowered]], list[Lowered]]:
-    """The Einsums that are left, what was taken in by which, and what a weight of its size kept apart.
+    """Return the remaining Einsums, the operations merged into each, and the operations that were not merged
+    because of the size of a weight.
 
-    Taken in is what has one computed operand, made by one Einsum, that nothing else reads and that is not a
-    result of the model; its other operands are weights of fewer ranks, such as a bias.
+    An operation is merged if it has one computed operand, which is produced by one Einsum, is read by nothing
+    else and is not a result of the model. Its other operands are weights with fewer ranks, such as a bias.
     """
     reads: dict[str, int] = {}
     for e in einsums:
@@ -44,7 +45,8 @@ def fused(
 
 
 def _operand(e: Lowered, weights: Collection[str]) -> AccessIndices | None:
-    """The only computed operand of an element-wise operation that runs over all of its elements."""
+    """Return the only computed operand of an element-wise operation that iterates over all of its
+    elements."""
     if e.copy or e.reduce or e.over or e.limits:
         return None
     made = [line for line in e.inputs if line.tensor not in weights]
@@ -55,7 +57,8 @@ def _operand(e: Lowered, weights: Collection[str]) -> AccessIndices | None:
 
 
 def _heavy(e: Lowered, source: AccessIndices) -> bool:
-    """Whether another operand has as many elements as the result, so that its reads are no small matter."""
+    """Return whether another operand has as many elements as the result, so that its reads are not
+    negligible."""
     return any(len(line.variables) >= len(source.variables) for line in e.inputs if line is not source)
 
 
@@ -81,7 +84,7 @@ def _joined(maker: Lowered, e: Lowered, source: AccessIndices, names: Mapping[st
 
 
 def _word(e: Lowered, source: AccessIndices, names: Mapping[str, str]) -> str:
-    """The operation as it is written behind another: `relu`, `add(_, bias)`."""
+    """Return the operation as written after another: `relu`, `add(_, bias)`."""
     called = ["_" if line is source else names[line.tensor] for line in e.inputs]
     if "(" in e.map:
         return re.sub(r"_(\d+)", lambda m: called[int(m[1])], e.map)

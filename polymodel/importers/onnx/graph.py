@@ -1,4 +1,4 @@
-"""An ONNX graph as plain records: what the conversion looks at, without the weights."""
+"""Represent an ONNX graph by plain records of what the conversion needs, without the weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Attribute = int | float | str | list[int] | list[float] | list[str] | Array | No
 @dataclass(frozen=True)
 class OnnxNode:
     """One operation. `inputs` and `outputs` name values; an empty name is an input that is not given.
-    `scope`: the module that it is of, by the names of the modules around it (none: it is not known)."""
+    `scope`: its module, as the names of the enclosing modules (empty if unknown)."""
 
     op: str
     domain: str
@@ -32,7 +32,7 @@ class OnnxNode:
         return f"node {called} ({f'{self.domain}.' if self.domain else ''}{self.op})"
 
     def input(self, k: int) -> str:
-        """The k-th input, empty where it is not given."""
+        """Return the k-th input; empty where it is not given."""
         return self.inputs[k] if k < len(self.inputs) else ""
 
     def whole(self, key: str, default: int) -> int:
@@ -48,14 +48,14 @@ class OnnxNode:
         return result if isinstance(result, str) else default
 
     def int_list(self, key: str) -> list[int] | None:
-        """An attribute that is a list of integers; None if the node does not have it."""
+        """Return an attribute that is a list of integers; None if the node does not have it."""
         result = self.attributes.get(key)
         return [int(v) for v in result if isinstance(v, int)] if isinstance(result, list) else None
 
 
 @dataclass(frozen=True)
 class Value:
-    """Shape and type of a value; `axes` are the symbolic names of its dimensions, where the file has some."""
+    """Shape and type of a value. `axes`: the symbolic names of its dimensions, where the file has them."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -64,8 +64,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Graph:
-    """`values`: those of known shape. `unknown`: why others have none. `constants`: small ones, which shapes
-    and single numbers come from. `weights`: initializers, whose elements are never read."""
+    """`values`: those with known shape. `unknown`: why others have none. `constants`: small ones, from which
+    shapes and single numbers are taken. `weights`: initializers, whose elements are never read."""
 
     name: str
     nodes: tuple[OnnxNode, ...]
@@ -78,7 +78,7 @@ class Graph:
 
 
 class Unread(Exception):
-    """A node that becomes nothing; the reason and the remedy."""
+    """A node that is not converted, with the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         self.reason = reason
@@ -91,7 +91,8 @@ class Unsupported(Unread):
 
 
 class Misfit(Exception):
-    """An operand (by its place) is cut into parts that the operands before it do not fit."""
+    """An operand (given by its index) is split into parts that are incompatible with the operands before
+    it."""
 
     def __init__(self, operand: int) -> None:
         self.operand = operand
@@ -99,16 +100,16 @@ class Misfit(Exception):
 
 
 class InvalidNode(Unread):
-    """A node contradicts itself or its inputs."""
+    """A node is inconsistent in itself or with its inputs."""
 
 
-# Where names of nodes or notes of an exporter say of which module a node is.
+# The module of a node follows from its name or from a note of the exporter.
 
 _NUMBERED = re.compile(r".*?(?:block|layer|stage|unit)[._]*\d+[a-z]?(?![^\W_])", re.IGNORECASE)
 
 
 def scope_of_name(name: str) -> tuple[str, ...]:
-    """The modules of a node called `/layer1/layer1.0/conv1/Conv`: `layer1`, `0` and `conv1`."""
+    """Return the modules of a node named `/layer1/layer1.0/conv1/Conv`: `layer1`, `0` and `conv1`."""
     result: list[str] = []
     before = ""
     for part in [p for p in name.split("/")[:-1] if p]:
@@ -120,14 +121,14 @@ def scope_of_name(name: str) -> tuple[str, ...]:
 
 
 def scope_of_path(path: str) -> tuple[str, ...]:
-    """The modules of a path such as `layer1.0.conv1`, which tracers of PyTorch note."""
+    """Return the modules of a path such as `layer1.0.conv1`, which PyTorch's tracers record."""
     return tuple(p for p in path.removeprefix("L['self']").split(".") if p)
 
 
 def blocks_of(scopes: Sequence[tuple[str, ...]]) -> list[str]:
-    """The block of each node, by the scopes of all of them; empty where a node has no scope.
+    """Return the block of each node, from the scopes of all nodes; empty where a node has no scope.
 
-    What all scopes begin with is left out. A block is then the first member of a list of modules
+    The common prefix of all scopes is left out. A block is then the first member of a list of modules
     (`layer1.0`), else the first module whose name numbers a block or layer (`conv2_block1` of
     `conv2_block1_1_conv`), else the outermost module.
     """

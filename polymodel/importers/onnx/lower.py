@@ -1,4 +1,5 @@
-"""From slots to rank variables: a rank per part of an axis, unless an index runs through the whole of it."""
+"""Convert slots to rank variables: there is a rank per part of an axis, unless an index covers the whole
+axis."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from polymodel.importers.onnx.views import substituted
 
 @dataclass(frozen=True)
 class AccessIndices:
-    """One access: an axis and an index for each rank."""
+    """One access, with an axis and an index for each rank."""
 
     tensor: str
     ranks: tuple[tuple[int, Affine], ...]
@@ -29,7 +30,7 @@ class AccessIndices:
 
 @dataclass(frozen=True)
 class Lowered:
-    """One Einsum over variables; the fields are those of `Operation`."""
+    """One Einsum over variables, with the fields of `Operation`."""
 
     name: str
     about: tuple[str, ...]
@@ -61,7 +62,7 @@ class Variables:
         return self.axes.size(self.axis[variable])
 
     def of(self, slot: str) -> Affine:
-        """The variables that a slot stands for, one for each part of its axis."""
+        """Return the variables of a slot, one for each part of its axis."""
         if slot not in self._table:
             leaves = self.axes.leaves(self._slots[slot])
             weight, terms = 1, []
@@ -78,7 +79,7 @@ class Variables:
 
 
 def lowered(b: Builder) -> tuple[list[Lowered], Variables]:
-    """The operations over variables, with the ranks that all accesses of a tensor agree on."""
+    """Return the operations over variables, with ranks on which all accesses of a tensor agree."""
     variables = Variables(b)
     whole: set[tuple[str, int]] = set()
     for operation in b.operations:
@@ -90,7 +91,8 @@ def lowered(b: Builder) -> tuple[list[Lowered], Variables]:
 
 
 def digits(variables: Variables, expr: Affine, leaves: Sequence[int]) -> tuple[Affine, ...] | None:
-    """The index of each part of an axis, if the whole one is made of them; else None."""
+    """Return the index of each part of an axis, if the index of the whole axis is composed of them; else
+    None."""
     sizes = [variables.axes.size(leaf) for leaf in leaves]
     left, constant = dict(expr.terms), expr.constant
     weight, result = 1, []
@@ -129,7 +131,7 @@ def _lowered(b: Builder, variables: Variables, whole: set[tuple[str, int]], o: B
 
 
 def limits_of(variables: Variables, e: Lowered, names: Mapping[str, str]) -> list[str]:
-    """Ranges that the sizes of ranks do not say, as constraints over named variables."""
+    """Return ranges that do not follow from the sizes of ranks, as constraints over named variables."""
     table = {v: Affine.variable(n) for v, n in names.items()}
     said = {(str(expr), variables.axes.size(axis)) for line in e.lines for axis, expr in line.ranks}
     wanted = [(expr, size) for expr, size in e.limits if (str(expr), size) not in said]

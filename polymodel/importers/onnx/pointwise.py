@@ -1,4 +1,5 @@
-"""Element-wise operations, with numpy's broadcasting; constants of one element are part of the operation."""
+"""Convert element-wise operations, with NumPy's broadcasting; constants of one element become part of the
+operation."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ WORDS = {"Sum": "add"}
 
 
 def elementwise(b: Builder, node: OnnxNode) -> None:
-    """One operation per element of the result."""
+    """Add one operation per element of the result."""
     numbers = [node.real(name, value) for name, value in ATTRIBUTES.get(node.op, ())]
     if node.op == "Clip" and node.version < 11:
         numbers = [node.real(k, 0.0) for k in ("min", "max") if k in node.attributes]
@@ -53,7 +54,8 @@ def elementwise(b: Builder, node: OnnxNode) -> None:
 
 
 def _old_broadcast(b: Builder, node: OnnxNode) -> list[int | None]:
-    """Before operator set 7, `axis` says which dimension of the first operand the second one begins at."""
+    """Apply the rule before operator set 7, where `axis` is the dimension of the first operand at which the
+    second one begins."""
     whole, part = len(b.shape(node.input(0))), len(b.shape(node.input(1)))
     axis = node.whole("axis", whole - part)
     axis += whole if axis < 0 else 0
@@ -69,7 +71,7 @@ def _prelu(b: Builder, node: OnnxNode) -> None:
 
 
 def cast(b: Builder, node: OnnxNode) -> None:
-    """A cast to the type that is there is another name, and so is one of a weight; others are operations."""
+    """Convert a cast: to the same type, or of a weight, it is an alias; otherwise it is an operation."""
     source, out = node.input(0), node.outputs[0]
     target = b.graph.values[out].dtype if out in b.graph.values else ""
     if not target:
@@ -95,8 +97,8 @@ def pointwise(
     suffix: str = "",
     dims: Sequence[int | None] | None = None,
 ) -> IndexView:
-    """`out = word(names...)`. `dims`: the dimension of the result that the first one of an operand is, where
-    its last one is not the result's last."""
+    """Add `out = word(names...)`. `dims`: the dimension of the result at which the first one of an operand is
+    located, if its last one is not the result's last."""
     operands: list[tuple[IndexView, list[int]]] = []
     arguments: list[str] = []
     places: dict[str, int] = {}
@@ -122,5 +124,5 @@ def pointwise(
 
 
 def literal(value: float | int) -> str:
-    """A number as it stands in an operation."""
+    """Return a number as it is written in an operation."""
     return repr(value) if isinstance(value, (bool, int)) else f"{value:.9g}"

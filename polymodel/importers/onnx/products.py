@@ -1,4 +1,4 @@
-"""Products: MatMul, Gemm, convolutions and ONNX's own Einsum."""
+"""Convert products: MatMul, Gemm, convolutions and ONNX's own Einsum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CUBE = (("D", "H", "W"), ("O", "P", "Q"), ("T", "R", "S"))
 
 
 def matmul(b: Builder, node: OnnxNode) -> None:
-    """MatMul with numpy's rules: batch dimensions are broadcast, one-dimensional operands are vectors."""
+    """Convert MatMul by NumPy's rules: batch dimensions are broadcast, one-dimensional operands are
+    vectors."""
     left, right = (
         (node.input(0), node.input(1)) if node.op != "QLinearMatMul" else (node.input(0), node.input(3))
     )
@@ -50,14 +51,15 @@ def product(b: Builder, node: OnnxNode, left: str, right: str, out: str) -> Inde
 
 
 def _sums(node: OnnxNode) -> str:
-    """The type of sums that the operator names; empty where it is that of its operands."""
+    """Return the type of sums that the operator names; empty if it is that of its operands."""
     if node.op in ("MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
         return "float"
     return "int32" if node.op.endswith("Integer") else ""
 
 
 def same(operands: Sequence[tuple[IndexView, Labels]], *labels: Hashable) -> None:
-    """Raises Wrong unless dimensions of each label have one size: 1 fits others in broadcasting alone."""
+    """Raise Wrong unless dimensions with the same label have one size; size 1 matches others in broadcasting
+    only."""
     for label in labels:
         found = [v.shape[k] for v, names in operands for k, name in enumerate(names) if name == label]
         if len({*found}) > 1:
@@ -73,7 +75,7 @@ def _batched(rank: int, batch: int) -> list[Hashable]:
 
 
 def gemm(b: Builder, node: OnnxNode) -> None:
-    """alpha A B + beta C: the product, and the sum as an Einsum of its own."""
+    """Convert alpha A B + beta C: the product, and the sum as a separate Einsum."""
     out, added = node.outputs[0], node.input(2)
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
     flip_a, flip_b = node.whole("transA", 0), node.whole("transB", 0)
@@ -102,7 +104,8 @@ def gemm(b: Builder, node: OnnxNode) -> None:
 
 
 def conv(b: Builder, node: OnnxNode) -> None:
-    """Convolutions of any rank: strides, dilations, padding, groups. Padded zeros are not multiplied."""
+    """Convert convolutions of any rank with strides, dilations, padding and groups. Padded zeros are not
+    multiplied."""
     q = node.op == "QLinearConv"
     data, weight = node.input(0), node.input(3 if q else 1)
     bias = node.input(8) if q else node.input(2) if node.op == "Conv" else ""
@@ -134,7 +137,7 @@ def conv(b: Builder, node: OnnxNode) -> None:
 
 
 def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: int, bias: str) -> None:
-    """What a convolution says of its weight and bias twice must agree. Raises Wrong."""
+    """Check that a convolution's attributes agree with its weight and bias. Raises Wrong."""
     told = node.int_list("kernel_shape")
     if told is not None and told != list(kernel[2:]):
         raise InvalidNode(
@@ -148,7 +151,7 @@ def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: i
 def _grouped(
     b: Builder, node: OnnxNode, x: IndexView, w: IndexView, groups: int
 ) -> tuple[IndexView, IndexView]:
-    """The channels of the input and the first dimension of the weight as group x rest."""
+    """Return the channels of the input and the first dimension of the weight as group x rest."""
     channels, rows = x.shape[1], w.shape[0]
     if groups < 1 or channels % groups or rows % groups:
         raise InvalidNode(
@@ -162,7 +165,7 @@ def _grouped(
 
 
 def space(dims: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Names of ranks of the input, of the output, and of the kernel."""
+    """Return the names of ranks of the input, of the output, and of the kernel."""
     if dims > 3:
         first, second, third = (tuple(f"{letter}{k}" for k in range(dims)) for letter in "HPR")
         return first, second, third
@@ -175,7 +178,7 @@ def windowed(
     b: Builder, node: OnnxNode, view: IndexView, dim: int, steps: tuple[int, int, int],
     sizes: tuple[int, int], hints: tuple[str, str],
 ) -> IndexView:  # fmt: skip
-    """A dimension as windows; a view that cannot be indexed so is copied first."""
+    """Return a dimension as windows; a view that cannot be indexed this way is copied first."""
     return b.indexed(node, view, lambda v: b.slots.window(v, dim, steps, sizes, hints))
 
 
@@ -185,7 +188,8 @@ Windows = tuple[list[int], list[int], list[int], list[int]]
 def reached(
     b: Builder, node: OnnxNode, name: str, kernel: Sequence[int], found: Windows
 ) -> tuple[IndexView, Windows]:
-    """What windows go over, and the windows; where padding is stored, a tensor as wide as they reach."""
+    """Return the view that windows iterate over, and the windows; where padding is stored, the view is a
+    tensor as wide as they reach."""
     strides, dilations, pads, sizes = found
     shape = b.shape(name)
     hints = ("N", "C", *space(len(kernel))[0])
@@ -199,7 +203,7 @@ def reached(
 
 
 def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """Strides, dilations, padding before, and the number of windows of each dimension."""
+    """Return strides, dilations, padding before, and the number of windows of each dimension."""
     dims = len(shape)
     strides, dilations, pads = _steps(node, dims)
     auto = node.text("auto_pad", "NOTSET")
@@ -227,7 +231,7 @@ def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Wind
 
 
 def _steps(node: OnnxNode, dims: int) -> tuple[list[int], list[int], list[int]]:
-    """Strides, dilations and padding as they are given. Raises Wrong where they do not fit."""
+    """Return the given strides, dilations and padding. Raises Wrong where they are inconsistent."""
     strides = node.int_list("strides") or [1] * dims
     dilations = node.int_list("dilations") or [1] * dims
     pads = node.int_list("pads") or [0] * 2 * dims
@@ -246,7 +250,7 @@ _TERM = re.compile(r"[A-Za-z]*\Z")
 
 
 def einsum(b: Builder, node: OnnxNode) -> None:
-    """ONNX's Einsum, whose letters are rank variables."""
+    """Convert ONNX's Einsum, whose letters are rank variables."""
     text = node.text("equation", "").replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -272,7 +276,8 @@ def einsum(b: Builder, node: OnnxNode) -> None:
 
 
 def conv_transpose(b: Builder, node: OnnxNode) -> None:
-    """Each input element times each weight is added at stride x input + dilation x kernel - padding."""
+    """Add the product of each input element with each weight at stride x input + dilation x kernel -
+    padding."""
     shape, kernel = b.shape(node.input(0)), b.shape(node.input(1))
     dims, groups = len(shape) - 2, node.whole("group", 1)
     if dims < 1 or len(kernel) != len(shape) or kernel[0] != shape[1]:
@@ -323,7 +328,8 @@ def conv_transpose(b: Builder, node: OnnxNode) -> None:
 
 
 def _hole(size: int, data: int, kernel: int, steps: tuple[int, int, int]) -> int | None:
-    """The first of `size` indices that is not stride x p + dilation x r - padding; None if there is none."""
+    """Return the first of `size` indices that is not stride x p + dilation x r - padding; None if there is
+    none."""
     stride, dilation, before = steps
     # Far from both ends all is alike after `stride` indices.
     edge = stride + dilation * kernel + 1

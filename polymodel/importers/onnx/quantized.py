@@ -1,4 +1,5 @@
-"""Quantising and dequantising: scales and zero points that are single numbers are part of the operation."""
+"""Convert quantisation and dequantisation: scales and zero points that are single numbers become part of the
+operation."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ LEVELS = 255  # the steps of eight bits, which DynamicQuantizeLinear has
 
 
 def quantized(b: Builder, node: OnnxNode) -> None:
-    """QuantizeLinear and DequantizeLinear. A dequantised weight stays as it is stored."""
+    """Convert QuantizeLinear and DequantizeLinear. A dequantised weight remains as it is stored."""
     source, out = node.input(0), node.outputs[0]
     if b.is_weight(source):
         b.note(node, f"the weight {source} is taken as {b.dtype(source)}, as it is stored")
@@ -41,7 +42,7 @@ def quantized(b: Builder, node: OnnxNode) -> None:
 
 
 def dynamic(b: Builder, node: OnnxNode) -> None:
-    """DynamicQuantizeLinear: the least and the largest element, scale and zero point, then each element."""
+    """Convert DynamicQuantizeLinear: the minimum and maximum, scale and zero point, then each element."""
     source, out = node.input(0), node.outputs[0]
     view = b.value(source, DEFAULT.get(len(b.shape(source)), ()))
     every, called = range(len(view.dims)), node.name or out
@@ -80,7 +81,8 @@ OPERATORS: dict[str, tuple[Callable[[Builder, OnnxNode], object], slice]] = {
 
 
 def operator(b: Builder, node: OnnxNode) -> None:
-    """An operator over bytes: that over numbers; its scales and zero points are part of the operation."""
+    """Convert an operator over bytes like the one over numbers; its scales and zero points become part of the
+    operation."""
     word = node.op.removeprefix("QLinear")
     convert, places = OPERATORS[word]
     if node.whole("channels_last", 0):
@@ -96,12 +98,12 @@ def gemm(b: Builder, node: OnnxNode) -> None:
 
 
 def scaled_product(b: Builder, node: OnnxNode) -> None:
-    """MatMulIntegerToFloat: a product of bytes whose sums are scaled."""
+    """Convert MatMulIntegerToFloat: a product of bytes whose sums are scaled."""
     _scaled(b, node, node.input(0), node.input(6))
 
 
 def dynamic_product(b: Builder, node: OnnxNode) -> None:
-    """DynamicQuantizeMatMul: the first operand quantised by the range that is found, then the product."""
+    """Convert DynamicQuantizeMatMul: the first operand is quantised by its range, then multiplied."""
     made = b.fresh(f"{node.outputs[0]}_quantized")
     called = f"{node.name or node.outputs[0]}_quantize"
     dynamic(b, replace(node, name=called, inputs=node.inputs[:1], outputs=(made, "", "")))

@@ -1,4 +1,4 @@
-"""From a file or a ModelProto to a `Graph`: checked, sizes filled in, shapes inferred, weights not read."""
+"""Read a file or a ModelProto into a `Graph`: check it, set sizes, infer shapes, without reading weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BODY = "polymodel.body"  # the domain that operations with graphs of their own a
 
 
 def library() -> Any:
-    """The onnx package. Raises SpecError where it is not installed."""
+    """Return the onnx package. Raises SpecError where it is not installed."""
     try:
         import onnx
         import onnx.checker
@@ -53,10 +53,8 @@ def one(message: str, remedy: str, source: str, *, code: str) -> SpecError:
 
 
 def model_of(file: str | Path) -> Any:
-    """The ModelProto of a file. No other file is opened, also where weights are stored beside it.
-
-    Raises SpecError for what is not a file, too large, or no ONNX model.
-    """
+    """Return the ModelProto of a file. No other file is opened, even if weights are stored separately. Raises
+    SpecError for a file that does not exist, is too large, or is not an ONNX model."""
     onnx = library()
     path, source = Path(file), str(file)
     try:
@@ -79,7 +77,7 @@ def model_of(file: str | Path) -> Any:
 
 
 def parsed(onnx: Any, data: bytes, source: str) -> Any:
-    """The ModelProto of bytes."""
+    """Return the ModelProto encoded in bytes."""
     try:
         model = onnx.load_model_from_string(data)
     except ValueError as error:
@@ -96,7 +94,7 @@ def parsed(onnx: Any, data: bytes, source: str) -> Any:
 
 
 def decode_error() -> type[Exception]:
-    """What protobuf, which onnx brings, raises for bytes that are not a message."""
+    """Return the exception that protobuf, a dependency of onnx, raises for bytes that are not a message."""
     from importlib import import_module
 
     result: type[Exception] = import_module("google.protobuf.message").DecodeError
@@ -104,12 +102,13 @@ def decode_error() -> type[Exception]:
 
 
 def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
-    """What the conversion needs of a ModelProto, which is left as it is. Raises SpecError."""
+    """Return the parts of a ModelProto that the conversion needs; the ModelProto is not changed. Raises
+    SpecError."""
     onnx = library()
     try:
         return _read(onnx, given, sizes, source)
     except (ValueError, TypeError, RuntimeError, decode_error()) as error:
-        # Damage that protobuf lets through, such as texts that are none: onnx stumbles over it anywhere.
+        # Damage that protobuf does not detect, such as invalid texts, can make onnx fail anywhere.
         message = f"the file is damaged, or beyond this onnx package: {' '.join(str(error).split())[:200]}"
         raise one(message, "export or download the model again", source, code="damaged-file") from error
 
@@ -143,7 +142,7 @@ def _read(onnx: Any, given: Any, sizes: Mapping[str, int], source: str) -> Graph
 
 
 def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
-    """A copy without functions, without long tensors (inputs stand for them) and bodies of control flow."""
+    """Return a copy without functions, long tensors (replaced by inputs) and bodies of control flow."""
     model = onnx.ModelProto()
     model.ir_version = given.ir_version
     model.opset_import.extend(given.opset_import)
@@ -184,7 +183,7 @@ def _as_input(onnx: Any, graph: Any, tensor: Any, name: str, inputs: set[str]) -
 
 
 def _without_bodies(onnx: Any, holder: Any) -> None:
-    """Take the graphs out of the nodes of a graph or function: before functions are written out in them."""
+    """Remove the graphs from the nodes of a graph or function, before functions are inlined."""
     graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     found = [n for n in holder.node if any(a.type in graphs for a in n.attribute)]
     for node in found:
@@ -197,7 +196,7 @@ def _without_bodies(onnx: Any, holder: Any) -> None:
 
 
 def _of_runtime(onnx: Any, holder: Any, model: Any) -> None:
-    """Give operators that ONNX Runtime's tools write as if they were ONNX's own the domain that has them."""
+    """Set the domain of operators that ONNX Runtime's tools write as if they were ONNX's own."""
     found = [n for n in holder.node if n.op_type in OF_RUNTIME and not n.domain]
     for node in found:
         node.domain = MICROSOFT
@@ -207,7 +206,7 @@ def _of_runtime(onnx: Any, holder: Any, model: Any) -> None:
 
 
 def _without_data(onnx: Any, model: Any, weights: set[str], inputs: set[str]) -> tuple[Any, frozenset[str]]:
-    """The model with inputs in the place of constants that are long."""
+    """Return the model with inputs in place of long constants."""
     kept = []
     for node in model.graph.node:
         value = next((a.t for a in node.attribute if a.name == "value"), None)
@@ -232,13 +231,13 @@ def _is_data(onnx: Any, tensor: Any) -> bool:
 
 
 def _called(proto: Any, name: str) -> tuple[str, str, str]:
-    """What a function goes by, and a node that calls it."""
+    """Return the key that identifies a function, and the nodes that call it."""
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     return domain, name, str(getattr(proto, "overload", ""))  # packages before 1.16 have no overloads
 
 
 def _check_functions(model: Any, source: str) -> None:
-    """Functions must not call themselves, nor grow without bound when they are written out."""
+    """Check that functions do not call themselves, and do not grow without bound when inlined."""
     bodies = {_called(f, f.name): [_called(n, n.op_type) for n in f.node] for f in model.functions}
     count: dict[tuple[str, str, str], int] = {}
     on_path: list[tuple[str, str, str]] = []
@@ -281,10 +280,11 @@ def _check(onnx: Any, model: Any, source: str) -> None:
 def _inferred(
     onnx: Any, model: Any, source: str, branches: Mapping[str, Any]
 ) -> tuple[Any, dict[str, Array]]:
-    """The model with all shapes that can be had, and every small constant, in turns until nothing is new.
+    """Return the model with all shapes that can be inferred, and every small constant, repeatedly until
+    nothing new is found.
 
-    `branches`: the nodes `If` with their graphs, by their first results; one whose condition is a constant
-    gives way to the graph that it chooses.
+    `branches`: the `If` nodes with their graphs, by their first results. One whose condition is a constant is
+    replaced by the graph that it chooses.
     """
     types = {number: dtype for number in range(1, 17) if (dtype := _numpy_name(onnx, number))}
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -323,8 +323,8 @@ def _inferred(
 
 
 def _chosen(onnx: Any, model: Any, node: Any, constants: Mapping[str, Array]) -> list[Any] | None:
-    """The nodes of the graph that an `If` chooses, its results called as those of the `If`; None where the
-    condition is no constant, or the graph has long constants, functions or graphs of its own."""
+    """Return the nodes of the graph that an `If` chooses, with results named like those of the `If`. Return
+    None where the condition is not constant, or the graph has long constants, functions or nested graphs."""
     condition = constants.get(node.input[0]) if node.input else None
     graphs = {a.name: a.g for a in node.attribute}
     if condition is None or condition.size != 1 or not {"then_branch", "else_branch"} <= graphs.keys():
@@ -417,7 +417,7 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def _scope(node: Any) -> tuple[str, ...]:
-    """The modules that a node is of: what PyTorch's exporter notes beside it, else its name."""
+    """Return the modules of a node: those that PyTorch's exporter notes, else those in its name."""
     for entry in getattr(node, "metadata_props", ()):  # packages before 1.16 have none
         if entry.key == _SCOPES:
             paths = re.findall(r"'([^']*)'", entry.value)
@@ -451,10 +451,10 @@ LARGEST_SIZE = 2**40
 def fixed(
     graph: Any, weights: frozenset[str], sizes: Mapping[str, int], source: str
 ) -> dict[str, tuple[str, ...]]:
-    """Write `sizes` into the inputs of an onnx GraphProto; the symbolic names that the inputs had.
+    """Write `sizes` into the inputs of an onnx GraphProto, and return the symbolic names that the inputs had.
 
     A key is the name of a symbolic dimension, or `input.k` for dimension k of an input. Raises SpecError for
-    all dimensions that have no size, and for sizes of none.
+    all dimensions without a size, and for sizes that match no dimension.
     """
     place = Place(source)
     called = {v.name: tuple(d.dim_param for d in v.type.tensor_type.shape.dim) for v in graph.input}

@@ -1,4 +1,5 @@
-"""Operations that move no data: views of the same elements. What cannot be a view is said so."""
+"""Convert operations that move no data to views of the same elements. Those that cannot be views are
+reported."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from polymodel.importers.onnx.views import IndexView
 
 
 def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
-    """The elements of a constant. Raises Unsupported where it is none."""
+    """Return the elements of a constant. Raises Unsupported if it is not a constant of whole numbers."""
     result = b.graph.constants.get(name)
     if result is None:
         raise Unsupported(
@@ -31,12 +32,12 @@ def source_of(b: Builder, node: OnnxNode) -> IndexView:
 
 
 def identity(b: Builder, node: OnnxNode) -> None:
-    """Identity, and Dropout at inference."""
+    """Convert Identity, and Dropout at inference."""
     b.alias(node.outputs[0], source_of(b, node))
 
 
 def transpose(b: Builder, node: OnnxNode) -> None:
-    """Ranks in another order."""
+    """Convert a permutation of ranks."""
     view = source_of(b, node)
     order = node.int_list("perm") or list(reversed(range(len(view.dims))))
     if sorted(order) != list(range(len(view.dims))):
@@ -47,7 +48,7 @@ def transpose(b: Builder, node: OnnxNode) -> None:
 
 
 def reshape(b: Builder, node: OnnxNode) -> None:
-    """Reshape, Flatten, Squeeze and Unsqueeze."""
+    """Convert Reshape, Flatten, Squeeze and Unsqueeze."""
     view = source_of(b, node)
     shape = list(view.shape)
     if node.op == "Flatten":
@@ -101,7 +102,7 @@ def _target_shape(b: Builder, node: OnnxNode, shape: Sequence[int]) -> list[int]
 
 
 def reshaped(b: Builder, node: OnnxNode, view: IndexView, shape: Sequence[int]) -> IndexView:
-    """The view in another shape; dimensions that are split in two are called heads and width."""
+    """Return the view in another shape; dimensions that are split in two are named heads and width."""
     known = [s for s in view.shape if s > 1]
     wanted = [s for s in shape if s > 1]
     hints = [""] * len(shape)
@@ -114,7 +115,7 @@ def reshaped(b: Builder, node: OnnxNode, view: IndexView, shape: Sequence[int]) 
 
 
 def filled(b: Builder, node: OnnxNode) -> None:
-    """ConstantOfShape: what is filled with one number is a weight."""
+    """Convert ConstantOfShape: a tensor filled with one number is a weight."""
     out = node.outputs[0]
     shape = whole_numbers(b, node.input(0), "shape")
     known = b.graph.values.get(out)
@@ -123,7 +124,7 @@ def filled(b: Builder, node: OnnxNode) -> None:
 
 
 def expand(b: Builder, node: OnnxNode) -> None:
-    """Broadcasting: the new dimension indexes nothing."""
+    """Convert broadcasting: the new dimension indexes nothing."""
     view = source_of(b, node)
     asked = whole_numbers(b, node.input(1), "shape")
     shape = (1,) * (len(asked) - len(view.shape)) + view.shape
@@ -141,7 +142,7 @@ def expand(b: Builder, node: OnnxNode) -> None:
 def cut(
     b: Builder, view: IndexView, dim: int, start: int, step: int, count: int, node: OnnxNode
 ) -> IndexView:
-    """Part of one dimension; where its index is spread over ranks, of a copy."""
+    """Return a part of one dimension, of a copy where its index is spread over several ranks."""
     if count < 1:
         raise InvalidNode(
             f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends"
@@ -150,7 +151,7 @@ def cut(
 
 
 def slice_(b: Builder, node: OnnxNode) -> None:
-    """Slice, also with steps and backwards."""
+    """Convert Slice, also with steps and backwards."""
     view = source_of(b, node)
     rank = len(view.shape)
     if node.version < 10:
@@ -175,7 +176,7 @@ def slice_(b: Builder, node: OnnxNode) -> None:
 
 
 def split(b: Builder, node: OnnxNode) -> None:
-    """Equal or given parts of one dimension."""
+    """Convert Split into equal or given parts of one dimension."""
     view = source_of(b, node)
     (axis,) = positive([node.whole("axis", 0)], len(view.shape))
     size, parts = view.shape[axis], len(node.outputs)
@@ -195,7 +196,7 @@ def split(b: Builder, node: OnnxNode) -> None:
 
 
 def gather(b: Builder, node: OnnxNode) -> None:
-    """Constant indices that are a range are a slice; others depend on data."""
+    """Convert Gather: constant indices that form a range are a slice; others depend on data."""
     found = b.graph.constants.get(node.input(1))
     shape = b.shape(node.input(0))
     (axis,) = positive([node.whole("axis", 0)], len(shape))
@@ -219,7 +220,8 @@ def gather(b: Builder, node: OnnxNode) -> None:
 
 
 def concat(b: Builder, node: OnnxNode) -> None:
-    """Weights joined are a weight. A computed tensor has one producer, so that others have no counterpart."""
+    """Convert Concat: joined weights are a weight. A computed tensor has only one producer, so that other
+    cases have no counterpart."""
     names = [n for n in node.inputs if n]
     if len(names) == 1:
         identity(b, node)
@@ -244,7 +246,7 @@ def concat(b: Builder, node: OnnxNode) -> None:
 
 
 def pad(b: Builder, node: OnnxNode) -> None:
-    """Zeros around, which products and sums that follow leave out; they are never stored."""
+    """Convert Pad with zeros, which the following products and sums leave out; they are never stored."""
     view = source_of(b, node)
     rank = len(view.shape)
     if node.text("mode", "constant") != "constant":
@@ -281,7 +283,7 @@ def pad(b: Builder, node: OnnxNode) -> None:
 
 
 def blocks(b: Builder, node: OnnxNode) -> None:
-    """DepthToSpace and SpaceToDepth: a reshape, a transpose, a reshape."""
+    """Convert DepthToSpace and SpaceToDepth: a reshape, a transpose, a reshape."""
     view, k = source_of(b, node), node.whole("blocksize", 0)
     if len(view.shape) != 4 or k < 1:
         raise InvalidNode(
@@ -302,7 +304,7 @@ def blocks(b: Builder, node: OnnxNode) -> None:
 
 
 def resize(b: Builder, node: OnnxNode) -> None:
-    """Nearest neighbours by whole factors: each element is seen several times."""
+    """Convert nearest-neighbour resizing by whole factors: each element is read several times."""
     out = node.outputs[0]
     view = source_of(b, node)
     known = b.graph.values.get(out)
@@ -333,7 +335,7 @@ def resize(b: Builder, node: OnnxNode) -> None:
 
 
 def _even(b: Builder, node: OnnxNode, ratios: Sequence[tuple[int, int]]) -> bool:
-    """Whether scales, where they are given, are the factors themselves: 2.1 makes 8 elements of 4, too."""
+    """Return whether given scales are the factors themselves: 2.1 also makes 8 elements of 4."""
     given = node.attributes.get("scales")
     if not isinstance(given, list):
         found = b.graph.constants.get(node.input(1 if node.op == "Upsample" or node.version < 11 else 2))

@@ -1,4 +1,4 @@
-"""Reductions, pooling, softmax and normalisation: cascades of sums and element-wise operations."""
+"""Convert reductions, pooling, softmax and normalisation to cascades of sums and element-wise operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polymodel.importers.onnx.pointwise import DEFAULT, literal
 from polymodel.importers.onnx.products import reached, space, windowed, windows
 from polymodel.importers.onnx.views import IndexView
 
-# ONNX's name -> what is done to each element, how the results are joined, what is done to the sum.
+# ONNX's name -> the operation on each element, the reduction, the operation on the sum.
 REDUCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "ReduceSum": ("", "add", ()),
     "ReduceMean": ("", "add", ("mean",)),
@@ -29,7 +29,7 @@ REDUCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def positive(axes: Sequence[int], rank: int) -> list[int]:
-    """Axes counted from the front. Raises Wrong for those out of range."""
+    """Return axes counted from the front. Raises Wrong for those out of range."""
     if axes and not rank:
         raise InvalidNode("its input is a single number, which has no axes", "give it a tensor")
     if any(not -rank <= a < rank for a in axes):
@@ -40,7 +40,7 @@ def positive(axes: Sequence[int], rank: int) -> list[int]:
 
 
 def reduction(b: Builder, node: OnnxNode) -> None:
-    """ReduceSum and its kin, ArgMax and ArgMin."""
+    """Convert ReduceSum and similar operators, ArgMax and ArgMin."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
     axes = node.int_list("axes")
@@ -67,7 +67,7 @@ def reduction(b: Builder, node: OnnxNode) -> None:
 
 
 def squeezed(view: IndexView, axes: Sequence[int]) -> IndexView:
-    """The view without dimensions that have one element."""
+    """Return the view without dimensions of one element."""
     kept = [k for k in range(len(view.dims)) if k not in axes]
     dims, shape = tuple(view.dims[k] for k in kept), tuple(view.shape[k] for k in kept)
     return IndexView(view.tensor, view.index, dims, shape, view.limits, view.padded)
@@ -86,10 +86,8 @@ def reduced(
     name: str = "",
     dtype: str = "",
 ) -> IndexView:
-    """`view` reduced over `axes`, which stay as dimensions of size 1. `mean` divides by their extent.
-
-    Zeros around add nothing to a sum, but they have an exponential, and may be the largest element.
-    """
+    """Return `view` reduced over `axes`, which remain as dimensions of size 1. `mean` divides by their
+    extent. Padded zeros add nothing to a sum, but they have an exponential, and may be the maximum."""
     rank = len(view.dims)
     count = prod(view.shape[a] for a in axes)
     populate = [f"div(_, {count})" if text == "mean" else text for text in after]
@@ -99,7 +97,7 @@ def reduced(
 
 
 def pool(b: Builder, node: OnnxNode) -> None:
-    """MaxPool, AveragePool and their global forms: one operation per element of each window."""
+    """Convert MaxPool, AveragePool and their global forms: one operation per element of each window."""
     source, out = node.input(0), node.outputs[0]
     if len([o for o in node.outputs if o]) > 1:
         raise Unsupported("its second output, the indices, has no counterpart", "leave the indices out")
@@ -144,7 +142,8 @@ def pool(b: Builder, node: OnnxNode) -> None:
 
 
 def softmax(b: Builder, node: OnnxNode) -> None:
-    """One Einsum with one operation per score, or the cascade: maximum, exponential, sum, quotient."""
+    """Convert Softmax to one Einsum with one operation per score, or to the cascade of maximum, exponential,
+    sum and quotient."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
     old = node.version < 13
@@ -158,7 +157,7 @@ def softmax(b: Builder, node: OnnxNode) -> None:
 def soft(
     b: Builder, node: OnnxNode, out: str, view: IndexView, axes: Sequence[int], word: str = "softmax"
 ) -> IndexView:
-    """The softmax of a view over `axes`."""
+    """Return the softmax of a view over `axes`."""
     every = range(len(view.dims))
     name = "" if out == node.outputs[0] else out
     if b.options.softmax == "one" or word == "hardmax":
@@ -178,7 +177,8 @@ def soft(
 
 
 def layer_norm(b: Builder, node: OnnxNode) -> None:
-    """Mean, differences, mean of their squares, quotient, then scale and bias where they are given."""
+    """Convert to mean, differences, mean of their squares, quotient, then scale and bias where they are
+    given."""
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
     (axis,) = positive([node.whole("axis", -1)], rank)
@@ -191,7 +191,8 @@ def layer_norm(b: Builder, node: OnnxNode) -> None:
 
 
 def instance_norm(b: Builder, node: OnnxNode) -> None:
-    """The same for every batch and channel, over space; the weights belong to channels."""
+    """Convert to the same operations for every batch and channel, over space; the weights belong to
+    channels."""
     rank = len(b.shape(node.input(0)))
     if rank < 3:
         raise InvalidNode(
@@ -202,7 +203,8 @@ def instance_norm(b: Builder, node: OnnxNode) -> None:
 
 
 def group_norm(b: Builder, node: OnnxNode) -> None:
-    """The same for every batch and group of channels, over its channels and space; weights per channel."""
+    """Convert to the same operations for every batch and group of channels, over its channels and space, with
+    weights per channel."""
     out, shape, groups = node.outputs[0], b.shape(node.input(0)), node.whole("num_groups", 0)
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
         raise InvalidNode(f"{groups} groups do not fit an input of shape {list(shape)}", "check num_groups")
@@ -221,10 +223,8 @@ def normed(
     b: Builder, node: OnnxNode, out: str, view: IndexView, axes: Sequence[int], weights: Sequence[str],
     last: int, *, centre: bool = True, mean: str = "",
 ) -> IndexView:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon), times and plus weights whose last dimension is `last`.
-
-    `mean`: what the file calls the mean, where it does.
-    """
+    """Add (x - mean) / sqrt(variance + epsilon), times and plus weights whose last dimension is `last`.
+    `mean`: the name of the mean in the file, if it has one."""
     every = range(len(view.dims))
     called = node.name or out
     steps = ["centred", "normed", *("scaled" for _ in weights[1:])]
@@ -252,7 +252,8 @@ def normed(
 
 
 def batch_norm(b: Builder, node: OnnxNode) -> None:
-    """At inference one multiplication and one addition per element, by weights computed once."""
+    """Convert to one multiplication and one addition per element, by weights that are computed once
+    (inference)."""
     source, out = node.input(0), node.outputs[0]
     shape = b.shape(source)
     if node.whole("training_mode", 0):

@@ -1,4 +1,4 @@
-"""The cascade as YAML."""
+"""Write the cascade as YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 118
 
 @dataclass(frozen=True)
 class WorkloadHeader:
-    """What stands above the workload."""
+    """The content of the head of the workload."""
 
     name: str
     source: str
@@ -33,7 +33,8 @@ def yaml_of(
     weights: Collection[str],
     header: WorkloadHeader,
 ) -> str:
-    """The workload; `tensors`: names in the file -> ours; `bits`: bits per value of each."""
+    """Return the workload. `tensors`: names in the file -> names in the workload. `bits`: bits per value of
+    each."""
     ranks = RankNames(variables)
     called = distinct([e.name for e in einsums])
     used = list(dict.fromkeys(line.tensor for e in einsums for line in e.lines))
@@ -128,17 +129,18 @@ def _renames(e: Lowered, tensors: Mapping[str, str], weights: Collection[str]) -
 
 
 def plain(text: str) -> str:
-    """A comment of one line that no template engine reads anything into."""
+    """Return a comment of one line without characters that a template engine interprets."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("{", "(").replace("}", ")")[:300]
 
 
 def _quotable(block: str) -> str:
-    """The name of a block for double quotes, without what YAML or a template engine reads in them."""
+    """Return the name of a block for double quotes, without characters that have a meaning in YAML or a
+    template engine."""
     return re.sub(r"[^\w./-]", "_", block)[:LONGEST]
 
 
-# Words that set expressions, constraints, YAML and our own renames give a meaning to.
+# Words with a meaning in set expressions, constraints, YAML or the renames of a workload.
 RESERVED = frozenset(
     "All Tensors Inputs Outputs Intermediates Shared Persistent Nothing Other input output weight "
     "and or not mod exists true false yes no on off null True False Yes No On Off Null".split()
@@ -147,7 +149,7 @@ LONGEST = 80
 
 
 def sanitised(name: str) -> str:
-    """Letters, digits and `_`; starts with a letter."""
+    """Return the name reduced to letters, digits and `_`, starting with a letter."""
     text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "t"
     text = text if text[0].isalpha() else f"t_{text}"
     text = text[:LONGEST].rstrip("_")
@@ -155,13 +157,13 @@ def sanitised(name: str) -> str:
 
 
 def unique(names: Iterable[str]) -> dict[str, str]:
-    """Each name with its own sanitised one."""
+    """Map each name to a distinct sanitised name."""
     every = list(dict.fromkeys(names))
     return dict(zip(every, distinct(every), strict=True))
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """A sanitised name of its own for each, also where two are the same."""
+    """Return a distinct sanitised name for each, even if two are equal."""
     used: set[str] = set()
     last: dict[str, int] = {}  # the number that each wish got last: thousands may wish for one name
     answer = []
@@ -176,9 +178,9 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 class RankNames:
-    """Names of ranks and rank variables: one index has one name in all Einsums, where they can agree.
+    """Names of ranks and rank variables: one index has one name in all Einsums where possible.
 
-    A tensor that has one index twice, and an Einsum that runs over it twice, take further names of it.
+    A tensor that has one index twice, and an Einsum that iterates over it twice, use further names for it.
     """
 
     def __init__(self, variables: Variables) -> None:
@@ -191,7 +193,7 @@ class RankNames:
         self.sizes: dict[str, int] = {}
 
     def of_axis(self, axis: int, taken: Sequence[str] | set[str]) -> str:
-        """The first name of an axis that is not taken."""
+        """Return the first name of an axis that is not in use."""
         axes = self._variables.axes
         axis = axes.root(axis)
         hint, size = (
@@ -221,7 +223,8 @@ class RankNames:
         return f"{base}{k}"
 
     def variables(self, e: Lowered) -> dict[str, str]:
-        """Names of the variables of one Einsum, and of the ranks of tensors that it is the first to use."""
+        """Return names of the variables of one Einsum, and of the ranks of tensors that it is the first to
+        use."""
         result: dict[str, str] = {}
         for line in e.inputs:
             if line.tensor in self.ranks:

@@ -1,4 +1,4 @@
-"""A value of the graph as a view of a stored tensor: transposes, reshapes and slices move no data.
+"""Represent a value of the graph as a view of a stored tensor: transposes, reshapes and slices move no data.
 
 A view has one tuple of *slots* (running indices, named by texts) per dimension, outermost first: none for a
 dimension of size 1, several for one that a reshape has merged. Each rank of the stored tensor is an affine
@@ -22,7 +22,8 @@ LONGEST = 2**16  # indices that are looked at
 @dataclass(frozen=True)
 class IndexView:
     """`index`: one expression per rank of `tensor`. `limits`: expressions that must lie in [0, size), where
-    the sizes of the tensor's ranks do not say so. `padded`: indices may lie outside, where zeros are."""
+    this does not follow from the sizes of the tensor's ranks. `padded`: indices may lie outside, where values
+    are zero."""
 
     tensor: str
     index: tuple[Affine, ...]
@@ -38,7 +39,7 @@ class IndexView:
 
 
 class AxisSlots:
-    """The axis of every slot; slots are never used in two views of one operation."""
+    """The axis of every slot. A slot is never used in two views of one operation."""
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
@@ -56,7 +57,7 @@ class AxisSlots:
         return tuple(self.axis[s] for s in slots)
 
     def radix(self, slots: Sequence[str]) -> Affine:
-        """The flat index that the slots make, outermost first."""
+        """Return the flat index that the slots form, outermost first."""
         total, weight = Affine(), 1
         for slot in reversed(slots):
             total = total + Affine(((slot, weight),))
@@ -64,7 +65,8 @@ class AxisSlots:
         return Affine(tuple(reversed(total.terms)))
 
     def refined(self, view: IndexView) -> IndexView:
-        """The view with a slot of its own for every leaf of its axes, none of them used elsewhere."""
+        """Return the view with a separate slot for every leaf of its axes, none of which is used
+        elsewhere."""
         fresh = {s: tuple(self.new(leaf) for leaf in self.axes.leaves(self.axis[s])) for s in view.slots}
         table = {s: self.radix(parts) for s, parts in fresh.items()}
         dims = tuple(tuple(p for s in d for p in fresh[s]) for d in view.dims)
@@ -75,7 +77,7 @@ class AxisSlots:
         return replace(view, dims=dims, shape=tuple(view.shape[i] for i in order))
 
     def reshaped(self, view: IndexView, shape: Sequence[int], hints: Sequence[str]) -> IndexView | None:
-        """The same elements in another shape; None where the shapes have no common refinement."""
+        """Return the same elements in another shape; None if the shapes have no common refinement."""
         kept = [(s, h) for s, h in zip(shape, hints, strict=True) if s > 1]
         if prod(shape) != prod(view.shape):
             return None
@@ -92,7 +94,8 @@ class AxisSlots:
         return replace(fine, dims=tuple(dims), shape=tuple(shape))
 
     def sliced(self, view: IndexView, dim: int, start: int, step: int, count: int) -> IndexView | None:
-        """Every `step`-th index of one dimension from `start`, `count` of them; None if not affine."""
+        """Return every `step`-th index of one dimension from `start`, `count` of them; None if the result is
+        not affine."""
         size = view.shape[dim]
         if (start, step, count) == (0, 1, size):
             return view
@@ -117,7 +120,7 @@ class AxisSlots:
         return self.placed(one, dim, expr, (slots,), (count,))
 
     def picked(self, view: IndexView, dim: int, at: int) -> IndexView:
-        """One index of a dimension, which goes."""
+        """Fix one index of a dimension, which is removed."""
         radix, table = at, {}
         for slot in reversed(view.dims[dim]):
             table[slot] = Affine((), radix % self.size(slot))
@@ -132,9 +135,10 @@ class AxisSlots:
         slots: tuple[tuple[str, ...], ...],
         sizes: tuple[int, ...],
     ) -> IndexView:
-        """The view with the only slot of a dimension replaced by an expression in slots of new dimensions.
+        """Return the view with the only slot of a dimension replaced by an expression in slots of new
+        dimensions.
 
-        Where the expression leaves the dimension, the view is padded.
+        If the expression can leave the dimension, the view is padded.
         """
         table = {view.dims[dim][0]: expr} if view.dims[dim] else {}
         result = rewritten(view, table, _spliced(view.dims, dim, slots), _spliced(view.shape, dim, sizes))
@@ -149,7 +153,8 @@ class AxisSlots:
         return expr.constant + sum(e for e in ends if e < 0), expr.constant + sum(e for e in ends if e > 0)
 
     def reaches(self, expr: Affine, size: int) -> bool:
-        """Whether the expression lies in [0, size) for some index; True where that takes too long to see."""
+        """Return whether the expression lies in [0, size) for some index; True where the check would take too
+        long."""
         if not expr.terms:
             return 0 <= expr.constant < size
         *rest, (slot, step) = sorted(expr.terms, key=lambda t: self.size(t[0]))
@@ -172,9 +177,11 @@ class AxisSlots:
         sizes: tuple[int, int],
         hints: tuple[str, str],
     ) -> IndexView | None:
-        """A dimension as windows over it: one index for the window, one for the place in it.
+        """Return a dimension as windows over it, with one index for the window and one for the position in
+        it.
 
-        `steps`: stride, dilation and the padding before; `sizes`: of the two dimensions that it becomes.
+        `steps`: stride, dilation and the padding before. `sizes`: those of the two dimensions that it
+        becomes.
         """
         one = self.single(view, dim)
         if one is None:
@@ -192,7 +199,7 @@ class AxisSlots:
         return self.placed(one, dim, expr, tuple(slots), sizes)
 
     def single(self, view: IndexView, dim: int) -> IndexView | None:
-        """The view with at most one slot in a dimension; None if its slots index several ranks."""
+        """Return the view with at most one slot in a dimension; None if its slots index several ranks."""
         slots = view.dims[dim]
         if len(slots) < 2:
             return view
@@ -224,14 +231,14 @@ def _spliced(items: tuple[T, ...], at: int, new: tuple[T, ...]) -> tuple[T, ...]
 def rewritten(
     view: IndexView, table: Mapping[str, Affine], dims: tuple[tuple[str, ...], ...], shape: tuple[int, ...]
 ) -> IndexView:
-    """The view with slots replaced by expressions, and other dimensions."""
+    """Return the view with slots replaced by expressions, and other dimensions."""
     limits = tuple((substituted(e, table), size) for e, size in view.limits)
     index = tuple(substituted(e, table) for e in view.index)
     return replace(view, index=index, dims=dims, shape=shape, limits=limits)
 
 
 def substituted(expr: Affine, table: Mapping[str, Affine]) -> Affine:
-    """The expression with slots replaced by expressions."""
+    """Return the expression with slots replaced by expressions."""
     total = Affine((), expr.constant)
     for name, coefficient in expr.terms:
         total = total + table.get(name, Affine.variable(name)).scaled(coefficient)

@@ -1,4 +1,4 @@
-"""Programs of `torch.export` become workloads, by the rules of ONNX's operators."""
+"""Convert programs of `torch.export` to workloads, by the rules for ONNX operators."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ def import_torch(
     padding: Literal["skipped", "stored"] = "skipped",
     strict: bool = False,
 ) -> Imported:
-    """The workload of a PyTorch module that `torch.export.export` has traced.
+    """Return the workload of a PyTorch module traced by `torch.export.export`. For example
+    `import_torch(torch.export.export(net.eval(), (x,)), name="net").save("net.yaml")`, for the program as it
+    is or after `run_decompositions()`.
 
-    For example `import_torch(torch.export.export(net.eval(), (x,)), name="net").save("net.yaml")`, of the
-    program as it is or after `run_decompositions()`. `name`: of the workload. `bits`, `fuse`, `softmax`,
-    `padding` and `strict` mean what they do for `import_onnx`, and operators become the same Einsums.
-    Weights are not read and nothing of the program is run; its sizes are those it was exported with.
-
-    Raises SpecError: no such program, a dynamic one, operations that contradict themselves; with `strict`
-    every operation without a counterpart.
+    `name`: that of the workload. `bits`, `fuse`, `softmax`, `padding` and `strict` have the same meaning as
+    for `import_onnx`, and operators become the same Einsums. Weights are not read, and nothing in the program
+    is run; its sizes are those with which it was exported. Raises SpecError: no such program, a dynamic one,
+    inconsistent operations; with `strict` every operation without a counterpart.
     """
     check_choices(bits, fuse, softmax, padding)
     found = program_of(program)

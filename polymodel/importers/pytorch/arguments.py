@@ -1,4 +1,4 @@
-"""The arguments of one call of ATen, and the nodes that it becomes."""
+"""Provide the arguments of one ATen call, and the nodes to which it is converted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ OPSET = 23
 
 
 class UnknownCall(Exception):
-    """A call that becomes no node that is known; the conversion names it."""
+    """A call that has no known conversion; the import reports it by name."""
 
 
 @dataclass
 class Translation:
-    """Grows call by call. `constants`: small numbers that nodes read as inputs, such as axes."""
+    """The state of the translation, extended call by call. `constants`: small numbers that nodes read as
+    inputs, such as axes."""
 
     program: TorchProgram
     nodes: list[OnnxNode] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Translation:
 
 
 class AtenArguments:
-    """The arguments of one call by place or name, and the nodes that it becomes."""
+    """The arguments of one call by position or name, and the nodes to which it is converted."""
 
     def __init__(self, call: AtenCall, into: Translation) -> None:
         self.call = call
@@ -49,7 +50,7 @@ class AtenArguments:
         return self.call.kwargs.get(name, default)
 
     def tensor(self, place: int, name: str = "") -> str:
-        """The name of a tensor, empty for none. Numbers stand as constants."""
+        """Return the name of a tensor, empty for none. Numbers become constants."""
         result = self.argument(place, name)
         if isinstance(result, Ref):
             return result.name
@@ -75,7 +76,7 @@ class AtenArguments:
         return bool(self.argument(place, name, default))
 
     def integers(self, place: int, name: str, count: int = 0, default: Sequence[int] = ()) -> list[int]:
-        """A list of whole numbers; one alone stands for `count` of them."""
+        """Return a list of whole numbers; a single one is repeated `count` times."""
         found = self.argument(place, name)
         if found is None or found == ():
             return list(default)
@@ -103,7 +104,7 @@ class AtenArguments:
     def node(
         self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), /, **attributes: Attribute
     ) -> str:
-        """A node; without `outputs` it makes the result of the call."""
+        """Add a node; without `outputs` it produces the result of the call."""
         made = tuple(outputs) or (self.out,)
         name = self.call.name if not self.steps else f"{self.call.name}_{self.steps}"
         self.steps += op not in ("Transpose", "Reshape")  # those make no Einsum
@@ -115,7 +116,8 @@ class AtenArguments:
     def step(
         self, op: str, inputs: Sequence[str], shape: Sequence[int] = (), /, **attributes: Attribute
     ) -> str:
-        """A node whose result another one of this call reads; `shape` where an operation asks for it."""
+        """Add a node whose result another node of this call reads. `shape`: given where an operation needs
+        it."""
         name = f"{self.call.name}.{len(self.into.nodes)}"
         if shape:
             source = self.into.program.values.get(inputs[0])

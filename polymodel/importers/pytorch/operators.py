@@ -1,4 +1,4 @@
-"""ATen's operations as nodes of the graph that the conversion of ONNX knows: what each one is there."""
+"""Convert ATen operations to nodes of the graph that the ONNX conversion reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unary(op: str, **more: Attribute) -> Rule:
 
 
 def binary(op: str) -> Rule:
-    """Two operands; `alpha` multiplies the second."""
+    """Convert an operation on two operands; `alpha` multiplies the second."""
 
     def rule(a: AtenArguments) -> None:
         second = a.tensor(1, "other")
@@ -44,7 +44,7 @@ def rsqrt(a: AtenArguments) -> None:
 
 
 def clip(lowest: float | None = None, highest: float | None = None) -> Rule:
-    """`clamp` and what it is under other names."""
+    """Convert `clamp` and its equivalents under other names."""
 
     def rule(a: AtenArguments) -> None:
         low, high = a.argument(1, "min", lowest), a.argument(2, "max", highest)
@@ -79,7 +79,7 @@ def matmul(a: AtenArguments) -> None:
 
 
 def linear(a: AtenArguments) -> None:
-    """x W' + b, the weight as it is stored: outputs x inputs."""
+    """Convert x W' + b, with the weight as it is stored: outputs x inputs."""
     weight, bias = a.tensor(1, "weight"), a.tensor(2, "bias")
     flipped = a.step(
         "Transpose", (weight,), a.shape(weight)[::-1], perm=list(range(len(a.shape(weight))))[::-1]
@@ -89,7 +89,7 @@ def linear(a: AtenArguments) -> None:
 
 
 def addmm(a: AtenArguments) -> None:
-    """beta C + alpha A B."""
+    """Convert beta C + alpha A B."""
     pair = (a.tensor(1, "mat1"), a.tensor(2, "mat2"))
     if a.call.kwargs.get("alpha", 1) != 1 or a.call.kwargs.get("beta", 1) != 1:
         raise UnknownCall
@@ -104,7 +104,7 @@ def einsum(a: AtenArguments) -> None:
 
 
 def conv(a: AtenArguments) -> None:
-    """`conv2d(x, w, b, stride, padding, dilation, groups)`."""
+    """Convert `conv2d(x, w, b, stride, padding, dilation, groups)`."""
     count = len(a.shape(a.tensor(0, "input"))) - 2
     padding = a.argument(4, "padding", 0)
     more: dict[str, Attribute] = {"group": a.whole(6, "groups", 1)}
@@ -116,7 +116,7 @@ def conv(a: AtenArguments) -> None:
 
 
 def convolution(a: AtenArguments) -> None:
-    """The general form: `stride, padding, dilation, transposed, output_padding, groups`."""
+    """Convert the general form: `stride, padding, dilation, transposed, output_padding, groups`."""
     count = len(a.shape(a.tensor(0, "input"))) - 2
     more: dict[str, Attribute] = {"pads": a.integers(4, "padding", count, [0] * count) * 2}
     more["group"] = a.whole(8, "groups", 1)
@@ -186,7 +186,7 @@ def rms_norm(a: AtenArguments) -> None:
 
 
 def batch_norm(training: int, eps: int) -> Rule:
-    """Weights, mean and variance; at inference alone."""
+    """Convert batch normalisation with weights, mean and variance, at inference only."""
 
     def rule(a: AtenArguments) -> None:
         if training and a.flag(training, "training"):
@@ -200,7 +200,8 @@ def batch_norm(training: int, eps: int) -> Rule:
 
 
 def group_norm(a: AtenArguments) -> None:
-    """Each group of channels is normalised over all that it has; weights belong to channels."""
+    """Convert group normalisation: each group of channels is normalised over all its elements; weights belong
+    to channels."""
     name = a.tensor(0, "input")
     shape, groups = a.shape(name), a.whole(1, "num_groups", 1)
     rows = a.reshaped(name, (shape[0], groups, -1))
@@ -219,7 +220,7 @@ def softmax(op: str) -> Rule:
 
 
 def reduction(op: str) -> Rule:
-    """`sum(x, dims, keepdim)`; without dimensions over all."""
+    """Convert `sum(x, dims, keepdim)`; without dimensions over all."""
 
     def rule(a: AtenArguments) -> None:
         name = a.tensor(0, "self")
@@ -230,7 +231,7 @@ def reduction(op: str) -> Rule:
 
 
 def extreme(op: str, place: str) -> Rule:
-    """`max(x, dim, keepdim)` with the values and their places; `max(x)`; `max(x, y)`."""
+    """Convert `max(x, dim, keepdim)` with the values and their positions; `max(x)`; `max(x, y)`."""
 
     def rule(a: AtenArguments) -> None:
         if isinstance(a.argument(1, "other"), Ref):
@@ -254,7 +255,8 @@ def place_of(op: str) -> Rule:
 
 
 def pool(op: str) -> Rule:
-    """`max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)`; averages say what they divide by."""
+    """Convert `max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)`; averages specify their
+    divisor."""
 
     def rule(a: AtenArguments) -> None:
         name = a.tensor(0, "self")
@@ -278,7 +280,7 @@ def pool(op: str) -> Rule:
 
 
 def adaptive(op: str) -> Rule:
-    """Windows that are equal: of all elements, or of parts that divide them."""
+    """Convert adaptive pooling with equal windows: of all elements, or of parts that divide them."""
 
     def rule(a: AtenArguments) -> None:
         name = a.tensor(0, "self")
@@ -312,7 +314,7 @@ def permute(a: AtenArguments) -> None:
 
 
 def transpose(a: AtenArguments) -> None:
-    """Two dimensions change places; `t` has the only two."""
+    """Convert the exchange of two dimensions; `t` has only two."""
     name = a.tensor(0, "self")
     order = list(range(len(a.shape(name))))
     if len(order) > 1:
@@ -344,7 +346,7 @@ def select(a: AtenArguments) -> None:
 
 
 def split(dim: int) -> Rule:
-    """Parts of one dimension, as many as there are results."""
+    """Convert the division of one dimension into as many parts as there are results."""
 
     def rule(a: AtenArguments) -> None:
         name, axis = a.tensor(0, "self"), a.whole(dim, "dim", 0)
@@ -374,7 +376,7 @@ def concatenated(a: AtenArguments) -> None:
 
 
 def padded(a: AtenArguments) -> None:
-    """Pairs from the last dimension on."""
+    """Convert padding, given as pairs from the last dimension on."""
     name = a.tensor(0, "self")
     pairs = a.integers(1, "pad")
     if a.argument(2, "mode", "constant") not in ("constant", 0, 0.0) or a.argument(3, "value", 0) not in (
@@ -390,14 +392,14 @@ def padded(a: AtenArguments) -> None:
 
 
 def gathered(a: AtenArguments) -> None:
-    """Rows of a table; which ones depends on the data."""
+    """Convert reading rows of a table, where the selection depends on the data."""
     weight, indices = (0, 1) if a.call.target == "aten.embedding" else (0, 2)
     axis = a.whole(1, "dim") if indices == 2 else 0
     a.node("Gather", (a.tensor(weight), a.tensor(indices)), axis=axis)
 
 
 def repeated(a: AtenArguments) -> None:
-    """Nearest neighbours by whole factors."""
+    """Convert nearest-neighbour resizing by whole factors."""
     how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     a.node("Resize", (a.tensor(0, "input"),), mode="nearest", **how)
 
@@ -407,7 +409,7 @@ def shuffled(a: AtenArguments) -> None:
 
 
 def made(a: AtenArguments) -> None:
-    """What is filled without an input is a weight: it is made once."""
+    """Convert tensors that are filled without an input to weights, because they are computed once."""
     a.into.weights.update(r for r in a.call.results if r)
 
 
@@ -484,7 +486,7 @@ _CHECKS = ("_assert", "sym_constrain", "_log_api_usage")
 
 
 def translated(program: TorchProgram) -> Translation:
-    """The nodes of every call, in order; what is not known keeps its name, and is left out later."""
+    """Return the nodes of every call, in order. An unknown call keeps its name, and is left out later."""
     into = Translation(program, values=dict(program.values), weights=set(program.weights))
     for call in program.calls:
         domain, _, word = call.target.rpartition(".")

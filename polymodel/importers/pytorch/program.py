@@ -1,4 +1,5 @@
-"""A program of `torch.export` as plain records, read by its attributes: torch is not imported."""
+"""Represent a program of `torch.export` by plain records, read from its attributes without importing
+torch."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _EXPORT = "pass torch.export.export(model, inputs), which this is not"
 
 @dataclass(frozen=True)
 class Ref:
-    """An argument that is the value of this name."""
+    """An argument that is the value with this name."""
 
     name: str
 
@@ -35,8 +36,8 @@ Argument = Ref | int | float | bool | str | None | tuple["Argument", ...]
 
 @dataclass(frozen=True)
 class AtenCall:
-    """One operation: `aten.conv2d` with its arguments. `results`: names of its values, empty where none reads
-    one."""
+    """One operation: `aten.conv2d` with its arguments. `results`: names of its values, empty where a value is
+    not read."""
 
     name: str
     target: str
@@ -48,8 +49,8 @@ class AtenCall:
 
 @dataclass(frozen=True)
 class TorchProgram:
-    """`values`: shape and type of every value that is a tensor of known size; `weights`: parameters and
-    buffers, whose elements are never read; `unknown`: why other values have no shape."""
+    """`values`: shape and type of every value that is a tensor of known size. `weights`: parameters and
+    buffers, whose elements are never read. `unknown`: why other values have no shape."""
 
     inputs: tuple[str, ...]
     weights: frozenset[str]
@@ -60,7 +61,8 @@ class TorchProgram:
 
 
 def program_of(given: object) -> TorchProgram:
-    """The records of an exported program. Raises SpecError for anything else, and for symbols as sizes."""
+    """Return the records of an exported program. Raises SpecError for anything else, and for symbolic
+    sizes."""
     module, signature = getattr(given, "graph_module", None), getattr(given, "graph_signature", None)
     nodes = getattr(getattr(module, "graph", None), "nodes", None)
     if nodes is None or signature is None:
@@ -115,11 +117,12 @@ class _Reader:
         )
 
     def name(self, name: str) -> str:
-        """What a value is called: weights as in the module, others as in the program."""
+        """Return the name of a value: weights as in the module, others as in the program."""
         return self.names.get(name, name)
 
     def _picked(self) -> dict[str, tuple[str, ...]]:
-        """For each node with several results their names: those of the first nodes that take them out."""
+        """Return the names of the results of each node with several results, which are those of the first
+        nodes that extract them."""
         result: dict[str, dict[int, str]] = {}
         for node in self.nodes:
             if _is_item(node) and hasattr(node.args[0], "name"):
@@ -131,7 +134,7 @@ class _Reader:
         }
 
     def _taken(self, node: Any, picked: Mapping[str, tuple[str, ...]]) -> str:
-        """The result that a node takes out of several, empty for other nodes."""
+        """Return the result that a node extracts from several; empty for other nodes."""
         results = picked.get(getattr(node.args[0], "name", ""), ()) if _is_item(node) else ()
         return results[node.args[1]] if results else ""
 
@@ -186,19 +189,19 @@ def _value(node: Any) -> Any:
 
 
 def _scope(node: Any) -> tuple[str, ...]:
-    """The modules that a node was traced in: the innermost path that torch notes beside it."""
+    """Return the modules in which a node was traced: the innermost path that torch records for it."""
     stack = getattr(node, "meta", {}).get("nn_module_stack")
     last = [*stack.values()][-1] if isinstance(stack, Mapping) and stack else ()
     return scope_of_path(str(last[0])) if isinstance(last, (tuple, list)) and last else ()
 
 
 def _is_item(node: Any) -> bool:
-    """Whether a node takes one result out of several."""
+    """Return whether a node extracts one result of several."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
 def _target(node: Any) -> str:
-    """`aten.conv2d`: the operation without the name of its overload."""
+    """Return `aten.conv2d`: the operation without the name of its overload."""
     if _is_item(node):
         return "getitem"
     parts = str(node.target).removeprefix("torch.ops.").split(".")
