@@ -397,6 +397,8 @@ def pipeline_notes(tree: LoopTree) -> dict[int, str]:
 
 def around(tree: LoopTree, einsum: str) -> tuple[PipelineSplit, ...]:
     """The pipelines in whose stages an Einsum executes, outermost first."""
+    if not any(isinstance(s.node, Split) and s.node.pipeline for s in tree.path(einsum)):
+        return ()
     return tuple(p for p in pipelines(tree) if einsum in p.einsums)
 
 

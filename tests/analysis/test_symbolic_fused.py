@@ -13,12 +13,15 @@ import pytest
 from hypothesis import assume, given, settings
 
 import polymodel as pm
+from benchmarks.small import chain as chain_of_matmuls
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.layout import under_policy
+from polymodel.analysis.symbolic.occupancy import _Known, _reserved_phases
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.checks import check_extents
@@ -260,3 +263,21 @@ def test_instances_keep_what_they_have_made_below_more_loops_in_space_than_in_ti
     ours = SYMBOLIC.analyse(problem)
     assert [c.operations for c in ours.compute] == [2 * 10, 12]
     assert not differences(ours, REFEREE.analyse(problem))
+
+
+def test_what_may_be_there_grows_with_the_cascade_where_einsums_share_no_loop() -> None:
+    """Each Einsum looks at its own buffets and at those between two uses, and all at one sum of what is
+    reserved in the backing storage: twice the Einsums take twice the steps."""
+
+    def looked_at(length: int) -> tuple[int, int]:
+        spec = chain_of_matmuls(length)
+        layout = under_policy(Problem(spec.workload, spec.arch, spec.mapping), None)
+        known = _Known(layout)
+        phases = {
+            id(_reserved_phases(known, e, "DRAM")): _reserved_phases(known, e, "DRAM")
+            for e in layout.problem.tree.einsums
+        }
+        return sum(len(b) for of in known.present.values() for b in of.values()), len(phases)
+
+    counts = [looked_at(length) for length in (5, 10, 20)]
+    assert counts == [(6 * length, 1) for length in (5, 10, 20)]

@@ -593,29 +593,3 @@ def test_a_time_that_is_none_is_told() -> None:
     for wrong in ("x", -1, 0):
         with pytest.raises(pm.SpecError, match="is not a time"):
             pm.codesign(small(), {"S": [512]}, time_limit=wrong)  # type: ignore[arg-type]  # that is wrong
-
-
-def test_a_front_over_live_buffers_is_exact_with_working_sets_bounded_from_above() -> None:
-    moves = [{"name": name, "energy": 1e-12} for name in ("read", "write")]
-    buffer: dict[str, Any] = {"type": "Memory", "name": "GLB", "size": "S", "tensors": {"may_keep": "All"}}
-    memory = {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": moves}
-    work = {"rank_sizes": {"P": 4, "R": 2}, "bits_per_value": {"All": 8}, "einsums": ["O[p] = I[p] * F[r]"]}
-    found = [
-        pm.codesign(
-            pm.load(
-                {
-                    "symbols": {"S": 56},
-                    "arch": {
-                        "nodes": [memory, {**buffer, "allocation": kind}, {"type": "Compute", "name": "MAC"}]
-                    },
-                    "workload": work,
-                }
-            ),
-            {"S": [24, 56]},
-            objectives="energy",
-        )
-        for kind in ("live", "tile")
-    ]
-    loose = "with working sets bounded from above (GLB has `allocation: live`)"
-    assert [loose in str(f) for f in found] == [True, False]
-    assert "the front is exact over the machines given" in str(found[1])

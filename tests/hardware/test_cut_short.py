@@ -1,4 +1,4 @@
-"""Co-design searches that are cut short: how far from the least their figures may be."""
+"""Co-design searches that are cut short or bound working sets: how far from the least their figures may be."""
 
 from __future__ import annotations
 
@@ -268,3 +268,29 @@ def test_workers_may_be_threads() -> None:
     with joblib.parallel_config("threading"):
         found = pm.codesign(spec, hardware, objectives=["energy"], workers=2)
     assert found.front.to_csv() == pm.codesign(spec, hardware, objectives=["energy"]).front.to_csv()
+
+
+def test_a_front_over_live_buffers_is_exact_with_working_sets_bounded_from_above() -> None:
+    moves = [{"name": name, "energy": 1e-12} for name in ("read", "write")]
+    buffer: dict[str, Any] = {"type": "Memory", "name": "GLB", "size": "S", "tensors": {"may_keep": "All"}}
+    memory = {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": moves}
+    work = {"rank_sizes": {"P": 4, "R": 2}, "bits_per_value": {"All": 8}, "einsums": ["O[p] = I[p] * F[r]"]}
+    found = [
+        pm.codesign(
+            pm.load(
+                {
+                    "symbols": {"S": 56},
+                    "arch": {
+                        "nodes": [memory, {**buffer, "allocation": kind}, {"type": "Compute", "name": "MAC"}]
+                    },
+                    "workload": work,
+                }
+            ),
+            {"S": [24, 56]},
+            objectives="energy",
+        )
+        for kind in ("live", "tile")
+    ]
+    loose = "with working sets bounded from above (GLB has `allocation: live`)"
+    assert [loose in str(f) for f in found] == [True, False]
+    assert "the front is exact over the machines given" in str(found[1])

@@ -262,9 +262,15 @@ class WorkingSetForm:
         return ()
 
     def at(self, values: Mapping[str, int]) -> WorkingSet:
-        bits, held = self.peak.at(values)
-        residents = tuple(Resident(h.node, h.tensor, n) for h, n in held if n)
+        return self.with_peak(*_residents_at(self.peak, values))
+
+    def with_peak(self, bits: int, residents: tuple[Resident, ...]) -> WorkingSet:
         return WorkingSet(self.component, self.einsum, self.measure, bits, residents)
+
+
+def _residents_at(peak: PeakForm, values: Mapping[str, int]) -> tuple[int, tuple[Resident, ...]]:
+    bits, held = peak.at(values)
+    return bits, tuple(Resident(h.node, h.tensor, n) for h, n in held if n)
 
 
 @dataclass(frozen=True)
@@ -386,7 +392,10 @@ class SymbolicAnalysis:
         def numbers(rows: tuple[Any, ...]) -> tuple[Any, ...]:
             return tuple(mapped(row, Form, lambda form: form.at(values)) for row in rows)
 
-        working = (r.at(values) for r in self.working_sets)
+        # Einsums below the same nodes have the same phases.
+        peaks = {id(r.peak.phases): r.peak for r in self.working_sets}
+        held = {phases: _residents_at(peak, values) for phases, peak in peaks.items()}
+        working = (r.with_peak(*held[id(r.peak.phases)]) for r in self.working_sets)
         lives = {(node, tensor): peak.at(values)[0] for node, tensor, peak in self.lives}
         buffets = tuple(replace(b, live=lives.get((b.node, b.tensor))) for b in numbers(self.buffets))
         return Analysis(

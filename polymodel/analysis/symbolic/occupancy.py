@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 Phase = tuple[HeldBuffet, ...]
 Measure = Literal["tile", "reserved"]
 MEASURES: tuple[Measure, ...] = ("tile", "reserved")
+LASTING = -1  # in place of a node id: buffets that are there all the time
 
 # Working sets of all buffets.
 
@@ -96,6 +97,7 @@ class _Known:
     layout: SymbolicLayout
     only: frozenset[tuple[int, str]] | None = None
     items: dict[tuple[int, str], OccupancyItem] = field(default_factory=dict)
+    reserved: dict[tuple[object, ...], tuple[Phase, ...]] = field(default_factory=dict)
     carries: dict[tuple[int, str], Carry] = field(default_factory=dict)
 
     @cached_property
@@ -107,6 +109,51 @@ class _Known:
                 continue
             result.setdefault(node.component, []).append(node)
         return result
+
+    @cached_property
+    def present(self) -> dict[str, dict[str, list[SymbolicBuffet]]]:
+        """Per component, the buffets that may be there during each Einsum, in the order of `nodes`.
+
+        All others are used by earlier Einsums only, or by later ones only, and no loop stands above both, so
+        that no tile of them is there. Einsums that share no loop with others have as few buffets as they
+        and their neighbours use, however long the cascade is.
+        """
+        order, tree = self.layout.problem.tree.einsums, self.layout.problem.tree
+        places = {e: i for i, e in enumerate(order)}
+        outer = {e: path[0].node for e, path in self.layout.paths.items() if path}
+        result: dict[str, dict[str, list[SymbolicBuffet]]] = {}
+        for component, nodes in self.nodes.items():
+            found = result.setdefault(component, {e: [] for e in order})
+            for node in nodes:
+                used = sorted(places[e] for e in node.users)
+                here = set(order if _persistent(self.layout, node) else order[used[0] : used[-1] + 1])
+                here.update(
+                    e for loop in {outer.get(e, -1) for e in node.users} for e in tree.below.get(loop, ())
+                )
+                for einsum in here:
+                    found[einsum].append(node)
+        return result
+
+    @cached_property
+    def places(self) -> dict[str, dict[int, list[int]]]:
+        """Per component, where the buffets of each storage node are in its `nodes`, and `LASTING` ones."""
+        result: dict[str, dict[int, list[int]]] = {}
+        for component, nodes in self.nodes.items():
+            mine = result.setdefault(component, {})
+            for i, node in enumerate(nodes):
+                for key in (node.id, LASTING)[: 1 + _persistent(self.layout, node)]:
+                    mine.setdefault(key, []).append(i)
+        return result
+
+    @cached_property
+    def listed(self) -> frozenset[str]:
+        """Components with buffets below loops whose stamps are listed."""
+        uneven = self.layout.uneven
+        return frozenset(
+            component
+            for component, nodes in self.nodes.items()
+            if any(n.space.listed or any(a.node in uneven for a in n.space.axes) for n in nodes)
+        )
 
     def item(self, node: SymbolicBuffet) -> OccupancyItem:
         key = node.id, node.tensor
@@ -145,16 +192,14 @@ def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> 
 def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
     """The same if no stages of pipelines overlap."""
     layout = known.layout
-    axes = [layout.paths[einsum], *(n.space.axes for n in known.nodes.get(component, []))]
-    listed = layout.listed.get(einsum) or any(n.space.listed for n in known.nodes.get(component, []))
-    listed = listed or any(a.node in layout.uneven for path in axes for a in path)
+    listed = layout.listed.get(einsum) or component in known.listed
+    listed = listed or any(a.node in layout.uneven for a in layout.paths[einsum])
     refusal = None
     if not listed:
         try:
             if measure == "tile":
                 return _peak(layout, einsum, _buffets(known, einsum, component))
-            whole = _reserved(known, einsum, component)
-            return _phases(layout.stamps(einsum, layout.paths[einsum]), whole)
+            return _reserved_phases(known, einsum, component)
         except NotSeparable as found:
             refusal = found
     from polymodel.analysis.symbolic.listed_occupancy import listed_phases
@@ -279,11 +324,29 @@ def _distinct_elements(space: Space) -> Form:
     return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
-def _reserved(known: _Known, einsum: str, component: str) -> list[OccupancyItem]:
-    on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
-    nodes = known.nodes.get(component, [])
-    items = [known.item(n) for n in nodes if n.id in on_path or _persistent(known.layout, n)]
-    return [_own(known.layout, einsum, item) for item in items]
+def _reserved_phases(known: _Known, einsum: str, component: str) -> tuple[Phase, ...]:
+    """The phases of all buffets on the path, the same for Einsums below the same nodes where no step of a
+    loop changes what is held."""
+    layout, path = known.layout, known.layout.problem.tree.path(einsum)
+    bare = layout.stamps(einsum, layout.paths[einsum])
+    storage = (s for s in path if isinstance(s.node, StorageNode) and s.node.component == component)
+    on_path = frozenset(s.id for s in storage)
+    key = component, on_path, known.only, _reached(bare, {})
+    if key not in known.reserved:
+        nodes, places = known.nodes.get(component, []), known.places.get(component, {})
+        every = sorted({i for node in (LASTING, *on_path) for i in places.get(node, ())})
+        items = [known.item(nodes[i]) for i in every]
+        phases = _phases(bare, [_own(layout, einsum, item) for item in items])
+        if not all(item.fixed or _is_steady(layout, item.node.space) for item in items):
+            return phases
+        known.reserved[key] = phases
+    return known.reserved[key]
+
+
+def _is_steady(layout: SymbolicLayout, space: Space) -> bool:
+    """Whether tiles are equally large at all steps, and within the bounds of each Einsum."""
+    changing = space.generations or space.shrinking or space.groups
+    return not changing and not any(a.node in layout.mixed for a in space.axes)
 
 
 def _own(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> OccupancyItem:
@@ -300,7 +363,7 @@ def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem |
     path = known.layout.problem.tree.path(einsum)
     on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
     result: list[OccupancyItem | Stay] = []
-    for node in known.nodes.get(component, []):
+    for node in known.present.get(component, {}).get(einsum, ()):
         item = known.item(node)
         used = item.fixed or (node.id in on_path and einsum in node.users)
         if used:
@@ -399,12 +462,17 @@ def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, 
     phases = []
     for stamp in _stamps(bare, items):
         here = [i for i in items if i.gap or not i.not_first or any(_advanced(i, stamp))]
-        free = (v for v in bare.spread if v not in bare.tied)
-        reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
+        reached = _reached(bare, stamp)
         gone = [_gone(bare, i, stamp) for i in here]
         held = tuple(_at(i, stamp, form) for i, form in zip(here, gone, strict=True))
         phases += [(reached, each) for each in _along_tied(bare, here, gone, held)]
     return leading(phases)
+
+
+def _reached(bare: Space, stamp: Stamp) -> Form:
+    """1 if the Einsum has such a stamp."""
+    free = (v for v in bare.spread if v not in bare.tied)
+    return product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
 
 
 def _along_tied(
