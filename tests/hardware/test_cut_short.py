@@ -1,4 +1,4 @@
-"""Co-design searches that are cut short or bound working sets: how far from the least their figures may be."""
+"""Co-design searches that are cut short, or bound working sets: how far from the least they may be."""
 
 from __future__ import annotations
 
