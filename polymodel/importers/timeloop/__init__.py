@@ -1,4 +1,5 @@
-"""Timeloop's YAML becomes a spec that counts what Timeloop counts, and one Einsum becomes Timeloop's."""
+"""Import Timeloop's YAML as a spec that counts what Timeloop counts, and export one Einsum as Timeloop's
+YAML."""
 
 from polymodel.importers.timeloop.export import export_timeloop
 from polymodel.importers.timeloop.run import import_timeloop

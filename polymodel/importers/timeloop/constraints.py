@@ -1,4 +1,5 @@
-"""Timeloop's constraints on loops become `explore:`: factors, orders and spatial dimensions per level."""
+"""Convert Timeloop's constraints on loops into `explore:`: factors, orders and spatial dimensions per
+level."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _REMEDY = "say it in `explore:` (docs/howto/explore.md)"
 
 @dataclass(frozen=True)
 class IterationBound:
-    """A bound on the iterations over a variable: `=`, `<=` or `>=` a number."""
+    """A bound on the number of iterations over a variable: `=`, `<=` or `>=` a number."""
 
     variable: str
     relation: str
@@ -27,7 +28,7 @@ class IterationBound:
 
     @property
     def one(self) -> bool:
-        """Whether it leaves one iteration."""
+        """Return whether the bound leaves one iteration."""
         return self.relation != ">=" and self.number == 1
 
     @property
@@ -38,7 +39,7 @@ class IterationBound:
 def explore_of(
     reading: TimeloopReading, parts: Sequence[TimeloopLevel], shape: EinsumShape
 ) -> dict[str, object]:
-    """What the constraints say of a search: the section `explore:`, empty if they say nothing."""
+    """Return the section `explore:` for the constraints on a search; empty if there are none."""
     reader = _Reader(reading, shape)
     memories: dict[str, dict[str, object]] = {}
     fanouts: dict[str, dict[str, dict[str, object]]] = {}
@@ -69,7 +70,7 @@ def explore_of(
 
 @dataclass
 class _Reader:
-    """Reads constraints in the words of one problem."""
+    """Reads constraints in terms of one problem."""
 
     reading: TimeloopReading
     shape: EinsumShape
@@ -80,8 +81,8 @@ class _Reader:
         self.used = [v for v, n in self.shape.sizes.items() if n > 1 and v in every]
 
     def slides(self, part: TimeloopLevel, inside: bool) -> bool:
-        """Whether a memory may hold a tensor whose tiles overlap, or `inside` a fanout one that is read and
-        stays over loops above the instances."""
+        """Return whether a memory may hold a tensor whose tiles overlap, or, `inside` a fanout, a tensor that
+        is read and stays during loops above the instances."""
         bypassed = part.held.bypass - part.held.keep
         return part.entries != 0 and any(
             (s.variables - s.alone or (inside and not s.output)) and s.name not in bypassed
@@ -89,7 +90,7 @@ class _Reader:
         )
 
     def alone(self, fields: Fields) -> None:
-        """Constraints where there are no loops: one iteration is all that there may be."""
+        """Read constraints where there are no loops: every factor must allow one iteration."""
         listed(self.reading, fields, self.shape)
         fields.ignore("split")
         for factor in self.factors(fields):
@@ -97,7 +98,7 @@ class _Reader:
                 self.leave(factor, "there are no loops here")
 
     def temporal(self, fields: Fields, rule: dict[str, object]) -> None:
-        """Factors and order of the loops of a memory, added to those that are there."""
+        """Add factors and order of the loops of a memory to those that are already in `rule`."""
         factors = dict(rule.get("factors", {}))  # type: ignore[call-overload]  # as it was written below
         for factor in self.factors(fields):
             if factors.setdefault(factor.variable, factor.written) != factor.written:
@@ -109,7 +110,8 @@ class _Reader:
             rule["order"] = order
 
     def finished(self, rule: dict[str, object]) -> dict[str, object]:
-        """The rule of a memory; of its order what tells loops apart, from the outermost in."""
+        """Return the rule of a memory, with its order reduced to variables that have loops, outermost
+        first."""
         factors, order = rule.get("factors", {}), rule.pop("order", [])
         assert isinstance(factors, dict)
         assert isinstance(order, list)
@@ -121,7 +123,7 @@ class _Reader:
         return rule
 
     def spatial(self, fields: Fields, part: TimeloopLevel) -> dict[str, dict[str, object]]:
-        """Per fanout dimension which variables may be spread over it, and how far."""
+        """Return, per fanout dimension, which variables may be spread over it, and how far."""
         axes = [a.name for a in axes_of(part, ())]
         allowed = self._allowed(fields, part, axes)
         rules: dict[str, dict[str, object]] = {a: {} for a in axes}
@@ -141,7 +143,8 @@ class _Reader:
         return rules
 
     def _allowed(self, fields: Fields, part: TimeloopLevel, axes: Sequence[str]) -> dict[str, list[str]]:
-        """Of a permutation, innermost first, the variables before the split go along X, others along Y."""
+        """Return the variables that may run along each axis: of a permutation, innermost first, those before
+        the split run along X, the others along Y."""
         order = listed(self.reading, fields, self.shape)
         split = fields.take("split")
         given = split is not None and split.scalar is not None
@@ -160,7 +163,8 @@ class _Reader:
         return {a: [v for v in self.used if v in along[a]] for a in axes}
 
     def factors(self, fields: Fields) -> Iterator[IterationBound]:
-        """Bounds on variables of several values; those of macros among them."""
+        """Yield the bounds on variables of several values, including those implied by keys such as
+        `factors_only`."""
         found = {f.variable: f for f in self._bounds_of(fields, "factors")}
         only = list(self._bounds_of(fields, "factors_only"))
         single: dict[str, YamlNode] = (
@@ -216,7 +220,7 @@ class _Reader:
     def _factor(
         self, node: YamlNode, name: str, sign: str, bound: int, path: str
     ) -> Iterator[IterationBound]:
-        """0 stands for the whole dimension, and so does more than that."""
+        """Yield the bound; 0, or any number beyond the dimension's size, denotes the whole dimension."""
         dims = self.shape.dims
         if name not in dims:
             remedy = suggestion(name, dims, "dimensions")

@@ -1,4 +1,4 @@
-"""From what was read to a spec as YAML text, in the house style."""
+"""Write what was read as a spec in YAML, in polymodel's style."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Written = tuple[str, dict[str, object]]
 
 
 def number(value: Fraction | Value) -> int | float:
-    """A whole number as int, else the nearest float."""
+    """Return a whole number as int, otherwise the nearest float."""
     result = value if isinstance(value, Fraction) else exact(value)
     return int(result) if result.denominator == 1 else float(result)
 
 
 def workload(shapes: Sequence[EinsumShape], bits: int, name: str) -> dict[str, object]:
-    """`workload:`. One Einsum as one line, named after its output; several with their names."""
+    """Return `workload:`. One Einsum is one line, named after its output; several keep their names."""
     result: dict[str, object] = {"name": name} if name else {}
     result["bits_per_value"] = {"All": bits}
     single = len(shapes) == 1 and not shapes[0].domain
@@ -41,7 +41,7 @@ def workload(shapes: Sequence[EinsumShape], bits: int, name: str) -> dict[str, o
 
 
 def einsum_name(shapes: Sequence[EinsumShape]) -> str:
-    """What the compute node calls the one Einsum."""
+    """Return the name by which the compute node refers to the only Einsum."""
     return next((s.name for s in shapes[0].spaces if s.output), shapes[0].name)
 
 
@@ -56,7 +56,7 @@ def _access(space: DataSpace) -> str:
 
 
 def _ranks(space: DataSpace) -> list[tuple[str | None, str]]:
-    """(rank, expression); None for a rank that goes by its variable."""
+    """Return (rank, expression) for each rank; the rank is None if it is implied by its variable."""
     return [(None if _plain(r, e) else r, str(e)) for r, e in space.ranks]
 
 
@@ -78,7 +78,7 @@ def einsum_of(shape: EinsumShape) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class FanoutLoops:
-    """A fanout dimension with the loops over it. `unicast`: tensors that are never shared along it."""
+    """A fanout dimension and the loops over it. `unicast`: tensors that are never shared along it."""
 
     name: str
     fanout: int
@@ -87,9 +87,9 @@ class FanoutLoops:
 
 
 def axes_of(part: TimeloopLevel, loops: Sequence[NestLoop]) -> list[FanoutLoops]:
-    """X and Y of a part, as far as it has several instances along them.
+    """Return the dimensions X and Y of a part along which it has several instances.
 
-    Instances that the file does not lay out in a mesh stand along X, whatever a mapping makes of them.
+    Instances that the file does not arrange in a mesh are placed along X, whatever a mapping does with them.
     """
     fanned = zip("XY", part.mesh, strict=True) if part.shaped else (("X", part.instances),)
     result: list[FanoutLoops] = []
@@ -101,12 +101,14 @@ def axes_of(part: TimeloopLevel, loops: Sequence[NestLoop]) -> list[FanoutLoops]
 
 
 def windowed(spaces: Sequence[DataSpace]) -> bool:
-    """Whether tiles of some tensor may overlap without being equal: Timeloop does not share these."""
+    """Return whether tiles of some tensor may overlap without being equal: Timeloop does not share such
+    tiles."""
     return any(s.variables - s.alone for s in spaces)
 
 
 def fanouts(axes: Sequence[FanoutLoops], identical: bool) -> list[dict[str, object]]:
-    """`spatial:` of a component. It holds for every mapping: nothing of it comes from the loops."""
+    """Return `spatial:` of a component. It is valid for every mapping, because it does not depend on the
+    loops."""
     result = []
     for a in axes:
         fields: dict[str, object] = {"name": a.name, "fanout": a.fanout}
@@ -120,7 +122,8 @@ def fanouts(axes: Sequence[FanoutLoops], identical: bool) -> list[dict[str, obje
 
 @dataclass(frozen=True)
 class SharedAttributes:
-    """What all components share. `cycle`: seconds; `bits`: of a word; `identical`: how fanouts multicast."""
+    """Attributes common to all components. `cycle`: seconds; `bits`: of a word; `identical`: how fanouts
+    multicast."""
 
     cycle: Fraction
     bits: int
@@ -130,17 +133,17 @@ class SharedAttributes:
 
     @property
     def hertz(self) -> int | float:
-        """Cycles per second."""
+        """Return the clock rate in cycles per second."""
         return number(1 / self.cycle)
 
 
 def component(
     part: TimeloopLevel, axes: Sequence[FanoutLoops], machine: SharedAttributes, tensors: Sequence[str]
 ) -> Written:
-    """A part as a node of `arch:`."""
+    """Return a part as a node of `arch:`."""
     fields: dict[str, object] = {"name": part.name}
     if part.kind == "memory" and part.entries:
-        # Whole words count, as in Timeloop; a stand-in of less than one keeps its bits.
+        # Only whole words count, as in Timeloop; a placeholder of less than one word keeps its bits.
         words = int(part.entries)
         data = f"{words} * {machine.bits}" if words else str(ceil(part.entries * machine.bits))
         size = f"{data} + {part.metadata}" if part.metadata else data
@@ -186,7 +189,8 @@ def _directions(
 def _moving(
     part: TimeloopLevel, name: str, price: Fraction | None, bandwidth: Value | None, machine: SharedAttributes
 ) -> dict[str, object]:
-    """An action per bit: Timeloop's energy, in pJ, is that of an access of `words` words per instance."""
+    """Return an action with its energy per bit: Timeloop's energy, in pJ, is that of an access of `words`
+    words per instance."""
     result: dict[str, object] = {"name": name}
     if price is not None:
         result["energy"] = float(price / 10**12 / part.words / part.cluster / machine.bits)
@@ -205,7 +209,8 @@ def _keep_rules(part: TimeloopLevel, tensors: Sequence[str]) -> dict[str, object
 def mapping(
     parts: Sequence[TimeloopLevel], nest: TimeloopNest, axes: Mapping[str, Sequence[FanoutLoops]], einsum: str
 ) -> list[Written]:
-    """`mapping:`: storages with the loops below them; every storage reuses as Timeloop's do."""
+    """Return `mapping:`: storage nodes with the loops below them; the reuse of every storage node is
+    Timeloop's."""
     result: list[Written] = []
     for part in parts:
         for loop in nest.of(part.name, spatial=True):

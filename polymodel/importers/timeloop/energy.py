@@ -18,7 +18,8 @@ _LEAKS = ("leak", "idle")
 
 @dataclass(frozen=True)
 class ComponentPrices:
-    """Of one component: pJ per action (leak: per cycle), um^2; None where the tables say nothing."""
+    """Energies of one component in pJ per action (leakage: per cycle) and its area in um^2; None where the
+    tables have no value."""
 
     read: Fraction | None = None
     write: Fraction | None = None
@@ -29,7 +30,7 @@ class ComponentPrices:
 
 @dataclass(frozen=True)
 class Energies:
-    """Prices by component."""
+    """Energies and areas by component."""
 
     prices: Mapping[str, ComponentPrices] = field(default_factory=dict)
 
@@ -40,7 +41,8 @@ class Energies:
 def energies_of(
     reading: TimeloopReading, ert: YamlNode | None, art: YamlNode | None, parts: tuple[TimeloopLevel, ...]
 ) -> Energies:
-    """The prices of these parts; what a table says of others is left out by name."""
+    """Return the energies and areas of these parts; table entries for other names are reported as left
+    out."""
     known = {p.name: p for p in parts}
     actions: dict[str, dict[str, Fraction]] = {}
     areas: dict[str, Fraction] = {}

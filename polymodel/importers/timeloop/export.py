@@ -1,6 +1,8 @@
-"""`export_timeloop`: a spec of one Einsum as Timeloop's YAML, so that its tool can evaluate the same mapping.
+"""`export_timeloop`: write a spec of one Einsum as Timeloop's YAML, so that Timeloop can evaluate the same
+mapping.
 
-What is written is imported again and compared with the spec: a file that is another problem is not given out.
+The output is imported again and compared with the spec: a file that describes another problem is not
+returned.
 """
 
 from __future__ import annotations
@@ -30,22 +32,22 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 WIDTH = 110
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_FILES = {"variables": "arch.yaml", "architecture": "arch.yaml"}  # where sections stand; others by name
+_FILES = {"variables": "arch.yaml", "architecture": "arch.yaml"}  # other sections: file of the same name
 CYCLE = 1e-9  # seconds, where no compute unit has a throughput
 PICO, SQUARE_MICRO = 1e12, 1e12  # joules to pJ, square metres to um^2
 
 
 def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
-    """The spec as Timeloop's YAML (version 0.4): problem, architecture with its energies (ERT) and areas
-    (ART), and the mapping where there is one.
+    """Return the spec as Timeloop's YAML (version 0.4): problem, architecture with its energies (ERT) and
+    areas (ART), and the mapping if there is one.
 
-    One Einsum can be written. A space that is no box from 0 on, and an index with a constant, are written
-    in the notation of sets that the LoopTree model reads, where there is no mapping. Timeloop evaluates one
-    execution: where the spec has several (`n_instances`), their number stands in `variables:`, where the
-    import finds it; so do renames, operators, and the width of values where there is no machine. What
-    Timeloop has no counterpart for, or counts by another rule, refuses the export unless `allow` names it:
-    `reuse`, `multicast`, `broadcast_partials`, `link` and others; the message lists them. Symbols need
-    values: `spec.bind(...)`.
+    One Einsum can be written. If there is no mapping, a space that is not a box that starts at 0, and an
+    index with a constant, are written in the set notation that the LoopTree model reads. Timeloop evaluates
+    one execution: if the spec has several (`n_instances`), their number is written in `variables:`, where the
+    import finds it; so are renames, operators, and the width of values if there is no architecture. If the
+    spec has something that has no counterpart in Timeloop, or that Timeloop counts by another rule, the
+    export is refused unless `allow` names it: `reuse`, `multicast`, `broadcast_partials`, `link` and others;
+    the message lists them. Symbols need values: `spec.bind(...)`.
 
     For example `Path("theirs.yaml").write_text(export_timeloop(spec))`. Raises SpecError.
     """
@@ -55,7 +57,7 @@ def export_timeloop(spec: Spec, *, allow: Collection[str] = ()) -> str:
 
 
 def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
-    """The same as files: name -> YAML."""
+    """Return the exported spec as files: name -> YAML."""
     if len(spec.workload.einsums) != 1:
         what = f"the workload has {len(spec.workload.einsums)} Einsums, a problem of Timeloop's is one"
         remedy = 'choose one: spec.only("NAME") (--einsum NAME)'
@@ -94,7 +96,7 @@ def timeloop_files(spec: Spec, allow: Collection[str] = ()) -> dict[str, str]:
 
 
 def _lacking(spec: Spec, einsum: Einsum) -> Iterator[tuple[str, str]]:
-    """(name, what the spec has and Timeloop has not, or counts by another rule)."""
+    """Yield (name, description) of what the spec has but Timeloop lacks or counts by another rule."""
     nodes = [n for _, n, _ in spec.mapping.walk()] if spec.mapping is not None else []
     if any(isinstance(n, StorageNode) and n.reuse is not Reuse.SLIDE for n in nodes):
         yield "reuse", "a storage node reuses by another policy than `slide`"
@@ -135,18 +137,18 @@ def _refuse(message: str, remedy: str, path: str) -> SpecError:
 
 
 def _names(einsum: Einsum) -> dict[str, str]:
-    """Rank variable -> dimension: in capitals, where that keeps them apart."""
+    """Return rank variable -> dimension: in capitals if these are distinct."""
     names = {v: v.upper() for v in einsum.rank_variables}
     return names if len(set(names.values())) == len(names) else {v: v for v in names}
 
 
 def _uniform(access: TensorAccess) -> bool:
-    """Whether a tensor is dense, or has a share of values anywhere, as a number."""
+    """Return whether a tensor is dense, or has one density everywhere, given as a number."""
     return isinstance(access.density, (NoneType, int, float)) and not isinstance(access.density, bool)
 
 
 def _problem(einsum: Einsum, names: dict[str, str], mapped: bool) -> dict[str, object]:
-    """`mapped`: there is a mapping, whose loops are those of a box."""
+    """Return `problem:`. `mapped`: there is a mapping, whose loops require a box."""
     listed = not _boxed(einsum)
     if listed and (mapped or any(a.density is not None for a in einsum.accesses)):
         raise _refuse(f"the iteration space of {einsum.name} is not a box from 0 on", "", "workload")
@@ -172,12 +174,12 @@ def _problem(einsum: Einsum, names: dict[str, str], mapped: bool) -> dict[str, o
 
 
 def _boxed(einsum: Einsum) -> bool:
-    """Whether all variables count from 0 on, each for itself."""
+    """Return whether all variables start at 0 and are independent of each other."""
     return not any(low for low, _ in einsum.bounds) and is_box(einsum.iteration_space)
 
 
 def _constraints_of(einsum: Einsum, names: Mapping[str, str]) -> list[str]:
-    """The iteration space as text, with variables called as `names` says."""
+    """Return the iteration space as text, with variables renamed according to `names`."""
     return [_WORD.sub(lambda m: names.get(m[0], m[0]), str(c)) for c in einsum.constraints]
 
 
@@ -197,7 +199,7 @@ def _rank(tensor: str, expr: Affine, names: dict[str, str], mapped: bool) -> lis
 
 
 def _written(parts: Sequence[Component]) -> tuple[Component, ...]:
-    """The components that are written: no tolls, and of compute units the innermost one."""
+    """Return the components that are written: no tolls, and of compute units only the innermost one."""
     units = [c for c in parts if c.computes]
     return tuple(c for c in parts if not c.passes and c not in units[:-1])
 
@@ -219,20 +221,21 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Nest:
-    """`bounds`: by id of a loop how often it runs, and how often in the last iteration of those outside."""
+    """A mapping by component. `bounds`: by id of a loop, its bound, and its bound in the last iteration of
+    the loops outside it."""
 
     levels: dict[str, _Level]
     bounds: dict[int, tuple[int, int]]
 
 
 def _nest(tree: LoopTree, parts: Sequence[Component], einsum: Einsum) -> _Nest:
-    """The mapping by components, each with spatial loops, storage and temporal loops, in this order."""
+    """Return the mapping by component, each with spatial loops, storage and temporal loops, in this order."""
     order = {c.name: i for i, c in enumerate(parts)}
     levels = {c.name: _Level() for c in parts}
     lasts = {v: high for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
     tiles: dict[str, int] = {}
     bounds: dict[int, tuple[int, int]] = {}
-    at, memory = -1, ""  # the component that was last reached; the memory that loops in time stand below
+    at, memory = -1, ""  # the component that was reached last; the memory that contains temporal loops
     for _, node, _ in tree.walk():
         if isinstance(node, Split):
             raise _refuse("the mapping has branches", "", "mapping")
@@ -267,8 +270,8 @@ def _nest(tree: LoopTree, parts: Sequence[Component], einsum: Einsum) -> _Nest:
 
 
 def _require_single_operations(tiles: dict[str, int]) -> None:
-    """Refuse a mapping whose Compute node executes more than one iteration: in Timeloop's files loops make up
-    all of the iteration space. `tiles`: of each variable, what its innermost loop leaves."""
+    """Refuse a mapping whose Compute node executes more than one iteration, since in Timeloop's files loops
+    cover the whole iteration space. `tiles`: for each variable, the tile of its innermost loop."""
     left = [f"{v} (tile {tile})" for v, tile in tiles.items() if tile > 1]
     if left:
         remedy = "write loops down to tile 1"
@@ -276,9 +279,11 @@ def _require_single_operations(tiles: dict[str, int]) -> None:
 
 
 def _bound(loop: Loop, last: int, tiles: dict[str, int]) -> tuple[int, int]:
-    """The loop's bounds. `last`: the last value of its variable; `tiles`: of each variable, that above it.
+    """Return the loop's two bounds. `last`: the last value of its variable; `tiles`: for each variable, the
+    enclosing tile.
 
-    Tiles below the outermost loop divide each other, so that the last value has digits in the loops' bounds.
+    Tiles below the outermost loop divide each other, so that the last value has one digit for each loop's
+    bound.
     """
     tile, above = loop.tile_shape, tiles.get(loop.rank_variable)
     if loop.initial_tile_shape is not None or not isinstance(tile, int) or (above or tile) % tile:
@@ -290,7 +295,7 @@ def _bound(loop: Loop, last: int, tiles: dict[str, int]) -> tuple[int, int]:
 
 
 def _axes(part: Component, level: _Level | None) -> tuple[FanoutDim, ...]:
-    """The fanouts along X and Y: loops along Y stand above those along X."""
+    """Return the fanout dimensions that become X and Y: loops along Y are above those along X."""
     if len(part.spatial) > 2:
         raise _refuse(f"{part.name} has {len(part.spatial)} fanout dimensions", "two can be written", "arch")
     along = [x.dim for x in level.spatial] if level is not None else []
@@ -338,7 +343,7 @@ def _attributes(part: Component, bits: int, cycle: float) -> dict[str, object]:
 
 
 def _constraints(part: Component, einsum: Einsum) -> dict[str, object]:
-    """What a memory keeps, and what a fanout does not share."""
+    """Return what a memory keeps, and what a fanout does not share."""
     result: dict[str, object] = {}
     if part.stores and (part.keep is not None or part.may_keep is not None):
         keep, may = _keep_sets(part, einsum)
@@ -353,7 +358,7 @@ def _constraints(part: Component, einsum: Einsum) -> dict[str, object]:
 
 
 def _keep_sets(part: Component, einsum: Einsum) -> tuple[frozenset[str], frozenset[str]]:
-    """Tensors of the Einsum that the memory has to keep, and those that it may keep."""
+    """Return the tensors of the Einsum that the memory has to keep, and those that it may keep."""
     every = frozenset(einsum.tensors)
     keep = part.keep.tensors(einsum.name) & every if part.keep is not None else frozenset()
     may = part.may_keep.tensors(einsum.name) & every if part.may_keep is not None else every
@@ -403,7 +408,7 @@ def _directives(
 
 
 def _loops(loops: Sequence[Loop], nest: _Nest, names: dict[str, str]) -> dict[str, object]:
-    """Factors and their order, innermost first; a variable has one loop at a level."""
+    """Return factors and their order, innermost first; a variable has one loop at a level."""
     variables = [x.rank_variable for x in loops]
     twice = {v for v in variables if variables.count(v) > 1}
     if twice:
@@ -415,7 +420,7 @@ def _loops(loops: Sequence[Loop], nest: _Nest, names: dict[str, str]) -> dict[st
 
 
 def _check(spec: Spec, einsum: Einsum, text: str) -> None:
-    """What is written has to come back as the spec, but for what is allowed."""
+    """Check that the exported text imports as the spec, except for what is allowed."""
     with TemporaryDirectory(prefix="polymodel-") as folder:
         path = Path(folder) / "theirs.yaml"
         path.write_text(text, encoding="utf-8")
@@ -434,7 +439,7 @@ def _check(spec: Spec, einsum: Einsum, text: str) -> None:
 def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
     like = again.workload.einsums[0]
     names = _names(einsum)
-    # The import writes dimensions in small letters, where that keeps them apart.
+    # The import writes dimensions in lower case if the names remain distinct.
     small = len({n.lower() for n in names.values()}) == len(names)
     ours = {n.lower() if small else n: v for v, n in names.items()}
     if _problem_of(einsum, {v: v for v in names}) != _problem_of(like, ours):
@@ -459,7 +464,7 @@ def _differences(spec: Spec, einsum: Einsum, again: Spec) -> Iterator[str]:
 
 
 def _problem_of(einsum: Einsum, names: Mapping[str, str]) -> tuple[object, ...]:
-    """What the problem is, with variables called as `names` says."""
+    """Return everything that defines the problem, with variables renamed according to `names`."""
     accesses = {
         (
             a.tensor,
@@ -485,7 +490,8 @@ def _called(expr: Affine, names: Mapping[str, str]) -> Affine:
 
 
 def _plain(nest: _Nest, names: Mapping[str, str]) -> dict[str, object]:
-    """The loops and storages of each component that has any; of fanouts only how they are grouped."""
+    """Return the loops and storage nodes of each component that has any; of fanouts only how they are
+    grouped."""
     return {
         name: (
             [(names[x.rank_variable], x.tile_shape, x.dim == level.spatial[0].dim) for x in level.spatial],
@@ -498,7 +504,7 @@ def _plain(nest: _Nest, names: Mapping[str, str]) -> dict[str, object]:
 
 
 def _changed(part: Component, like: Component, einsum: Einsum, again: Einsum) -> Iterator[str]:
-    """What of a component is read otherwise than it is here."""
+    """Yield the properties of a component that differ after the import."""
     bits = max(a.bits_per_value for a in einsum.accesses)
     room = part.size_bits if math.isinf(part.size_bits) else part.size_bits // bits * bits
     if (part.kind, room) != (like.kind, like.size_bits):

@@ -1,5 +1,5 @@
-"""The form of Timeloop's first configurations, as sections of today: problems without `instance:`, shapes by
-name, storages listed from the array outwards, named sets of constraints."""
+"""Convert Timeloop's first form of configuration into today's sections: problems without `instance:`, shapes
+by name, storages listed from the array outwards, named sets of constraints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ARCH = ("arch", "architecture")
 
 
 def as_sections(reading: TimeloopReading, roots: Sequence[YamlNode]) -> list[YamlNode]:
-    """The files with sections as they are written now. `roots`: what each file holds."""
+    """Return the files with sections in today's form. `roots`: the content of each file."""
     shapes = {_word(s): s for root in roots for s in _values(root, ("shape",)) if _has_spaces(s)}
     lonely = not any(list(_values(root, ("problem",))) for root in roots)
     result = []
@@ -89,7 +89,7 @@ def _entry(key: str, value: YamlNode) -> YamlEntry:
 
 
 def _problem(reading: TimeloopReading, node: YamlNode, shapes: Mapping[str, YamlNode]) -> YamlNode:
-    """A problem with a shape and an instance; others are left as they are."""
+    """Return a problem with a shape and an instance; problems in today's form are returned unchanged."""
     if node.entries is None:
         return node
     entries = list(node.entries)
@@ -116,7 +116,8 @@ def _problem(reading: TimeloopReading, node: YamlNode, shapes: Mapping[str, Yaml
 
 
 def _machine(reading: TimeloopReading, node: YamlNode) -> YamlNode:
-    """Storages, listed from the array outwards, and the array itself, as one subtree, outermost first."""
+    """Return storages, listed from the array outwards, and the array itself as one subtree, outermost
+    first."""
     storage = next(iter(_values(node, ("storage",))), node)
     local = [_part(reading, n, "") for n in reversed(storage.elements or ())]
     local += [_part(reading, n, "intmac") for n in _values(node, ("arithmetic",))]
@@ -126,7 +127,7 @@ def _machine(reading: TimeloopReading, node: YamlNode) -> YamlNode:
 
 
 def _part(reading: TimeloopReading, node: YamlNode, kind: str) -> YamlNode:
-    """A component: its name, its class, and attributes."""
+    """Return a component: its name, its class, and attributes."""
     name = node.entry("name")
     technology = node.entry("technology")
     if not kind:
@@ -152,7 +153,8 @@ def _list(key: str, elements: Sequence[YamlNode], at: YamlNode) -> YamlEntry:
 
 
 def _chosen(reading: TimeloopReading, section: YamlEntry) -> list[YamlEntry]:
-    """The constraints of a mapspace as a section of their own; of several sets the one that is named."""
+    """Return the constraints of a mapspace as a section of their own; if there are several sets, the named
+    one."""
     node = section.value
     targets = node.entry("targets")
     if targets is not None:
@@ -177,7 +179,7 @@ def _chosen(reading: TimeloopReading, section: YamlEntry) -> list[YamlEntry]:
 
 
 def _spread(targets: YamlNode) -> YamlNode:
-    """Constraints that are listed below each target, one after the other: `{target, type, ...}`."""
+    """Return constraints that are listed below each target as one flat list: `{target, type, ...}`."""
     result = []
     for target in targets.elements or ():
         named = tuple(replace(e, key="target") for e in target.entries or () if plain_key(e.key) == "name")

@@ -1,4 +1,5 @@
-"""Fused mappings of the LoopTree model in Timeloop: a tree of nodes, levels by number alone."""
+"""Import fused mappings of the LoopTree model in Timeloop: a tree of nodes, with levels identified by number
+only."""
 
 from __future__ import annotations
 
@@ -16,18 +17,18 @@ Written = tuple[str, dict[str, object]]
 
 
 def level(target: int) -> str:
-    """How a storage target is called here."""
+    """Return the name of a storage target."""
     return f"L{target}"
 
 
 def unit(target: int) -> str:
-    """How a compute target is called here."""
+    """Return the name of a compute target."""
     return f"C{target}"
 
 
 @dataclass
 class Fused:
-    """The nodes of the mapping as ours are written, and the hardware that they imply.
+    """The nodes of the mapping in polymodel's form, and the hardware that they imply.
 
     `fanouts`: component -> (name, instances) of each spatial loop.
     """
@@ -38,7 +39,8 @@ class Fused:
     fanouts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
 
     def arch(self) -> list[Written]:
-        """The levels by number, outermost first, without sizes: a fused mapping names none."""
+        """Return the levels by number, outermost first, without sizes, which a fused mapping does not
+        state."""
         names = [("Memory", level(t)) for t in sorted(self.storages)]
         names += [("Compute", unit(t)) for t in sorted(self.units)]
         result: list[Written] = []
@@ -51,7 +53,7 @@ class Fused:
 
 
 def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> Fused:
-    """A fused mapping over these Einsums."""
+    """Return a fused mapping over these Einsums."""
     fields = Fields(reading, node, "mapping")
     fields.ignore("type", "version")
     builder = _Builder(reading, {s.name: s for s in shapes})
@@ -68,7 +70,7 @@ def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumSh
 
 
 def is_fused(node: YamlNode) -> bool:
-    """True for a mapping of the LoopTree model: a tree of typed nodes."""
+    """Return whether this is a mapping of the LoopTree model: a tree of typed nodes."""
     kind = node.entry("type")
     if kind is not None:
         return str(kind.value.scalar) in ("fused", "looptree")
@@ -78,7 +80,7 @@ def is_fused(node: YamlNode) -> bool:
 
 
 def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShape]) -> dict[str, int]:
-    """The widest extent of each rank variable over all Einsums."""
+    """Return the largest extent of each rank variable over all Einsums."""
     result: dict[str, int] = {}
     for shape in shapes:
         extents = dict(shape.sizes)
@@ -122,7 +124,8 @@ class _Builder:
         self.einsums: list[str] = []
 
     def targets(self, nodes: Iterable[YamlNode]) -> None:
-        """Storages and compute units of all nodes, branches included: a spatial loop needs what is below."""
+        """Collect storages and compute units of all nodes, including branches, because a spatial loop refers
+        to what is below it."""
         for node in nodes:
             kind, target = node.entry("type"), node.entry("target")
             number = target.value.scalar if target is not None else None
@@ -245,7 +248,8 @@ class _Builder:
         return "Spatial", {**written, "component": component, "name": dims[-1][0]}
 
     def below(self, nodes: Sequence[YamlNode]) -> str | None:
-        """The outermost storage below a spatial loop, else the compute unit: its instances are meant."""
+        """Return the component whose instances a spatial loop runs over: the outermost storage below it,
+        otherwise the compute unit."""
         inner = _Builder(self.reading, self.shapes)
         inner.targets(nodes)
         if inner.found.storages:

@@ -1,4 +1,4 @@
-"""`mapping:` of Timeloop: directives per level become one loop nest, outermost first."""
+"""Convert `mapping:` of Timeloop: directives per level become one loop nest, outermost first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class WrittenFactor:
-    """A factor of a text, as it is written at a place: `=`, `<=` ... a bound, and another one in the last
+    """A factor of a text and its position: a sign such as `=` or `<=`, a bound, and the bound in the last
     iteration of the loops outside."""
 
     name: str
@@ -40,7 +40,7 @@ class WrittenFactor:
 def written_factors(
     reading: TimeloopReading, node: YamlNode, text: str, path: str, example: str
 ) -> Iterator[WrittenFactor]:
-    """The factors of a text: `M=16 K<=4`; one that variables are in (`M=TILE*2`) is the last."""
+    """Yield the factors of a text such as `M=16 K<=4`; one with variables (`M=TILE*2`) must be the last."""
     at = 0
     while text[at:].strip(" ,\n\t"):
         match = _FACTOR.match(text, at)
@@ -70,9 +70,10 @@ def written_factors(
 
 @dataclass(frozen=True)
 class NestLoop:
-    """A loop of the nest, in our names; `last`: its bound in the last iteration of those outside.
+    """A loop of the nest, in polymodel's names; `last`: its bound in the last iteration of the loops outside.
 
-    `part`: the storage above it; of a spatial loop the part whose instances it runs over. `axis`: X, Y or "".
+    `part`: the storage above it; for a spatial loop the part whose instances it runs over. `axis`: X, Y or
+    "".
     """
 
     part: str
@@ -94,7 +95,8 @@ class TimeloopNest:
         return tuple(x for x in self.loops if x.part == part and bool(x.axis) == spatial)
 
     def tile(self, loop: NestLoop) -> int:
-        """Values of its variable below a loop: the product of the bounds further in."""
+        """Return the number of values of its variable below a loop: the product of the bounds further
+        inside."""
         tile, below = 1, False
         for x in self.loops:
             if below and x.variable == loop.variable:
@@ -106,7 +108,8 @@ class TimeloopNest:
 def nest_of(
     reading: TimeloopReading, node: YamlNode, parts: Sequence[TimeloopLevel], shape: EinsumShape
 ) -> TimeloopNest:
-    """The loops of a mapping, those of one iteration left out. Faults: unknown names, factors that miss."""
+    """Return the loops of a mapping without those of one iteration. Faults: unknown names, factors that do
+    not match sizes."""
     builder = _Builder(reading, tuple(parts), shape)
     entries = node.elements
     if entries is None:
@@ -169,7 +172,8 @@ class _Builder:
         return None
 
     def hollow(self, target: YamlNode) -> bool:
-        """Whether the target is a container: it has no loops and holds nothing, as some files say of it."""
+        """Return whether the target is a container, which has no loops and holds nothing, although some files
+        list it."""
         return any(p.name == self.called(target) and p.kind == "container" for p in self.parts)
 
     def keep_and_bypass(self, fields: Fields, target: YamlNode) -> None:
@@ -228,7 +232,8 @@ class _Builder:
         self.spatial[part.name] = [replace(x, part=part.name, axis=axes[x.variable]) for x, _ in found]
 
     def fanned(self, name: str, fields: Fields) -> TimeloopLevel | None:
-        """Whose instances a spatial directive runs over: the target's own, or the next ones inside it."""
+        """Return the part whose instances a spatial directive runs over: the target itself, or the next part
+        inside it."""
         below = fanned(self.parts, name)
         if len(below) == 1:
             return below[0]
@@ -241,7 +246,7 @@ class _Builder:
         return None
 
     def factors(self, fields: Fields, part: str) -> list[tuple[NestLoop, int]]:
-        """Loops outermost first, with their place in the permutation (innermost first)."""
+        """Return loops outermost first, with their position in the permutation (innermost first)."""
         bounds = self.bounds(fields, part)
         order = self.order(fields)
         result = []
@@ -302,7 +307,7 @@ class _Builder:
             found[dims[name]] = NestLoop(part, dims[name], bound, last if bound else 0, "", node)
 
     def order(self, fields: Fields) -> list[str]:
-        """Our variables, innermost first; those that the permutation leaves out are outermost."""
+        """Return rank variables, innermost first; those that the permutation omits are outermost."""
         result = listed(self.reading, fields, self.shape)
         return [*result, *(v for v in self.shape.dims.values() if v not in result)]
 
@@ -319,7 +324,7 @@ class _Builder:
         return TimeloopNest(tuple(x for x in loops if x.bound > 1), self.stored())
 
     def placed(self, part: TimeloopLevel, loops: list[NestLoop]) -> list[NestLoop]:
-        """The spatial loops over a part, along axes that they fit; faults where they do not."""
+        """Return the spatial loops over a part, along axes that they fit; a fault if they do not fit."""
         x, y = (_product(loops, axis) for axis in "XY")
         if x <= part.mesh[0] and y <= part.mesh[1]:
             return loops
@@ -347,7 +352,7 @@ class _Builder:
         return moved
 
     def filled(self, loops: list[NestLoop]) -> list[NestLoop]:
-        """A factor of 0 stands for what the others of its dimension leave."""
+        """Replace a factor of 0 by the quotient that the other factors of its dimension leave."""
         for theirs, ours in self.shape.dims.items():
             zero = [x for x in loops if x.variable == ours and x.bound == 0]
             if not zero:
@@ -367,13 +372,13 @@ class _Builder:
     def whole(self, node: YamlNode, loops: list[NestLoop]) -> list[NestLoop]:
         """Check factors against sizes: total = total * bound + last - 1, from outer to inner loops."""
         if len(self.reading.faults) > self.before:
-            return loops  # what is lacking may stand where a fault was found
+            return loops  # missing factors may be in a directive that has a fault
         for theirs, ours in self.shape.dims.items():
             own, total = [x for x in loops if x.variable == ours], 0
             for x in own:
                 total = total * x.bound + x.last - 1
             size = self.shape.sizes.get(ours, 1)
-            told = size == 1 and len(self.reading.faults)  # of sizes that are none, 1 stands for them
+            told = size == 1 and len(self.reading.faults)  # invalid sizes were replaced by 1
             if total + 1 != size and not told:
                 what = f"the factors of {theirs} make {total + 1}, its size is {size}"
                 where = own[0].node if own else node
@@ -382,7 +387,7 @@ class _Builder:
         return loops
 
     def stored(self) -> dict[str, tuple[str, ...]]:
-        """What each storage keeps: all that nothing says otherwise of."""
+        """Return what each storage keeps: all tensors for which nothing else is specified."""
         result: dict[str, tuple[str, ...]] = {}
         every = tuple(self.shape.tensors.values())
         by_name = {p.name: p for p in self.parts}
@@ -405,7 +410,7 @@ class _Builder:
 
 
 def listed(reading: TimeloopReading, fields: Fields, shape: EinsumShape) -> list[str]:
-    """The variables of `permutation:`, innermost first."""
+    """Return the variables of `permutation:`, innermost first."""
     dims = shape.dims
     words = fields.words("permutation") or ()
     given = [(w, node) for word, node in words for w in ([word] if word in dims else letters(word, dims))]

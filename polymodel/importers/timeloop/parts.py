@@ -1,6 +1,7 @@
-"""Architectures of Timeloop as parts, outermost first, in either form of the file, with their constraints.
+"""Read Timeloop's architectures as parts, outermost first, in either form of the file, with their
+constraints.
 
-Constraints in a section of their own hold as if they stood at the level that they name.
+Constraints in a section of their own apply as if they were written at the level that they name.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class LoopConstraint:
 class TimeloopLevel:
     """A level, or a container with fanout.
 
-    `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
-    `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a storage.
-    `words`: words per access; `cluster`: instances that one access serves. `read`, `write`: words per
-    cycle, None for no bound. `metadata`: bits beside the words that metadata are stored in. `path`: where it
-    stands, dotted, as in an energy table.
+    `mesh`: instances in one instance of the enclosing part, along X and Y; `shaped`: the file specifies the
+    two dimensions. `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a
+    storage. `words`: words per access; `cluster`: instances that one access serves. `read`, `write`: words
+    per cycle, None for no bound. `metadata`: additional bits in which metadata are stored. `path`: its dotted
+    path, as in an energy table.
     """
 
     name: str
@@ -87,7 +88,7 @@ class TimeloopLevel:
 
 
 def kind_of(word: str, attributes: Fields | None) -> Kind | None:
-    """What a class of components is; None for those that only estimators know."""
+    """Return the kind of a class of components; None for classes that only estimators know."""
     lower = word.lower()
     if _STORES.search(lower):
         return "memory"
@@ -100,9 +101,10 @@ def kind_of(word: str, attributes: Fields | None) -> Kind | None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one instance of a memory. `entries`: its words, None for no bound; `words`: those of one access.
+    """Sizes of one instance of a memory. `entries`: its words, None for no bound; `words`: those of one
+    access.
 
-    `cluster`: instances that one physical memory serves; an access of it moves `words` words for each.
+    `cluster`: instances that one physical memory serves; one of its accesses moves `words` words for each.
     """
 
     bits: int | None = None
@@ -113,7 +115,8 @@ class Sizes:
 
 
 def memory_sizes(reading: TimeloopReading, fields: Fields | None, backing: bool) -> Sizes:
-    """The sizes that the attributes say; a row of the memory is `words` words for each of its instances."""
+    """Return the sizes that the attributes specify; a row of the memory is `words` words for each of its
+    instances."""
     if fields is None:
         return Sizes()
     bits = fields.count(*WORD)
@@ -146,10 +149,11 @@ def memory_sizes(reading: TimeloopReading, fields: Fields | None, backing: bool)
 
 
 def _row(reading: TimeloopReading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:
-    """(words of one access of one instance, instances that an access serves).
+    """Return (words of one access of one instance, instances that an access serves).
 
-    A row has width = word bits x block size x cluster size; what of these is not said follows, and a cluster
-    is of one instance where neither block size nor cluster size is said (Timeloop, BufferLevel::ParseSpecs).
+    A row has width = word bits x block size x cluster size; missing factors follow from the others, and a
+    cluster is of one instance if neither block size nor cluster size is given (Timeloop,
+    BufferLevel::ParseSpecs).
     """
     width, block, cluster = fields.amount(*WIDTH), fields.amount(*BLOCK), fields.count(*CLUSTER)
     given = exact(block) if block is not None and block >= 1 else None
@@ -168,7 +172,7 @@ def _row(reading: TimeloopReading, fields: Fields, bits: int | None) -> tuple[Fr
 
 
 def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]:
-    """(words read, words written per cycle and instance, whether they share a port)."""
+    """Return (words read, words written per cycle and instance, whether they share a port)."""
     if fields is None:
         return None, None, False
     both = fields.amount("shared_bandwidth", "bandwidth")
@@ -179,7 +183,8 @@ def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]
 
 
 def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str, Value]) -> dict[str, Value]:
-    """The numbers that expressions in these attributes may use: variables, those outside, their own."""
+    """Return the numbers that expressions in these attributes may use: variables, outer attributes, and their
+    own."""
     result = {**{k: v for k, v in reading.variables.items() if v is not None}, **outer}
     waiting = [e for e in (fields.node.entries or () if fields else ()) if e.value.kind == "scalar"]
     for _ in range(len(waiting)):
@@ -194,14 +199,14 @@ def scope_of(reading: TimeloopReading, fields: Fields | None, outer: Mapping[str
             break
         waiting = rest
     for entry in fields.node.entries or () if fields else ():
-        # What a container says goes for all inside it, and is checked once.
+        # A container's value applies to everything inside it, and is checked once.
         if entry.key == CYCLE and id(entry) not in reading.seen:
             cycle_of(reading, reading.take(entry), result, fields.below(CYCLE) if fields else "")
     return result
 
 
 def quietly(reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value]) -> Value | None:
-    """The value of an attribute if it is a number by now; many attributes are words."""
+    """Return the value of an attribute if it can be evaluated to a number; many attributes are words."""
     value = node.scalar
     if value is None:
         return None
@@ -214,7 +219,7 @@ def quietly(reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value]
 
 
 def dataspace_of(fields: Fields | None, tensors: Mapping[str, str]) -> Dataspace:
-    """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
+    """Return `keep:` and `bypass:` of a directive or a constraint, for known tensors."""
     if fields is None:
         return Dataspace()
     alone = fields.words("keep_only")
@@ -239,7 +244,7 @@ def constrained(
     parts: Sequence[TimeloopLevel],
     tensors: Mapping[str, str],
 ) -> tuple[TimeloopLevel, ...]:
-    """The parts with what the sections say of them: what they keep, and their loops."""
+    """Return the parts with the constraints that the sections contain: what they keep, and their loops."""
     result = {p.name: p for p in parts}
     for section in SECTIONS:
         node = sections.get(section)
@@ -272,13 +277,15 @@ def constrained(
 
 
 def called(parts: Sequence[TimeloopLevel], text: str) -> str:
-    """The part that a target means; the mapper calls the fanout of container PE inter_PE_spatial."""
+    """Return the name of the part that a target denotes; the mapper calls the fanout of container PE
+    inter_PE_spatial."""
     name, _ = name_and_count(text)
     return name if any(p.name == name for p in parts) else re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
 
 
 def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ...]:
-    """Whose instances spatial loops of a target run over: its own, or those of the next parts inside it."""
+    """Return the parts whose instances spatial loops of a target run over: the target, or the next parts
+    inside it."""
     at = next(i for i, p in enumerate(parts) if p.name == name)
     here = parts[at]
     if here.own_mesh and here.instances > 1:
@@ -292,7 +299,7 @@ def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ..
 
 
 def name_strange(reading: TimeloopReading, fields: Fields, tensors: Mapping[str, str]) -> None:
-    """Leave out by name what is kept or bypassed, but is not a data space of the problem."""
+    """Report names that are kept or bypassed but are not data spaces of the problem as left out."""
     for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
         for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():
             if word not in tensors:

@@ -1,4 +1,4 @@
-"""`problem:` of Timeloop: dimensions, data spaces with projections, sizes, densities."""
+"""Read Timeloop's `problem:`: dimensions, data spaces with projections, sizes, densities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class DataSpace:
-    """A data space, `theirs` in the file: ranks with what indexes them, its density as ours is written."""
+    """A data space, called `theirs` in the file: ranks with their index expressions, and its density in
+    polymodel's form."""
 
     name: str
     theirs: str
@@ -40,15 +41,15 @@ class DataSpace:
 
     @property
     def alone(self) -> frozenset[str]:
-        """Variables that index a rank by themselves."""
+        """Return the variables that index a rank by themselves."""
         return frozenset(expr.variables[0] for _, expr in self.ranks if len(expr.variables) == 1)
 
 
 @dataclass(frozen=True)
 class EinsumShape:
-    """One Einsum. `dims`: Timeloop's dimension -> our rank variable. `sizes`: by rank variable.
+    """One Einsum. `dims`: Timeloop's dimension -> rank variable. `sizes`: by rank variable.
 
-    `domain`: constraints as text, where the instance is a set in ISL's notation; then `sizes` is empty.
+    `domain`: constraints as text, if the instance is a set in ISL's notation; then `sizes` is empty.
     """
 
     name: str
@@ -59,12 +60,13 @@ class EinsumShape:
 
     @property
     def tensors(self) -> dict[str, str]:
-        """Data space -> our name of it."""
+        """Return data space -> tensor name."""
         return {s.theirs: s.name for s in self.spaces}
 
 
 def shapes_of(reading: TimeloopReading, node: YamlNode) -> tuple[EinsumShape, ...]:
-    """The Einsums of `problem:`; several (a list) make a cascade, whose tensors' ranks go by position."""
+    """Return the Einsums of `problem:`; several (a list) form a cascade, whose tensors' ranks are matched by
+    position."""
     several = node.elements is not None
     entries = node.elements if node.elements is not None else (node,)
     if not entries:
@@ -147,7 +149,7 @@ def _sizes(
     known: dict[str, int],
     into: dict[str, int],
 ) -> YamlNode | None:
-    """Fill in sizes and coefficients; the answer is `densities:`, which also stands here."""
+    """Fill in sizes and coefficients, and return `densities:`, which is in the same section."""
     fields.ignore("version")
     densities = fields.take("densities", "commondensities", "common_densities")
     given = {e.key for e in fields.node.entries or ()}
@@ -182,14 +184,15 @@ def _sizes(
 
 
 def _idle(reading: TimeloopReading, fields: Fields, entry: YamlEntry) -> None:
-    """A size that is not a dimension, such as the height of an input beside that of the output."""
+    """Note a size that is not a dimension, such as the height of an input beside that of the output."""
     place = YamlNode(entry.source, entry.line, entry.column)
     what = f"{entry.key} is neither a dimension nor a coefficient of the shape, so no projection uses it"
     reading.note(place, what, "", fields.path)
 
 
 def _domain(text: str, dims: Mapping[str, str]) -> tuple[str, ...]:
-    """The constraints of an ISL set: all of `0 <= m < 4 and ...`, or what follows the colon in braces."""
+    """Return the constraints of an ISL set: all of `0 <= m < 4 and ...`, or what follows the colon in
+    braces."""
     match = re.fullmatch(r"\s*\{[^:]*:(.*)\}\s*", text, re.DOTALL)
     body = _WORD.sub(lambda m: dims.get(m[0], m[0]), match[1] if match else text)
     return tuple(part.strip() for part in re.split(r"\band\b|&&", body))
@@ -225,7 +228,7 @@ def _spaces(
 
 
 def _tensor(reading: TimeloopReading, node: YamlNode, theirs: str) -> str:
-    """Our name of a data space: set expressions keep words such as Inputs to themselves."""
+    """Return the tensor name of a data space; words such as Inputs are reserved for set expressions."""
     if theirs not in (*KEYWORDS, "Other", "compute"):
         return tidy_name(reading, node, theirs)
     name = theirs.removesuffix("s") if theirs.endswith("s") else f"{theirs}_"
@@ -236,7 +239,7 @@ def _tensor(reading: TimeloopReading, node: YamlNode, theirs: str) -> str:
 
 
 def _rank_names(exprs: list[Affine]) -> list[str]:
-    """A rank goes by what indexes it: M for m, P_R for 2*p + r."""
+    """Return rank names, derived from what indexes them: M for m, P_R for 2*p + r."""
     result: list[str] = []
     for expr in exprs:
         name = "_".join(v.upper() for v in expr.variables) or "ONE"
@@ -260,7 +263,8 @@ def _projection(
 def _rank(
     reading: TimeloopReading, node: YamlNode, dims: Mapping[str, str], known: Mapping[str, int], path: str
 ) -> Affine:
-    """A sum of products `[[P, Stride], [R]]`, one product `[P, Stride]`, or an expression."""
+    """Return the expression of a rank: a sum of products `[[P, Stride], [R]]`, one product `[P, Stride]`, or
+    text."""
     if node.kind == "scalar":
         return _written(reading, node, str(node.scalar), dims, known, path)
     terms = node.elements or ()
@@ -363,7 +367,8 @@ def _with_densities(
 
 
 def _used(reading: TimeloopReading, node: YamlNode, shape: EinsumShape) -> EinsumShape | None:
-    """A dimension that indexes nothing cannot be said here; of size 1 it is of no matter."""
+    """Check that every dimension indexes a data space; others cannot be expressed, and are dropped if their
+    size is 1."""
     if not shape.spaces:
         return None
     used = {v for s in shape.spaces for v in s.variables}
@@ -385,7 +390,8 @@ _LARGEST_GROUP = 1024
 def density_of(
     reading: TimeloopReading, node: YamlNode, path: str, shape: Sequence[tuple[str, int]]
 ) -> object:
-    """What stands under `densities:` of a workload; None (left out, or a fault) if there is no counterpart.
+    """Return the value for `densities:` of a workload; None (left out, or a fault) if there is no
+    counterpart.
 
     `shape`: (rank, size) of the data space, outermost first.
     """
@@ -425,7 +431,8 @@ def _share(reading: TimeloopReading, node: YamlNode, path: str) -> int | float |
 def _structured(
     reading: TimeloopReading, node: YamlNode, path: str, value: int | float, shape: Sequence[tuple[str, int]]
 ) -> object:
-    """So many of each group of the last rank whose size the group divides; else uniform, and told."""
+    """Return a fixed structure of n in every m along the last rank whose size m divides; otherwise a uniform
+    density, with a note."""
     share = Fraction(value).limit_denominator(_LARGEST_GROUP)
     for rank, size in reversed(shape):
         if size % share.denominator == 0 and abs(float(share) - value) < 1e-9:

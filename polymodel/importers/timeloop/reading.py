@@ -1,4 +1,4 @@
-"""Reading Timeloop's YAML: every key that is read is marked, so that the rest can be named."""
+"""Read Timeloop's YAML: every key that is read is marked, so that the others can be reported."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _OF_A_PART = re.compile(
     r"""\b([A-Za-z_]\w*)\.(attributes|spatial)(?:\[\s*["'](\w+)["']\s*\]|\.(\w+))""", re.ASCII
 )
-MOST_TEXT = 10_000  # characters of an expression that are looked through for parts
+MOST_TEXT = 10_000  # characters of an expression that are searched for parts
 _DIGITS = 18  # of a number of instances: 64 bits
 _RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
 LARGEST = 2**53
 CYCLE = "global_cycle_seconds"
-# Variables that the export writes, where Timeloop's files have no key: how often the Einsum is executed, of
-# which Timeloop evaluates one, the width of values where no memory says it, and the operators.
+# Variables that the export writes, because Timeloop's files have no key for them: how often the Einsum is
+# executed (Timeloop evaluates one execution), the width of values if no memory states it, and the operators.
 EXECUTIONS = "problem_executions"
 VALUE_BITS = "problem_value_bits"
 OPERATIONS = {f"problem_{what}": what for what in ("map", "reduce", "populate")}
-RENAMES = "problem_renames"  # what tensors are called in architectures: `input: A; weight: B`
+RENAMES = "problem_renames"  # names of tensors in architectures: `input: A; weight: B`
 DEFAULT_BITS = 8
 
 
 def plain_key(key: str) -> str:
-    """`data-spaces`, `data_spaces` and `Data_Spaces` are one key."""
+    """Return the normalised key: `data-spaces`, `data_spaces` and `Data_Spaces` are the same."""
     return key.lower().replace("-", "_")
 
 
 @dataclass
 class TimeloopReading(Findings):
-    """What was found so far, and which keys were read."""
+    """Faults and notes found so far, and which keys were read."""
 
     seen: set[int] = field(default_factory=set)
     variables: dict[str, Value | None] = field(default_factory=dict)
@@ -48,21 +48,22 @@ class TimeloopReading(Findings):
     def leave(
         self, node: YamlNode, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
     ) -> None:
-        """Something that has no counterpart. `changes`: the figures that differ because of it.
+        """Record something that has no counterpart. `changes`: the figures that differ because of it.
 
-        `key`: how `allow=` names it; without one it is told, and the import goes on.
+        `key`: its name in `allow=`; without a key it is reported, and the import continues.
         """
         place = node.place()
         self.leave_out(LeftOut(message, remedy, path, place, key=key, changes=changes, refused=bool(key)))
 
     def inlined(self, text: str) -> str:
-        """An expression with the numbers of parts before it: `Buffer.attributes["depth"]`."""
+        """Return an expression with attributes of earlier parts, such as `Buffer.attributes["depth"]`,
+        replaced by numbers."""
         return _OF_A_PART.sub(
             lambda m: str(self.parts.get(f"{m[1]}.{m[2]}.{m[3] or m[4]}", m[0])), text[:MOST_TEXT]
         )
 
     def take(self, entry: YamlEntry) -> YamlNode:
-        """Mark a key as read."""
+        """Mark a key as read, and return its value."""
         self.seen.add(id(entry))
         return entry.value
 
@@ -72,7 +73,7 @@ class TimeloopReading(Findings):
             self.seen.update(id(e) for e in inner.entries or ())
 
     def name_the_rest(self, root: YamlNode) -> None:
-        """Everything that nobody has read is left out by name, but for what an alias has put elsewhere."""
+        """Report every key that was not read as left out, except for content that an alias repeats."""
         read = {(e.line, e.column) for e in _entries(root) if id(e) in self.seen and e.line}
         for entry in root.entries or ():
             within = _entries(entry.value)
@@ -96,7 +97,7 @@ def _entries(node: YamlNode) -> list[YamlEntry]:
 def _untouched(
     node: YamlNode, path: str, seen: set[int], owner: tuple[str, str]
 ) -> Iterator[tuple[str, YamlEntry, tuple[str, str]]]:
-    """(path, key, (name, path) of the innermost part around it that has a name or a target)."""
+    """Yield (path, key, (name, path) of the innermost enclosing part that has a name or a target)."""
     for entry in node.entries or ():
         if plain_key(entry.key) in ("name", "target") and entry.value.scalar is not None:
             owner = str(entry.value.scalar), path
@@ -111,7 +112,7 @@ def _untouched(
 
 
 class Fields:
-    """A mapping of the file, read key by key. `path` is where it stands, for messages."""
+    """A mapping of the file, read key by key. `path` is its location, for messages."""
 
     def __init__(
         self, reading: TimeloopReading, node: YamlNode, path: str, scope: Mapping[str, Value] | None = None
@@ -137,19 +138,19 @@ class Fields:
         return f"{self.path}.{key}" if self.path else key
 
     def take(self, *keys: str) -> YamlNode | None:
-        """The value of the first of these keys that is there."""
+        """Return the value of the first of these keys that is present."""
         entry = self._entry(*keys)
         return self.reading.take(entry) if entry else None
 
     def ignore(self, *keys: str) -> None:
-        """Keys that say nothing beyond what is read elsewhere (versions, names of parts)."""
+        """Mark keys that add nothing to what is read elsewhere (versions, names of parts)."""
         for key in keys:
             found = self.take(key)
             if found is not None:
                 self.reading.whole(found)
 
     def need(self, *keys: str, example: str) -> YamlNode | None:
-        """As `take`; a fault if there is none."""
+        """Return the value as `take` does; a fault if there is none."""
         result = self.take(*keys)
         if result is None:
             message = f"`{keys[0]}` is missing"
@@ -164,26 +165,27 @@ class Fields:
         return {k: v for k, v in self.scope.items() if v is not None}
 
     def items(self, *keys: str) -> tuple[YamlNode, ...]:
-        """The elements of a list; a single value stands for a list of one."""
+        """Return the elements of a list; a single value is treated as a list of one."""
         result = self.take(*keys)
         if result is None or (result.kind == "scalar" and result.scalar is None):
             return ()
         return result.elements if result.elements is not None else (result,)
 
     def each(self, *keys: str) -> list[Fields]:
-        """The elements of a list as mappings, each with its place; the first key names them in messages."""
+        """Return the elements of a list as mappings, each with its path; the first key names them in
+        messages."""
         below = self.below(keys[0])
         return [Fields(self.reading, node, f"{below}[{i}]") for i, node in enumerate(self.items(*keys))]
 
     def text(self, *keys: str) -> str:
-        """A word, empty if there is none."""
+        """Return a word, or an empty string if there is none."""
         result = self.take(*keys)
         if result is None or result.scalar is None:
             return ""
         return str(result.scalar)
 
     def words(self, *keys: str) -> tuple[tuple[str, YamlNode], ...] | None:
-        """A list of words, also written as one text; None if the key is not there."""
+        """Return a list of words, which may also be written as one text; None if the key is missing."""
         if self._entry(*keys) is None:
             return None
         result: list[tuple[str, YamlNode]] = []
@@ -196,12 +198,13 @@ class Fields:
         return tuple(result)
 
     def number(self, *keys: str) -> Value | None:
-        """A number or an expression over what is in scope; None if it is not there, or faulty."""
+        """Return the value of a number or of an expression over the names in scope; None if it is missing or
+        faulty."""
         result = self.take(*keys)
         return None if result is None else number_of(self.reading, result, self.scope, self.below(keys[0]))
 
     def amount(self, *keys: str, least: int = 1) -> Value | None:
-        """A number above 0, or 0 too if that is the least; infinity is as good as none."""
+        """Return a number above 0, or from 0 on if `least` is 0; infinity is treated as missing."""
         entry, value = self._entry(*keys), self.number(*keys)
         if entry is None or value is None or value == float("inf"):
             return None
@@ -213,7 +216,7 @@ class Fields:
         return value
 
     def count(self, *keys: str) -> int | None:
-        """A whole number of at least 1."""
+        """Return a whole number of at least 1."""
         entry = self._entry(*keys)
         if entry is None:
             return None
@@ -223,7 +226,7 @@ class Fields:
 def number_of(
     reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], path: str = ""
 ) -> Value | None:
-    """The value of a number or expression; what is none is a fault, and the answer is None."""
+    """Return the value of a number or expression; anything else is a fault, and the result is None."""
     value = node.scalar
     if node.kind != "scalar" or value is None or isinstance(value, bool):
         shown = "nothing" if node.kind == "scalar" and value is None else f"a {node.kind}"
@@ -246,7 +249,7 @@ def number_of(
 def cycle_of(
     reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], path: str = CYCLE
 ) -> Value | None:
-    """The seconds of a cycle; a fault, and None, for what cannot be."""
+    """Return the seconds of a cycle; an impossible value is a fault, and the result is None."""
     value = number_of(reading, node, scope, path)
     if value is None or 0 < value < float("inf"):
         return value
@@ -257,7 +260,7 @@ def cycle_of(
 
 
 def mended(fault: TextFault) -> str:
-    """The remedy of an expression's fault; Timeloop's symbols are variables."""
+    """Return the remedy for an expression's fault; what it calls symbols are variables in Timeloop."""
     if fault.remedy.startswith("declare it"):
         return "give it a value in `variables:`, or write the number"
     return fault.remedy
@@ -266,7 +269,7 @@ def mended(fault: TextFault) -> str:
 def count_of(
     reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value | None], what: str, least: int = 1
 ) -> int | None:
-    """A whole number from `least` to 2^53, else a fault."""
+    """Return a whole number from `least` to 2^53, otherwise a fault."""
     value = number_of(reading, node, scope, what)
     if value is None:
         return None
@@ -278,12 +281,13 @@ def count_of(
 
 
 def exact(value: Value) -> Fraction:
-    """The number as it is written: 2.2 is 11/5."""
+    """Return the number exactly as written: 2.2 is 11/5."""
     return Fraction(str(value))
 
 
 def name_and_count(text: str) -> tuple[str, int]:
-    """`PE[0..15]` is ("PE", 16), a name without a range stands for one; below 1: no such range can be."""
+    """Return ("PE", 16) for `PE[0..15]`; without a range the count is one, and for an impossible range it is
+    below 1."""
     match = _RANGE.search(text)
     if match is None:
         return text.strip(), 1
@@ -294,7 +298,7 @@ def name_and_count(text: str) -> tuple[str, int]:
 
 
 def named_instances(reading: TimeloopReading, node: YamlNode, text: str) -> tuple[str, int]:
-    """`name_and_count`; a fault, and 1, for a range that holds no instance."""
+    """Return `name_and_count`; a range without instances is a fault, and counts as 1."""
     name, count = name_and_count(text)
     if count >= 1:
         return name, count
@@ -304,7 +308,7 @@ def named_instances(reading: TimeloopReading, node: YamlNode, text: str) -> tupl
 
 
 def tidy_name(reading: TimeloopReading, node: YamlNode, text: str) -> str:
-    """The text as a name of ours: letters, digits and _."""
+    """Return the text as a valid name: letters, digits and _."""
     if _NAME.match(text):
         return text
     tidy = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "unnamed"
@@ -316,7 +320,8 @@ def tidy_name(reading: TimeloopReading, node: YamlNode, text: str) -> str:
 def chosen(
     reading: TimeloopReading, word: str, node: YamlNode, known: Mapping[str, str], what: str
 ) -> str | None:
-    """Our name of one of the known words; a fault with the nearest one if it is none."""
+    """Return polymodel's name for one of the known words; an unknown word is a fault that suggests the
+    nearest one."""
     if word in known:
         return known[word]
     message = f"there is no {what} {word}"
@@ -325,7 +330,7 @@ def chosen(
 
 
 def letters(text: str, names: Iterable[str]) -> list[str]:
-    """`SRQPCKN` as the names in it; the longest one that fits counts, else one letter."""
+    """Split `SRQPCKN` into names: the longest one that fits at each position, otherwise one letter."""
     result, at, known = [], 0, tuple(names)
     while at < len(text):
         name = max((d for d in known if text.startswith(d, at)), key=len, default=text[at])

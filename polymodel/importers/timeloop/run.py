@@ -1,11 +1,11 @@
 """`import_timeloop`: Timeloop's files, read together, become one spec.
 
-What is covered: `problem` (projections as sums of products, lists of terms or expressions; coefficients,
+Supported: `problem` (projections as sums of products, lists of terms or expressions; coefficients,
 densities), `architecture` of version 0.4 (nodes), of 0.2 and 0.3 (subtree, local) and of first configurations
 (storage), `mapping` (temporal, spatial and datatype directives, imperfect factors, permutations, split), the
 fused mappings of the LoopTree model, `sparse_optimizations`, `variables`, Jinja templates with the files that
-they include, and ERT and ART tables. All else (mapper, constraints on a search, classes of components,
-networks) is named in `left_out`.
+they include, and ERT and ART tables. Everything else (mapper, constraints on a search, classes of components,
+networks) is listed in `left_out`.
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ def import_timeloop(
     variables: Mapping[str, object] | None = None,
     allow: Collection[str] = (),
 ) -> Imported:
-    """A spec from Timeloop's files, from a folder of them, or from the same as plain data. `variables` go to
-    Jinja templates.
+    """Return a spec from Timeloop's files, from a folder of them, or from their content as plain data.
+    `variables` are passed to Jinja templates.
 
-    What has no counterpart and changes counts or costs refuses the import, unless `allow` names its key;
-    it then stands in `Imported.changed`.
+    If something without a counterpart changes counts or costs, the import is refused unless `allow` names its
+    key; it is then listed in `Imported.changed`.
 
     For example `import_timeloop("arch.yaml", "problem.yaml", "map.yaml").save("spec.yaml")`.
 
-    Rank variables are the dimensions in small letters. Words are counted; sizes are bits, throughputs bits
-    per second of one instance; energies come from an ERT alone. Raises SpecError with every fault.
+    Rank variables are the dimensions in lower case. Words are counted; sizes are bits, throughputs bits per
+    second of one instance; energies come from an ERT alone. Raises SpecError with every fault.
     """
     document = Document()
     roots = _roots(files, variables or {}, document)
@@ -141,7 +141,7 @@ def _roots(
 def _each(
     files: tuple[str | Path | Mapping[str, object], ...], document: Document
 ) -> list[str | Path | Mapping[str, object]]:
-    """The files; a folder stands for those of a design, or of a run, in it."""
+    """Return the files; a folder is replaced by the files of the design, or of the run, in it."""
     result: list[str | Path | Mapping[str, object]] = []
     for file in files:
         folder = not isinstance(file, Mapping) and os.path.isdir(file)
@@ -172,7 +172,7 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
             if key not in _SECTIONS:
                 continue
             if key == "mapping" and not (entry.value.entries or entry.value.elements):
-                reading.take(entry)  # what a mapper is given: it looks for one
+                reading.take(entry)  # the input of a mapper, which searches for a mapping
                 continue
             if key in result and key != "variables":
                 place = entry.source.place(entry.line, entry.column)
@@ -191,7 +191,8 @@ def _sections(reading: TimeloopReading, roots: list[YamlNode]) -> dict[str, Yaml
 
 
 def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
-    """Numbers, also computed from earlier ones; words are for estimators, and stay unread."""
+    """Read numbers, including those computed from earlier ones; words are for estimators and remain
+    unread."""
     if node is None:
         return
     Fields(reading, node, "variables").ignore("version")
@@ -199,7 +200,7 @@ def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
         value = entry.value.scalar
         if entry.key == CYCLE:
             cycle = cycle_of(reading, reading.take(entry), reading.variables, f"variables.{CYCLE}")
-            # Expressions may go on with a number: of a faulty file nothing is written.
+            # Expressions continue with some number: for a faulty file nothing is written.
             reading.variables[CYCLE] = 1 if cycle is None else cycle
             continue
         if value is None:
@@ -217,7 +218,7 @@ def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
 
 @dataclass
 class _Found:
-    """What the sections say."""
+    """The content of the sections."""
 
     shapes: tuple[EinsumShape, ...] = ()
     title: str = ""
@@ -280,7 +281,7 @@ def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
 def _settled(
     reading: TimeloopReading, node: YamlNode, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
 ) -> YamlNode | None:
-    """Constraints that leave one mapping only are that mapping; others are for a search."""
+    """Return constraints as a mapping if they leave only one mapping; otherwise they are for a search."""
     trial = TimeloopReading(Faults(), variables=dict(reading.variables))
     nest_of(trial, node, parts, shape)
     if len(trial.faults):
@@ -290,7 +291,7 @@ def _settled(
 
 
 def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
-    """The sections of the spec."""
+    """Return the sections of the spec."""
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
     if found.shapes:
@@ -319,7 +320,7 @@ def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
 
 
 def _renames(reading: TimeloopReading) -> dict[str, str]:
-    """What tensors are called besides, as the export writes it."""
+    """Return additional names of tensors, as the export writes them."""
     pairs = (part.partition(":") for part in reading.words.get(RENAMES, "").split(";"))
     return {name.strip(): members.strip() for name, _, members in pairs if name.strip() and members.strip()}
 
@@ -361,9 +362,10 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
 
 
 def _clusters(found: _Found, reading: TimeloopReading) -> None:
-    """An access of a memory that serves several instances is paid by those that are used, all of them here.
+    """Note that the energy of a memory that serves several instances is divided among all of them.
 
-    Timeloop spreads the used instances over all clusters (BufferLevel, utilized_clusters).
+    In Timeloop only the used instances pay, and they are spread over all clusters (BufferLevel,
+    utilized_clusters).
     """
     total, used = 1, 1
     for part in found.parts:
@@ -416,7 +418,8 @@ def _note_words(found: _Found, bits: int | None, reading: TimeloopReading) -> No
 
 
 def files_of(folder: Path, faults: Faults) -> list[Path]:
-    """The files that are read together: of a folder with a top file that one, of a stored run what it has.
+    """Return the files that are read together: of a folder with a top file only that file, of a stored run
+    its files.
 
     Several mappings in a folder of mappings are alternatives: one of them has to be named.
     """

@@ -1,4 +1,4 @@
-"""`sparse_optimizations:` of Timeloop (formats, gating, skipping) as `sparse:` of our components."""
+"""Convert `sparse_optimizations:` of Timeloop (formats, gating, skipping) into `sparse:` of components."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def sparse_of(
     shape: EinsumShape,
     mapped: bool,
 ) -> dict[str, dict[str, object]]:
-    """Component -> `sparse:` section, from the list of targets and from what stands at the components.
+    """Return component -> `sparse:` section, from the list of targets and from entries at the components.
 
-    `mapped`: whether there is a mapping, so that what is left out changes counts of this spec.
+    `mapped`: whether there is a mapping, so that omissions change counts of this spec.
     """
     result: dict[str, dict[str, object]] = {}
     given: list[tuple[str, Fields]] = []
@@ -53,7 +53,7 @@ def sparse_of(
         section = _section(reading, target, shape, name in units, mapped)
         if section:
             result[name] = _both(reading, target, result.get(name), section)
-    # There an output moves whatever was computed, unless an action on it says otherwise.
+    # In Timeloop an output moves regardless of what was computed, unless an action on it specifies otherwise.
     for part in parts if result else ():
         if part.kind == "memory":
             result.setdefault(part.name, {})["dense_outputs"] = "Outputs"
@@ -63,7 +63,7 @@ def sparse_of(
 def _both(
     reading: TimeloopReading, target: Fields, first: dict[str, object] | None, section: dict[str, object]
 ) -> dict[str, object]:
-    """What two entries say of one level, which must not be two formats of one tensor."""
+    """Merge two entries for one level, which must not give one tensor two formats."""
     result = dict(first or {})
     for key, value in section.items():
         known = result.get(key)
@@ -168,7 +168,7 @@ def _formats(
         if strange:
             what = f"the format of {name} is left out: {strange[0]} for {len(spaces[name].ranks)} ranks"
             reading.whole(inner.node)
-            # Without a mapping nothing is counted: it is told, and the import goes on.
+            # Without a mapping nothing is counted: the omission is reported, and the import continues.
             reading.leave(
                 inner.node,
                 what,
@@ -187,7 +187,8 @@ def _formats(
 
 
 def _with_widths(name: str, rank: Fields, last: bool) -> Format:
-    """The format of a rank with the widths that the file gives. Payloads of the last rank are values."""
+    """Return the format of a rank with the widths that the file gives. Payloads of the last rank are
+    values."""
     metadata, payload = (_width(rank, f"{what}_word_bits") for what in ("metadata", "payload"))
     result: dict[str, object] = {"format": name}
     if metadata is not None and name in _METADATA:
@@ -203,7 +204,7 @@ def _width(rank: Fields, key: str) -> int | None:
 
 
 def _by_rank(ranks: Sequence[str], formats: Sequence[Format]) -> object:
-    """A list of names, or where there are widths a table of ranks."""
+    """Return a list of names, or, if there are widths, a table of ranks."""
     if all(isinstance(f, str) for f in formats):
         return list(formats)
     return {"rank-order": list(ranks), **dict(zip(ranks, formats, strict=True))}
@@ -212,11 +213,11 @@ def _by_rank(ranks: Sequence[str], formats: Sequence[Format]) -> object:
 def _stand_in(
     reading: TimeloopReading, given: Fields, name: str, formats: Sequence[Format], ranks: int, flat: bool
 ) -> list[Format]:
-    """Formats of the tensor's ranks where those of the file are of its loops, or of several ranks as one.
+    """Return formats of the tensor's ranks if the file has formats of its loops, or of several ranks as one.
 
-    There, a rank of a format is a loop of more than one iteration in the tile, or all of the loops that are
-    flattened. Whether values are compressed is the same, so counts of data are; metadata differ, but for
-    ranks of one value. Ranks without a format of their own have no metadata.
+    In Timeloop a rank of a format is a loop of more than one iteration in the tile, or all of the loops that
+    are flattened. Whether values are compressed is the same here, and so are counts of data; metadata differ,
+    except for ranks of one value. Ranks without a format of their own have no metadata.
     """
     own = formats if len(formats) < ranks and not flat else formats[-1:]
     around: list[Format] = [{"format": "U", "pbits": 0}] * (ranks - len(own))
@@ -236,9 +237,10 @@ def actions_where_stored(
     parts: Sequence[TimeloopLevel],
     kept: Mapping[str, Sequence[str]],
 ) -> dict[str, dict[str, object]]:
-    """The sections, an action on a tensor that bypasses its level moved to the next level out that keeps it.
+    """Return the sections, with each action on a tensor that bypasses its level moved to the next outer level
+    that keeps it.
 
-    There, what is not read for the sake of the leader is not sent past the level either.
+    In Timeloop, what is not read because of the leader is not sent through the bypassed level either.
     """
     memories = [p for p in parts if p.kind == "memory"]
     for at, part in enumerate(memories):

@@ -1,4 +1,5 @@
-"""`architecture:` of Timeloop: the tree of nodes of version 0.4, and subtree: / local: of older ones."""
+"""Read `architecture:` of Timeloop: the tree of nodes of version 0.4, and subtree: / local: of older
+versions."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ TAGS = (
 def parts_of(
     reading: TimeloopReading, node: YamlNode, tensors: Mapping[str, str]
 ) -> tuple[TimeloopLevel, ...]:
-    """The parts, outermost first, the compute unit last. `tensors`: those of the problem, where known."""
+    """Return the parts, outermost first, the compute unit last. `tensors`: those of the problem, if known."""
     fields = Fields(reading, node, "architecture")
     fields.ignore("version")
     builder = _Builder(reading, tensors)
@@ -56,7 +57,8 @@ def parts_of(
 
 @dataclass
 class _Builder:
-    """Collects parts while walking. Of the older form, instances are totals, made relative at the end."""
+    """Collects parts during the walk. In the older form, instances are totals, which are made relative at the
+    end."""
 
     reading: TimeloopReading
     tensors: Mapping[str, str]
@@ -95,7 +97,7 @@ class _Builder:
         return scope
 
     def new_node(self, node: YamlNode, path: str, outer: dict[str, Value]) -> dict[str, Value]:
-        """Read one node; the answer is what the nodes behind it may refer to."""
+        """Read one node, and return the names that later nodes may refer to."""
         fields = Fields(self.reading, node, path, outer)
         if node.tag in ("Hierarchical", "Parallel", "Pipelined", "Architecture") or "nodes" in fields:
             self.branch(node, fields, path, outer)
@@ -124,7 +126,7 @@ class _Builder:
         return scope if node.tag == "Container" else outer
 
     def name_numbers(self, node: YamlNode, attributes: Fields, scope: Mapping[str, Value]) -> None:
-        """What expressions of the parts behind this one may ask of it."""
+        """Record the numbers that expressions of later parts may refer to."""
         name, spatial = node.entry("name"), node.entry("spatial")
         if name is None:
             return
@@ -138,7 +140,7 @@ class _Builder:
                 kept[f"{name.value.scalar}.spatial.{entry.key}"] = value
 
     def absent(self, fields: Fields) -> bool:
-        """Whether a part says `enabled: false`: then nothing of it is read."""
+        """Return whether a part has `enabled: false`: then nothing of it is read."""
         enabled = fields.take("enabled")
         if enabled is None or enabled.scalar is not False:
             return False
@@ -148,7 +150,7 @@ class _Builder:
         return True
 
     def joined(self, given: YamlNode | None, node: YamlNode) -> YamlNode:
-        """The attributes of a node: its own, and those of the containers around it."""
+        """Return the attributes of a node: its own, and those of the containers around it."""
         if given is not None and given.entries is None:
             return given
         own = given.entries or () if given is not None else ()
@@ -185,9 +187,10 @@ class _Builder:
             self.reading.fault(node, message, remedy, path, code="no-counterpart")
 
     def share_out(self, node: YamlNode, path: str, starts: list[int]) -> None:
-        """A tensor takes one branch of a !Parallel: what a branch does not keep passes it by, as in Timeloop.
+        """Assign each tensor to one branch of a !Parallel: what a branch does not keep bypasses it, as in
+        Timeloop.
 
-        Where no branch says what it keeps, the mapping does.
+        If no branch specifies what it keeps, the mapping decides.
         """
         bounds = list(zip(starts, [*starts[1:], len(self.found)], strict=True))
         kept = [frozenset[str]().union(*(p.held.keep for p in self.found[a:b])) for a, b in bounds]
@@ -229,7 +232,7 @@ class _Builder:
     def component(
         self, part: TimeloopLevel, fields: Fields, attributes: Fields | None
     ) -> TimeloopLevel | None:
-        """The part as a memory or compute unit; None if it is neither."""
+        """Return the part as a memory or compute unit; None if it is neither."""
         words = f"{fields.text('class')} {fields.text('subclass')}"
         node = fields.node
         kind = kind_of(words, attributes)
@@ -259,7 +262,8 @@ class _Builder:
         )
 
     def constrained(self, part: TimeloopLevel, fields: Fields) -> TimeloopLevel:
-        """What constraints say: what a level keeps, what a fanout does not share, and their loops."""
+        """Return the part with its constraints: what a level keeps, what a fanout does not share, and their
+        loops."""
         constraints = fields.fields("constraints")
         if constraints is None:
             return part
@@ -330,7 +334,8 @@ class _Builder:
         self.found.append(replace(part, cycle=cycle))
 
     def relative(self) -> list[TimeloopLevel]:
-        """Totals of instances along the way in -> instances per enclosing instance, along X and Y."""
+        """Convert totals of instances, from outside in, to instances per enclosing instance, along X and
+        Y."""
         done: list[TimeloopLevel] = []
         outer, outer_x = 1, 1
         for part in sorted(self.found, key=lambda p: p.kind == "compute"):
@@ -351,6 +356,6 @@ class _Builder:
 
 
 def cycle_seconds(parts: tuple[TimeloopLevel, ...], variables: Mapping[str, Value | None]) -> Value | None:
-    """The seconds of one cycle, where the file says them."""
+    """Return the seconds of one cycle, if the file specifies them."""
     given = [*(p.cycle for p in parts), variables.get(CYCLE)]
     return next((c for c in given if c is not None and c > 0), None)

@@ -1,4 +1,4 @@
-"""Why a key of Timeloop's has no counterpart, and what to do instead."""
+"""Why a key of Timeloop has no counterpart, and what to do instead."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _EFFECTS: dict[str, tuple[str, tuple[object, ...]]] = {
 
 
 def _changes(entry: YamlEntry, key: str) -> str:
-    """The figures that a key changes; empty if it, or its value, changes none."""
+    """Return the figures that a key changes; empty if the key, or its value, changes none."""
     what, neutral = _EFFECTS.get(key, ("", ()))
     value = entry.value
     unchanged = value.elements == () or (value.kind == "scalar" and value.scalar in neutral)
@@ -83,7 +83,8 @@ def _changes(entry: YamlEntry, key: str) -> str:
 
 
 def left_out_key(entry: YamlEntry, key: str, path: str, below: str, owner: str) -> LeftOut:
-    """The note on a key that was not converted: `key`, its plain spelling; `below`, its path in `owner`."""
+    """Return the note on a key that was not converted: `key`, its normalised spelling; `below`, its path in
+    `owner`."""
     why, remedy = _REASONS.get(
         key, ("nothing here corresponds to it", "check that the counts do not need it")
     )

@@ -1,4 +1,5 @@
-"""ZigZag's and Stream's YAML becomes a spec: layers become Einsums, memories by operand one hierarchy."""
+"""Import ZigZag's and Stream's YAML as a spec: layers become Einsums, memories per operand become one
+hierarchy."""
 
 from polymodel.importers.zigzag.run import import_zigzag
 

@@ -1,6 +1,6 @@
-"""A system of several cores, as Stream has them: each core on a branch below the memories that all share.
+"""Import a system of several cores, as in Stream: each core is on a branch below the memories that all share.
 
-Cores of one file are instances of one core. What a core hands to another goes through a shared memory.
+Cores of one file are instances of one core. What one core passes to another goes through a shared memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Core:
     title: str
     nodes: list[Written]
     shared: bool
-    places: list[str] = field(default_factory=list)  # what the system calls each of them
+    places: list[str] = field(default_factory=list)  # the system's identifier of each of them
     outside: bool = False  # whether one of them is the memory off chip
 
     @property
@@ -32,7 +32,7 @@ class _Core:
         return len(self.places)
 
     def parted(self) -> tuple[list[Written], list[Written]]:
-        """The outermost memory with the tolls beside it, and all within."""
+        """Return the outermost memory with its adjacent tolls, and everything inside it."""
         first = next((i for i, (tag, _) in enumerate(self.nodes) if tag == "Memory"), len(self.nodes))
         rest = (i for i, (tag, _) in enumerate(self.nodes) if i > first and tag != "Toll")
         end = next(rest, len(self.nodes))
@@ -42,7 +42,8 @@ class _Core:
 def system_of(
     reading: Reading, root: YamlNode, core_file: Callable[[str, YamlNode], YamlNode | None], clock: float
 ) -> list[Written]:
-    """The nodes of `arch:`. `core_file`: what the file of a core holds, by its path in the system's file."""
+    """Return the nodes of `arch:`. `core_file`: reads the file of a core, given its path in the system's
+    file."""
     top = KeyedTable(reading, root, "")
     top.take("name")
     graph = top.table("bus" if "bus" in top else "graph")
@@ -94,8 +95,8 @@ def _groups(
     network: _Network,
     sharing: Sequence[list[str]],
 ) -> list[Written] | None:
-    """Cores below memories of their own, of which there are several alike: memories that cores share, or that
-    stand on the way to them. None where there are none, or where they are not alike."""
+    """Return several equal groups of cores, each below a memory of its own: one that the cores share, or that
+    is on the way to them. None if there are no such groups, or if they are not equal."""
     file = {place: c for c in cores for place in c.places}
     heads = {p: group[0] for group in sharing for p in group if p in file and group[0] in file}
     if not heads and outer:
@@ -187,7 +188,7 @@ def _title(root: YamlNode, path: str, taken: set[str]) -> str:
 
 
 def _holds_only(root: YamlNode) -> bool:
-    """Whether a core has no units: its array has no size, or it is a tile that does not compute."""
+    """Return whether a core has no units: its array has no size, or it is a tile that does not compute."""
     kind = root.entry("type")
     if root.entry("memory") is not None and kind is not None and str(kind.value.scalar).endswith("compute"):
         return False
@@ -196,11 +197,11 @@ def _holds_only(root: YamlNode) -> bool:
     return array is None or (sizes is not None and any(n.scalar == 0 for n in sizes.value.elements or ()))
 
 
-OFF_CHIP = "off chip"  # the place of the core that a key of its own names
+OFF_CHIP = "off chip"  # the identifier of the core that has a key of its own
 
 
 def _places(node: YamlNode) -> list[str]:
-    """The cores that an entry names: `[0, 1]`, or `0, 1`."""
+    """Return the cores that an entry names: `[0, 1]`, or `0, 1`."""
     if node.elements is not None:
         return [str(n.scalar) for n in node.elements]
     return [word.strip() for word in str(node.scalar).split(",")]
@@ -208,7 +209,8 @@ def _places(node: YamlNode) -> list[str]:
 
 @dataclass(frozen=True)
 class _Wire:
-    """A link between cores, or a bus: `rate` in bits per cycle, `price` in pJ per cycle in use, if said."""
+    """A link between cores, or a bus: `rate` in bits per cycle, `price` in pJ per cycle of use; None if not
+    given."""
 
     cores: frozenset[str]
     rate: float | None
@@ -218,12 +220,12 @@ class _Wire:
 
 @dataclass
 class _Network:
-    """How cores are joined. `every`: a bus that joins them all, where that is what the file says."""
+    """The connections between cores. `every`: a bus that connects all of them, if the file specifies one."""
 
     clock: float
     wires: list[_Wire] = field(default_factory=list)
     every: _Wire | None = None
-    unknown: bool = False  # whether a way was asked for that is none of ours
+    unknown: bool = False  # whether some requested link has no counterpart
     listed: YamlNode | None = None
     off: float | None = None  # bits per cycle of the memory off chip, where a bus has no rate of its own
 
@@ -231,7 +233,8 @@ class _Network:
         return [p for w in self.wires if place in w.cores for p in sorted(w.cores - {place})]
 
     def homes(self, entry: str, shared: set[str]) -> dict[str, str]:
-        """Of each core the last memory on the shortest way to it, but for the one where data enter."""
+        """Return, for each core, the last memory on the shortest path to it, other than the one where data
+        enter."""
         result: dict[str, str] = {}
         seen, front = {entry: ""}, [entry]
         while front:
@@ -246,7 +249,7 @@ class _Network:
         return result
 
     def way(self, entry: str, places: Sequence[str]) -> dict[str, object] | None:
-        """The link of a fanout over cores, as far as what leads there is one of ours."""
+        """Return the link of a fanout over cores; None if the connections to them have no counterpart."""
         if self.every is not None:
             return self.link("bus", [self.every])
         if not self.wires or not places:
@@ -270,7 +273,7 @@ class _Network:
         return self.link("mesh", chain)
 
     def link(self, topology: str, wires: Sequence[_Wire]) -> dict[str, object] | None:
-        """A link as it is written; None where it takes neither time nor energy."""
+        """Return a link in the spec's form; None if it takes neither time nor energy."""
         if len({(w.rate, w.price) for w in wires}) > 1:
             self.unknown = True
             return None
@@ -292,7 +295,7 @@ class _Network:
 
 
 def _network(reading: Reading, top: KeyedTable, graph: KeyedTable | None, clock: float) -> _Network:
-    """The links that the file lists, or the bus or the mesh that it names."""
+    """Return the links that the file lists, or the bus or the mesh that it names."""
     tables = [t for t in (graph, top) if t is not None]
     numbers = {k: next((v for t in tables if (v := t.take(k)) is not None), None) for k in _NUMBERS}
     amounts = {k: _amount(n) for k, n in numbers.items() if n is not None}
@@ -335,7 +338,7 @@ def _network(reading: Reading, top: KeyedTable, graph: KeyedTable | None, clock:
 
 
 def _widths(core: _Core) -> Iterator[float]:
-    """The bits per cycle of the actions of the memories of a core."""
+    """Yield the bits per cycle of the actions of the memories of a core."""
     for _, fields in core.nodes:
         actions = fields.get("actions")
         for action in actions if isinstance(actions, list) else ():
@@ -361,7 +364,7 @@ def _fanout(title: str, count: int, link: dict[str, object] | None, branch: str)
 
 
 def _named(title: str, nodes: Sequence[Written], branch: str) -> Iterator[Written]:
-    """The components of a core, called after it, on its branch."""
+    """Yield the components of a core, with its name as prefix, on its branch."""
     for tag, fields in nodes:
         on = {"branch": branch} if branch else {}
         yield tag, {**fields, "name": f"{title}_{fields['name']}", **on}

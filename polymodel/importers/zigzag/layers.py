@@ -1,4 +1,5 @@
-"""Layers of ZigZag's as Einsums: equations, relations of dimensions, and which layer makes which operand."""
+"""Convert ZigZag's layers into Einsums: equations, relations of dimensions, and which layer produces which
+operand."""
 
 from __future__ import annotations
 
@@ -39,17 +40,18 @@ class _Layer:
     links: dict[str, str] = field(default_factory=dict)
 
     def index(self, dim: str) -> Affine:
-        """The expression of a dimension in the loops."""
+        """Return the expression of a dimension in terms of the loops."""
         return self.relations.get(dim, Affine.variable(dim))
 
     def reach(self, dim: str) -> int:
-        """Values that a dimension takes, from 0 on."""
+        """Return the number of values that a dimension takes, from 0 on."""
         expr = self.index(dim)
         return 1 + expr.constant + sum(c * (self.sizes.get(v, 1) - 1) for v, c in expr.terms)
 
 
 def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> dict[str, object]:
-    """The section `workload:`. `links`: operand -> memory operand, where a layer has none of its own."""
+    """Return the section `workload:`. `links`: operand -> memory operand, for layers that have none of their
+    own."""
     layers = [_layer(reading, node, i) for i, node in enumerate(root.elements or ())]
     by_id = {layer.id: layer for layer in layers}
     for layer in layers:
@@ -64,7 +66,7 @@ def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> d
 
 
 def _wide_sums(reading: Reading, layers: Sequence[_Layer]) -> None:
-    """Tell of partial sums that are wider than results: a tensor here has one width."""
+    """Report partial sums that are wider than results, because a tensor has one width in polymodel."""
     wide = [x for x in layers if x.bits.get(x.output) not in (None, x.bits.get(f"{x.output}_final"), 0)]
     wide = [x for x in wide if f"{x.output}_final" in x.bits]
     if not wide:
@@ -118,7 +120,7 @@ def _layer(reading: Reading, node: YamlNode, number: int) -> _Layer:
 
 
 def _paddings(reading: Reading, table: KeyedTable) -> list[tuple[str, YamlNode]]:
-    """The padding of each dimension: by name, or a list in the order of `pr_loop_dims`."""
+    """Return the padding of each dimension: by name, or a list in the order of `pr_loop_dims`."""
     node = table.take("padding")
     if node is None or node.elements is None:
         return _entries(table, "padding")
@@ -155,7 +157,7 @@ def _count(reading: Reading, node: YamlNode, path: str, least: int = 1) -> int |
 
 
 def _equation(reading: Reading, layer: _Layer) -> None:
-    """`O[b][k] += W[k][c] * I[b][c]`, or a sum of two operands."""
+    """Read `O[b][k] += W[k][c] * I[b][c]`, or a sum of two operands."""
     node = layer.table.take("equation")
     text = "" if node is None else str(node.scalar)
     match = _EQUATION.match(text.strip())
@@ -193,7 +195,7 @@ def _sizes(reading: Reading, layer: _Layer) -> None:
 
 
 def _relation(reading: Reading, layer: _Layer, node: YamlNode) -> None:
-    """`ix=2*ox+1*fx`."""
+    """Read a relation such as `ix=2*ox+1*fx`."""
     name, equals, text = str(node.scalar).partition("=")
     path = f"{layer.table.path}.dimension_relations"
     try:
@@ -248,7 +250,8 @@ def _einsum(
 
 
 def _roles(layer: _Layer, links: Mapping[str, str]) -> dict[str, str]:
-    """Operand -> input, weight or output, by the links, by the usual letters, else in order."""
+    """Return operand -> input, weight or output: from the links, from the usual letters, otherwise in
+    order."""
     given = {**links, **layer.links}
     result = {layer.output: "output"}
     left = [ROLES["I1"], ROLES["I2"]]
@@ -267,7 +270,7 @@ def _roles(layer: _Layer, links: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bits(reading: Reading, layer: _Layer, operand: str) -> int:
-    """Bits of a value; a result has those of its final values."""
+    """Return the bits of a value; the bits of a result are those of its final values."""
     if operand == layer.output:
         return layer.bits.get(f"{operand}_final", layer.bits.get(operand, 8))
     if operand not in layer.bits:
@@ -276,7 +279,7 @@ def _bits(reading: Reading, layer: _Layer, operand: str) -> int:
 
 
 def _source(reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _Layer]) -> _Layer | None:
-    """The layer that makes an operand; None for what comes from outside."""
+    """Return the layer that produces an operand; None if the operand comes from outside."""
     source = layer.sources.get(operand, layer.id)
     if operand == layer.output or source == layer.id or source == "-1":
         return None
@@ -299,7 +302,7 @@ def _source(reading: Reading, layer: _Layer, operand: str, by_id: Mapping[str, _
 def _projection(
     reading: Reading, layer: _Layer, operand: str, dims: Sequence[str], made: _Layer | None
 ) -> tuple[dict[str, str], list[str]]:
-    """Rank -> expression, and constraints that keep accesses out of the padding."""
+    """Return rank -> expression, and constraints that exclude accesses to the padding."""
     ranks = {d: d for d in dims} if made is None else _matched(layer, operand, dims, made)
     projection: dict[str, str] = {}
     outside: list[str] = []
@@ -320,7 +323,8 @@ def _projection(
 
 
 def _matched(layer: _Layer, operand: str, dims: Sequence[str], made: _Layer) -> dict[str, str]:
-    """Dimension -> the rank of the tensor that another layer makes: as said, by name, else in order."""
+    """Return dimension -> rank of the tensor that another layer produces: as specified, by name, otherwise in
+    order."""
     theirs = list(made.accesses[made.output])
     said = layer.ranks.get(operand, {})
     result: dict[str, str] = {}

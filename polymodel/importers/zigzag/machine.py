@@ -1,4 +1,4 @@
-"""An accelerator of ZigZag's as one hierarchy: memories by how many units share them, outermost first."""
+"""Convert ZigZag's accelerator into one hierarchy: memories by how many units share them, outermost first."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TYPES = {"read": ("read",), "write": ("write",), "read_write": ("read", "write"
 
 @dataclass(frozen=True)
 class _Memory:
-    """`alone`: dimensions of the array along which there is one for every unit; `line`: its place in the
-    file, from the array on. `copies`: how many stand here for one there; `together`: how many there are one
-    here."""
+    """`alone`: dimensions of the array along which each unit has its own; `line`: its position in the file,
+    starting at the array. `copies`: how many memories represent one of ZigZag's; `together`: how many of
+    ZigZag's are one memory."""
 
     name: str
     table: KeyedTable
@@ -35,7 +35,7 @@ class _Memory:
 
 
 def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = False) -> list[Written]:
-    """The nodes of `arch:`, outermost first. `shared`: of a core without units, its memories alone."""
+    """Return the nodes of `arch:`, outermost first. `shared`: of a core without units, only its memories."""
     top = KeyedTable(reading, root, "")
     top.take("name")
     array = next((t for t in map(top.table, _ARRAYS) if t is not None), None)
@@ -96,9 +96,10 @@ def machine_of(reading: Reading, root: YamlNode, clock: float, shared: bool = Fa
 
 
 def _tile(reading: Reading, top: KeyedTable, clock: float, shared: bool) -> list[Written]:
-    """A tile of an array of processors: `memory:` with a capacity and a rate, or just the `dma:` of a shim.
+    """Return a tile of an array of processors: `memory:` with a capacity and a rate, or only the `dma:` of a
+    shim.
 
-    Behind a shim stands the memory off chip. What a processor does in a cycle is said by its kernels.
+    Behind a shim is the off-chip memory. Its kernels specify what a processor does in a cycle.
     """
     table, ways = top.table("memory"), top.table("dma")
     kind = top.text("type")
@@ -155,7 +156,7 @@ def _number(reading: Reading, node: YamlNode, path: str) -> float:
 
 
 def number_text(value: float) -> str:
-    """A number as a text of ours, whole ones without a point."""
+    """Return a number as text of the spec, whole numbers without a point."""
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -167,7 +168,8 @@ def _containers(dims: list[str], fanouts: dict[str, float]) -> list[Written]:
 
 
 def _memories(reading: Reading, top: KeyedTable, fanouts: dict[str, float]) -> list[_Memory]:
-    """Outermost first. The file lists them from the array on; what fewer units share stands further in."""
+    """Return the memories outermost first. The file lists them from the array on; memories that fewer units
+    share are further inside."""
     dims = frozenset(fanouts)
     table = top.table("memories")
     result: list[_Memory] = []
@@ -196,8 +198,11 @@ def _memories(reading: Reading, top: KeyedTable, fanouts: dict[str, float]) -> l
 
 
 def _nested(reading: Reading, memories: Sequence[_Memory], fanouts: dict[str, float]) -> list[_Memory]:
-    """The memories along more and more dimensions. One that serves a dimension along which one outside it has
-    instances stands above that dimension, and is all of its instances together there."""
+    """Return the memories along more and more dimensions.
+
+    A memory that serves a dimension along which an outer memory has instances is placed above that dimension,
+    and represents all of its instances together.
+    """
     result: list[_Memory] = []
     for memory in memories:
         outer = [
@@ -231,8 +236,8 @@ def _nested(reading: Reading, memories: Sequence[_Memory], fanouts: dict[str, fl
 
 
 def _copied(reading: Reading, memory: _Memory, outer: _Memory, fanouts: dict[str, float]) -> _Memory:
-    """A memory for which no place is above the dimensions that it serves: one for each instance of what is
-    around it, of which an access costs its share."""
+    """Return a memory that cannot be placed above the dimensions that it serves: one for each instance of the
+    enclosing memory, with the energy of an access divided among them."""
     shared = sorted(outer.alone - memory.alone)
     why = (
         f"one {memory.name} serves {', '.join(shared)}, along which {outer.name} has instances: they do not"
@@ -250,9 +255,9 @@ def _copied(reading: Reading, memory: _Memory, outer: _Memory, fanouts: dict[str
 
 @dataclass(frozen=True)
 class _Ports:
-    """Of reads and of writes: the bits of one access, of the widest port, and the bits that all ports move in
-    a cycle. `apart`: reads and writes have ports of their own. `narrow`: (operand, transfer) -> bits of an
-    access, where these are fewer."""
+    """For reads and for writes: the bits of one access of the widest port, and the bits that all ports move
+    in a cycle. `apart`: reads and writes have separate ports. `narrow`: (operand, transfer) -> bits of an
+    access, if these are fewer."""
 
     access: dict[str, float]
     cycle: dict[str, float]
@@ -261,7 +266,7 @@ class _Ports:
 
 
 def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
-    """The memory, between tolls where some of its ports are narrower than others."""
+    """Return the memory, between tolls if some of its ports are narrower than others."""
     table = memory.table
     values = {k: _value(reading, table, k) for k in ("size", "r_cost", "w_cost")}
     entry = table.node.entry("ports")
@@ -298,13 +303,14 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
     return [*above, part, *below]
 
 
-# Transfers that pass on the outer and on the inner side of a memory, and the price that each pays there: what
-# goes down, and what goes up.
+# Transfers on the outer and on the inner side of a memory, each with the action whose cost it has: first
+# downwards, then upwards.
 _SIDES = {"above": (("fh", "write"), ("th", "read")), "below": (("tl", "read"), ("fl", "write"))}
 
 
 def _tolls(memory: _Memory, ports: _Ports, values: Mapping[str, float], side: str) -> list[Written]:
-    """What accesses over narrow ports on one side of a memory cost more than those over its widest."""
+    """Return the additional cost of accesses over narrow ports on one side of a memory, compared with its
+    widest port."""
     prices: dict[tuple[str, ...], list[str]] = {}
     for operand in memory.operands:
         found = []
@@ -327,7 +333,7 @@ def _tolls(memory: _Memory, ports: _Ports, values: Mapping[str, float], side: st
 
 
 def _doubled(reading: Reading, memory: _Memory) -> int:
-    """2 where each tile takes its room twice, so that the next can be fetched."""
+    """Return 2 if each tile takes its space twice, so that the next one can be fetched."""
     given = memory.table.take("force_double_buffering")
     if given is None or given.scalar is not True:
         return 1
@@ -340,7 +346,7 @@ def _doubled(reading: Reading, memory: _Memory) -> int:
 
 
 def _counted_ports(reading: Reading, memory: _Memory) -> _Ports:
-    """Of older files: one width for reads and one for writes, and numbers of ports."""
+    """Return the ports of older files: one width for reads and one for writes, and numbers of ports."""
     table = memory.table
     table.take("ports")
     access = {n: _value(reading, table, f"{n[0]}_bw") for n in ("read", "write")}
@@ -358,7 +364,8 @@ def _counted_ports(reading: Reading, memory: _Memory) -> _Ports:
 
 
 def _listed_ports(reading: Reading, memory: _Memory) -> _Ports:
-    """Each port with its width and the transfers that it serves. A cost is of an access of this width."""
+    """Return ports listed with their width and the transfers that they serve. A cost is for an access of this
+    width."""
     table = memory.table
     whole = table.take("ports") or table.node
     widths: dict[str, dict[tuple[str, str], float]] = {"read": {}, "write": {}}
@@ -437,7 +444,8 @@ def _rest(reading: Reading, table: KeyedTable) -> None:
 
 
 def _left(reading: Reading, table: KeyedTable, key: str, node: YamlNode) -> None:
-    """A key that is not read: areas have no unit there; of an unknown one, any count may differ."""
+    """Report a key that is not read: areas have no unit in ZigZag; for an unknown key, any count may
+    differ."""
     if key in ("area", "unit_area", "multiplier_area"):
         if node.scalar:
             why, remedy = "it has no unit there", "write `area:` in square metres"

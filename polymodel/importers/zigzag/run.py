@@ -30,13 +30,13 @@ _AROUND = ("fused_groups", "runtime_args")  # beside the `layers:` of a mapping 
 def import_zigzag(
     files: File | Sequence[File], *more: File, clock: float | None = None, allow: Collection[str] = ()
 ) -> Imported:
-    """A spec from ZigZag's YAML: a list of layers, an accelerator, and the operand links of a mapping.
+    """Return a spec from ZigZag's YAML: a list of layers, an accelerator, and the operand links of a mapping.
 
-    `clock`: cycles per second, of which the files say nothing (1 GHz, if it is not given, which is told).
-    Tensors of several layers are named after their ids, and a layer reads what its `operand_source`
-    makes. Padding is neither stored nor multiplied. Memories become one hierarchy, outermost first; what
-    does not fit one is a fault. What has no counterpart and changes counts refuses the import, unless
-    `allow` names its key.
+    `clock`: cycles per second, which the files do not contain (1 GHz if it is not given, with a note).
+    Tensors of several layers are named after their ids, and a layer reads what its `operand_source` produces.
+    Padding is neither stored nor multiplied. Memories become one hierarchy, outermost first; a memory that
+    does not fit into it is a fault. If something without a counterpart changes counts, the import is refused
+    unless `allow` names its key.
 
     For example `import_zigzag(["resnet18.yaml", "tpu_like.yaml"], clock=2e8).save("spec.yaml")`. Raises
     SpecError with every fault.
@@ -68,9 +68,10 @@ def _machine(reading: Reading, document: Document, sections: _Sections, clock: f
         return machine_of(reading, sections.machine, clock)
 
     def core_file(name: str, node: YamlNode) -> YamlNode | None:
-        """The file of a core: in the folder of the system's file, those beside it, and below these.
+        """Return the file of a core: searched in the folder of the system's file, folders beside it, and
+        folders further out.
 
-        A path may start at a folder further out, as in Stream's sources; links are followed first.
+        A path may start at an outer folder, as in Stream's sources; links are followed first.
         """
         path = folder / name
         around = folder.resolve().parent
@@ -86,7 +87,7 @@ def _machine(reading: Reading, document: Document, sections: _Sections, clock: f
 
 
 def _each(files: File | Sequence[File]) -> list[File]:
-    """The files; a list of layers as plain data is one of them."""
+    """Return the files; a list of layers as plain data counts as one of them."""
     if isinstance(files, (str, Path, Mapping)):
         return [files]
     layers = [f for f in files if isinstance(f, Mapping) and ("equation" in f or "spatial_mapping" in f)]
@@ -149,7 +150,8 @@ def _sections(files: Sequence[File], document: Document, reading: Reading) -> _S
 
 
 def _root(file: File, document: Document, reading: Reading) -> YamlNode | None:
-    """Of two values of one key, which some of ZigZag's own files have, the last counts, as it does there."""
+    """Return the content of a file. If a key has two values, as in some of ZigZag's own files, the last one
+    counts, as in ZigZag."""
     if not isinstance(file, (str, Path)):
         return node_of(file, Source("", ()), 0)
     path = existing(str(file), document)
@@ -170,7 +172,8 @@ def _once(reading: Reading, root: YamlNode, before: YamlNode | None, what: str) 
 
 
 def _mapping(reading: Reading, root: YamlNode, found: _Sections) -> None:
-    """The links of the entry `default`, else of the first one; what steers a search is left out by name."""
+    """Read the links of the entry `default`, otherwise of the first one; keys that control a search are
+    reported as left out."""
     tables = [KeyedTable(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]
     default = next((t for t in tables if str(_scalar(t, "name")) == "default"), tables[0])
     for table in tables:
