@@ -68,6 +68,12 @@ class TileSimulation(Answer):
         """Tiles that take other cycles, in some term, than the rules of the blocks come to: none should."""
         return sum(x.simulated != x.ruled for x in self.tiles_run)
 
+    def causes(self, launch: SimulatedLaunch) -> str:
+        """Why a simulated tile takes other cycles than the model gives it, by the terms that differ; empty
+        where it takes the same in each."""
+        differ = (t for t in TERMS if getattr(launch.simulated, t) != getattr(launch.modelled, t))
+        return "; ".join(CAUSES[self.kind].get(term, f"{term}: no rule explains it") for term in differ)
+
     @declared
     def terms(self) -> Table:
         """Cycles of all simulated tiles by what they are spent on, with the cause of each difference."""
@@ -99,11 +105,13 @@ class TileSimulation(Answer):
             Column("simulated", "cycle", words="cycles in the simulation"),
             *(Column(f"{t}_difference", "cycle", words=f"simulated less modelled: {t}") for t in TERMS),
             Column("explained", words="whether the rules of the blocks come to the same in every term"),
+            Column("cause", words="where the differences come from"),
         )
         rows = tuple(
             (
                 x.tile, x.nnz_a, x.nnz_b, x.modelled.cycles, x.simulated.cycles,
                 *(getattr(x.simulated, t) - getattr(x.modelled, t) for t in TERMS), x.simulated == x.ruled,
+                self.causes(x),
             )
             for x in self.tiles_run
         )  # fmt: skip

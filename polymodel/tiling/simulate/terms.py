@@ -68,7 +68,9 @@ def modelled(kind: Kind, a: TileOperand, b: TileOperand, launch: Launch) -> Tile
         return TileTerms(_multiplies(a, b), 0, 0, 0, launch.ramp)
     rows = _row_parts(a, b)
     if not (rows.tile.size if kind == "add" else a.rows.size and b.rows.size):
-        return TileTerms(0, 0, 0, 0, launch.empty)
+        # One fiber without entries: its end, and what is known of it only later, are part of what is given.
+        behind = max(0, launch.empty - launch.ramp)
+        return TileTerms(0, min(behind, 1), max(behind - 1, 0), 0, launch.empty - behind)
     which = rows.in_a | rows.in_b if kind == "add" else rows.in_a & rows.in_b
     entries, ends = int(rows.union[which].sum()), max(1, int(np.count_nonzero(which)))
     longer = 0 if kind == "add" else rows.tile.size + 1

@@ -5,11 +5,14 @@ The model is exact where no token is waited for; every difference has its cause 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
+from polymodel.report.tiling.simulation import CAUSES, TileSimulation
 from polymodel.tiling.cost.blocks import TERMS, Kind
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul import streams
@@ -95,6 +98,50 @@ def test_a_tile_without_a_result_takes_the_ten_cycles_of_the_model() -> None:
     for kind in KINDS[:2]:
         model, found = check(kind, none, none)
         assert (model.cycles, found.cycles) == (10, 10)
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_tiles_without_a_result_have_causes_in_their_terms(op: str) -> None:
+    """Their end was in no term of the model, so that `ends` and `ramp` differed without a cause."""
+    a = pm.random_tensor(["I", "J"], [30, 30], 0.02, seed=3)
+    ran = pm.tile(a, op=op, fit=pm.elements(3), tiler="qtree", launch=Launch(run="all")).simulate()
+    empty = [x for x in ran.tiles_run if not (x.nnz_a and x.nnz_b if op == "multiply" else x.nnz_a + x.nnz_b)]
+    assert len(empty) >= 4
+    assert {(x.modelled.entries, x.modelled.ends, x.modelled.waiting, x.modelled.ramp) for x in empty} == {
+        (0, 1, 1, 8)
+    }
+    assert set(ran.terms["term"][ran.terms["difference"] != 0]) <= {"waiting"}
+    assert not any(ran.causes(x) for x in empty if not x.nnz_a + x.nnz_b)
+
+
+def cuttings(rng: np.random.Generator) -> Iterator[TileSimulation]:
+    """Random tiles of every dataflow, under the model of cycles that is the default."""
+    for kind, columns in (("add", 0), ("multiply", 0), ("spmv", 1), ("spmm", 40)):
+        share, seed = float(rng.uniform(0.08, 0.2)), int(rng.integers(99))
+        a = pm.random_tensor(["I", "K"], [150, 130], share, seed=seed)
+        if not columns:
+            fit = pm.elements(int(rng.integers(4, 9)))
+            yield pm.tile(a, op=kind, fit=fit, launch=Launch(run="all")).simulate(seed=seed)
+            continue
+        b = pm.random_tensor(["K", "J"], [130, columns], float(rng.uniform(0.05, 0.9)), seed=1)
+        yield pm.tile_matmul(a, b, tile=(7, 9, min(columns, 5))).simulate(seed=seed)
+
+
+@pytest.mark.slow
+def test_each_of_200_random_tiles_takes_the_models_cycles_or_has_a_cause() -> None:
+    """Tile by tile, term by term, and without any rule of blocks in the model."""
+    for ran in cuttings(np.random.default_rng(21)):
+        check_causes(ran)
+        assert len(ran.tiles_run) == 200, ran.kind
+
+
+def check_causes(ran: TileSimulation) -> None:
+    assert ran.unexplained == 0
+    for row, x in zip(ran.tiles.to_dict("records"), ran.tiles_run, strict=True):
+        away = {term: row[f"{term}_difference"] for term in TERMS}
+        assert row["simulated"] - row["model"] == sum(away.values())
+        named = [CAUSES[ran.kind][term] for term in TERMS if away[term]]  # a KeyError: a term without a cause
+        assert row["cause"] == "; ".join(named) == ran.causes(x)
 
 
 def test_tiles_of_a_cutting() -> None:
