@@ -75,7 +75,7 @@ class ChainPoint:
 
     @property
     def brief(self) -> str:
-        """The groups, each with its fused loops."""
+        """Return the groups, each with its fused loops."""
         return " | ".join(_group(s) for s in self.segments)
 
     def __repr__(self) -> str:
@@ -109,23 +109,24 @@ class ChainSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """Protects the files that the spec was read from against overwriting."""
+        """Return a context that protects the files from which the spec was read against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
 
     @declared(name="curves")
     def steps(self) -> Table:
-        """One row per point of each curve: capacity, accesses, groups, fused loops, mappings below them."""
+        """Return one row per point of each curve: capacity, accesses, groups, fused loops, mappings below
+        them."""
         rows = [self._row(name, p) for name, points in self.curves.items() for p in points]
         units = dict.fromkeys((f"capacity_{self.unit}", f"accesses_{self.unit}"), self.unit)
         return table_of("curves", rows, units, [*self._row("", ChainPoint(0, 0, (), ()))])
 
     @declared
     def summary(self) -> Table:
-        """One row per curve: points, the smallest capacity, the least traffic and the capacity that it takes
-        (the maximal effectual buffer), the gain over unfused there, and the capacity from which on it beats
-        unfused."""
+        """Return one row per curve: number of points, the smallest capacity, the least traffic and the
+        capacity that it needs (the maximal effectual buffer), the gain over `unfused` at that capacity, and
+        the smallest capacity from which on the curve has less traffic than `unfused`."""
         rows: list[dict[str, Cell]] = []
         for name, points in self.curves.items():
             last = points[-1] if points else None
@@ -159,23 +160,22 @@ class ChainSlope(Answer):
         }
 
     def at(self, curve: str, capacity: float) -> ChainPoint:
-        """The point of a curve with the least traffic that fits a capacity.
-
-        Raises SpecError if nothing fits.
-        """
+        """Return the point of a curve with the least traffic that fits a capacity. Raises SpecError if
+        nothing fits."""
         points = self._points(curve)
         return points[fitting_or_fault(curve, points.figures, capacity, self.unit)]
 
     def _accesses(self, curve: str, capacity: float) -> int | None:
-        """The least traffic at a capacity; None if nothing fits."""
+        """Return the least traffic at a capacity; None if nothing fits."""
         figures = self._points(curve).figures
         at = fitting(figures, capacity)
         return None if at is None else figures[at][1]
 
     def beats_unfused_from(self, curve: str) -> int | None:
-        """The smallest capacity from which on a curve has less traffic than `unfused` at all larger ones.
+        """Return the smallest capacity from which on a curve has less traffic than `unfused` at all larger
+        ones.
 
-        None if it does not at the largest capacity.
+        None if it does not have less traffic at the largest capacity.
         """
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
         result = None
@@ -187,7 +187,8 @@ class ChainSlope(Answer):
         return result
 
     def gain(self, capacity: float) -> float | None:
-        """Unfused traffic divided by the least of all curves, at a capacity; None if unfused does not fit."""
+        """Return unfused traffic divided by the least traffic of all curves at a capacity; None if `unfused`
+        does not fit."""
         capacity = checked_capacity(f"{'ChainSlope'}.gain", capacity, self.unit)
         plain = self._accesses("unfused", capacity)
         if plain is None:
@@ -197,13 +198,13 @@ class ChainSlope(Answer):
 
     @property
     def least_unfused(self) -> int:
-        """Traffic if every element of every Einsum's tensors moves once, in the slope's unit."""
+        """Return the traffic if every element of every Einsum's tensors moves once, in the slope's unit."""
         accesses = (a for one in self.chain.einsums for a in one.accesses)
         return sum(self._bench.size(a.tensor) * (1 + a.accumulates) for a in accesses)
 
     @property
     def least_fused(self) -> int:
-        """The same if no intermediate moves, in the slope's unit."""
+        """Return the traffic if, in addition, no intermediate moves, in the slope's unit."""
         return self.least_unfused - 2 * sum(map(self._bench.size, self.chain.links))
 
     @cached_property
@@ -217,7 +218,7 @@ class ChainSlope(Answer):
         return self.curves[curve]
 
     def looptree(self, point: ChainPoint) -> LoopTree:
-        """The mapping of one point, on the two outermost memories."""
+        """Return the mapping of one point, on the two outermost memories."""
         return self._tree("looptree", point)
 
     def _tree(self, call: str, point: ChainPoint) -> LoopTree:
@@ -225,12 +226,12 @@ class ChainSlope(Answer):
         return chain_tree(self.chain, point.segments, two_levels(self.problem.hierarchy))
 
     def mapping_yaml(self, point: ChainPoint) -> str:
-        """The mapping of one point as YAML that loads back."""
+        """Return the mapping of one point as YAML that can be loaded."""
         return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: ChainPoint) -> Report:
-        """The report of `evaluate` for one point; accesses are equal, and the working set is at most the
-        capacity."""
+        """Return the report of `evaluate` for one point; accesses are equal, and the working set is at most
+        the capacity."""
         tree = self._tree("report", point)
         return evaluate_problem(Problem(self.problem.cascade, self.problem.hierarchy, tree))
 
@@ -253,7 +254,7 @@ class ChainSlope(Answer):
         return f"{self!r}\n{self.curves!r}"
 
     def content(self, live: bool = True) -> list[Block]:
-        """One row per curve."""
+        """Return one row per curve."""
         return [Line(self.title), Section("", self.table("summary"))]
 
 
@@ -316,11 +317,11 @@ def _weights(chain: Chain, unit: str) -> dict[str, int]:
     return result
 
 
-State = tuple[int, bool, bool]  # Einsums done, is the last tensor held whole, is anything fused
+State = tuple[int, bool, bool]  # number of Einsums so far, last tensor held whole, anything fused
 
 
 def _curve(bench: Workbench, name: str, whole: bool) -> Curve:
-    """The front over all ways to cut the chain into groups, link by link."""
+    """Return the front over all ways to divide the chain into groups, link by link."""
     chain = bench.chain
     untiled, tiled = name in ("untiled_fused", "best"), name in ("ffmr_drop", "ffmr_retain", "best")
     every = whole and name != "unfused"
@@ -359,7 +360,7 @@ def _links(chain: Chain, segments: tuple[Segment, ...]) -> list[tuple[str, Link]
 
 
 def chain_tree(chain: Chain, segments: tuple[Segment, ...], levels: tuple[str, str, str]) -> LoopTree:
-    """The mapping; `levels`: the backing store, the buffer and the compute unit."""
+    """Return the mapping; `levels`: the backing store, the buffer and the compute unit."""
     outer, inner, compute = levels
     resident = dict.fromkeys(t for s in segments for t in s.resident)
     within = {t for s in segments for c in s.choices for t, role in c.roles if role == "free"}
@@ -372,7 +373,8 @@ def chain_tree(chain: Chain, segments: tuple[Segment, ...], levels: tuple[str, s
 
 
 def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Iterator[Node]:
-    """Fused loops with the tensors kept and passed on between them, and a branch per Einsum."""
+    """Return the nodes of one group: fused loops, between them the tensors that are kept or passed on, and a
+    branch per Einsum."""
     held: list[list[str]] = [[] for _ in range(len(segment.loops) + 1)]
     branches = []
     for k, choice in enumerate(segment.choices):
@@ -399,7 +401,7 @@ def _segment(chain: Chain, segment: Segment, buffer: str, compute: str) -> Itera
 def _branch(
     chain: Chain, segment: Segment, k: int, choice: FusedChoice, buffer: str, compute: str
 ) -> tuple[list[tuple[str, int]], tuple[Node, ...]]:
-    """(tensors above the branch, each below this many fused loops), and the nodes of the branch."""
+    """Return (tensors above the branch, each below this many fused loops), and the nodes of the branch."""
     one = next(e for e in chain.einsums if e.name == choice.einsum)
     above: list[tuple[str, int]] = []
     here: list[list[str]] = [[] for _ in range(len(choice.order) + 1)]

@@ -45,12 +45,12 @@ class OperationMapping:
     footprint: int = 0
 
     def depth(self, tensor: str) -> int | None:
-        """The number of fused loops above the storage of a tensor; None if it comes from the backing
+        """Return the number of fused loops above the storage of a tensor; None if it comes from the backing
         store."""
         return dict(self.held).get(tensor)
 
     def tiling(self, tensor: str) -> tuple[FusedLoop, ...]:
-        """The fused loops that tile the held part of a tensor, outermost first."""
+        """Return the fused loops that tile the held part of a tensor, outermost first."""
         return tuple(self.loops[: self.depth(tensor) or 0])
 
 
@@ -66,16 +66,17 @@ class Verdict:
 
     @property
     def footprints(self) -> Literal["", "max", "sum"]:
-        """How the two footprints combine."""
+        """Return how the two footprints combine."""
         if not self.case:
             return ""
         return "sum" if self.case == "tiled" else "max"
 
 
 def compatible(first: OperationMapping, second: OperationMapping, tensor: str, rules: FusionRules) -> Verdict:
-    """Whether two Einsums may pass on (or share) a tensor under their mappings.
+    """Return whether two Einsums may pass on (or share) a tensor under their mappings. `first`: the producer,
+    if one of them is.
 
-    `first`: the producer, if one of them is. Raises SpecError if one of them does not have the tensor.
+    Raises SpecError if one of them does not have the tensor.
     """
     for m in (first, second):
         if tensor not in m.einsum.tensors:
@@ -123,7 +124,7 @@ def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules
 
 
 def _unequal(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
-    """The fused loops, other than the innermost common one, with different numbers of tiles."""
+    """Return the fused loops, other than the innermost common one, with different numbers of tiles."""
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
     for a, b in list(zip(mine, theirs, strict=False))[:-1]:
         if a.bound != b.bound:
@@ -170,7 +171,7 @@ class SharedLoops:
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """(Einsum, loop) for each loop that overlaps none of the other Einsum."""
+        """Return (Einsum, loop) for each loop that overlaps none of the other Einsum."""
         mine, theirs = {i for i, _ in self.pairs}, {j for _, j in self.pairs}
         return tuple((self.names[0], v) for i, v in enumerate(self.first) if i not in mine) + tuple(
             (self.names[1], w) for j, w in enumerate(self.second) if j not in theirs
@@ -178,10 +179,11 @@ class SharedLoops:
 
     @property
     def crossed(self) -> tuple[tuple[str, str], tuple[str, str]] | None:
-        """Two loops of each Einsum that are in opposite order, or None.
+        """Return two loops of each Einsum that are in opposite order, or None.
 
-        A loop that overlaps several belongs to all of them: the order may vary within such a set, and two
-        sets of loops are crossed only if one is outside all of the other here, and inside all of it there.
+        A loop that overlaps several loops belongs to the same set as all of them. The order may vary within a
+        set; two sets are crossed only if one is entirely outside the other in one Einsum, and entirely inside
+        it in the other.
         """
         met = self.overlaps
         for mine, theirs in met:
@@ -193,7 +195,7 @@ class SharedLoops:
 
     @property
     def overlaps(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-        """Connected components of overlapping loops: positions in `first` and in `second`."""
+        """Return connected components of overlapping loops: positions in `first` and in `second`."""
         result: list[tuple[set[int], set[int]]] = []
         for i, j in sorted(self.pairs):
             touched = [s for s in result if i in s[0] or j in s[1]]
@@ -203,11 +205,11 @@ class SharedLoops:
 
 
 def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
-    """Why a consumer (`second`) may not wait for tiles that its producer splits further; "" if it may.
+    """Return why a consumer (`second`) may not wait for tiles that its producer splits further; "" if it may.
 
-    Every fused loop of the consumer must have one of the producer on its rank, also outermost, whose bound is
-    a multiple of its own; then its tile consists of whole tiles of the producer, which iterates further
-    inside.
+    Every fused loop of the consumer must correspond to one of the producer over the same rank, also
+    outermost, whose bound is a multiple of the consumer's; then each of the consumer's tiles consists of
+    whole tiles of the producer, which iterates further inside.
     """
     link = SharedLoops.of_pair(first, second, tensor)
     mine, theirs = first.tiling(tensor), second.tiling(tensor)
@@ -225,7 +227,7 @@ def partial_fault(first: OperationMapping, second: OperationMapping, tensor: str
 
 
 def fault(mapping: OperationMapping, rules: FusionRules) -> str:
-    """Why a mapping of one Einsum cannot be part of a fused graph; "" if it can.
+    """Return why a mapping of one Einsum cannot be part of a fused graph; "" if it can.
 
     A tile that is passed on must be complete and is passed on once, so that every loop above it indexes the
     tensor (fusion-friendly mapping rule: fused loops above unfused ones). `head` and `batch` must be
@@ -259,7 +261,8 @@ class Groups:
 
     @staticmethod
     def of(count: int, tied: Iterable[tuple[int, int]]) -> Groups:
-        """Groups of `count` Einsums of which these pairs are tiled fused; fusion is transitive."""
+        """Return the groups of `count` Einsums, given the pairs that are tiled fused; fusion is
+        transitive."""
         import networkx
 
         graph: networkx.Graph = networkx.Graph()
@@ -268,14 +271,14 @@ class Groups:
         return Groups(tuple(sorted(tuple(sorted(g)) for g in networkx.connected_components(graph))))
 
     def capacity(self, footprints: Sequence[int]) -> int:
-        """The buffer for all: the largest sum within a group."""
+        """Return the buffer for all Einsums: the largest sum within a group."""
         return max(sum(footprints[i] for i in g) for g in self.members)
 
 
 def combined_footprint(
     mappings: Sequence[OperationMapping], verdicts: Mapping[tuple[int, int], Verdict]
 ) -> int:
-    """The buffer for several mapped Einsums, given the verdict on each pair that shares a tensor.
+    """Return the buffer for several mapped Einsums, given the verdict on each pair that shares a tensor.
 
     Pairs are positions in `mappings`. Raises SpecError if one is not compatible.
     """

@@ -1,4 +1,4 @@
-"""Curves of accesses over capacity whose points can be traced to the choices that they combine."""
+"""Curves of accesses over capacity; each point can be traced back to the choices of which it consists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Join:
 
 @dataclass(frozen=True, eq=False)
 class CurveLeaf:
-    """Points that are mappings of one Einsum: `describe(i)` is the i-th."""
+    """Points that are mappings of one Einsum: `describe(i)` describes the i-th one."""
 
     describe: Callable[[int], Any]
 
@@ -56,7 +56,7 @@ class Curve:
         return f"Curve({len(self)} points)"
 
     def raised(self, capacity: int, accesses: int = 0) -> Curve:
-        """The curve with constants added to every point."""
+        """Return the curve with constants added to every point."""
         if not capacity and not accesses:
             return self
         return Curve(
@@ -69,7 +69,7 @@ class Curve:
         )
 
     def choices(self, point: int) -> Iterator[Any]:
-        """The choices behind a point: one description per Einsum."""
+        """Return the choices behind a point: one description per Einsum."""
         source = self.sources[int(self.source[point])]
         if isinstance(source, CurveLeaf):
             yield source.describe(int(self.left[point]))
@@ -79,13 +79,13 @@ class Curve:
 
 
 def leaf(capacity: Ints, accesses: Ints, describe: Callable[[int], Any]) -> Curve:
-    """A curve of an Einsum's mappings, already pruned and sorted."""
+    """Return a curve of an Einsum's mappings, which are already pruned and sorted."""
     zeros = np.zeros(len(capacity), np.int64)
     return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (CurveLeaf(describe),))
 
 
 def _nothing(at: int) -> None:
-    """The description of points without one; a lambda could not be pickled."""
+    """Return the description of points without one; a function, because a lambda cannot be pickled."""
 
 
 NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), _nothing)
@@ -95,9 +95,9 @@ EMPTY = leaf(np.zeros(0, np.int64), np.zeros(0, np.int64), _nothing)
 
 
 class CurveOfBlocks:
-    """The curve of mappings that are offered in blocks; of equal ones the first is kept.
+    """The curve of mappings that are offered in blocks; of equal mappings the first is kept.
 
-    `sources`: the blocks whose mappings have been on the curve.
+    `sources`: the blocks that have contributed to the curve.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class CurveOfBlocks:
 
     @property
     def offered(self) -> int:
-        """The number of mappings offered."""
+        """Return the number of mappings offered."""
         return self.archive.offered
 
     @property
@@ -129,7 +129,7 @@ class CurveOfBlocks:
 
     @property
     def which(self) -> Ints:
-        """Per point the index of its source, and its position in that block."""
+        """Return, per point, the index of its source, and its position in that block."""
         ids = self.archive.ids
         begins = np.asarray(self._begins, np.int64)
         source = np.searchsorted(begins, ids, side="right") - 1
@@ -137,7 +137,7 @@ class CurveOfBlocks:
 
 
 def at_once(first: Curve, second: Curve) -> Curve:
-    """Both in the buffer at the same time: capacities add, and so do accesses."""
+    """Return the curve for two parts in the buffer at the same time: capacities add, and so do accesses."""
     step = max(1, CELLS // max(len(second), 1))
     parts = [
         _pairs(first, second, slice(begin, begin + step)) for begin in range(0, max(len(first), 1), step)
@@ -156,7 +156,8 @@ def _pairs(first: Curve, second: Curve, rows: slice) -> Curve:
 
 
 def in_turn(first: Curve, second: Curve) -> Curve:
-    """One after the other in the same buffer: the larger capacity, the sum of the accesses."""
+    """Return the curve for two parts that use the buffer in sequence: the larger capacity, and the sum of the
+    accesses."""
     if not len(first) or not len(second):
         return EMPTY
     capacity = np.union1d(first.capacity, second.capacity)
@@ -169,7 +170,7 @@ def in_turn(first: Curve, second: Curve) -> Curve:
 
 
 def lowest(curves: Iterable[Curve]) -> Curve:
-    """The lower envelope of some curves; where two are equal, the first one."""
+    """Return the lower envelope of some curves; where two are equal, the first one."""
     result = [c for c in curves if len(c)]
     if len(result) < 2:
         return result[0] if result else EMPTY
@@ -271,14 +272,15 @@ def counted(points: int) -> str:
 
 
 def shown(points: int) -> list[int]:
-    """The points that a short table shows: all of few, otherwise those at both ends."""
+    """Return the points that a short table shows: all points if there are few, otherwise those at both
+    ends."""
     if points <= 2 * ENDS + 1:
         return list(range(points))
     return [*range(ENDS), *range(points - ENDS, points)]
 
 
 def steps_text(head: str, figures: Sequence[Step], points: Sequence[Described]) -> str:
-    """A curve as text: the head, the shown points as a table, and where the others are."""
+    """Return a curve as text: the head, the shown points as a table, and where the others can be found."""
     rows = shown(len(figures))
     unit = points[0].unit
     columns = (Column("point"), Column(f"capacity_{unit}"), Column(f"accesses_{unit}"), Column("mapping"))
@@ -291,7 +293,7 @@ def steps_text(head: str, figures: Sequence[Step], points: Sequence[Described]) 
 
 
 def figures_text(point: Described) -> str:
-    """The first line of a point."""
+    """Return the first line of a point."""
     return (
         f"{point.capacity:,} {point.unit} of buffer, {point.accesses:,} {point.unit} to and from "
         "the backing store"
@@ -299,13 +301,13 @@ def figures_text(point: Described) -> str:
 
 
 def fitting(figures: Sequence[Step], capacity: float) -> int | None:
-    """The position of the last point that fits a capacity: the one with the least traffic."""
+    """Return the position of the last point that fits a capacity: the one with the least traffic."""
     result = [i for i, (c, _) in enumerate(figures) if c <= capacity]
     return result[-1] if result else None
 
 
 def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
-    """The capacity as a plain number. Raises SpecError if it is none."""
+    """Return the capacity as a plain number. Raises SpecError if it is not a number."""
     result = as_number(capacity)
     if result is None or result != result:
         raise not_a("capacity", call, capacity, f"pass a number of {unit}")
@@ -313,7 +315,8 @@ def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
 
 
 def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: str) -> int:
-    """The same. Raises SpecError, with the least capacity of any mapping, if nothing fits."""
+    """Return the position as `fitting` does. Raises SpecError, with the least capacity of any mapping, if
+    nothing fits."""
     capacity = checked_capacity(f"{name}.at", capacity, unit)
     if not figures:
         what = f"{name} has no points: none of its mappings goes with this workload"
@@ -328,12 +331,12 @@ def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: 
 
 
 def check_point(point: object, kind: type, call: str, remedy: str) -> None:
-    """Raises SpecError if the argument is not a point of this kind of slope."""
+    """Raise SpecError if the argument is not a point of this kind of slope."""
     if not isinstance(point, kind):
         raise not_a("point of this slope", call, point, remedy)
 
 
 def no_einsum(name: object, known: Sequence[str]) -> SpecError:
-    """The error for an Einsum that a slope does not have."""
+    """Return the error for an Einsum that a slope does not have."""
     message = f"there is no Einsum {name!r}"
     return SpecError([Diagnostic(message, suggestion(str(name), known, "Einsums"), code="unknown-name")])

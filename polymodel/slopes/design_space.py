@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 def factor_subsets(size: int) -> int:
-    """The number of subsets of the prime factors, equal factors distinguished: 2^11 for 2048.
+    """Return the number of subsets of the prime factors, equal factors distinguished: 2^11 for 2048.
 
-    A search over these, such as Timeloop's, encounters the same loop bound repeatedly.
+    A search over these subsets, such as Timeloop's, encounters the same loop bound repeatedly.
     """
     return int(2 ** sum(prime_factors(size).values()))
 
 
 def ways_to_reach(size: int, factor: int) -> int:
-    """The number of subsets of the prime factors of a size whose product is `factor`: 11 for 1024 out of
-    2048."""
+    """Return the number of subsets of the prime factors of a size whose product is `factor`: 11 for 1024 out
+    of 2048."""
     there, wanted = prime_factors(size), prime_factors(factor)
     return prod(comb(there.get(p, 0), e) for p, e in wanted.items())
 
 
 def factorizations(size: int, parts: int) -> int:
-    """The number of ways to write a size as a product of `parts` ordered factors."""
+    """Return the number of ways to write a size as a product of `parts` ordered factors."""
     return prod(comb(e + parts - 1, parts - 1) for e in prime_factors(size).values())
 
 
@@ -88,7 +88,7 @@ class LinkSpace:
 
 
 def links_of(cascade: Cascade) -> Iterator[LinkSpace]:
-    """Every intermediate with each of its consumers; ranks of size 1 have nothing to fuse."""
+    """Return every intermediate with each of its consumers; ranks of size 1 cannot be fused."""
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         if producer is None:
@@ -101,15 +101,16 @@ def links_of(cascade: Cascade) -> Iterator[LinkSpace]:
 
 
 def _size(one: Einsum, access: TensorAccess, rank: int) -> int:
-    """The extent of a rank in a box of rank variables, as seen by a loop over it."""
+    """Return the extent of a rank in a box of rank variables, as seen by a loop over it."""
     expression = access.projection[rank]
     return 1 + sum(extent(one, v) - 1 for v in expression.variables)
 
 
 def intra_layer(one: Einsum, levels: int) -> int:
-    """The number of mappings of one Einsum on `levels` memories.
+    """Return the number of mappings of one Einsum on `levels` memories.
 
-    Perfect factors x loop orders of each level x subsets of tensors that each memory but the outermost keeps.
+    Perfect factors x loop orders of each level x subsets of tensors that each memory other than the outermost
+    keeps.
     """
     sizes = [x for v in one.rank_variables if (x := extent(one, v)) > 1]
     tiles = prod(factorizations(x, levels) for x in sizes)

@@ -2,13 +2,11 @@
 
 Fused loops are outermost, in a given order. Below them are a tile of each rank variable with loops in any
 order, and one tile of each tensor in the buffer. A tensor that is tiled fused is stored below the fused loops
-that tile it, and causes no traffic; the others are stored below all loops (or, *uneven*, right below the
-fused ones), stay while the loops inside do not move them (`reuse: slide`), and cause traffic at the backing
-store.
-
-Rank variables that index the same tensors act as one: a loop over one of them outside a loop over the other
-is never better than both at the inner position. Their tile sizes are combined, and combinations that another
-one dominates in all relevant factors are dropped before anything is multiplied.
+that tile it, and causes no traffic. The others are stored below all loops (or, *uneven*, directly below the
+fused ones), remain while the loops inside do not move them (`reuse: slide`), and cause traffic at the backing
+store. Rank variables that index the same tensors act as one: a loop over one of them outside a loop over the
+other is never better than both at the inner position. Their tile sizes are combined, and combinations that
+another one dominates in all relevant factors are dropped before anything is multiplied.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ BLOCK = 2**20
 @dataclass(frozen=True)
 class OperationTensor:
     """One tensor: rank variables (positions) that index it, the weight of an element, and whether results are
-    added to it, so that it is read before it is first written."""
+    added to previous values, so that it is read before it is first written."""
 
     indexed: frozenset[int]
     output: bool
@@ -59,12 +57,13 @@ class EinsumStructure:
         return tuple(s[-1] for s in self.sizes)
 
     def elements(self, operand: int) -> int:
-        """The size of a tensor, with each element counting its weight."""
+        """Return the size of a tensor, with each element counting its weight."""
         o = self.operands[operand]
         return o.weight * prod(self.extents[v] for v in o.indexed)
 
     def least(self, operand: int) -> int:
-        """The least traffic of a tensor, which is read before if results are added to it."""
+        """Return the least traffic of a tensor, which includes reading its previous values if results are
+        added to them."""
         return self.elements(operand) * (1 + self.operands[operand].accumulates)
 
 
@@ -85,7 +84,7 @@ class GraphSetting:
     bounds: tuple[tuple[int, int, bool], ...] = ()
 
     def fits(self, variable: int, bound: int) -> bool:
-        """Whether a fused loop may have this number of iterations."""
+        """Return whether a fused loop may have this number of iterations."""
         return all(
             bound == n if exactly else bound % n == 0 for v, n, exactly in self.bounds if v == variable
         )
@@ -104,7 +103,7 @@ class OperationChoice:
 
 @lru_cache(maxsize=8192)
 def operation_curve(one: EinsumStructure, setting: GraphSetting) -> Curve:
-    """Accesses over footprint (without tensors held whole) of one Einsum."""
+    """Return accesses over footprint (without tensors held whole) of one Einsum."""
     table = _Table(one, setting)
     front = CurveOfBlocks()
     for active, uneven in table.patterns():
@@ -160,7 +159,7 @@ class _Table:
 
     @cached_property
     def moving(self) -> tuple[int, ...]:
-        """Tensors that cause traffic at the backing store."""
+        """Return the tensors that cause traffic at the backing store."""
         return tuple(t for t, h in enumerate(self.setting.held) if h == BACKING)
 
     @cached_property
@@ -197,7 +196,7 @@ class _Table:
                     yield active, uneven
 
     def _uneven(self, touched: set[int]) -> set[frozenset[int]]:
-        """Sets of tensors that may be uneven, if that makes a difference."""
+        """Return the sets of tensors that may be uneven, if that makes a difference."""
         return {
             frozenset(some) for allowed in self.setting.uneven for some in subsets(sorted(allowed & touched))
         }
@@ -232,7 +231,7 @@ def _below(sizes: tuple[int, ...], enclosing: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8192)
 def _products(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    """Every product of one size of each."""
+    """Return every product of one size of each variable."""
     return tuple(sorted({prod(p) for p in product(*map(set, sizes))}))
 
 
@@ -248,8 +247,8 @@ class _Pattern:
 
     @cached_property
     def repeated(self) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
-        """Per moving tensor, the fused loops (rank variables) and the axes below each iteration of which
-        moves all of it again."""
+        """Return, per moving tensor, the fused loops (rank variables) and the axes below, each iteration of
+        which moves all of it again."""
         return {t: self._repeated(t) for t in self.table.moving}
 
     def _repeated(self, tensor: int) -> tuple[frozenset[int], frozenset[int]]:
@@ -265,7 +264,7 @@ class _Pattern:
         return fused, self.outside.get(tensor, frozenset()) if below else frozenset()
 
     def rows(self, at: int) -> Ints:
-        """Combined tile sizes of one axis that are not dominated."""
+        """Return combined tile sizes of one axis that are not dominated."""
         axis, table = self.table.axes[at], self.table
         every = np.flatnonzero(axis.active == (at in self.active))
         counted: list[Ints] = []
@@ -291,7 +290,7 @@ class _Pattern:
             front.offer(capacity, accesses, _Source(self, tuple(rows), block))
 
     def _figures(self, rows: list[Ints], block: ChoiceBlock) -> tuple[Ints, Ints]:
-        """(footprint, accesses) of a block of combinations of these rows."""
+        """Return (footprint, accesses) of a block of combinations of these rows."""
         table, one = self.table, self.table.one
 
         def spread(values: Ints, at: int) -> Ints:

@@ -61,13 +61,13 @@ class FusedSetting:
 
     @cached_property
     def indexed(self) -> Mapping[str, frozenset[str]]:
-        """Rank variables of the tensors that move to and from the backing store."""
+        """Return rank variables of the tensors that move to and from the backing store."""
         moved = (a for a in self.einsum.accesses if a.tensor not in self.free | self.resident)
         return {a.tensor: frozenset(a.variables) for a in moved}
 
     @cached_property
     def keys(self) -> tuple[int, ...]:
-        """The number of fused tiles of each loop."""
+        """Return the number of fused tiles of each loop."""
         return tuple(len(self.of[v].fused) for v in self.loops)
 
 
@@ -81,10 +81,8 @@ class FusedTemplate:
 
     @cached_property
     def parts(self) -> tuple[TileChoices, ...]:
-        """The choices per rank variable.
-
-        A loop that moves only tensors that it indexes has no cost, so that its smallest tile is optimal.
-        """
+        """Return the choices per rank variable. A loop that moves only tensors that it indexes causes no
+        extra traffic, so that its smallest tile is optimal."""
         outside = frozenset(v for _, loops in self.order.outside for v in loops)
         return tuple(self._part(v, outside) for v in self.setting.einsum.rank_variables)
 
@@ -147,7 +145,7 @@ class Candidates:
         return result
 
     def choice(self, at: int) -> FusedChoice:
-        """One of the mappings, in full."""
+        """Return one of the mappings, in full."""
         _, additive, maximal, accesses, number, flat = map(int, self.columns[:, at])
         template = self.templates[number]
         one, parts = template.setting.einsum, template.parts
@@ -158,7 +156,7 @@ class Candidates:
 
 
 def together(first: Candidates, then: Candidates) -> Candidates:
-    """Mappings of two settings with the same fused tiles, pruned."""
+    """Return the mappings of two settings with the same fused tiles, pruned."""
     moved = then.columns.copy()
     moved[4] += len(first.templates)
     columns = _pruned(np.concatenate((first.columns, moved), axis=1))
@@ -171,9 +169,10 @@ def _pruned(columns: Ints) -> Ints:
 
 
 def undominated_by_key(columns: Ints) -> Ints:
-    """Positions of the mappings that none of the same key dominates.
+    """Return positions of the mappings that none of the same key dominates.
 
-    In additive terms, maximal terms and accesses (rows 1 to 3 of the columns), sorted by key and these.
+    The comparison uses additive terms, maximal terms and accesses (rows 1 to 3 of the columns). The result is
+    sorted by key and these.
     """
     kept = undominated(list(columns[1:4]), columns[0])
     ordered: Ints = kept[np.lexsort(tuple(columns[row, kept] for row in (3, 2, 1, 0)))]
@@ -181,7 +180,7 @@ def undominated_by_key(columns: Ints) -> Ints:
 
 
 def role(template: FusedTemplate, tensor: str) -> str:
-    """What happens to a tensor between fused iterations."""
+    """Return what happens to a tensor between fused iterations."""
     one = template.setting
     if tensor in one.free:
         return "free"
@@ -193,7 +192,7 @@ def role(template: FusedTemplate, tensor: str) -> str:
 
 
 def under_fusion(one: FusedSetting) -> Candidates:
-    """All mappings of a setting, pruned. Raises Refused for more than 2^28 of them."""
+    """Return all mappings of a setting, pruned. Raises Refused for more than 2^28 of them."""
     templates = tuple(_templates(one))
     compared = sum(prod(len(p) for p in t.parts) for t in templates)
     if compared > MOST:
@@ -211,7 +210,8 @@ def under_fusion(one: FusedSetting) -> Candidates:
 
 
 def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
-    """Loops below that cause traffic, in undominated orders, with every set of tensors that may be kept."""
+    """Yield the loops below that cause traffic, in undominated orders, with every set of tensors that may be
+    kept."""
     used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
     able = [v for v in used if len(one.of[v].split)]
     for active, order in nests(able, one.indexed, {}):
@@ -222,10 +222,10 @@ def _templates(one: FusedSetting) -> Iterator[FusedTemplate]:
 
 
 def _moving_although_kept(one: FusedSetting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
-    """Per tensor the fused loops that move it although it is kept.
+    """Return, per tensor, the fused loops that move it although it is kept.
 
-    None where keeping it saves nothing: no fused loop indexes it, a loop below does, or it moves in every
-    fused iteration anyway.
+    None if keeping it saves nothing: no fused loop indexes it, a loop below does, or it moves in every fused
+    iteration anyway.
     """
     result: dict[str, frozenset[str] | None] = {}
     for tensor, index in one.indexed.items():
@@ -240,7 +240,7 @@ def _moving_although_kept(one: FusedSetting, active: tuple[str, ...]) -> dict[st
 
 
 def _blocks(template: FusedTemplate, number: int) -> Iterator[Ints]:
-    """Columns of all tile sizes of a template, block by block, each pruned."""
+    """Yield the columns of all tile sizes of a template, block by block, each pruned."""
     one, parts = template.setting, template.parts
     for block in blocks([len(p) for p in parts], BLOCK):
         variables = zip(one.einsum.rank_variables, parts, strict=True)
@@ -255,7 +255,7 @@ def _blocks(template: FusedTemplate, number: int) -> Iterator[Ints]:
 
 
 def _figures(template: FusedTemplate, here: Mapping[str, TileChoices]) -> tuple[Any, Any, Any]:
-    """(additive, maximal, accesses) of a block."""
+    """Return (additive, maximal, accesses) of a block."""
     one = template.setting
     additive: Any = np.int64(0)
     maximal: Any = np.int64(0)
@@ -281,7 +281,8 @@ def _figures(template: FusedTemplate, here: Mapping[str, TileChoices]) -> tuple[
 
 
 def _again(template: FusedTemplate, tensor: str, what: str, here: Mapping[str, TileChoices]) -> Any:
-    """How often each element of a tensor is moved: trips of the loops above it that do not index it."""
+    """Return how often each element of a tensor is moved: trips of the loops above it that do not index
+    it."""
     one, index = template.setting, template.setting.indexed[tensor]
     below = dict(template.order.outside)[tensor]
     fused: frozenset[str] = frozenset(one.loops) - index

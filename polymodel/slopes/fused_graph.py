@@ -26,17 +26,17 @@ class FusionRules:
     """The options of fused mappings.
 
     `head`: with any fused loop, a head rank (of size > 1) is outermost. `batch`: a batch rank is next, if it
-    indexes all of exactly three tensors. A rank is a head or a batch if its name or that of its rank variable
-    contains the word, or if `roles` lists it: `(("head", ("H",)), ("batch", ("B",)))`.
+    indexes all tensors of an Einsum with exactly three. A rank is a head or a batch if its name or that of
+    its rank variable contains the word, or if `roles` lists it: `(("head", ("H",)), ("batch", ("B",)))`.
     `head_is_tiled_fusion`: footprints of Einsums that share a tensor head by head add; otherwise buffers are
-    freed between heads and the largest counts. `uneven`: tensors that may be stored right below the fused
+    freed between heads and the largest counts. `uneven`: tensors that may be stored directly below the fused
     loops rather than below all: True for any that is not fused, or names of tensors and renames (`weight`).
-    `operands`: whether names in `uneven` mean input and weight as written, swapped, or both in turn; nothing
-    else distinguishes the two. `partial_overlap`: a producer may tile more ranks of a tensor than its
+    `operands`: whether names in `uneven` mean input and weight as written, swapped, or both alternatives; the
+    two have no other distinction. `partial_overlap`: a producer may tile more ranks of a tensor than its
     consumer, which waits and buffers. `equal_outer_sizes`: of the fused loops over a tensor only the
-    innermost may have sizes that differ between its users. The notes allow it for all, and count one tile on
-    each side; but if an outer size differs, what lies between is larger than these tiles. `layout`: penalties
-    for access orders that differ between Einsums; refused, since not supported.
+    innermost may have sizes that differ between its users. The notes allow different sizes for all, and count
+    one tile on each side; but if an outer size differs, the data between producer and consumer exceed these
+    tiles. `layout`: penalties for access orders that differ between Einsums; refused, since not supported.
     """
 
     head: bool = True
@@ -58,7 +58,7 @@ class FusionRules:
             )
 
     def has_role(self, role: str, access: TensorAccess, variable: str) -> bool:
-        """Whether a rank variable indexes a rank of this role in a tensor."""
+        """Return whether a rank variable indexes a rank of this role in a tensor."""
         for rank, index in zip(access.ranks, access.projection, strict=True):
             if variable not in index.variables:
                 continue
@@ -71,7 +71,7 @@ class FusionRules:
         return False
 
     def heads(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables over heads, with more than one head."""
+        """Return rank variables over heads, with more than one head."""
         return tuple(
             v
             for v in one.rank_variables
@@ -79,7 +79,8 @@ class FusionRules:
         )
 
     def batches(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables that are batches of all of exactly three tensors."""
+        """Return rank variables that are batches: they index all tensors of an Einsum with exactly three
+        accesses."""
         if len(one.accesses) != 3:
             return ()
         return tuple(
@@ -89,14 +90,14 @@ class FusionRules:
         )
 
     def outermost(self, one: Einsum) -> tuple[str, ...]:
-        """Rank variables that its fused loops must start with, if any: heads, then batches."""
+        """Return the rank variables with which its fused loops must start, if any: heads, then batches."""
         heads = self.heads(one) if self.head else ()
         return (
             heads + tuple(v for v in self.batches(one) if v not in heads) if heads and self.batch else heads
         )
 
     def uneven_sets(self, one: Einsum) -> frozenset[frozenset[int]]:
-        """Sets of tensors (positions in the Einsum), any of which may be stored at another depth."""
+        """Return sets of tensors (positions in the Einsum), any of which may be stored at another depth."""
         if isinstance(self.uneven, bool):
             return frozenset({frozenset(range(len(one.accesses)) if self.uneven else ())})
         swapped = {"input": "weight", "weight": "input"}
@@ -142,12 +143,12 @@ class TensorTiling:
     equal: int = 0
 
     def of(self, producer: bool) -> tuple[int, ...]:
-        """The ranks that the producer or a consumer tiles."""
+        """Return the ranks that the producer or a consumer tiles."""
         return self.ranks if producer or not self.waits else self.ranks[: self.waits]
 
     @property
     def shared(self) -> int:
-        """The number of loops that its users share."""
+        """Return the number of loops that its users share."""
         return self.waits or len(self.ranks)
 
 
@@ -171,7 +172,7 @@ class SharedTensor:
     heads: frozenset[int] = frozenset()
 
     def tilings(self, rules: FusionRules) -> tuple[TensorTiling, ...]:
-        """Every way to pass it on tile by tile; not head by head, if that frees the buffer."""
+        """Return every way to pass the tensor on tile by tile; not head by head, if that frees the buffer."""
         result = [
             TensorTiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)
         ]
@@ -197,13 +198,13 @@ class SharedTensor:
                 yield TensorTiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
 
     def _bounds(self, ranks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """The possible iterations of loops over these ranks."""
+        """Return the possible iterations of loops over these ranks."""
         sizes = dict(self.ranks)
         return product(*([sizes[r][-1] // s for s in sizes[r][:-1]] for r in ranks))
 
     @property
     def slice(self) -> int:
-        """Elements of one head."""
+        """Return the number of elements of one head."""
         sizes = dict(self.ranks)
         return self.elements // prod(sizes[r][-1] for r in self.heads if r in sizes)
 
@@ -223,7 +224,7 @@ class Member:
     outermost: tuple[str, ...]
 
     def indexed(self, tensor: str, tiling: TensorTiling) -> tuple[str, ...]:
-        """Rank variables of the fused loops that tile a tensor this way in the Einsum."""
+        """Return rank variables of the fused loops that tile a tensor this way in the Einsum."""
         access = self.einsum.access_of(tensor)
         return tuple(access.projection[r].variables[0] for r in tiling.of(access.output))
 
@@ -240,11 +241,12 @@ class FusedGraph:
         return f"FusedGraph({len(self.members)} Einsums; shared tensors: {', '.join(self.shared) or 'none'})"
 
     def touched(self, at: int) -> tuple[SharedTensor, ...]:
-        """Shared tensors of an Einsum, in the order of its accesses."""
+        """Return the shared tensors of an Einsum, in the order of its accesses."""
         return tuple(self.shared[t] for t in self.members[at].einsum.tensors if t in self.shared)
 
     def head_tiling(self, tensor: SharedTensor) -> TensorTiling:
-        """The tiling of a tensor that is passed on head by head: by its heads in the order of its users."""
+        """Return the tiling of a tensor that is passed on head by head: by its heads in the order of its
+        users."""
         user = max((self.members[u] for u in tensor.users), key=lambda m: len(m.outermost))
         access = user.einsum.access_of(tensor.name)
         order = {access.projection[r].variables[0]: r for r in tensor.heads}
@@ -252,10 +254,10 @@ class FusedGraph:
 
 
 def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSizes) -> FusedGraph:
-    """The graph of a workload.
+    """Return the graph of a workload.
 
-    A copy of a workload input causes no traffic, since both are in the backing store: its readers read the
-    source. Raises Refused and NotSeparable for what has no curve.
+    A copy of a workload input causes no traffic, since both are in the backing store: Einsums that read the
+    copy read the source. Raises Refused and NotSeparable for workloads without a curve.
     """
     einsums = without_copies(cascade)
     weights: dict[str, int] = {}
@@ -270,7 +272,7 @@ def fused_graph(cascade: Cascade, rules: FusionRules, unit: str, tiles: TileSize
 
 
 def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
-    """The Einsums without copies of workload inputs, each after those whose results it needs."""
+    """Return the Einsums without copies of workload inputs, each after those whose results it needs."""
     einsums = read_once(cascade)
     order = [e.name for e in cascade]
     for one in cascade:
@@ -287,8 +289,8 @@ def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
 
 
 def check_plain(one: Einsum) -> None:
-    """Raises NotSeparable unless every rank is one rank variable, none twice in a tensor, and what slopes
-    require."""
+    """Raise NotSeparable unless every rank is indexed by one rank variable, none twice in a tensor, and the
+    requirements of slopes are met."""
     check_einsum(one)
     for a in one.accesses:
         plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]

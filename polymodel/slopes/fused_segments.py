@@ -44,17 +44,17 @@ class Chain:
         return len(self.einsums)
 
     def next_variable(self, i: int, variable: str) -> str | None:
-        """The rank variable of Einsum i + 1 over the same rank of the tensor that is passed on."""
+        """Return the rank variable of Einsum i + 1 over the same rank of the tensor that is passed on."""
         link = self.links[i]
         here, there = (self.einsums[k].access_of(link).variables for k in (i, i + 1))
         return there[here.index(variable)] if variable in here else None
 
     def co_iterated(self, first: int, last: int) -> tuple[tuple[str, ...], ...]:
-        """The possible variables of fused loops of the Einsums first to last: one rank variable of each
-        Einsum.
+        """Return the possible variables of fused loops of the Einsums first to last: one rank variable of
+        each Einsum.
 
         Every tensor passed on within the group is indexed by it, so that no partial sum is passed on (FFMR).
-        Rank variables of extent 1 have nothing to fuse.
+        Rank variables of extent 1 cannot be fused.
         """
         result = []
         for start in self.einsums[first].rank_variables:
@@ -68,7 +68,7 @@ class Chain:
 
 
 def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
-    """The chain of these Einsums, by default all, in order of execution.
+    """Return the chain of these Einsums, by default all, in order of execution.
 
     Raises SpecError for fewer than two, Refused if they are not a chain (branches, residuals, copies),
     NotSeparable for windows, including halos between Einsums, and for spaces that are not boxes.
@@ -173,7 +173,7 @@ class _Group:
     held: int
 
     def segment(self, rows: tuple[int, ...]) -> Segment:
-        """The mappings at these positions of the members."""
+        """Return the mappings at these positions of the members."""
         choices = tuple(m.choice(r) for m, r in zip(self.members, rows, strict=True))
         key = int(self.members[0].key[rows[0]])
         at = np.unravel_index(key, tuple(len(f) for f in self.fused)) if self.fused else ()
@@ -205,7 +205,8 @@ class Workbench:
         self._fronts: dict[tuple[int, int, bool, frozenset[str]], Curve] = {}
 
     def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Curve:
-        """Segments of the Einsums first to last, all of them fused by loops; a single Einsum has no loops.
+        """Return segments of the Einsums first to last, all of them fused by loops; a single Einsum has no
+        loops.
 
         `resident`: tensors passed whole. Choices are segments.
         """
@@ -216,7 +217,7 @@ class Workbench:
         return self._fronts[key]
 
     def size(self, tensor: str) -> int:
-        """The size of the whole tensor, in the slope's unit."""
+        """Return the size of the whole tensor, in the slope's unit."""
         one = next(e for e in self.chain.einsums if tensor in e.tensors)
         return self.weights[tensor] * prod(extent(one, v) for v in one.access_of(tensor).variables)
 
@@ -235,7 +236,8 @@ class Workbench:
     def _orders(
         self, first: int, last: int, loops: tuple[tuple[str, ...], ...], resident: frozenset[str]
     ) -> Iterator[tuple[int, ...]]:
-        """Undominated orders of the fused loops, if all tensors that they move were kept."""
+        """Return undominated orders of the fused loops, on the assumption that all tensors that they move are
+        kept."""
         names = tuple(map(str, range(len(loops))))
         moved = {}
         for k in range(first, last + 1):
@@ -257,10 +259,8 @@ class Workbench:
         order: tuple[int, ...] | None,
         resident: frozenset[str],
     ) -> _Group:
-        """The group of these Einsums under these loops.
-
-        `order`: None drops what the fused loops move; otherwise the order over which some of it is kept.
-        """
+        """Return the group of these Einsums under these loops. `order`: None drops what the fused loops move;
+        otherwise the order over which some of it is kept."""
         einsums = self.chain.einsums[first : last + 1]
         fused = tuple(self._fused(first, loop) for loop in loops)
         free = frozenset(self.chain.links[first:last])
@@ -293,7 +293,8 @@ class Workbench:
         return sizes_of(extent(self.chain.einsums[first], loop[0]), loop[0], self.tiles)[0]
 
     def _fused(self, first: int, loop: tuple[str, ...]) -> tuple[int, ...]:
-        """Tiles of a fused loop. If it indexes all tensors, only the smallest: a larger one saves nothing."""
+        """Return the tiles of a fused loop. If it indexes all tensors, only the smallest: a larger one saves
+        nothing."""
         einsums = self.chain.einsums[first : first + len(loop)]
         every = all(v in a.variables for one, v in zip(einsums, loop, strict=True) for a in one.accesses)
         return self._sizes(first, loop)[: 1 if every else None]
@@ -304,7 +305,8 @@ class Workbench:
         return tilings(whole, fused.get(variable, (whole,)), sizes, perfect)
 
     def _combined(self, group: _Group) -> Curve:
-        """The front of a group: sum of the additive terms + the largest maximal one, per fused tiles."""
+        """Return the front of a group: sum of the additive terms + the largest maximal one, per fused
+        tiles."""
         first, *rest = group.members
         columns = first.columns[:4]
         rows = np.arange(len(first))[None]
@@ -317,10 +319,8 @@ class Workbench:
 
 
 def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[Ints, Ints]:
-    """Every mapping so far combined with every one of the next Einsum under the same fused tiles, pruned.
-
-    By three figures, or (`final`) by capacity and accesses.
-    """
+    """Return every mapping so far combined with every one of the next Einsum under the same fused tiles,
+    pruned: by three figures, or (`final`) by capacity and accesses."""
     begin = np.searchsorted(then.key, columns[0], side="left")
     many = np.searchsorted(then.key, columns[0], side="right") - begin
     ends = np.cumsum(many)

@@ -23,7 +23,7 @@ TIES: tuple[Kind, ...] = ("tiled", "headed")  # tensors passed on like this conn
 
 @dataclass(frozen=True)
 class State:
-    """A partial graph, as far as the rest depends on it.
+    """A partial graph, reduced to what the remaining Einsums depend on.
 
     How tensors are passed on that later Einsums or unfinished groups use, and the members so far of
     unfinished groups.
@@ -45,7 +45,7 @@ class JoinedCurve:
 def join(
     graph: FusedGraph, kinds: tuple[Kind, ...], progress: Callable[[int, int], None] | None = None
 ) -> JoinedCurve:
-    """The curve of the graph where each shared tensor may be of one of these kinds."""
+    """Return the curve of the graph if each shared tensor may be of one of these kinds."""
     result: dict[State, Curve] = {State(): NOTHING}
     curves = GroupCurves(graph)
     most = joins = 0
@@ -74,7 +74,8 @@ def join(
 
 
 def _choices(graph: FusedGraph, at: int, state: State, kinds: tuple[Kind, ...]) -> Iterator[dict[str, Kind]]:
-    """Kinds for all shared tensors of an Einsum; those that an earlier one uses are fixed."""
+    """Yield kinds for all shared tensors of an Einsum; kinds of tensors that an earlier Einsum uses are
+    fixed."""
     known = dict(state.kinds)
     touched = graph.touched(at)
     each = [[known[t.name]] if t.name in known else _allowed(t, kinds) for t in touched]
@@ -93,10 +94,10 @@ Step = tuple[State, Group, dict[str, Kind], int, int]
 
 
 def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> Step | None:
-    """The next state, or None if it needs a tensor that is not produced yet.
+    """Return the next state, the completed group (or ()), the kinds of all tensors in use, the elements held
+    whole while that group runs, and the elements fetched once.
 
-    With the completed group (or ()), the kinds of all tensors in use, what is held whole while that group
-    runs, and what is fetched once.
+    None if a tensor that is not yet produced is needed.
     """
     touched = graph.touched(at)
     tied = [t for t in touched if chosen[t.name] in TIES]
@@ -125,8 +126,8 @@ def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> 
 
 
 def _live(graph: FusedGraph, at: int, every: dict[str, Kind], open_: tuple[Group, ...], group: Group) -> int:
-    """Elements held whole while a group runs: its own tensors, and those that others produced (or fetched)
-    and still need."""
+    """Return the number of elements held whole while a group runs: its own tensors, and those that others
+    produced (or fetched) and still need."""
     waiting = {u for g in open_ for u in g}
     total = 0
     for name, kind in every.items():

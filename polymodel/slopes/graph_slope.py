@@ -58,7 +58,7 @@ CURVES = ("unfused", "untiled_fused", "tiled_fused")
 
 
 def kinds_of(rules: FusionRules) -> dict[str, tuple[Kind, ...]]:
-    """The kinds of shared tensors that each curve allows."""
+    """Return the kinds of shared tensors that each curve allows."""
     freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
     return {
         "unfused": ("backing",),
@@ -79,7 +79,7 @@ def selected_curves(options: SlopeOptions, curves: object) -> tuple[str, ...]:
 def switches_as_rules(
     options: SlopeOptions, plain: FusionRules, uneven: object, roles: object, cascade: Cascade
 ) -> FusionRules:
-    """The options of a call as rules, with the names in `uneven` and `roles` resolved."""
+    """Return the options of a call as rules, with the names in `uneven` and `roles` resolved."""
     options.choice(("operands",), plain.operands, get_args(Operands), "choice")
     return replace(
         plain,
@@ -101,7 +101,7 @@ def _uneven(options: SlopeOptions, uneven: object, cascade: Cascade) -> bool | t
 
 
 def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The ranks and rank variables of each role."""
+    """Return the ranks and rank variables of each role."""
     ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
     known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
     result = []
@@ -112,28 +112,29 @@ def _roles(options: SlopeOptions, roles: object, cascade: Cascade) -> tuple[tupl
     return tuple(result)
 
 
-# Which points of a graph's curve can be executed, which are lower bounds, and whether roles cost traffic.
+# Which points of a graph's curve can be executed, which are lower bounds, and whether roles increase traffic.
 
 LOWER_BOUND, EXECUTABLE = "lower bound", "executable"
 MOST_WAYS = 800  # tilings of all shared tensors with equal outer sizes, up to which these are the default
 
 
 def affordable(graph: FusedGraph) -> FusedGraph:
-    """The graph with equal outer sizes if there are few enough, otherwise without."""
+    """Return the graph with equal outer sizes if these give few enough tilings, otherwise without this
+    rule."""
     strict = replace(graph.rules, equal_outer_sizes=True)
     ways = sum(len(t.tilings(strict)) for t in graph.shared.values() if t.fusable)
     return replace(graph, rules=replace(strict, equal_outer_sizes=ways <= MOST_WAYS))
 
 
 def sized(one: Einsum, choice: EinsumChoice) -> OperationMapping:
-    """One Einsum of a point, as far as its neighbours depend on it."""
+    """Return the properties of one Einsum of a point on which its neighbours depend."""
     extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
     loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
     return OperationMapping(one, loops, choice.held)
 
 
 def tied(graph: FusedGraph) -> Iterator[tuple[int, int, str]]:
-    """Pairs of Einsums (positions) and the tensor that they share, a producer first."""
+    """Return pairs of Einsums (positions) and the tensor that they share, a producer first."""
     for name, tensor in graph.shared.items():
         users = tensor.users
         pairs = combinations(users, 2) if tensor.producer is None else ((users[0], u) for u in users[1:])
@@ -141,7 +142,7 @@ def tied(graph: FusedGraph) -> Iterator[tuple[int, int, str]]:
 
 
 def apart(graph: FusedGraph, einsums: Sequence[EinsumChoice]) -> str:
-    """Why a mapping of the graph cannot be executed as it is; empty if it can."""
+    """Return why a mapping of the graph cannot be executed as it is; empty if it can."""
     strict = replace(graph.rules, equal_outer_sizes=True)
     if graph.rules == strict:
         return ""
@@ -153,7 +154,7 @@ def apart(graph: FusedGraph, einsums: Sequence[EinsumChoice]) -> str:
 def notes_of(
     graph: FusedGraph, curves: Mapping[str, Sequence[tuple[int, int]]], lower: bool, unit: str
 ) -> tuple[str, ...]:
-    """Notes on the curves: which of them are lower bounds, and whether roles cost traffic."""
+    """Return notes on the curves: which of them are lower bounds, and whether roles increase traffic."""
     bounds = [bound_note()] if lower else []
     if "tiled_fused" not in curves:
         return tuple(bounds)
@@ -162,7 +163,7 @@ def notes_of(
 
 
 def bound_note() -> str:
-    """The meaning of a lower bound, and how to avoid it."""
+    """Return the meaning of a lower bound, and how to avoid it."""
     return (
         f"tiled_fused is a {LOWER_BOUND}: at some points outer tile sizes differ between Einsums, and no "
         "mapping that runs as it stands is known to move as little; equal_outer_sizes=True, with fewer "
@@ -173,8 +174,8 @@ def bound_note() -> str:
 def worse_with_roles(
     graph: FusedGraph, kinds: tuple[Kind, ...], figures: Sequence[tuple[int, int]], unit: str
 ) -> list[str]:
-    """A note if loops over heads and batches, which must be outermost, make the curve worse than without
-    roles."""
+    """Return a note if loops over heads and batches, which must be outermost, make the curve worse than
+    without roles."""
     names = dict.fromkeys(v for m in graph.members for v in m.outermost)
     if not names:
         return []
@@ -222,7 +223,7 @@ class GraphPoint:
 
     @property
     def brief(self) -> str:
-        """The tensors that stay in the buffer, with the ranks along which they are tiled."""
+        """Return the tensors that stay in the buffer, with the ranks along which they are tiled."""
         kept = [f"{t} ({how})" for t, how in self.handed if how != "backing"]
         bound = f"{LOWER_BOUND}; " if self.apart else ""
         return bound + (", ".join(kept) if kept else "unfused")
@@ -257,12 +258,12 @@ class GraphCurve:
 
     @cached_property
     def figures(self) -> tuple[tuple[int, int], ...]:
-        """(capacity, accesses) of each point."""
+        """Return (capacity, accesses) of each point."""
         return tuple(zip(self.curve.capacity.tolist(), self.curve.accesses.tolist(), strict=True))
 
     @cached_property
     def bounds(self) -> tuple[str, ...]:
-        """Per point why it is a lower bound; empty for mappings that can be executed."""
+        """Return, per point, why it is a lower bound; empty for mappings that can be executed."""
         if self.name != "tiled_fused":
             return ("",) * len(self)
         return tuple(apart(self.graph, self._chosen(i)) for i in range(len(self)))
@@ -276,7 +277,7 @@ class GraphCurve:
         return CurvePoints(self.point(i) for i in range(len(self)))
 
     def point(self, at: int) -> GraphPoint:
-        """The choices behind one point."""
+        """Return the choices behind one point."""
         capacity, accesses = self.figures[at]
         einsums = self._chosen(at)
         return GraphPoint(
@@ -288,7 +289,7 @@ class GraphCurve:
         return tuple(chosen[m.einsum.name] for m in self.graph.members)
 
     def at(self, capacity: float) -> GraphPoint:
-        """The point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
+        """Return the point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
         return self.point(fitting_or_fault(self.name, self.figures, capacity, self.unit))
 
     def __repr__(self) -> str:
@@ -332,7 +333,7 @@ class GraphSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """Protects the files that the spec was read from against overwriting."""
+        """Return a context that protects the files from which the spec was read against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
@@ -345,13 +346,13 @@ class GraphSlope(Answer):
 
     @property
     def least_unfused(self) -> int:
-        """Traffic if every Einsum moves each of its tensors once."""
+        """Return the traffic if every Einsum moves each of its tensors once."""
         operations = (m.operation for m in self.graph.members)
         return sum(o.times * o.least(t) for o in operations for t in range(len(o.operands)))
 
     @property
     def least_fused(self) -> int:
-        """Traffic if workload inputs and results move once and intermediates never."""
+        """Return the traffic if workload inputs and results move once and intermediates never."""
         members, shared = self.graph.members, self.graph.shared
         own = sum(
             m.operation.times * m.operation.least(i)
@@ -369,8 +370,8 @@ class GraphSlope(Answer):
 
     @declared(name="curves")
     def steps(self) -> Table:
-        """One row per curve and point: capacity, accesses, whether they are those of a mapping that can be
-        executed or a lower bound, how each shared tensor is passed on, and the loops."""
+        """Return one row per curve and point: capacity, accesses, whether they are those of an executable
+        mapping or a lower bound, how each shared tensor is passed on, and the loops."""
         rows: list[dict[str, Cell]] = []
         for name, curve in self.curves.items():
             for p in curve.points:
@@ -386,8 +387,8 @@ class GraphSlope(Answer):
         return table_of("curves", rows, units)
 
     def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
-        """One Einsum of a point, as far as its neighbours depend on it; `footprint` without tensors held
-        whole."""
+        """Return the properties of one Einsum of a point on which its neighbours depend; `footprint` without
+        tensors held whole."""
         return self._operation("operation", point, einsum)
 
     def _operation(self, call: str, point: GraphPoint, einsum: str) -> OperationMapping:
@@ -402,7 +403,7 @@ class GraphSlope(Answer):
         check_point(point, GraphPoint, call, f'pass a point of a curve: slope["{curve}"].at(capacity)')
 
     def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
-        """Per shared tensor and pair of Einsums (first, second, tensor): why they are compatible, in
+        """Return, per shared tensor and pair of Einsums (first, second, tensor), why they are compatible, in
         words."""
         self._check("verdicts", point)
         names = [m.einsum.name for m in self.graph.members]
@@ -413,10 +414,8 @@ class GraphSlope(Answer):
         return result
 
     def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
-        """One Einsum's mapping alone, on the two outermost memories.
-
-        Traffic of tensors in `held` is not part of the slope.
-        """
+        """Return one Einsum's mapping alone, on the two outermost memories. Traffic of tensors in `held` is
+        not part of the slope."""
         outer, inner, compute = two_levels(self.hierarchy)
         one, choice = self._operation("looptree", point, einsum).einsum, point[einsum]
         held = dict(choice.held)
@@ -432,7 +431,7 @@ class GraphSlope(Answer):
         return LoopTree((*nodes, ComputeNode(einsum, compute)))
 
     def report(self, point: GraphPoint, einsum: str) -> Report:
-        """The report of `evaluate` for one Einsum's mapping alone."""
+        """Return the report of `evaluate` for one Einsum's mapping alone."""
         one = self._operation("report", point, einsum).einsum
         alone = Cascade((one,), self.cascade.rank_sizes, self.cascade.name)
         return evaluate_problem(Problem(alone, self.hierarchy, self.looptree(point, einsum)))
@@ -456,7 +455,7 @@ class GraphSlope(Answer):
 
 
 def choice_text(choice: EinsumChoice) -> str:
-    """Loops of one Einsum as text: fused ones, a bar, the others; uneven tensors in brackets."""
+    """Return loops of one Einsum as text: fused ones, a bar, the others; uneven tensors in brackets."""
     fused = " ".join(f"{v}={t}" for v, t in choice.fused)
     below = " ".join(f"{v}={t}" for v, t in choice.order)
     uneven = f" [{' '.join(choice.uneven)}]" if choice.uneven else ""

@@ -22,8 +22,8 @@ from polymodel.slopes.fused_graph import FusedGraph, Kinds, Member, SharedTensor
 # Einsums that pass on tiles of a tensor run in the same iterations of the loops above those tiles, so that
 # they share these loops, as does any Einsum that shares loops with both. So the group is a tree of loops and
 # branches. A tensor passed on at some depth is complete, or needed, only per iteration of that many loops:
-# its consumer may not share a further loop with its producer, and among the branches below those loops none
-# may wait for another that waits for it.
+# its consumer may not share a further loop with its producer, and the branches below those loops may not wait
+# for each other in a cycle.
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Handed:
 
 
 def nesting_fault(tensors: Iterable[Handed]) -> str:
-    """Why the Einsums cannot run in shared loops like this; "" if they can."""
+    """Return why the Einsums cannot run in shared loops like this; "" if they can."""
     handed = tuple(tensors)
     deepest = max((t.depth for t in handed), default=0)
     for depth in range(1, deepest + 1):
@@ -59,7 +59,7 @@ def nesting_fault(tensors: Iterable[Handed]) -> str:
 
 
 def _branches(handed: tuple[Handed, ...], depth: int) -> dict[int, int]:
-    """Per Einsum the number of its branch: Einsums that share this many loops have the same one."""
+    """Return, per Einsum, the number of its branch: Einsums that share this many loops have the same one."""
     import networkx
 
     graph: networkx.Graph = networkx.Graph()
@@ -78,7 +78,7 @@ def _cyclic(after: dict[int, set[int]]) -> bool:
 
 
 def on_cycles(tensors: Iterable[Handed]) -> frozenset[str]:
-    """Tensors on a cycle of Einsums and tensors; others cannot make a nest illegal."""
+    """Return tensors on a cycle of Einsums and tensors; others cannot make a nest illegal."""
     import networkx
 
     graph: networkx.Graph = networkx.Graph()
@@ -137,7 +137,7 @@ class _Named:
 
 @dataclass(frozen=True, eq=False)
 class GroupCurves:
-    """Cached curves of one graph: groups share their first Einsums."""
+    """Cached curves of one graph: groups with the same first Einsums share partial results."""
 
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
@@ -146,10 +146,8 @@ class GroupCurves:
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
-        """Accesses over footprint of a group, both without tensors held whole.
-
-        None if their fused loops are incompatible.
-        """
+        """Return accesses over footprint of a group, both without tensors held whole. None if their fused
+        loops are incompatible."""
         shared = [t for t in self._touched(group) if kinds[t.name] == "headed"]
         if not shared:
             apart = [t for t in self._touched(group) if kinds[t.name] != "tiled" and t.producer in group]
@@ -161,9 +159,11 @@ class GroupCurves:
         return self._head_by_head(group, kinds, lead)
 
     def _head_by_head(self, group: Group, kinds: Kinds, lead: int) -> Curve | None:
-        """One head after another; within it one part after another, each of Einsums that pass on tiles.
+        """Return the curve if one head runs after another, and within it one part after another, each of
+        Einsums that pass on tiles.
 
-        A head's slice of what parts exchange is held from the part that produces it to the last user's.
+        A head's slice of a tensor that parts exchange is held from the part that produces it to the last
+        user's.
         """
         parts = self._parts(group, kinds)
         where = {i: n for n, part in enumerate(parts) for i in part}
@@ -188,7 +188,7 @@ class GroupCurves:
         return None if total is None else total.raised(0, fetched)
 
     def _parts(self, group: Group, kinds: Kinds) -> list[Group]:
-        """Einsums of the group connected by tiles, ordered by their last members."""
+        """Return Einsums of the group connected by tiles, ordered by their last members."""
         import networkx
 
         tied: networkx.Graph = networkx.Graph()
@@ -213,7 +213,7 @@ class GroupCurves:
         return lowest(legal) if legal else None
 
     def _connected(self, group: Group, kinds: Kinds) -> Group:
-        """The group in an order in which each Einsum shares a tile with an earlier one."""
+        """Return the group in an order in which each Einsum shares a tile with an earlier one."""
         order, left = [group[0]], set(group[1:])
         while left:
             near = {u for t in self._touched(tuple(order)) if kinds[t.name] == "tiled" for u in t.users}
@@ -222,8 +222,8 @@ class GroupCurves:
         return tuple(order)
 
     def _partial(self, order: Group, kinds: Kinds, cyclic: frozenset[str], lead: int) -> dict[Option, Curve]:
-        """Curves of the first Einsums of a group, for each way to tile the tensors that others also use, and
-        those in `cyclic`."""
+        """Return curves of the first Einsums of a group, for each way to tile the tensors that others also
+        use, and those in `cyclic`."""
         if not order:
             return {(): NOTHING}
         mine = {t.name: kinds[t.name] for t in self._touched(order)}
@@ -270,7 +270,7 @@ class GroupCurves:
         return not others and loops[: len(member.outermost)] == member.outermost
 
     def options(self, at: int, tiled: frozenset[str]) -> tuple[Option, ...]:
-        """The ways in which the fused loops of an Einsum may tile these tensors together.
+        """Return the ways in which the fused loops of an Einsum may tile these tensors together.
 
         The loops above each tile must index its tensor, so that for any two tensors the loops above one are
         the outermost loops above the other; heads and batches are outermost.
@@ -305,8 +305,8 @@ class GroupCurves:
                     yield from self._nested(at, names[1:], longer, more)
 
     def _tilings(self, at: int, tensor: str) -> list[tuple[TensorTiling, tuple[str, ...]]]:
-        """Ways to pass on a tensor, each with the rank variables of the loops above its tile in the
-        Einsum."""
+        """Return the ways to pass on a tensor, each with the rank variables of the loops above its tile in
+        the Einsum."""
         key = at, tensor
         if key not in self._loops:
             every = self.graph.shared[tensor].tilings(self.graph.rules)
@@ -314,7 +314,7 @@ class GroupCurves:
         return self._loops[key]
 
     def operation_curve(self, at: int, kinds: Kinds, option: Option, lead: int) -> Curve:
-        """Accesses over footprint of one Einsum under these fused loops."""
+        """Return accesses over footprint of one Einsum under these fused loops."""
         member = self.graph.members[at]
         setting, held = self._setting(at, kinds, option, lead)
         self._made.add((member.operation, setting))
@@ -354,13 +354,13 @@ class GroupCurves:
 
 
 def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:
-    """Whether some number of iterations satisfies all bounds on a variable that has an exact one."""
+    """Return whether some number of iterations satisfies all bounds on a variable that has an exact one."""
     exact = {v: n for v, n, exactly in bounds if exactly}
     return all(exact[v] == n if exactly else exact.get(v, n) % n == 0 for v, n, exactly in bounds)
 
 
 def _bounds(member: Member, option: Option) -> tuple[tuple[int, int, bool], ...]:
-    """The bounds of tilings on the iterations of fused loops: (variable, number, whether exact)."""
+    """Return the bounds of tilings on the iterations of fused loops: (variable, number, whether exact)."""
     result: set[tuple[int, int, bool]] = set()
     for t, tiling in option:
         producer = member.einsum.access_of(t).output

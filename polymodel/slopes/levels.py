@@ -1,4 +1,4 @@
-"""What all slopes share: which Einsums have one, their two levels, and the width of elements."""
+"""Common parts of all slopes: which Einsums have one, their two levels, and the width of elements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MOST_VARIABLES = 7
 
 
 def plain_hierarchy() -> Hierarchy:
-    """Two memories and a compute unit, for specs without an architecture."""
+    """Return two memories and a compute unit, for specs without an architecture."""
     return Hierarchy(
         (Component("DRAM", "memory"), Component("Buffer", "memory"), Component("MAC", "compute"))
     )
 
 
 def two_levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
-    """The two outermost memories and the first compute unit. Raises SpecError if there are none."""
+    """Return the two outermost memories and the first compute unit. Raises SpecError if they are missing."""
     memories = list(hierarchy.memories)
     units = [c.name for c in hierarchy.components if c.computes]
     if len(memories) < 2 or not units:
@@ -36,11 +36,11 @@ BY_HAND = "write a mapping by hand and evaluate or sweep it"
 
 
 def check_einsum(one: Einsum) -> None:
-    """Raises NotSeparable or Refused for Einsums without a slope.
+    """Raise NotSeparable or Refused for Einsums without a slope.
 
     They need one or two rank variables per rank, a box, one output, and few enough variables. Several
-    elements of a tensor must be evenly spaced; of a tensor carried forward only the previous generation may
-    be read.
+    elements of a tensor must be evenly spaced; of a recurrent tensor only the previous generation may be
+    read.
     """
     from polymodel.analysis.symbolic.layout import check_box
 
@@ -68,10 +68,10 @@ def check_einsum(one: Einsum) -> None:
 
 
 def carried_along(one: Einsum) -> str:
-    """The rank variable along which an Einsum continues from the previous generation of its output; "" if it
-    does not.
+    """Return the rank variable along which an Einsum continues from the previous generation of its output; ""
+    if it does not.
 
-    Raises Refused for other reads, and if it also sums up.
+    Raises Refused for other reads, and if it also accumulates.
     """
     cascade = Cascade((one,))
     if not cascade.recurrent:
@@ -97,10 +97,10 @@ def carried_along(one: Einsum) -> str:
 
 
 def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Einsum, ...]:
-    """The Einsums (`only` some) with one access of each tensor, since what one operation reads several times
-    is filled once.
+    """Return the Einsums (`only` some) with one access of each tensor, since an element that one operation
+    reads several times is filled once.
 
-    Raises Refused if one reads several elements, carries a tensor forward, or passes on a tensor that results
+    Raises Refused if one reads several elements, has a recurrent tensor, or passes on a tensor that results
     are added to.
     """
     require_plain(cascade, "slopes of chains and graphs cover", BY_HAND, products=True)
@@ -116,15 +116,13 @@ def read_once(cascade: Cascade, only: Iterable[str] | None = None) -> tuple[Eins
 
 
 def weights_of(one: Einsum, unit: str) -> dict[str, int]:
-    """The weight of one element of each tensor: 1 in words, its width in bits."""
+    """Return the weight of one element of each tensor: 1 in words, its width in bits."""
     return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}
 
 
 def check_counts(einsums: Iterable[Einsum], weights: Mapping[str, int]) -> None:
-    """Raises Refused if traffic may exceed 64 bits.
-
-    It is at most one transfer per operation and access, twice for outputs.
-    """
+    """Raise Refused if traffic may exceed 64 bits. It is at most one transfer per operation and access, twice
+    for outputs."""
     most = 0
     for one in einsums:
         operations = prod(extent(one, v) for v in one.rank_variables)

@@ -39,14 +39,14 @@ class OrderClass:
 
 
 def subsets(items: Sequence[T], least: int = 0) -> Iterator[tuple[T, ...]]:
-    """All subsets of at least `least` items, small ones first."""
+    """Return all subsets of at least `least` items, small ones first."""
     return chain.from_iterable(combinations(items, n) for n in range(least, len(items) + 1))
 
 
 def nests(
     able: Sequence[str], tensors: Mapping[str, frozenset[str]], windows: Mapping[str, frozenset[str]]
 ) -> Iterator[tuple[tuple[str, ...], OrderClass]]:
-    """Every set of loops of more than one trip with each of its undominated orders.
+    """Return every set of loops of more than one trip with each of its undominated orders.
 
     `able`: rank variables that may have such a loop. `tensors`: per tensor those that index it; `windows`:
     those along which its tiles overlap.
@@ -67,24 +67,25 @@ class ChoiceBlock:
     begin: int = 0
 
     def cut(self, axis: int) -> tuple[slice, tuple[int, ...]]:
-        """The slice of choices of an axis, and the shape in which they broadcast against the others."""
+        """Return the slice of choices of an axis, and the shape in which they broadcast against the
+        others."""
         begin = 0 if axis else self.begin
         broadcast = tuple(-1 if k == axis else 1 for k in range(len(self.shape)))
         return slice(begin, begin + self.shape[axis]), broadcast
 
     def along(self, values: Ints, axis: int) -> Ints:
-        """Values of the choices of one axis, shaped to broadcast."""
+        """Return values of the choices of one axis, shaped to broadcast."""
         choices, shape = self.cut(axis)
         made: Ints = values[choices].reshape(shape)
         return made
 
     def flat(self, figure: Any) -> Ints:
-        """A figure of every combination, the last axis fastest."""
+        """Return a figure of every combination, the last axis fastest."""
         made: Ints = np.broadcast_to(figure, self.shape).ravel()
         return made
 
     def choices(self, at: int) -> tuple[int, ...]:
-        """The choice of every axis for the combination at this position of `flat`."""
+        """Return the choice of every axis for the combination at this position of `flat`."""
         if not self.shape:
             return ()
         first, *others = map(int, np.unravel_index(at, self.shape))
@@ -92,7 +93,7 @@ class ChoiceBlock:
 
 
 def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
-    """All combinations of choices of axes of these lengths, about `most` at a time."""
+    """Return all combinations of choices of axes of these lengths, about `most` at a time."""
     if not lengths:
         yield ChoiceBlock(())
         return
@@ -104,7 +105,7 @@ def blocks(lengths: Sequence[int], most: int) -> Iterator[ChoiceBlock]:
 
 @lru_cache(maxsize=4096)
 def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = ()) -> tuple[OrderClass, ...]:
-    """The orders of these loops that no other order dominates over all tensors.
+    """Return the orders of these loops that no other order dominates over all tensors.
 
     `windows`: per tensor, the variables along which its tiles overlap (none if it is missing).
     """
@@ -132,10 +133,10 @@ def _moves(order: tuple[str, ...], indexed: frozenset[str], overlapping: frozens
 
 
 def _no_more(one: Moves, other: Moves) -> bool:
-    """True if a tensor moves no more in the first way than in the second."""
+    """Return whether a tensor moves no more in the first way than in the second."""
     return one[0] <= other[0] and other[1] in ("", one[1])
 
 
 def as_indexed(tensors: Mapping[str, frozenset[str]]) -> Indexed:
-    """A hashable table of the variables that index each tensor."""
+    """Return a hashable table of the variables that index each tensor."""
     return tuple(tensors.items())

@@ -1,4 +1,4 @@
-"""Keyword options of the slopes, checked: each fault has the option's name, and all are reported together."""
+"""Check keyword options of the slopes: each fault has the option's name, and all are reported together."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class SlopeOptions:
         return value is True or (isinstance(value, np.bool_) and bool(value))
 
     def choice(self, path: Path, value: object, known: Collection[str], what: str) -> None:
-        """One of the known names."""
+        """Return one of the known names."""
         if not isinstance(value, str) or value not in known:
             near = suggestion(value if isinstance(value, str) else "", known, f"{what}s")
             self.faults.add(path, f"there is no {what} {shown(value)}", near, code="unknown-choice")
 
     def names(self, path: Path, value: object, known: Collection[str], what: str) -> tuple[str, ...]:
-        """Some of the known names; one alone is a list of it."""
+        """Return some of the known names; a single name is treated as a list of one."""
         if isinstance(value, str):
             self.choice(path, value, known, what)
             return (value,)
@@ -57,7 +57,7 @@ class SlopeOptions:
         return {}
 
     def called(self, name: str, value: object) -> None:
-        """A function, or None."""
+        """Return a function, or None."""
         if value is not None and not callable(value):
             message = f"{shown(value)} is not a function"
             self.faults.add((name,), message, "pass a function, e.g. print", code="wrong-type")
@@ -66,7 +66,7 @@ class SlopeOptions:
         self.choice(("unit",), value, ("words", "bits"), "unit")
 
     def tiles(self, value: object, einsums: Iterable[Einsum], variables: Collection[str]) -> None:
-        """`divisors`, `all`, or positive integers per rank variable, none beyond its extent in these
+        """Return `divisors`, `all`, or positive integers per rank variable, none beyond its extent in these
         Einsums."""
         if not isinstance(value, Mapping):
             if not isinstance(value, str) or value not in ("divisors", "all"):

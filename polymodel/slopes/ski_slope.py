@@ -79,7 +79,7 @@ class SlopePoint:
 
     @property
     def brief(self) -> str:
-        """The loops and tile sizes, and the tensors in the buffer unless all are."""
+        """Return the loops and tile sizes, and the tensors in the buffer unless all are."""
         tiles = " ".join(f"{v}={t}" for v, t in self.tiles)
         return f"loops {' '.join(self.order) or '(none)'}, tiles {tiles}"
 
@@ -99,7 +99,7 @@ class SkiSlope(Answer):
     spec: Spec | None = None
 
     def keeping(self) -> AbstractContextManager[None]:
-        """Protects the files that the spec was read from against overwriting."""
+        """Return a context that protects the files from which the spec was read against overwriting."""
         from polymodel.loading.spec import protected_files
 
         return protected_files(self.spec)
@@ -113,7 +113,8 @@ class SkiSlope(Answer):
 
     @declared
     def curve(self) -> Table:
-        """One row per point: capacity, accesses, a tile size per rank variable, order, bypassed tensors."""
+        """Return one row per point: capacity, accesses, a tile size per rank variable, order, bypassed
+        tensors."""
         rows: list[dict[str, Cell]] = [
             {
                 f"capacity_{self.unit}": p.capacity,
@@ -128,11 +129,11 @@ class SkiSlope(Answer):
         return table_of("curve", rows, units)
 
     def at(self, capacity: float) -> SlopePoint:
-        """The point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
+        """Return the point with the least traffic that fits a capacity. Raises SpecError if nothing fits."""
         return self.points[fitting_or_fault(self.einsum.name, self.points.figures, capacity, self.unit)]
 
     def looptree(self, point: SlopePoint) -> LoopTree:
-        """The mapping of one point, on the two outermost memories."""
+        """Return the mapping of one point, on the two outermost memories."""
         return self._tree("looptree", point)
 
     def _tree(self, call: str, point: SlopePoint) -> LoopTree:
@@ -146,11 +147,11 @@ class SkiSlope(Answer):
         return LoopTree((*nodes, ComputeNode(self.einsum.name, compute)))
 
     def mapping_yaml(self, point: SlopePoint) -> str:
-        """The mapping of one point as YAML that loads back."""
+        """Return the mapping of one point as YAML that can be loaded."""
         return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: SlopePoint) -> Report:
-        """The report of `evaluate` for one point."""
+        """Return the report of `evaluate` for one point."""
         cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
         return evaluate_problem(Problem(cascade, hierarchy, self._tree("report", point)))
 
@@ -166,8 +167,8 @@ class SkiSlope(Answer):
 
     @property
     def least(self) -> int:
-        """Traffic if every element moves once, in the slope's unit; outputs that results are added to are
-        read and written."""
+        """Return the traffic if every element moves once, in the slope's unit; outputs that results are added
+        to are read and written."""
         weights, flat = weights_of(self.einsum, self.unit), with_neighbours(self.einsum)
         each = (flat.access_of(t) for t in flat.tensors)
         return sum(weights[a.tensor] * volume(flat, a) * (1 + a.accumulates) for a in each)
@@ -260,7 +261,7 @@ def _combine(
 
 
 def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
-    """Traffic of tensors that bypass the buffer: every operation reads (and for an output writes) one
+    """Return traffic of tensors that bypass the buffer: every operation reads (and for an output writes) one
     element."""
     operations = prod(extent(one, v) for v in one.rank_variables)
     total = 0
@@ -274,7 +275,7 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
 
 
 def _written_before_read(one: Einsum, output: TensorAccess) -> int:
-    """The number of elements of an output that are written before they are first read."""
+    """Return the number of elements of an output that are written before they are first read."""
     return 0 if output.accumulates else volume(one, output)
 
 
@@ -287,7 +288,7 @@ def _figures(
     fixed: int,
     forward: str = "",
 ) -> tuple[Ints, Ints]:
-    """(capacity, accesses) of a block. `forward`: the variable along which the output is carried forward."""
+    """Return (capacity, accesses) of a block. `forward`: the variable along which the output is recurrent."""
     capacity = np.asarray(0, dtype=np.int64)
     accesses = np.asarray(fixed, dtype=np.int64)
     outside, slid = dict(chosen.outside), dict(chosen.slid)
@@ -315,8 +316,8 @@ def _figures(
 def _carried(
     one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], forward: str
 ) -> tuple[Ints, Ints]:
-    """For a tensor carried forward: elements of the largest tile, and what tiles read of the previous
-    generation.
+    """Return, for a recurrent tensor, the elements of the largest tile, and the elements of the previous
+    generation that tiles read.
 
     The largest tile has one generation more than it produces unless it is the first; the first tile reads
     none.

@@ -1,13 +1,12 @@
-"""Tile sizes of one rank variable, and everything that the traffic of a tensor depends on, including windows.
+"""Tile sizes of one rank variable, and all derived quantities on which the traffic of a tensor depends,
+including windows.
 
 A rank `a*p + b*r` (in lowest terms) under tiles of e and f iterations has `e*f - (e-b)^+ (f-a)^+` elements:
 all pairs, less those that are a step (b, -a) away from another one. Holes of strided access are not elements.
-Summed over all pairs of tiles that is `X_p X_r - U_p U_r`, with `U_p` the sum of (e-b)^+ over the tiles of p.
-If each tile fetches only what its predecessor along p did not hold, the sum is the same with larger U_p: the
-union of a tile and its predecessor takes the place of the tile, less the predecessor.
-
-In a fused nest a rank variable has two tile sizes: that of its fused loop, and that of the loop below it
-(`TileSizeChoices`).
+The sum over all pairs of tiles is `X_p X_r - U_p U_r`, with `U_p` the sum of (e-b)^+ over the tiles of p. If
+each tile fetches only elements that its predecessor along p did not hold, the sum is the same with larger
+U_p: the union of a tile and its predecessor replaces the tile, less the predecessor. In a fused nest a rank
+variable has two tile sizes: that of its fused loop, and that of the loop below it (`TileSizeChoices`).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class TileChoices:
         return len(self.key)
 
     def taken(self, index: slice, shape: tuple[int, ...]) -> TileChoices:
-        """Some of the choices, as arrays of another shape."""
+        """Return some of the choices, as arrays of another shape."""
         return TileChoices(*(a[index].reshape(shape) for a in (self.key, self.inner, self.trips, self.total)))
 
 
@@ -67,7 +66,8 @@ class TileSizeChoices:
 
 
 def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, bool]:
-    """Tile sizes below the extent to try, ascending, and whether a tile must divide the enclosing one."""
+    """Return tile sizes below the extent to try, ascending, and whether a tile must divide the enclosing
+    one."""
     if tiles == "divisors":
         return np.asarray(divisors(extent)[:-1], np.int64), True
     if tiles == "all":
@@ -82,17 +82,18 @@ def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, boo
 
 
 def sizes_of(extent: int, variable: str, tiles: TileSizes) -> tuple[tuple[int, ...], bool]:
-    """The same as plain integers."""
+    """Return these tile sizes as plain integers."""
     below, perfect = sizes_below(extent, variable, tiles)
     return tuple(below.tolist()), perfect
 
 
 @lru_cache(maxsize=512)
 def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect: bool) -> TileSizeChoices:
-    """Choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused tile).
+    """Return choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused
+    tile).
 
     Of tiles below one fused tile with equal numbers of iterations only the smallest can be on a front. Raises
-    Refused for more than 2^24 pairs of sizes that need not divide.
+    Refused for more than 2^24 pairs of sizes if divisibility is not required.
     """
     if not perfect and len(fused) * len(sizes) > MOST:
         what = f"{len(fused)} fused tiles with {len(sizes)} tiles below each are too many"
@@ -122,8 +123,8 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
 
 
 def with_neighbours(one: Einsum) -> Einsum:
-    """The Einsum with one access to all elements of a tensor that an operation reads, if these are evenly
-    spaced.
+    """Return the Einsum with one access to all elements of a tensor that an operation reads, if these are
+    evenly spaced.
 
     They become a window over one of its variables and an additional one that no loop iterates over.
     """
@@ -132,12 +133,13 @@ def with_neighbours(one: Einsum) -> Einsum:
 
 
 def steps_of(one: Einsum, variable: str) -> frozenset[int]:
-    """The steps of a rank variable in windows of any tensor."""
+    """Return the steps of a rank variable in windows of any tensor."""
     return frozenset(step for a in one.accesses for v, step in _steps(one, a) if v == variable)
 
 
 def overlapping(one: Einsum, access: TensorAccess) -> frozenset[str]:
-    """Rank variables along which tiles of the tensor overlap. Raises NotSeparable if an output has any."""
+    """Return rank variables along which tiles of the tensor overlap. Raises NotSeparable if an output has
+    any."""
     result = frozenset(v for v, _ in _steps(one, access))
     if result and access.output:
         message = f"{access.tensor}, an output of {one.name}, has a rank of two rank variables"
@@ -165,7 +167,7 @@ class TileTable:
     slid: Mapping[int, Ints]
 
     def taken(self, index: Any, shape: tuple[int, ...] = (-1,)) -> TileTable:
-        """Some of the sizes, as arrays of another shape."""
+        """Return some of the sizes, as arrays of another shape."""
 
         def cut(values: Ints) -> Ints:
             part: Ints = values[index].reshape(shape)
@@ -181,7 +183,7 @@ def extent(one: Einsum, variable: str) -> int:
 
 
 def candidates(one: Einsum, variable: str, tiles: TileSizes) -> TileTable:
-    """The sizes to combine: divisors, given ones, or all those that no smaller one replaces."""
+    """Return the sizes to combine: divisors, given ones, or all those that no smaller one replaces."""
     x = extent(one, variable)
     below, _ = sizes_below(x, variable, tiles)
     result = sizes(x, np.append(below, x), steps_of(one, variable))
@@ -189,7 +191,7 @@ def candidates(one: Einsum, variable: str, tiles: TileSizes) -> TileTable:
 
 
 def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> TileTable:
-    """Everything that depends on a tile size of an extent x alone."""
+    """Return all quantities that depend only on a tile size of an extent x."""
     whole, rest = x // tiles, x % tiles
 
     def above(values: Ints, b: int) -> Ints:
@@ -205,7 +207,7 @@ def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> TileTable:
 
 
 def without_replaceable(found: TileTable) -> TileTable:
-    """Without sizes for which a smaller one has as many trips and shares as much.
+    """Return the sizes without those that a smaller one with as many trips and as much sharing can replace.
 
     Without windows, and with windows of step 1, that leaves the smallest size of each number of trips.
     """
@@ -214,13 +216,13 @@ def without_replaceable(found: TileTable) -> TileTable:
 
 
 def volume(one: Einsum, access: TensorAccess) -> int:
-    """The number of elements of a tensor in use."""
+    """Return the number of elements of a tensor in use."""
     whole = {v: sizes(x, np.array(x), steps_of(one, v)) for v in access.variables for x in [extent(one, v)]}
     return int(moved(one, access, whole, ""))
 
 
 def tile(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable]) -> Any:
-    """Elements of the largest tile, for every combination of the sizes."""
+    """Return elements of the largest tile, for every combination of the sizes."""
     result: Any = 1
     for v in _alone(one, access):
         result = result * here[v].tiles
@@ -231,7 +233,8 @@ def tile(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable]) -> An
 
 
 def moved(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], slid: str) -> Any:
-    """Elements of all tiles together, those along `slid` without what their predecessors hold."""
+    """Return elements of all tiles together; tiles along `slid` without the elements that their predecessors
+    hold."""
     result: Any = np.asarray(1, np.int64)
     for v in _alone(one, access):
         result = result * here[v].extent
@@ -244,6 +247,6 @@ def moved(one: Einsum, access: TensorAccess, here: Mapping[str, TileTable], slid
 
 
 def _alone(one: Einsum, access: TensorAccess) -> tuple[str, ...]:
-    """Rank variables that are in no window."""
+    """Return rank variables that are in no window."""
     paired = {v for v, _ in _steps(one, access)}
     return tuple(v for v in access.variables if v not in paired)
