@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from math import erf
+from math import erf, prod
 
 import numpy as np
 
@@ -78,6 +78,17 @@ def points(einsum: Einsum) -> dict[str, np.ndarray]:
 def operations(cascade: Cascade) -> dict[str, int]:
     """Points of each Einsum: its operations."""
     return {e.name: len(points(e)[""]) for e in cascade}
+
+
+def box(cascade: Cascade, name: str) -> int:
+    """Points of the box around the iteration space, places of padding included."""
+    return prod(high - low + 1 for low, high in cascade[name].bounds)
+
+
+def multiplications(cascade: Cascade) -> int:
+    """Of products, places of padding included."""
+    products = [e for e in cascade if len(e.inputs) > 1 and "map" not in dict(e.operations)]
+    return sum(box(cascade, e.name) for e in products)
 
 
 def place(access: TensorAccess, at: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:

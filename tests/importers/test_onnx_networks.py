@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from polymodel.workload.einsum import Cascade
 from tests.faults import every_fault
 from tests.importers.onnx_models import answers, model, node, numbers
 from tests.importers.onnx_networks import MICROSOFT, NETWORKS, external
-from tests.importers.onnx_numbers import operations, run
+from tests.importers.onnx_numbers import box, multiplications, operations, run
 
 
 def compared(proto: onnx.ModelProto, shape: tuple[int, ...], weights: Mapping[str, np.ndarray]) -> Cascade:
@@ -179,10 +178,6 @@ def test_gpt3_layer_counts_as_the_shipped_one(tokens: int) -> None:
         assert box(mine, einsum.name) == box(shipped, einsum.name)
 
 
-def box(cascade: Cascade, name: str) -> int:
-    return prod(high - low + 1 for low, high in cascade[name].bounds)
-
-
 def gpt2(d: int, h: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A layer as GPT-2 is exported: one joint projection, split in three; norms, Gelu by Erf, residuals."""
     weights = {
@@ -255,12 +250,6 @@ def test_published_networks(name: str) -> None:
     products = [e for e in cascade if len(e.inputs) == 2 and "map" not in dict(e.operations)]
     total = sum(box(cascade, e.name) for e in products)
     assert total / 1e9 == pytest.approx(PUBLISHED[name], rel=1e-3)
-
-
-def multiplications(cascade: Cascade) -> int:
-    """Of products, places of padding included."""
-    products = [e for e in cascade if len(e.inputs) > 1 and "map" not in dict(e.operations)]
-    return sum(box(cascade, e.name) for e in products)
 
 
 QUICK = ("alexnet", "mobilenet_v1")

@@ -68,6 +68,8 @@ POINTWISE = {
     "constant": one("Div", (3, 4), {"c": np.float32(2)}, count=12),
     "constant_first": Case([node("Sub", ["c", "X"], ["Y"])], {"X": (3,)}, {"c": np.float32([2])}),
     "clip": one("Clip", (3, 4), {"low": np.float32(-1), "high": np.float32(2)}),
+    "clip_below": one("Clip", (3, 4), {"low": np.float32(-1)}),
+    "clip_above": Case([node("Clip", ["X", "", "high"], ["Y"])], {"X": (3, 4)}, {"high": np.float32(1)}),
     "leaky": one("LeakyRelu", (3, 4), exact=False, alpha=0.25),
     "relu": one("Relu", (3, 4)),
     "prelu": one("PRelu", (2, 3, 4), w(s=(3, 1))),

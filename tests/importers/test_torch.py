@@ -10,6 +10,7 @@ import pytest
 
 import polymodel as pm
 from tests.faults import every_fault, faults
+from tests.importers.onnx_numbers import multiplications
 
 
 class Target:
@@ -143,6 +144,26 @@ CASES = [
     ("aten.hardtanh.default", X, (0.0, 6.0), 192),
     ("aten.leaky_relu_.default", X, (0.1,), 192),
     ("aten.gelu.default", X, (), 192),
+    ("aten.hardsigmoid.default", X, (), 192),
+    ("aten.clamp.Tensor", X, ("x2", "x2"), 192 * 2),
+    ("aten.clamp_max.default", X, (1,), 192),
+    ("aten.log1p.default", X, (), 192),
+    ("aten.expm1.default", X, (), 192),
+    ("aten.square.default", X, (), 192),
+    ("aten.erfc.default", X, (), 192),
+    ("aten.softplus.default", X, (2.0,), 192),
+    ("aten.prelu.default", X, ("s",), 192),
+    ("aten.glu.default", (4, 6, 4), (-1,), 4 * 6 * 4 * 2),
+    ("aten.ne.Tensor", X, ("x2",), 192),
+    ("aten.addcmul.default", X, ("x2", "x2", {"value": 0.5}), 192 * 2),
+    ("aten.lerp.Scalar", X, ("x2", 0.5), 192 * 2),
+    ("aten.baddbmm.default", X, ("x2", "z", {"alpha": 2}), 4 * 6 * 8 * 8 + 192),
+    ("aten.linalg_vector_norm.default", (4, 8), (2, [1]), 192),
+    ("aten.linalg_vector_norm.default", (4, 8), (float("inf"), [1]), 192 * 2),
+    ("aten.var.correction", (4, 6, 1), ([-1], {"correction": 0, "keepdim": True}), 192 * 3),
+    ("aten.std.default", (), (False,), 192 * 3),
+    ("aten.instance_norm.default", X, (None, None, None, None, True, 0.1, 1e-5, False), 192 * 4),
+    ("aten.native_group_norm.default", X, (None, None, 4, 6, 8, 3, 1e-5), 192 * 4),
     ("aten.bmm.default", (4, 6, 5), ("y",), 4 * 6 * 8 * 5),
     ("aten.mean.dim", (4, 6, 1), ([-1], True), 192),
     ("aten.sum.default", (), (), 192),
@@ -168,6 +189,9 @@ VIEWS = [
     ("aten.narrow.default", (4, 6, 3), (2, 1, 3)),
     ("aten.unsqueeze.default", (4, 1, 6, 8), (1,)),
     ("aten.view.default", (4, 48), ([4, -1],)),
+    ("aten.movedim.int", (6, 8, 4), (0, 2)),
+    ("aten.channel_shuffle.default", X, (2,)),
+    ("aten.pixel_unshuffle.default", (16, 3, 4), (2,)),
     ("aten.constant_pad_nd.default", (4, 6, 10), ([1, 1], 0.0)),
     ("aten.clone.default", X, ()),
 ]
@@ -181,6 +205,8 @@ def ran(target: str, shape: Any, given: tuple[Any, ...], then: str = "") -> pm.I
         "y": p.given("y", *Y),
         "w": p.given("p_w", 5, 6, 2, weight="w"),
         "t": p.given("p_t", 6, 3, 2, weight="t"),
+        "s": p.given("p_s", 6, weight="s"),
+        "z": p.given("z", 4, 8, 8),
     }
     kwargs = next((g for g in given if isinstance(g, dict)), {})
     args = [named.get(g, g) if isinstance(g, str) else g for g in given if not isinstance(g, dict)]
@@ -203,6 +229,23 @@ def test_views(target: str, shape: Any, given: tuple[Any, ...]) -> None:
     for n in shape if size == 1 else ():
         size *= n
     assert list(counts(found).values()) == [size]
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "given"),
+    [
+        ("aten.repeat_interleave.self_int", (4, 12, 8), (2, 1)),
+        ("aten.repeat.default", (2, 8, 6, 8), ([2, 2, 1, 1],)),
+    ],
+)
+def test_copies_side_by_side_are_ranks_that_the_tensor_has_not(
+    target: str, shape: Any, given: tuple[Any, ...]
+) -> None:
+    """What reads them has one operation for each copy, and they are stored once."""
+    found = ran(target, shape, given, "aten.relu.default")
+    assert found.left_out == ()
+    (einsum,) = found.spec.workload
+    assert (list(counts(found).values()), einsum.inputs[0].tensor) == ([384 if len(shape) == 3 else 768], "x")
 
 
 def test_several_results() -> None:
@@ -231,6 +274,8 @@ def test_what_has_no_counterpart_is_named() -> None:
     told = [d.path for d in found.left_out]
     assert told == ["node top (aten.topk)", "node rows (Gather)", "node own (mine.fused)"]
     assert counts(found) == {"wide": 24, "end": 24}
+    assert "depends on the data" in found.left_out[0].message
+    assert "run_decompositions()" in found.left_out[2].remedy
     with every_fault(
         ("no-counterpart", "node top (aten.topk)"),
         ("no-counterpart", "node rows (Gather)"),
@@ -274,3 +319,57 @@ def test_programs_of_torch_itself() -> None:
     for one in (program, program.run_decompositions()):
         found = pm.import_torch(one)
         assert (sorted(counts(found).values()), found.left_out) == (wanted, ())
+
+
+def networks(torch: Any) -> dict[str, tuple[Any, tuple[int, ...], int]]:
+    """An MLP, convolutions with a shortcut, a transformer block: the module, its input, products by hand."""
+    nn = torch.nn
+    functional = nn.functional
+
+    class Residual(nn.Module):  # type: ignore[misc,name-defined]  # torch may not be there
+        def __init__(self) -> None:
+            super().__init__()
+            self.c1, self.b1 = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+            self.c2, self.b2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+            self.deep, self.point, self.fc = (
+                nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8),
+                nn.Conv2d(8, 12, 1),
+                nn.Linear(12, 5),
+            )
+
+        def forward(self, x: Any) -> Any:
+            x = torch.relu(self.b1(self.c1(x)))
+            x = torch.relu(x + self.b2(self.c2(x)))
+            x = self.point(functional.relu6(self.deep(x)))
+            return self.fc(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]  # torch may not be there
+        def __init__(self) -> None:
+            super().__init__()
+            self.n1, self.n2 = nn.LayerNorm(16), nn.LayerNorm(16)
+            self.qkv, self.o = nn.Linear(16, 48), nn.Linear(16, 16)
+            self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+        def forward(self, x: Any) -> Any:
+            heads = [t.view(2, 5, 4, 4).transpose(1, 2) for t in self.qkv(self.n1(x)).chunk(3, -1)]
+            made = functional.scaled_dot_product_attention(*heads).transpose(1, 2).reshape(2, 5, 16)
+            x = x + self.o(made)
+            return x + self.down(functional.gelu(self.up(self.n2(x))))
+
+    mlp = nn.Sequential(nn.Linear(20, 32), nn.SiLU(), nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 4))
+    images = 2 * (81 * (3 * 8 * 9 + 8 * 8 * 9) + 25 * (8 * 9 + 8 * 12) + 12 * 5)
+    return {
+        "mlp": (mlp, (6, 20), 6 * (20 * 32 + 32 * 16 + 16 * 4)),
+        "residual": (Residual(), (2, 3, 9, 9), images),
+        "block": (Block(), (2, 5, 16), 10 * (16 * 48 + 16 * 16 + 2 * 16 * 32) + 2 * 2 * 25 * 16),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "residual", "block"])
+def test_networks_of_torch_have_the_multiplications_counted_by_hand(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    module, shape, wanted = networks(torch)[name]
+    program = torch.export.export(module.eval(), (torch.randn(*shape),))
+    for one in (program, program.run_decompositions()):
+        found = pm.import_torch(one)
+        assert (found.left_out, multiplications(found.spec.workload)) == ((), wanted)

@@ -108,8 +108,9 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
         if name in b.views and b.views[name].padded:
             message = "no counterpart: the zeros that a Pad puts around it are not stored"
             remedy = "write it without them"
-            remedy = f"output {name}"
-            b.left_out.append(Diagnostic(message, remedy, remedy, Place(source), code="no-counterpart"))
+            b.left_out.append(
+                Diagnostic(message, remedy, f"output {name}", Place(source), code="no-counterpart")
+            )
     return b
 
 
@@ -140,6 +141,8 @@ def handler(node: OnnxNode) -> Handler:
         raise Unsupported("it runs a graph of its own, as often as data says", "export without it")
     if node.domain:
         raise Unsupported(f"operators of {node.domain} are not known", "replace it by ONNX's own operators")
+    if "." in node.op:  # an operation of PyTorch, which says itself why it is none of ONNX's
+        raise Unsupported(node.text("reason", ""), node.text("remedy", ""))
     raise Unsupported(WHY.get(node.op, "the operator has no counterpart"), "")
 
 

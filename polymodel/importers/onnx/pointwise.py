@@ -43,7 +43,7 @@ def elementwise(b: Builder, node: OnnxNode) -> None:
         return
     dtype = "bool" if node.op in BOOLEAN else ""
     names = [n for n in node.inputs if n]
-    word = WORDS.get(node.op, node.op.lower())
+    word = _one_sided(node) or WORDS.get(node.op, node.op.lower())
     if node.op in ("Sum", "Max", "Min", "Mean") and len(names) == 1:
         word = "identity"
     if word in OPERATORS and numbers:
@@ -51,6 +51,18 @@ def elementwise(b: Builder, node: OnnxNode) -> None:
         word, numbers = (word, []) if numbers == defaults else (f"{word}_of", numbers)
     dims = _old_broadcast(b, node) if node.version < 7 and node.whole("broadcast", 0) else None
     pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype, dims=dims)
+
+
+def _one_sided(node: OnnxNode) -> str:
+    """What a `Clip` with one end is: the larger of the element and its least value, or the smaller."""
+    if node.op != "Clip":
+        return ""
+    if node.version < 11:
+        ends = tuple(k for k in ("min", "max") if k in node.attributes)
+    else:
+        given = (*node.inputs, "", "")
+        ends = tuple(k for k, name in zip(("min", "max"), given[1:], strict=False) if name)
+    return {("min",): "max", ("max",): "min", (): "identity"}.get(ends, "")
 
 
 def _old_broadcast(b: Builder, node: OnnxNode) -> list[int | None]:

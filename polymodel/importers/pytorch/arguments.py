@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,3 +128,6 @@ class AtenArguments:
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
         return self.step("Reshape", (name, self.into.constant(list(shape))), shape)
+
+
+Rule = Callable[[AtenArguments], object]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from polymodel.importers.onnx.graph import Attribute, OnnxNode
-from polymodel.importers.pytorch.arguments import OPSET, AtenArguments, Translation, UnknownCall
+from polymodel.importers.pytorch.arguments import OPSET, AtenArguments, Rule, Translation, UnknownCall
+from polymodel.importers.pytorch.composed import COMPOSED
 from polymodel.importers.pytorch.program import AtenCall, Ref, TorchProgram
-
-Rule = Callable[[AtenArguments], object]
 
 
 def unary(op: str, **more: Attribute) -> Rule:
@@ -43,21 +42,6 @@ def rsqrt(a: AtenArguments) -> None:
     a.node("Reciprocal", (a.step("Sqrt", (name,), a.shape(name)),))
 
 
-def clip(lowest: float | None = None, highest: float | None = None) -> Rule:
-    """Convert `clamp` and its equivalents under other names."""
-
-    def rule(a: AtenArguments) -> None:
-        low, high = a.argument(1, "min", lowest), a.argument(2, "max", highest)
-        ends = []
-        for end in (low, high):
-            if isinstance(end, Ref):
-                raise UnknownCall
-            ends.append(a.into.constant(end, np.float64) if isinstance(end, (int, float)) else "")
-        a.node("Clip", (a.tensor(0, "self"), *ends))
-
-    return rule
-
-
 def hardtanh(a: AtenArguments) -> None:
     ends = [a.real(1, "min_val", -1.0), a.real(2, "max_val", 1.0)]
     a.node("Clip", (a.tensor(0, "self"), *(a.into.constant(e, np.float64) for e in ends)))
@@ -86,14 +70,6 @@ def linear(a: AtenArguments) -> None:
     )
     pair = (a.tensor(0, "input"), flipped)
     a.node("Add", (a.step("MatMul", pair, a.result), bias)) if bias else a.node("MatMul", pair)
-
-
-def addmm(a: AtenArguments) -> None:
-    """Convert beta C + alpha A B."""
-    pair = (a.tensor(1, "mat1"), a.tensor(2, "mat2"))
-    if a.call.kwargs.get("alpha", 1) != 1 or a.call.kwargs.get("beta", 1) != 1:
-        raise UnknownCall
-    a.node("Add", (a.step("MatMul", pair, a.result), a.tensor(0, "self")))
 
 
 def einsum(a: AtenArguments) -> None:
@@ -143,27 +119,6 @@ def _convolve(a: AtenArguments, count: int, more: Mapping[str, Attribute], op: s
     a.node(op, [n for n in inputs if n], strides=strides, dilations=dilations, **more)
 
 
-def attention(a: AtenArguments) -> None:
-    """`scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale)`."""
-    names = [a.tensor(k) for k in range(3)]
-    shapes = [a.shape(n) for n in names]
-    if len({len(s) for s in shapes}) > 1 or len(shapes[0]) not in (3, 4):
-        raise UnknownCall
-    flat = len(shapes[0]) == 3
-    if flat:
-        names = [a.reshaped(n, (s[0], 1, *s[1:])) for n, s in zip(names, shapes, strict=True)]
-    mask = a.tensor(3, "attn_mask")
-    more: dict[str, Attribute] = {"is_causal": int(a.flag(5, "is_causal"))}
-    scale = a.argument(6, "scale")
-    if isinstance(scale, (int, float)):
-        more["scale"] = float(scale)
-    if not flat:
-        a.node("Attention", (*names, *([mask] if mask else [])), **more)
-        return
-    made = a.step("Attention", (*names, *([mask] if mask else [])), **more)
-    a.node("Reshape", (made, a.into.constant(list(a.result))))
-
-
 # ------------------------------------------------------------- normalisation, reductions, windows
 
 
@@ -197,22 +152,6 @@ def batch_norm(training: int, eps: int) -> Rule:
         a.node("BatchNormalization", names, epsilon=a.real(eps, "eps", 1e-5))
 
     return rule
-
-
-def group_norm(a: AtenArguments) -> None:
-    """Convert group normalisation: each group of channels is normalised over all its elements; weights belong
-    to channels."""
-    name = a.tensor(0, "input")
-    shape, groups = a.shape(name), a.whole(1, "num_groups", 1)
-    rows = a.reshaped(name, (shape[0], groups, -1))
-    found = a.step("LayerNormalization", (rows,), axis=-1, epsilon=a.real(4, "eps", 1e-5))
-    found = a.reshaped(found, shape)
-    wide = (shape[1], *(1 for _ in shape[2:]))
-    for k, (key, op) in enumerate((("weight", "Mul"), ("bias", "Add"))):
-        weight = a.tensor(2 + k, key)
-        if weight:
-            found = a.step(op, (found, a.reshaped(weight, wide)), shape)
-    a.node("Identity", (found,))
 
 
 def softmax(op: str) -> Rule:
@@ -422,15 +361,16 @@ _WORDS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "gelu": "Gelu", "silu": "Swish", "exp": "Exp",
     "log": "Log", "sqrt": "Sqrt", "neg": "Neg", "abs": "Abs", "erf": "Erf", "sin": "Sin", "cos": "Cos",
     "tan": "Tan", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "mish": "Mish",
-    "reciprocal": "Reciprocal", "hardswish": "HardSwish", "hardsigmoid": "HardSigmoid", "isnan": "IsNaN",
-    "isinf": "IsInf", "softplus": "Softplus", "logical_not": "Not", "bitwise_not": "BitwiseNot",
+    "reciprocal": "Reciprocal", "hardswish": "HardSwish", "isnan": "IsNaN",
+    "isinf": "IsInf", "logical_not": "Not", "bitwise_not": "BitwiseNot",
     "sinh": "Sinh", "cosh": "Cosh", "asin": "Asin", "acos": "Acos", "atan": "Atan", "selu": "Selu",
 }  # fmt: skip
 _PAIRS = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min",
     "eq": "Equal", "gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual",
     "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "bitwise_and": "BitwiseAnd",
-    "bitwise_or": "BitwiseOr", "remainder": "Mod", "fmod": "Mod", "prelu": "PRelu", "floor_divide": "Div",
+    "bitwise_or": "BitwiseOr", "remainder": "Mod", "fmod": "Mod", "floor_divide": "Div",
+    "_prelu_kernel": "PRelu",
 }  # fmt: skip
 _VIEWS = (
     "view _unsafe_view reshape flatten unflatten unsqueeze squeeze view_as reshape_as ravel squeeze_dims"
@@ -440,6 +380,7 @@ _NOTHING = (
     "contiguous clone detach alias lift_fresh_copy lift_fresh dropout feature_dropout native_dropout".split()
 )
 RULES: dict[str, Rule] = {
+    **COMPOSED,
     **{name: unary(op) for name, op in _WORDS.items()},
     **{name: binary(op) for name, op in _PAIRS.items()},
     **dict.fromkeys(_VIEWS, reshape),
@@ -458,7 +399,6 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
                      "adaptive_avg_pool3d"), adaptive("AveragePool")),
     **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d"), adaptive("MaxPool")),
-    **dict.fromkeys(("scaled_dot_product_attention",), attention),
     **dict.fromkeys(("to", "_to_copy", "type_as", "convert_element_type"), cast),
     **dict.fromkeys(("transpose", "t", "numpy_T", "swapaxes"), transpose),
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), split(2)),
@@ -468,9 +408,9 @@ RULES: dict[str, Rule] = {
     "leaky_relu": lambda a: a.node("LeakyRelu", (a.tensor(0),), alpha=a.real(1, "negative_slope", 0.01)),
     "elu": lambda a: a.node("Elu", (a.tensor(0),), alpha=a.real(1, "alpha", 1.0)),
     "relu6": lambda a: a.node("Clip", (a.tensor(0), *(a.into.constant(e, np.float64) for e in (0.0, 6.0)))),
-    "rsub": swapped("Sub"), "rsqrt": rsqrt, "clamp": clip(), "clamp_min": clip(), "hardtanh": hardtanh,
-    "where": where, "masked_fill": masked_fill, "linear": linear, "addmm": addmm, "baddbmm": addmm,
-    "einsum": einsum, "convolution": convolution, "rms_norm": rms_norm, "group_norm": group_norm,
+    "rsub": swapped("Sub"), "rsqrt": rsqrt, "hardtanh": hardtanh,
+    "where": where, "masked_fill": masked_fill, "linear": linear,
+    "einsum": einsum, "convolution": convolution, "rms_norm": rms_norm,
     "batch_norm": batch_norm(5, 7), "_native_batch_norm_legit_no_training": batch_norm(0, 6),
     "mean": reduction("ReduceMean"), "sum": reduction("ReduceSum"), "amax": reduction("ReduceMax"),
     "amin": reduction("ReduceMin"), "prod": reduction("ReduceProd"),
@@ -503,8 +443,29 @@ def translated(program: TorchProgram) -> Translation:
             into.weights = mark[1]
             results = tuple(r or f"{call.name}_{k}" for k, r in enumerate(call.results))
             inputs = tuple(r.name for r in _tensors(call))
-            into.nodes.append(OnnxNode(call.target, "", call.name, inputs, results, {}, OPSET))
+            why = dict(zip(("reason", "remedy"), _why(word, rule is not None), strict=True))
+            into.nodes.append(OnnxNode(call.target, "", call.name, inputs, results, why, OPSET))
     return into
+
+
+_ON_DATA = (
+    "topk sort argsort nonzero gather scatter scatter_add index index_put masked_select unique2 bincount"
+)
+_SIMPLER = "run_decompositions() of the program may write it as operations that have one"
+
+
+def _why(word: str, known: bool) -> tuple[str, str]:
+    """Why a call becomes no node, and what to do."""
+    if word in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return (
+            "its steps follow each other in one node",
+            "run_decompositions() of the program writes them out",
+        )
+    if word in _ON_DATA.split():
+        return "which elements it touches depends on the data", ""
+    if known:
+        return "with these arguments it has no counterpart", _SIMPLER
+    return "the operator has no counterpart", _SIMPLER
 
 
 def _tensors(call: AtenCall) -> list[Ref]:
