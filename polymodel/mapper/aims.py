@@ -1,8 +1,8 @@
-"""The objectives and limits of a search, and the candidates that its bounds rule out.
+"""The objectives and limits of a search, and the candidates that its bounds exclude.
 
 A *row* is a figure that the search bounds and compares: energy, latency, other figures that add up over
-Einsums (`Added`), and peaks of memories. Each objective or limit is a row, or a function that does not fall
-where a row rises.
+Einsums (`Added`), and peaks of memories. Each objective or limit is a row, or a function that is
+monotonically increasing in the rows.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Added:
 
     `energy`, `latency`: their weights. `moved`: (component, `reads` or `writes`, weight) of the bits that
     components move. `places`: weight of the operations that all instances of a compute unit could execute
-    in the steps of the busiest instance. `busiest`: (component, `reads`, `writes` or `operations`, weight)
-    of what the busiest instance of a component moves or executes. `used`: the instances in use along a
-    fanout dimension.
+    during the cycles of the busiest instance. `busiest`: (component, `reads`, `writes` or `operations`,
+    weight) of what the busiest instance of a component moves or executes. `used`: the instances in use along
+    a fanout dimension.
     """
 
     energy: float = 0.0
@@ -45,7 +45,8 @@ class Added:
     used: InstancesUsed | None = None
 
     def stepped(self, value: Array) -> Array:
-        """The weight of the next step of `used` for instances in use (0: unknown); other values unchanged."""
+        """Return, for numbers of instances in use, the weight of the next step of `used` (for 0, unknown, 0);
+        without `used` the values unchanged."""
         if self.used is None:
             return value
         at = np.searchsorted(self.used.steps, value * (1 - ROUNDING))
@@ -53,12 +54,12 @@ class Added:
         return np.where(value > 0, weights[np.minimum(at, len(weights) - 1)], 0.0)
 
     def slope(self, leak: float) -> float:
-        """Increase per second of latency, if the leakage is `leak` watts."""
+        """Return the increase per second of latency, if the leakage is `leak` watts."""
         return self.latency + self.energy * leak
 
     @property
     def timed(self) -> bool:
-        """Whether the latency has a weight of its own."""
+        """Return whether the latency has a weight of its own."""
         return self.latency > 0
 
 
@@ -66,10 +67,8 @@ ENERGY, LATENCY = Added(energy=1.0), Added(latency=1.0)
 
 
 def added_of(name: str, operations: float) -> Added | None:
-    """The weighted sum that an objective is, or None if it is not a sum over Einsums.
-
-    `operations`: operations of all Einsums, which the reciprocal of the utilisation is relative to.
-    """
+    """Return an objective as a weighted sum, or None if it is not a sum over Einsums. `operations`:
+    operations of all Einsums, relative to which the reciprocal of the utilisation is computed."""
     energy = latency = places = 0.0
     moved: dict[tuple[str, str], float] = {}
     busiest: dict[tuple[str, str], float] = {}
@@ -95,7 +94,7 @@ def added_of(name: str, operations: float) -> Added | None:
 
 
 def follows(name: str) -> bool:
-    """Whether an objective is a function of energy, latency, peaks of memories and area alone."""
+    """Return whether an objective is a function of energy, latency, peaks of memories and area only."""
     return {figure for figure, _ in uses(name)} <= {"energy", "latency", WORKING_SET, "area"}
 
 
@@ -106,7 +105,8 @@ def grows_with_peaks(name: str) -> bool:
 
 @dataclass(frozen=True)
 class SearchFigures:
-    """Figures of whole mappings that the search knows, as `polymodel.objectives.value` reads them.
+    """Figures of whole mappings that the search has computed, in the form that `polymodel.objectives.value`
+    reads.
 
     Each is a number or an array. `peaks`: bits of the working set of each memory.
     """
@@ -157,7 +157,8 @@ class Aims:
 
     @property
     def plain(self) -> bool:
-        """Whether every row is an objective and there are no limits, so that comparing rows is enough."""
+        """Return whether every row is an objective and there are no limits, so that comparing rows is
+        sufficient."""
         rows = {self._row(o) for o in self.objectives}
         return not self.limits and None not in rows and len(rows) == len(self.added) + len(self.peaks)
 
@@ -189,7 +190,8 @@ class Aims:
         return vocabulary.score(name, score) if objective_of(name).most else score
 
     def admits(self, rows: Sequence[Array] | Array) -> Array:
-        """Whether rows obey the limits; for lower bounds of rows, whether they still may."""
+        """Return whether rows satisfy the limits; for lower bounds of rows, whether the limits can still be
+        satisfied."""
         result: Array = np.ones(np.shape(rows[0]) if len(rows) else 1, bool)
         for limit in self.limits:
             result = result & (self.score(limit.name, rows) <= limit.score * (1 + ROUNDING))
@@ -213,7 +215,7 @@ class Aims:
         energy, latency = rows[0], rows[1]
         for k in (k for k, o in enumerate(self.objectives) if o == "edp"):
             for (w, v), line in zip(weights, mixed, strict=True):
-                # On a line of constant weighted sum the product is least at one of the ends.
+                # On a line of constant weighted sum the product has its minimum at one of the ends.
                 with np.errstate(invalid="ignore"):  # infinite bounds, where nothing fits
                     ends = (
                         energy * np.maximum(latency, (line - w * energy) / v),
@@ -229,7 +231,7 @@ def aims_of(
     operations: float = 0.0,
     area: float = 0.0,
 ) -> Aims:
-    """The objectives, the limits and the rows that they need, without repetition."""
+    """Return the objectives, the limits and the rows that they need, without repetition."""
     energy = latency = False
     more: dict[Added, None] = {}
     peaks: dict[str, None] = {}
@@ -254,7 +256,8 @@ def aims_of(
 
 
 def _parts(names: Iterable[str], operations: float) -> Iterable[str]:
-    """The names as rows or functions of energy and latency; sums of other figures are split into terms."""
+    """Return the names as rows or functions of energy and latency; sums of other figures are split into
+    terms."""
     for name in names:
         if added_of(name, operations) is not None:
             yield name
@@ -276,7 +279,7 @@ class LeastFigures:
 
 
 def corner(energy: float, latency: float, mixtures: Sequence[Line]) -> float:
-    """Lower bound of energy times latency, at a corner of the region that the bounds leave.
+    """Return a lower bound of energy times latency, at a corner of the region that the bounds leave.
 
     `mixtures`: lower bounds of weighted sums of energy and latency.
     """
@@ -300,8 +303,8 @@ def _crossing(a: Line, b: Line) -> Iterator[tuple[float, float]]:
 class LeastCosts:
     """Lower bounds for all parts of the space, which are searched one after another; bounds only rise.
 
-    Without `aims` nothing is known. `peaks`: lower bounds for memories, in the order of the aims (0 if
-    absent).
+    Without `aims` there are no bounds. `peaks`: lower bounds for memories, in the order of the aims (0 if
+    missing).
     """
 
     aims: Aims | None = None
@@ -329,28 +332,28 @@ class LeastCosts:
 
 
 def nothing_known(aims: Aims, parts: int, peaks: tuple[float, ...] = ()) -> LeastCosts:
-    """Bounds of 0 for each part, with lower bounds of the peaks of memories."""
+    """Return bounds of 0 for each part, with lower bounds of the peaks of memories."""
     return LeastCosts(aims, [LeastFigures(np.zeros(len(aims.added))) for _ in range(parts)], peaks)
 
 
-# Branch and bound: the candidates that known whole mappings rule out. What is not decided yet adds at least
+# Branch and bound: the candidates that known whole mappings exclude. Undecided choices add at least
 # `rest` to energy and latency, and adds more where the whole mapping may use less memory. So `rest` is
 # known per level of the first peak: a mapping whose peak lies between two levels pays at least the bound of
 # the upper level.
 
-STEP = 3  # every third level is kept where few levels do
+STEP = 3  # every third level is kept where few levels are sufficient
 TOGETHER = 8  # known mappings that are compared at once
 
 
 @dataclass(frozen=True)
 class KnownMappings:
-    """Figures [figures, m] of known whole mappings, which candidates are compared with.
+    """Figures [figures, m] of known whole mappings, with which candidates are compared.
 
     The first `sums` figures add up over Einsums, the others are peaks. `edges` [levels], ascending: upper
     ends of the ranges of the first peak (one infinite level if there are no peaks). `eps`: relative margin
     within which a candidate is not worth keeping. `weights` [mixtures, sums]: weighted sums of two figures
-    that are bounded as well. `aims`: objectives and limits, where they differ from the figures; all known
-    mappings obey the limits.
+    that are bounded as well. `aims`: objectives and limits, if they differ from the figures; all known
+    mappings satisfy the limits.
     """
 
     figures: Array
@@ -375,7 +378,7 @@ class KnownMappings:
         return result
 
     def aimed(self, values: Array, mixed: Array) -> Array:
-        """False where `values` break a limit or are worse in every objective than a known mapping.
+        """Return False where `values` violate a limit or are worse in every objective than a known mapping.
 
         `values` [figures, n] and `mixed` [mixtures, n] are lower bounds of figures and mixtures.
         """
@@ -426,7 +429,7 @@ class KnownMappings:
         return replace(self, edges=self.edges[self.coarse_levels])
 
     def joined(self, more: Array) -> KnownMappings:
-        """With the figures of more whole mappings, without dominated ones."""
+        """Return these mappings with the figures of more whole mappings, without dominated ones."""
         figures = np.concatenate([self.figures, more], axis=1)
         kept = undominated(figures)
         return replace(self, figures=figures[:, kept])
@@ -453,9 +456,9 @@ class KnownMappings:
         return tuple(result)
 
     def _roomy(self, level: int, values: Array, mixed: Array, place: Array) -> Array:
-        """False where no corner of the staircase admits the mixtures of a point.
+        """Return False where no corner of the staircase admits the mixtures of a point.
 
-        `place`: the last known mapping whose first sum is less than that of the point.
+        `place`: the position of the last known mapping whose first sum is less than that of the point.
         """
         some = self.stairs[level]
         last = some.shape[1] - 1
@@ -512,7 +515,7 @@ class Bound:
     seconds: float = 0.0
 
     def hopeful(self, figures: Sequence[Array], rest: Array | None = None) -> Array:
-        """False where some known mapping is better in every figure, whatever is added.
+        """Return False where some known mapping is better in every figure, whatever is added.
 
         Peaks that are not among `figures` count as 0. `rest` [sums and mixtures, levels, n]: least addition
         per candidate, instead of that of this bound.
@@ -544,20 +547,20 @@ class Bound:
         return result
 
     def improved_by(self, figures: Sequence[Array]) -> bool:
-        """Where whole mappings are counted: whether some of these figures [n] are better than those of known
-        ones by more than rounding."""
+        """Return, for a bound of whole mappings, whether some of these figures [n] are better than those of
+        known mappings by more than rounding."""
         values = np.stack(list(figures))
         low = self.known.figures * ((1 - ROUNDING) / (1 + self.known.eps))
         return len(values) < len(low) or bool(_against(low, values).any())
 
     def plus(self, more: Sequence[float]) -> Bound:
-        """With these amounts added to the sums."""
+        """Return the bound with these amounts added to the sums."""
         sums = np.array(more).reshape(-1, 1)
         mixed = self.known.weights @ sums if len(self.known.weights) else sums[:0]
         return replace(self, rest=self.rest + np.concatenate([sums, mixed]))
 
     def against(self, figures: Array) -> Bound:
-        """With whole mappings of these figures [figures, n] added to the known ones."""
+        """Return the bound with whole mappings of these figures [figures, n] added to the known ones."""
         aims = self.known.aims
         kept = figures if aims is None else figures[:, aims.admits(figures)]
         return replace(self, known=self.known.joined(kept))
@@ -569,9 +572,10 @@ class Bound:
 
 
 def _against(known: Array, values: Array) -> Array:
-    """False where some column of `known` is below in every row.
+    """Return False where some column of `known` is lower in every row.
 
-    Columns with the lowest ranks come first: they rule out most points, so that later ones see few.
+    Columns with the lowest ranks come first: they exclude most points, so that fewer points remain for later
+    columns.
     """
     ranks = np.argsort(np.argsort(known, axis=1), axis=1)
     order = np.argsort(ranks.sum(axis=0), kind="stable")

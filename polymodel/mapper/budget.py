@@ -89,7 +89,8 @@ def _several(what: str, marks: Iterable[bytes], update: Callable[[bytes], object
 
 class _Pickler(pickle.Pickler):
     def persistent_id(self, item: object) -> str | None:
-        """Replace an Einsum by a name: every result refers to one, and the reader already has it."""
+        """Replace an Einsum by a name: every result refers to one, and the process that reads the result
+        already has it."""
         return "space" if type(item).__name__ == "EinsumSpace" else None
 
 
@@ -144,7 +145,7 @@ class Finished:
         return result
 
     def put(self, key: bytes, result: object) -> None:
-        """Keep a result; writes all unsaved results when a write is due."""
+        """Keep a result; write all unsaved results when a write is due."""
         sink = io.BytesIO()
         _Pickler(sink, protocol=5).dump(result)
         with self.lock:
@@ -227,9 +228,9 @@ ANSWER = 0.15  # seconds that evaluating and reporting one answer takes
 
 
 def time_of_search(limit: float) -> float | None:
-    """Seconds of an exploration's limit that the search itself may use (None: no limit).
+    """Return the seconds of an exploration's limit that the search itself may use (None: no limit).
 
-    The rest is for evaluating the answer, which takes longer where other processes use the processors.
+    The rest is for evaluating the answer, which takes longer if other processes use the processors.
     """
     if limit == inf:
         return None
@@ -244,12 +245,12 @@ CUT = (Late, LimitReached, MemoryError)  # exceptions that interrupt a step
 
 
 def always() -> bool:
-    """Time check of a search without a limit."""
+    """Return True: the time check of a search without a limit."""
     return True
 
 
 def without_end() -> float:
-    """Remaining seconds of a search without a limit."""
+    """Return infinity: the remaining seconds of a search without a limit."""
     return inf
 
 
@@ -353,7 +354,7 @@ class Watch:
         return inf if self.end is None else max(self.end - time.perf_counter(), 0.0)
 
     def ended(self, error: BaseException) -> None:
-        """Note that a step was interrupted: the search ends with what it has."""
+        """Note that a step was interrupted: the search ends with the results so far."""
         self.late = True
         self.memory = self.memory or isinstance(error, (MemoryUp, MemoryError))
 
@@ -368,15 +369,16 @@ class Watch:
             return None
 
     def silent(self) -> Watch:
-        """The same time limit for a part of a step, which reports through this one and counts no steps."""
+        """Return the same time limit for a part of a step, which reports through this one and counts no
+        steps."""
         other = Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
         other.least = self.least
         return other
 
     def grace(self) -> Watch:
-        """A time limit slightly beyond this one, for completing a mapping.
+        """Return a time limit slightly beyond this one, for completing a mapping.
 
-        If the search was stopped before its limit, it starts now.
+        If the search was stopped before its limit, the additional time starts now.
         """
         other = Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
         limit, now = self.request.time_limit, time.perf_counter()
@@ -385,13 +387,13 @@ class Watch:
         return other
 
     def share(self, part: float) -> Callable[[], bool]:
-        """A time check that ends after this share of the limit from now, or at the limit."""
+        """Return a time check that ends after this share of the limit from now, or at the limit."""
         limit = self.request.time_limit
         end = None if limit is None else time.perf_counter() + part * limit
         return lambda: self.has_time() and (end is None or time.perf_counter() < end)
 
     def tally(self, has_time: Callable[[], bool] | None = None) -> SearchTally:
-        """A new tally, whose points are part of the progress report."""
+        """Return a new tally, whose points are part of the progress report."""
         tally = SearchTally(
             has_time=has_time or self.has_time, ended=self.ended, finished=self.request.finished,
             crew=self.request.crew, left=self.left,
@@ -438,10 +440,10 @@ def once(
     whole: Callable[[T], bool],
     space: object = None,
 ) -> T:
-    """The result of `work`, from the store if the step is stored there.
+    """Return the result of `work`, from the store if the step is stored there.
 
     `parts`: everything that the result depends on. The result is stored if it is `whole`, that is, if the
-    time limit did not cut it short.
+    time limit did not interrupt it.
     """
     if tally.finished is None:
         return work()
@@ -524,7 +526,7 @@ def _counted(
 
 
 def _lean(result: Any) -> Any:
-    """The result without regions that no point lies in, and without the caches of regions."""
+    """Return the result without regions that contain no point, and without the caches of regions."""
     if isinstance(result, tuple) and not is_dataclass(result):
         return tuple(map(_lean, result))
     if type(result).__name__ != "Pmappings":

@@ -1,7 +1,7 @@
 """Points of one template: candidates of its rank variables, combined one group of variables at a time.
 
-After each step, points are dropped that exceed a memory or a fanout, or that a known whole mapping rules
-out. Where many points are left, dominated ones are dropped as well.
+After each step, points are dropped that exceed a memory or a fanout, or that a known whole mapping excludes.
+If many points remain, dominated ones are dropped as well.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PartialPoints:
         return PartialPoints(values, self.spread[:, which], self.keys[:, which], index, n)
 
     def paired(self, other: PartialPoints, mine: Array, theirs: Array) -> PartialPoints:
-        """Pairs of points, by their positions [n] in this set and in the other."""
+        """Return pairs of points, by their positions [n] in this set and in the other."""
         return PartialPoints(
             {t: v[mine] * other.values[t][theirs] for t, v in self.values.items()},
             self.spread[:, mine] * other.spread[:, theirs],
@@ -118,7 +118,7 @@ class PartialFigures:
 
 
 def _scaled(factor: Array) -> tuple[bytes, float]:
-    """A factor normalised by its first entry (as bytes), and that entry."""
+    """Return a factor divided by its first entry (as bytes), and that entry."""
     scale = float(factor[0]) if len(factor) and factor[0] else 1.0
     return (factor / scale).tobytes(), scale
 
@@ -126,7 +126,7 @@ def _scaled(factor: Array) -> tuple[bytes, float]:
 def _occupied_bits(
     template: Template, costs: CostTerms, memories: Sequence[int], relaxed: bool
 ) -> list[Form]:
-    """Bits in each memory as forms, separately for every slot and for exchanged tensors."""
+    """Return bits in each memory as forms, separately for every slot and for exchanged tensors."""
     result: dict[tuple[int, int, bool], Form] = {}
     for n, (t, bits) in zip(template.nodes, costs.nodes, strict=True):
         if n.memory in memories and not (n.shared and relaxed):
@@ -252,7 +252,7 @@ class Combination:
         ask: Callable[[], None] = lambda: None,
         many: int = PRUNE_ABOVE,
     ) -> None:
-        """`many`: beyond so many points those go that others beat."""
+        """`many`: the number of points above which dominated points are dropped."""
         self.interest, self.ask, self.many = interest, ask, many
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
@@ -274,7 +274,7 @@ class Combination:
         self.figures = PartialFigures(
             space, template, found, self.factors, self.forms, where, interest.relaxed
         )
-        self.too_large, self.thinned = 0, False  # whether points went that others beat
+        self.too_large, self.thinned = 0, False  # thinned: whether dominated points were dropped
         self._extremes: dict[tuple[Part, Callable[[Array], Any], int], float] = {}
         if not self.left:
             one = self.points
@@ -304,7 +304,7 @@ class Combination:
             m = mine.n
             mine = self._undominated(mine, others)
             every = m / mine.n
-        prune = bool(self.left)  # after the last group the caller compares points, with more knowledge
+        prune = bool(self.left)  # after the last group the caller compares points, with more information
         rows = max(1, BLOCK // max(mine.n, 1))
         parts: list[PartialPoints] = []
         for begin in range(0, max(before.n, 1), rows):
@@ -341,15 +341,15 @@ class Combination:
         return points.only(wanted)
 
     def _hopeful_of(self, points: PartialPoints) -> PartialPoints:
-        """The points that no known whole mapping rules out."""
+        """Return the points that no known whole mapping excludes."""
         if self.bound is not None and points.n and points.index:
             points = points.only(self._hopeful(points, self.bound))
         return points
 
     def _fitting(self, some: PartialPoints, mine: PartialPoints, every: float) -> tuple[Array, Array]:
-        """Positions of the pairs that fit memories and fanouts for some choice of the other variables.
+        """Return positions of the pairs that fit memories and fanouts for some choice of the other variables.
 
-        Each pair stands for `every` original ones. This test comes first, since it leaves few pairs to
+        Each pair represents `every` original pairs. This test comes first, since it leaves few pairs to
         compute.
         """
         fits = np.ones((some.n, mine.n), bool)
@@ -370,7 +370,7 @@ class Combination:
         return rows, columns
 
     def _rest(self, term: Part, extreme: Callable[[Array], Any]) -> float:
-        """The smallest or largest factor that the groups not joined yet can contribute."""
+        """Return the smallest or largest factor that the remaining groups can contribute."""
         key = term, extreme, len(self.left)
         if key not in self._extremes:
             self._extremes[key] = prod(float(extreme(self.factors[term, g])) for g in self.left)
@@ -382,7 +382,7 @@ class Combination:
         return float(sum(c * worth(key, every[c < 0]) for key, c in form.items()))
 
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
-        """Mask of the points whose best completion no known whole mapping dominates."""
+        """Return a mask of the points whose best completion no known whole mapping dominates."""
 
         def completed(extreme: Callable[[Array], Any], part: Part) -> Array:
             return points.values[part] * self._rest(part, extreme)
@@ -415,17 +415,17 @@ class Combination:
         return result
 
     def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
-        """The terms of a memory's nodes, and the least bits per unit given the groups not joined yet."""
+        """Return the terms of a memory's nodes, and the least bits per unit given the remaining groups."""
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if n.memory == memory and not (n.shared and self.interest.relaxed):
                 yield t, self._rest(t, np.min) * bits
 
     def _most(self, fanout: int) -> int:
-        """The most instances that the groups not joined yet can use."""
+        """Return the largest number of instances that the remaining groups can use."""
         return prod(int(self.chains[b].spread[fanout].max(initial=1)) for g in self.left for b in g)
 
     def _undominated(self, points: PartialPoints, others: Sequence[tuple[int, ...]]) -> PartialPoints:
-        """The points that no other point dominates, whatever the groups `others` contribute."""
+        """Return the points that no other point dominates, whatever the groups `others` contribute."""
         self.thinned = True
         figures = list(self.figures.of(points, others))
         if self.interest.rough:
@@ -437,7 +437,8 @@ class Combination:
         return points.only(undominated(figures, group_numbers(alike, points.n)))
 
     def ends(self) -> list[Array]:
-        """Exponents of each prime in the tile that the region needs, and (negated) in the tile it leaves."""
+        """Return exponents of each prime in the tile that the region needs, and (negated) in the tile that it
+        provides."""
         return self._ends(self.points)
 
     def _ends(self, points: PartialPoints) -> list[Array]:
@@ -476,7 +477,7 @@ class Combination:
         return slots[depth], slots[:depth]
 
     def choice(self) -> Array:
-        """The number of every point among all combinations of the variables' candidates."""
+        """Return the number of every point among all combinations of the variables' candidates."""
         counts = tuple(c.count for c in self.chains)
         where = tuple(self.points.index[v] for v in range(len(counts)))
         return np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)

@@ -1,9 +1,9 @@
 """Lower bounds on the rest of the cascade, for every shape and tile size of an Einsum's fused loops.
 
-A whole mapping is a path through join structures (open loops, tile sizes, live tensors) with one pmapping
-per step. Here a step costs the least of its shape, tile sizes and available space (the memory less what is
-live). The shortest paths before and after a step then bound all whole mappings that contain it. Shapes with
-known pmappings have the costs of these; other shapes have the bounds of `lower_bounds`.
+A whole mapping is a path through join structures (open loops, tile sizes, live tensors) with one pmapping per
+step. Here a step has the least cost for its shape, tile sizes and available space (the memory less live
+tensors). The shortest paths before and after a step then bound all whole mappings that contain it. Shapes
+with known pmappings have the costs of these; other shapes have the bounds of `lower_bounds`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def most_keys(space: EinsumSpace, prefix: tuple[int, ...], sizes: str) -> int:
 
 
 def entries_of(space: EinsumSpace, shape: Sharing, number: int, lives: Lives) -> Iterator[object]:
-    """The keys (`follows`) of structures that the shape may follow."""
+    """Return the keys (`follows`) of structures that the shape may follow."""
     above = above_of(space, shape.prefix)
     reads = taken_of(space, shape, number, lives)
     for c in range(len(above) + 1):
@@ -154,7 +154,7 @@ def follows(space: EinsumSpace, structure: JoinStructure) -> object:
 
 
 def unlike(some: Mapping[Sharing, Array], done: Mapping[Sharing, Array]) -> dict[Sharing, Array]:
-    """The tile sizes of `some` that are not `done` yet, without shapes that have none left."""
+    """Return the tile sizes of `some` that are not `done` yet, without shapes that have none left."""
     left = {shape: mine & ~done.get(shape, np.zeros(len(mine), bool)) for shape, mine in some.items()}
     return {shape: mine for shape, mine in left.items() if mine.any()}
 
@@ -315,7 +315,7 @@ class CompletionBounds:
         return steps, _States(states, count)
 
     def _passing(self, space: EinsumSpace, structure: JoinStructure, tiles: Array) -> Array:
-        """Bits of live tensors that the Einsum does not touch [memories, n]."""
+        """Return bits of live tensors that the Einsum does not touch [memories, n]."""
         which = self.rules.which
         result = np.zeros((len(which), tiles.shape[1]))
         for live in structure.live:
@@ -324,7 +324,7 @@ class CompletionBounds:
         return result
 
     def _left(self, passing: Array) -> Array:
-        """Entries of the tables for the space that remains at each level [levels, n]."""
+        """Return entries of the tables for the space that remains at each level [levels, n]."""
         if not self.rules.which:
             return np.zeros((1, passing.shape[1]), np.int64)
         left = np.minimum(self.edges, self.rules.capacity[self.axis])[:, None] - passing[self.axis][None, :]
@@ -333,9 +333,9 @@ class CompletionBounds:
         return result
 
     def work_out(self, bound: KnownMappings | None) -> None:
-        """Compute shortest paths, and drop steps that lie on none that can beat the known mappings.
+        """Compute shortest paths, and drop steps that are on no path better than the known mappings.
 
-        Raises Late once the time limit has passed; the bounds computed before, if any, then stay.
+        Raises Late once the time limit has passed; the bounds computed before, if any, then remain.
         """
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
@@ -372,8 +372,8 @@ class CompletionBounds:
         return Bound(known, none).hopeful(figures, sums)
 
     def hopeful(self, number: int, known: KnownMappings | None) -> dict[Sharing, Array]:
-        """Shapes of an Einsum, and masks of tile sizes, that a better whole mapping than the known ones may
-        use."""
+        """Return shapes of an Einsum, and masks of tile sizes, that a whole mapping better than the known
+        ones may use."""
         open_ = np.zeros(self.tables[number].shape[1], bool)
         open_[self.steps[number].over] = True
         if known is not None:
@@ -412,8 +412,8 @@ class CompletionBounds:
         mine[:, c.places] = np.maximum(mine[:, c.places], table)
 
     def near_best(self, share: float) -> list[dict[Sharing, Array]]:
-        """Per Einsum the shapes and tile sizes on paths within `share` of the shortest, at any level and
-        sum."""
+        """Return, per Einsum, the shapes and tile sizes on paths within `share` of the shortest, at any level
+        and sum."""
         best = self.behind[0][:, :, :1]
         result = []
         for number, least in enumerate(self.least):
@@ -423,17 +423,19 @@ class CompletionBounds:
         return result
 
     def rest_of(self, number: int, shape: Sharing, keys: Array | None = None) -> Array:
-        """Lower bounds on a whole mapping without this shape's own costs [sums, levels, tile sizes]."""
+        """Return lower bounds on a whole mapping without this shape's own costs [sums, levels, tile
+        sizes]."""
         c = self.choice(number, shape)
         mine = self.rest[number][:, :, c.places]
         return mine if keys is None else mine[:, :, c.of(keys)]
 
     def behind_of(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
-        """Lower bounds on the Einsums from `number` on, after states of a structure [sums, levels, n]."""
+        """Return lower bounds on the Einsums from `number` on, after states of a structure [sums, levels,
+        n]."""
         return self._behind(self.behind[number], number, structure, tiles)
 
     def least_behind(self, number: int, structure: JoinStructure, tiles: Array) -> Array:
-        """The same where the whole capacity is available [sums, n]."""
+        """Return these bounds if the whole capacity is available [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
 
     def outlook(self, number: int, known: KnownMappings) -> Outlook:

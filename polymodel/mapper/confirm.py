@@ -1,4 +1,4 @@
-"""Evaluates every mapping that the search finds, and makes it a point with its figures and report.
+"""Evaluate every mapping that the search finds, and make it a point with its figures and report.
 
 The figures of the evaluation must equal those of the search.
 """
@@ -101,9 +101,10 @@ def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> MappingFig
 
 
 def on_sparse_tiles(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
-    """The figures of a report on dense data, where the search computed lower bounds on sparse data.
+    """Return the figures of a report on dense data, for a search that computed lower bounds on sparse data.
 
-    With compressed tiles the search also underestimates what dense tiles take, so that nothing is compared.
+    With compressed tiles the search also underestimates the space of dense tiles, so that nothing is
+    compared.
     """
     from polymodel.mapper.sparse_room import compressed
 
@@ -128,7 +129,7 @@ def compared(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures
 
 
 def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
-    """The figures of a report, without comparing energy and latency.
+    """Return the figures of a report, without comparing energy and latency.
 
     Raises InternalError if the mapping does not fit, or if a peak exceeds that of the search.
     """
@@ -146,7 +147,7 @@ def fitting(spec: Spec, candidate: Candidate, report: Report) -> MappingFigures:
 
 
 def below(candidate: Candidate, found: MappingFigures) -> bool:
-    """True if a peak is lower than the search counted it."""
+    """Return whether a peak is lower than the search counted it."""
     peaks = dict(found.buffers)
     return any(m in peaks and peaks[m] < bits * (1 - CLOSE) for m, bits in candidate.buffers)
 
@@ -167,8 +168,9 @@ def loose_peaks(
 def _reasons(cascades: Sequence[Cascade], limits: Limits, live: list[str]) -> Iterator[str]:
     if live:
         yield f"{', '.join(live)} {'have' if len(live) > 1 else 'has'} `allocation: live`"
-    # With two Einsums some iteration of a shared loop has all tiles that stand above the loop. With three and
-    # two iterations the middle one may run when those of the first are gone, or those of the last not made.
+    # With two Einsums, some iteration of a shared loop has all tiles above the loop. With three Einsums and
+    # two iterations, the middle one may run after tiles of the first are freed, or before tiles of the last
+    # exist.
     fusible = any(len(c.einsums) > 2 and c.intermediates - limits.unfused for c in cascades)
     if fusible and limits.max_fused_loops != 0:
         yield "tiles above fused loops count as long as the loops run"
@@ -194,11 +196,11 @@ def all_confirmed(
     data: Data = None,
     end: float = inf,
 ) -> list[MappingFigures]:
-    """The figures of each candidate, by evaluation as far as time and memory allow.
+    """Return the figures of each candidate, by evaluation as far as time and memory allow.
 
-    `done(number)` is called with the number evaluated so far; if it returns False, the evaluation stops.
-    The rest keep the figures of the search: candidates not reached within `longest` seconds or by the `end`
-    (`time.monotonic`), and those for which there is not enough memory.
+    `done(number)` is called with the number evaluated so far; if it returns False, the evaluation stops. The
+    remaining candidates keep the figures of the search: candidates not reached within `longest` seconds or by
+    the `end` (`time.monotonic`), and those for which there is not enough memory.
     """
     result: list[MappingFigures] = []
     try:
@@ -241,7 +243,7 @@ def _together(
     longest: float,
     data: Data,
 ) -> None:
-    """Evaluate the rest in joblib's processes (or on a Dask cluster, within
+    """Evaluate the remaining candidates in joblib's processes (or on a Dask cluster, within
     `joblib.parallel_config("dask")`)."""
     from joblib import delayed
 
@@ -263,7 +265,7 @@ def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Mapp
 
 
 def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
-    """The figures of `evaluate`, or of the search where `evaluate` refuses to count (mostly lifetimes).
+    """Return the figures of `evaluate`, or of the search if `evaluate` refuses to count (mostly lifetimes).
 
     The refusal is raised when the report is requested.
     """
@@ -276,16 +278,17 @@ def _known(spec: Spec, candidate: Candidate, data: Data) -> MappingFigures:
 
 
 class ReadTogether(Refused):
-    """Einsums that share loops each hold a tensor that neither hands on, which the search counts wrongly."""
+    """Einsums that share loops each hold a tensor that neither passes to the other, which the search counts
+    wrongly."""
 
     code = "unsupported-reuse"
 
 
 def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadTogether:
-    """The error to raise where search and evaluation disagree.
+    """Return the error for a disagreement between search and evaluation.
 
-    The search counts each Einsum on its own, except for exchanged tensors. That is wrong where several
-    Einsums below one loop touch a tensor from further out: a storage node above the loop then serves all of
+    The search counts each Einsum on its own, except for exchanged tensors. That is wrong if several Einsums
+    below one loop access a tensor from further outside: a storage node above the loop then serves all of
     them.
     """
     for tensor, one, other in _read_together(spec.workload, candidate.tree):
@@ -305,7 +308,7 @@ def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadToge
 
 
 def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str, str]]:
-    """Tensors of the backing storage, each with two Einsums below a common loop that touch it."""
+    """Yield tensors of the backing storage, each with two Einsums below a common loop that access it."""
     root = tree.nodes[0]
     backed = root.tensors if isinstance(root, StorageNode) else ()
     for one, other in combinations(tree.einsums, 2):
@@ -475,7 +478,8 @@ class Point:
 
 
 def meant(objective: str, spec: Spec) -> str:
-    """The canonical name of an objective: older words, and a working set without a memory, are resolved."""
+    """Return the canonical name of an objective: older words, and a working set without a memory, are
+    resolved."""
 
     def known(name: str) -> str:
         return f"{WORKING_SET}:{measured_memory(spec.arch)}" if name == WORKING_SET else name

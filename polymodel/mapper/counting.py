@@ -1,14 +1,15 @@
-"""The number of mappings, as an exact integer, without listing them.
+"""The number of mappings, as an exact integer, without enumeration.
 
 - Chains of tile sizes of one Einsum below given fused loops: products per rank variable, summed over the ways
   to spread the variables over fanouts. One variable's sizes at b nodes below a tile of n are t1 >= ... >= tb:
   with divisors of n, a product over its primes of C(e + b, b); with all sizes, C(n + b - 1, b).
 - Placements of one Einsum's tensors, by the order of operands in its branch, memory by memory. Memories that
-  storage orders keep apart are in bands: all nodes of one band are above those of the next. Within a band the
+  storage orders separate are in bands: all nodes of one band are above those of the next. Within a band the
   nodes of one tensor are in order, those of different tensors in any order.
 - Whole mappings: pmappings of one Einsum after another, counted by open loops, their tile sizes and live
   tensors, in the steps of the search's join (`join.step`). Tile sizes below open loops are numbered; the
-  numbering depends only on what these loops split, so that consecutive Einsums agree on it.
+  numbering depends only on the extents or tiles that these loops split, so that consecutive Einsums have the
+  same numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Sequences = dict[tuple[int, ...], int]
 class Spreads:
     """The ways to spread variables over the fanouts, none over more instances than its extent.
 
-    `ways` [n]: the number of ways; `columns`: per variable the numbers of instances in use, and [n] which.
+    `ways` [n]: the number of ways; `columns`: per variable the numbers of instances in use, and their index
+    [n] for each way.
     """
 
     ways: Array
@@ -189,7 +191,8 @@ class ChainTables:
         return self._spreads[unit, inside]
 
     def _below(self, bundle: int, prefix: Sequence[int]) -> tuple[tuple[int, bool], ...]:
-        """Tile sizes that a bundle's fused loops leave, and whether each size divides the one above."""
+        """Return tile sizes that remain below a bundle's fused loops, and whether each size divides the one
+        above."""
         loops = [(v, prefix.count(v)) for v in self.bundles[bundle]]
         key = (bundle, tuple(loops))
         if key not in self._ends:
@@ -204,9 +207,10 @@ class ChainTables:
         return self._ends[key]
 
     def _factor(self, bundle: int, prefix: Sequence[int], nodes: int, there: Spreads) -> Array:
-        """The number of chains below [sizes below the bundle's fused loops, instances it is spread over].
+        """Return the number of chains below [sizes below the bundle's fused loops, instances that it is
+        spread over].
 
-        What is spread over instances is split evenly.
+        A spread over instances is an even split.
         """
         values = there.columns[bundle][0].tolist()
         ends = self._below(bundle, prefix)
@@ -226,7 +230,7 @@ class ChainTables:
 def arrangements(
     space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, every_slot: bool
 ) -> Sequences:
-    """The number of templates of a shape, by the operands of their branch nodes (outermost first).
+    """Return the number of templates of a shape, by the operands of their branch nodes (outermost first).
 
     `reach`: the number of memories above compute. `every_slot`: nodes above fused loops may be in any slot;
     otherwise only in the slots that `templates` uses.
@@ -282,9 +286,10 @@ class _Arranger:
         return result
 
     def _one_band(self, k: int, low: int) -> dict[int, dict[tuple[int, ...], int]]:
-        """Ways to place the nodes of one band at or below level `low`.
+        """Return the number of ways to place the nodes of one band at or below level `low`.
 
-        By the innermost level in use, then by the number of nodes of each operand in the branch.
+        The result is by the innermost level in use, then by the number of nodes of each operand in the
+        branch.
         """
         branch = self.depth + 1
         here = [d for _, m, d in self.shape.shared if m in self.bands[k]]

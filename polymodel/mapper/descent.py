@@ -269,7 +269,7 @@ class Descent:
         self._factors: dict[tuple[Group, tuple[bytes, ...]], Array] = {}
 
     def from_(self, placed: tuple[Array, ...]) -> LocalMapping:
-        """The local optimum that moves lead to from a start.
+        """Return the local optimum that moves from a start reach.
 
         Raises Stopped with the best point so far if time or memory runs out.
         """
@@ -299,7 +299,7 @@ class Descent:
         return TemplatePoints(self, tuple(some.chains), some.points.index, figures)
 
     def towards(self, goal: Goal, ask: Callable[[], None]) -> Descent:
-        """The same search with another goal."""
+        """Return the same search with another goal."""
         other = copy(self)
         other.goal, other.ask = goal, ask
         return other
@@ -382,14 +382,14 @@ class Descent:
         return np.unique(np.concatenate([[0], gain[: PAIRED // 2], room[: PAIRED // 2]]))
 
     def point(self, placed: tuple[Array, ...], alone: bool = False) -> LocalMapping:
-        """One point with its figures. `alone`: its moves are not computed, since it is not moved."""
+        """Return one point with its figures. `alone`: its moves are not computed, since it is not moved."""
         stays = np.zeros(1, np.int64)
         here = {b: _Several(x, stays) for b, x in enumerate(placed)} if alone else {}
         figures = self.figures(placed, {}, here)
         return self._mapping_of(_Move(placed, figures, (0, 0), 0.0, float(self.goal(figures)[0, 0])))
 
     def _mapping_of(self, move: _Move) -> LocalMapping:
-        """The mapping that a move leads to."""
+        """Return the mapping that results from a move."""
         several = [self._chains(b, x)[0] for b, x in enumerate(move.placed)]
         levels, fans = self.places.levels, len(self.space.fanouts)
         tiles = np.array([c.tiles[:, 0] for c in several], np.int64).reshape(len(several), levels)
@@ -409,7 +409,8 @@ class Descent:
     def figures(
         self, placed: tuple[Array, ...], several: Mapping[int, _Several], here: Mapping[int, _Several] = STILL
     ) -> PointCosts:
-        """Costs of every combination of moves of up to two bundles [n, m], the other bundles as in `placed`.
+        """Return costs of every combination of moves of up to two bundles [n, m], the other bundles as in
+        `placed`.
 
         Without `several`, of the moves `here`.
         """
@@ -451,10 +452,8 @@ class Descent:
         return self._found[key]
 
     def _values(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """Every part's value at every combination [parts + 1, n, m].
-
-        The last row exceeds 1 where instances have unequal shares.
-        """
+        """Return every part's value at every combination [parts + 1, n, m]. The last row exceeds 1 if
+        instances have unequal shares."""
         result = np.ones((len(self.amounts.parts) + 1, 1, 1))
         for group in self.space.groups:
             factor = self._factor(group, now)[(slice(None), *np.ix_(*(now[b].kept for b in group)))]
@@ -485,7 +484,8 @@ class Descent:
         return self._factors[key]
 
     def _unfit(self, now: tuple[_Several, ...], axes: Mapping[int, int], shape: tuple[int, ...]) -> Array:
-        """Excess over fanouts and shortfall of required utilisation, plus the number of violated rules."""
+        """Return the excess over fanouts and the shortfall of required utilisation, plus the number of
+        violated rules."""
         result = np.zeros(shape)
         each = [(*self._chains(b, x.placed), x.kept) for b, x in enumerate(now)]
         reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts

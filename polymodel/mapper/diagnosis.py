@@ -1,4 +1,4 @@
-"""Why a search found nothing: the mappings that each constraint and limit rules out, and remedies."""
+"""Why a search found nothing: the mappings that each constraint and limit excludes, and remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 # The constraints of a search: each can be dropped, or relaxed as little as necessary.
 
-# Relaxing these makes a search long and seldom helps.
+# Relaxing these constraints makes a search long and rarely helps.
 SELDOM = ("force_memory_order", "max_fused_loops_per_rank_variable")
 
 
@@ -34,7 +34,8 @@ class RelaxedProblem:
 
 @dataclass(frozen=True)
 class SearchConstraint:
-    """One constraint. `have`: its figure, if it has one; `written`: a rule as the exploration writes it."""
+    """One constraint. `have`: its figure, if it has one; `written`: a rule in the notation of the
+    exploration."""
 
     kind: str
     level: str = ""
@@ -49,15 +50,15 @@ class SearchConstraint:
         return self.kind in ("no_refetch", "order") or (self.kind == "factors" and "." not in self.level)
 
     def concerns(self, einsum: str, tensors: Sequence[str]) -> bool:
-        """Whether it affects an Einsum with these tensors."""
+        """Return whether it affects an Einsum with these tensors."""
         return self.einsum in ("", einsum) and (not self.tensors or bool(set(self.tensors) & set(tensors)))
 
     def dropped(self, p: RelaxedProblem) -> RelaxedProblem:
-        """The problem without the constraint."""
+        """Return the problem without the constraint."""
         return self.at(p, None)
 
     def at(self, p: RelaxedProblem, figure: float | None) -> RelaxedProblem:
-        """The problem with another figure (None: without the constraint)."""
+        """Return the problem with another figure (None: without the constraint)."""
         limits, kind = p.limits, self.kind
         if kind == "capacity":
             return _with(
@@ -274,10 +275,9 @@ SECONDS = 30.0  # for one diagnosis; with a time limit, the rest of that limit a
 def diagnosed(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, found: SearchResult, search: Search
 ) -> Diagnosis:
-    """What rules all mappings out.
+    """Return the constraints that exclude all mappings.
 
-    `found`: the result of a search of the whole space; `search`: the function that searches relaxed
-    problems.
+    `found`: the result of a search of the whole space; `search`: the function that searches relaxed problems.
     """
     limit, now = request.time_limit, time.perf_counter()
     watch = Watch(replace(request, progress=None), now - found.seconds, 1)
@@ -401,9 +401,10 @@ class _Diagnosis:
         yield from result
 
     def _least_alone(self, c: SearchConstraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
-        """The least bits that an Einsum needs in a memory if others are unbounded, and the tensors held then.
+        """Return the least bits that an Einsum needs in a memory if others are unbounded, and the tensors
+        held then.
 
-        None where its tensors have to be exchanged.
+        None if its tensors have to be exchanged.
         """
         p = self.problem
         for other in self.all:
@@ -426,7 +427,8 @@ class _Diagnosis:
         return not self.has_time()
 
     def _joined(self) -> Iterator[Obstacle]:
-        """Each Einsum has mappings that fit, but exchanged tensors do not fit beside them."""
+        """Yield an obstacle if each Einsum has mappings that fit, but exchanged tensors do not fit beside
+        them."""
         stage = next((s for s in self.found.stages if not s.kept and s.of.startswith("join ")), None)
         if stage is None:
             return
@@ -479,7 +481,7 @@ class _Diagnosis:
         return self.has_time() and self.relaxer.admits(c.dropped(self.problem))
 
     def _helping(self, some: Sequence[SearchConstraint]) -> list[Relaxation]:
-        """The relaxation of these constraints by as little as possible; empty if there is no time."""
+        """Return the smallest relaxation of these constraints; empty if there is no time."""
         if not some or not self.has_time():
             return []
         helps = self.watch.step(partial(self.relaxer.relaxation, some, self.problem))
@@ -506,7 +508,7 @@ KIND = "limits"
 def limits_diagnosed(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, search: Search
 ) -> Diagnosis | None:
-    """What rules all mappings out, for a request with limits whose search found nothing.
+    """Return the limits that exclude all mappings, for a request with limits whose search found nothing.
 
     None if there are no mappings even without the limits.
     """

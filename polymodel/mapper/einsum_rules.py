@@ -1,4 +1,5 @@
-"""What limits the mappings of one Einsum: constraints, memory order, fanouts, and bounds that tie ranks."""
+"""Restrictions on the mappings of one Einsum: constraints, memory order, fanouts, and bounds that relate
+ranks."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class LoopRules:
 
     @property
     def of_blocks(self) -> bool:
-        """Whether rules on temporal loops exist, so that it matters which memory a loop belongs to."""
+        """Return whether rules on temporal loops exist, so that the memory to which a loop belongs is
+        relevant."""
         return self.placed or bool(self.once)
 
     @property
@@ -61,7 +63,7 @@ class LoopRules:
         return any(self.blocks) or bool(self.orders)
 
     def single(self, memory: int, variable: int) -> bool:
-        """Whether the rules leave a memory's loops over a variable a single iteration."""
+        """Return whether the rules leave a memory's loops over a variable a single iteration."""
         several = self.blocks[memory] if self.blocks else ()
         return any(v == variable and rule.relation != ">=" and rule.number == 1 for v, rule in several)
 
@@ -71,7 +73,7 @@ class LoopRules:
         return tuple((m, rule) for m, v, rule in every if v == variable)
 
     def place(self, memory: int, variable: int) -> int | None:
-        """Position of a variable in a memory's loop order; None if it is unrestricted."""
+        """Return the position of a variable in a memory's loop order; None if it is unrestricted."""
         sequence = next((s for m, s in self.orders if m == memory), ())
         named = variable if variable in sequence else OTHER
         return sequence.index(named) if named in sequence else None
@@ -82,7 +84,7 @@ class LoopRules:
         return first is not None and second is not None and first < second
 
     def apart(self, variable: int) -> object:
-        """Key by which variables are distinguished that rules treat differently."""
+        """Return a key that is equal only for variables to which the same rules apply."""
         named = any(v == variable for row in (*self.spread, *self.blocks) for v, _ in row)
         named = named or any(variable in sequence for _, sequence in self.orders)
         return variable if named else -1, tuple(o is None or variable in o for o in self.only)
@@ -99,7 +101,7 @@ class LoopRules:
 
 
 NO_RULES = LoopRules()
-ALIKE = ("bus", "switch")  # in these every instance is as many hops away
+ALIKE = ("bus", "switch")  # topologies in which every instance has the same distance in hops
 
 
 def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
@@ -184,8 +186,11 @@ Bands = tuple[tuple[int, ...], ...]
 
 
 def side_by_side(cascade: Cascade, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
-    """(Einsum, memory) where the memory is side by side with the one before it, by the rules of the
-    architecture. Memories are grouped from the outside in; the backing storage is in no group."""
+    """Return (Einsum, memory) for each memory that is side by side with the previous one, by the rules of the
+    architecture.
+
+    Memories are grouped from the outside in; the backing storage is in no group.
+    """
     result = []
     memories = [c for c in hierarchy.components if c.stores]
     for one in cascade.einsums:
@@ -306,9 +311,9 @@ def spread_choices(
 
 
 def at_their_most(space: EinsumSpace) -> EinsumSpace:
-    """The space with `least` shares of fanouts as numbers where they are infinite (as high as possible):
-    outer dimensions first, as far as the loops over them allow, whatever fits the memories. No compute unit
-    is ruled out."""
+    """Return the space with `least` shares of fanouts as numbers where they are infinite (as high as
+    possible): outer dimensions first, as far as the loops over them allow, regardless of memory capacities.
+    No compute unit is excluded."""
     if space.copy or all(f.least < inf for f in space.fanouts):
         return space
     uses = [_best_use(space, unit) for unit in range(len(space.units))]
@@ -444,7 +449,7 @@ def ties_of(one: Einsum, variables: Sequence[str], remedy: str) -> tuple[Tie, ..
 
 
 def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand], remedy: str) -> None:
-    """Raises Refused for tensors whose element counts do not follow from the tiles of a pair."""
+    """Raise Refused for tensors whose element counts do not follow from the tiles of a pair."""
     for tie in ties:
         for o in operands:
             partly = any(w for w in o.windows if w.held or len({w.p, w.r} & tie.both) == 1)
@@ -456,7 +461,7 @@ def require_counted(one: Einsum, ties: Iterable[Tie], operands: Iterable[Operand
 
 
 def refuse_uneven(one: Einsum, ties: Sequence[Tie], besides: Iterable[str], remedy: str) -> None:
-    """Raises Refused for `besides`, which is counted only where all tiles are equal."""
+    """Raise Refused for `besides`, which is counted only if all tiles are equal."""
     for what in besides if ties else ():
         subject = f"the iteration space of {one.name} is not a box"
         message = f"{subject}, which the search does not cover beside {what}"
@@ -478,7 +483,7 @@ def points_of(extents: Sequence[int], ties: Sequence[Tie]) -> int:
 
 
 def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade) -> bool:
-    """Whether loops over a rank split a tensor as at its producer: both begin at the same value."""
+    """Return whether loops over a rank split a tensor as at its producer: both start at the same value."""
     maker = cascade.producer(access.tensor)
     if access.output or maker is None or access.tensor in cascade.shifted:
         return True
@@ -494,10 +499,12 @@ def parted_alike(one: Einsum, access: TensorAccess, rank: int, cascade: Cascade)
 
 @dataclass(frozen=True)
 class Generations:
-    """How an Einsum touches a tensor that is carried forward: along which rank variable (position), how
-    many of its reads are of the newest generation (`now`), and the distances (`back`) of the others.
-    `awaited`: a later Einsum produces the tensor, so that both are below a loop over single values of the
-    variable."""
+    """How an Einsum accesses a recurrent tensor.
+
+    `variable`: the rank variable (position) of the recurrence; `now`: the number of reads of the newest
+    generation; `back`: the distances of the other reads. `awaited`: a later Einsum produces the tensor, so
+    that both are below a loop over single values of the variable.
+    """
 
     variable: int
     now: int
@@ -565,9 +572,10 @@ def refuse_carried_uneven(
     one: Einsum, operands: Sequence[Operand], ties: Sequence[Tie], besides: Sequence[str],
     rounding: Collection[str], remedy: str,
 ) -> None:  # fmt: skip
-    """Raises Refused for tensors carried forward together with what is counted only where all tiles are
-    equal. With transfers rounded to whole actions (`rounding`) and one generation each, all transfers are
-    equal."""
+    """Raise Refused for recurrent tensors together with anything that is counted only if all tiles are equal.
+
+    With transfers rounded to whole actions (`rounding`) and one generation each, all transfers are equal.
+    """
     for o in (o for o in operands if o.first_differs):
         one_each = o.carried is None or (o.output and set(o.carried.back) == {1})
         tied = any(v in t.both for t in ties for v in o.first_differs)

@@ -25,7 +25,7 @@ LONGEST_RUN = 4  # Einsums that share a loop where a plan is varied
 
 @dataclass(frozen=True)
 class EinsumInterface:
-    """The part of an Einsum's mapping that its neighbours depend on.
+    """The part of an Einsum's mapping on which its neighbours depend.
 
     Its shape, the tile sizes below its fused loops, and its private nodes above these loops as (operand,
     memory). `run`: the Einsums below the same loops.
@@ -206,7 +206,7 @@ def _linked(inside: Mapping[str, range], span: range) -> bool:
 
 
 def _one_of_each(runs: Sequence[Sequence[Run]]) -> Iterator[tuple[Run, ...]]:
-    """The first run of every span, then the second, and so on, for spans that have any."""
+    """Yield the first run of every span, then the second, and so on, while any remain."""
     ways = [r for r in runs if r]
     for k in range(max(map(len, ways), default=0)):
         yield tuple(r[min(k, len(r) - 1)] for r in ways)
@@ -294,8 +294,8 @@ def _exchanged(space: EinsumSpace, tensors: frozenset[str], variable: int, size:
 def _followed(
     spaces: Sequence[EinsumSpace], span: range, tensors: frozenset[str], start: int
 ) -> tuple[int, ...] | None:
-    """The variable of each Einsum that indexes the same rank of the exchanged tensors; None if there is
-    none."""
+    """Return the variable of each Einsum that indexes the same rank of the exchanged tensors; None if there
+    is none."""
     ranks: dict[str, int] = {}
     result: list[int] = []
     for i in span:
@@ -351,9 +351,10 @@ def _operands_above(space: EinsumSpace, variable: int) -> Iterator[int]:
 
 
 def remaining_capacity(spaces: Sequence[EinsumSpace], plan: Plan, lives: Lives) -> list[tuple[float, ...]]:
-    """Per Einsum the capacity of every memory that the tensors of other Einsums leave.
+    """Return, per Einsum, the capacity of every memory that the tensors of other Einsums leave.
 
-    These are tensors that pass the Einsum by, and everything above a loop that a run of Einsums shares.
+    Those tensors are tensors that the Einsum does not access, and everything above a loop that a run of
+    Einsums shares.
     """
     memories = spaces[0].memories
     result = [[m.capacity for m in memories] for _ in plan]

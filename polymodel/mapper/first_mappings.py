@@ -59,20 +59,20 @@ NOWHERE: Mapping[tuple[int, int], int] = {}
 
 
 def possible(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether first mappings are supported: not where an Einsum awaits a tensor of a later one in a shared
-    loop."""
+    """Return whether first mappings are supported: they are not if an Einsum awaits a tensor of a later one
+    in a shared loop."""
     return not any(s.awaited for s in spaces)
 
 
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
-    """Whether the full search may take longer than finding first mappings."""
+    """Return whether the full search may take longer than finding first mappings."""
     return any(_points(s) > MANY for s in spaces) and possible(spaces)
 
 
 def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
-    """Whether the full search ends before improved first mappings would pay off.
+    """Return whether the full search ends before improved first mappings would pay off.
 
-    With a time limit or a gap allowed, these may be the answer.
+    With a time limit or an allowed gap, these may be the answer.
     """
     if request.time_limit is not None or request.eps or len(spaces) > SEVERAL:
         return False
@@ -98,10 +98,10 @@ def _points(space: EinsumSpace) -> int:
 def deepened(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
 ) -> Deepening | None:
-    """The joins of first mappings, or None if they do not fit beside each other.
+    """Return the joins of first mappings, or None if they do not fit together.
 
-    First one quick mapping, whatever the time; then, unless `briefly`, a quick one of every other plan, a
-    `fair` one of each plan (the best quick one first), and improved ones of the best plan for each
+    First one quick mapping, regardless of the time; then, unless `briefly`, a quick one of every other plan,
+    a `fair` one of each plan (the best quick one first), and improved ones of the best plan for each
     objective.
     """
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
@@ -151,9 +151,9 @@ def _varied(
 
 
 def _serves(before: tuple[tuple[float, ...], list[LocalMapping]], room: tuple[float, ...]) -> bool:
-    """Whether a result for other available space is valid for this one.
+    """Return whether a result for other available space is valid for this one.
 
-    It is if the space was the same, or no less without being needed.
+    It is if the space was the same, or if this space is no less, or the result does not need the difference.
     """
     fits = all(h <= r for f in before[1] for h, r in zip(f.held, room, strict=True))
     return before[0] == room or (fits and all(map(ge, before[0], room)))
@@ -352,8 +352,8 @@ class _Search:
     def _tried(self, template: Template) -> bool:
         """Enumerate all tile sizes of a template. False if there are too many.
 
-        The points are kept for other goals: a point that was dropped because of a known mapping is no
-        better for any goal than that mapping, which is among the points of its own template.
+        The points are kept for other goals: a point that was dropped because of a known mapping is no better
+        for any goal than that mapping, which is among the points of its own template.
         """
         if template not in self.tried:
             self.tried[template] = self._points_of(self._descent(template))
@@ -469,9 +469,10 @@ class _Search:
         return (-1, *several) if self.space.rules.placed or not several else several
 
     def _neighbors(self, found: LocalMapping) -> Iterator[tuple[Template, tuple[Array, ...]]]:
-        """Neighbouring templates, with the slots of the current factors in them.
+        """Yield neighbouring templates, with the slots of the current factors in them.
 
-        They have one node less or more, swapped, sliding otherwise, or staying otherwise.
+        They have one node fewer or more, or two nodes swapped, or another variable along which a node slides,
+        or another set of loops over which it stays.
         """
         unit, depth = found.template.unit, found.template.depth
         held = [(n.memory, n.operand) for n in found.template.branch]
@@ -501,14 +502,14 @@ class _Search:
 
 
 def _merged(placed: Array, level: int) -> Array:
-    """Slots without a level: its loops join those of the level above."""
+    """Return slots without a level: its loops join those of the level above."""
     result = np.delete(placed, level, axis=1)
     result[:, level - 1] += placed[:, level]
     return result
 
 
 def _parted(placed: Array, level: int) -> Array:
-    """Slots with one more level that has no loops."""
+    """Return slots with one more level that has no loops."""
     return np.insert(placed, level, 0, axis=1)
 
 

@@ -171,8 +171,8 @@ class Front(Answer):
 
     @declared(title="How good it is")
     def least(self) -> Table:
-        """One row per objective: the least on the front, what every mapping has at least, the gap between
-        them (a share; 0 is exact)."""
+        """Return one row per objective: the least value on the front, a lower bound over every mapping, the
+        relative gap between them (0 is exact)."""
         columns = (Column("objective"), Column("least"), Column("bound"), Column("gap"), Column("unit"))
         rows: list[tuple[Cell, ...]] = []
         for o, gap in self.gaps.items():
@@ -236,9 +236,12 @@ class Front(Answer):
         return Table("front", tuple(columns), rows, self.notes)
 
     def best(self, objective: str = "") -> Point:
-        """The point with the least value of an objective (default: the first one; of utilisation the
-        largest), or of edp. Raises SpecError if the front is empty, or was not made for that objective,
-        since a mapping that is not on this front might then be better."""
+        """Return the point with the least value of an objective (default: the first one; of utilisation the
+        largest), or of edp.
+
+        Raises SpecError if the front is empty, or was not computed for that objective, since a mapping that
+        is not on this front might then be better.
+        """
         name = _meant(self, objective) if objective else self.objectives[0]
         known = self._minimised()
         if name not in known:
@@ -267,7 +270,7 @@ class Front(Answer):
         return tuple(dict.fromkeys(result))
 
     def keeping(self) -> AbstractContextManager[None]:
-        """Protects the files that the spec was read from against overwriting."""
+        """Return a context that protects the files from which the spec was read against overwriting."""
         return protected_files(self.spec)
 
     def save(
@@ -400,7 +403,7 @@ def _whole(bits: float | None) -> Cell:
 
 
 def _within(spec: Spec, limits: Limits) -> str:
-    """The space that the search makes statements about."""
+    """Return the space about which the search makes statements."""
     fanouts = any(d.fanout > 1 for _, d in spec.arch.dimensions)
     spatial = fanouts and limits.spatial_sizes != "all"
     temporal = limits.sizes != "all"
@@ -410,7 +413,7 @@ def _within(spec: Spec, limits: Limits) -> str:
 
 
 def _unbounded(front: Front) -> Iterator[str]:
-    """A note where no size decides which memory an unnamed working set refers to."""
+    """Return a note if no size determines the memory to which an unnamed working set refers."""
     inner = [c for c in front.spec.arch.components if c.stores][1:]
     meant = f"{WORKING_SET}:{inner[-1].name}" if inner else ""
     if meant in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):

@@ -1,4 +1,4 @@
-"""Whole mappings of the search as candidates: their values, and LoopTrees traced back through the join."""
+"""Whole mappings of the search as candidates: their values, and LoopTrees reconstructed from the join."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def aims_in(spaces: Sequence[EinsumSpace], request: Request) -> Aims:
 
 
 def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> JoinRules:
-    """The figures that matter: those of the objectives, and memories in which tiles of several Einsums are
-    held.
+    """Return the figures that are relevant: those of the objectives, and memories in which tiles of several
+    Einsums are held.
 
     A working set without a memory is that of the outermost bounded one.
     """
@@ -79,8 +79,11 @@ def share_of(eps: float, part: float) -> float:
 
 
 def named_limits(space: EinsumSpace, limits: Limits) -> object:
-    """What the limits ask of an Einsum and its tensors by name, besides its compute units, which its shape
-    has. Einsums of equal shape of which the same is asked have the same mappings."""
+    """Return the limits that name an Einsum and its tensors, except for its compute units, which are part of
+    its shape.
+
+    Einsums of equal shape and equal named limits have the same mappings.
+    """
     order = dict(limits.loop_order).get(space.name, ())
     tensors = tuple((o.tensor in limits.fuse, o.tensor in limits.unfused) for o in space.operands)
     return tuple(space.variables.index(v) for v in order if v in space.variables), tensors
@@ -225,9 +228,9 @@ class _Above:
 
 
 def _last(c: ChosenMapping, level: int, slides: int) -> tuple[int, ...]:
-    """Variables whose loops are the innermost of a block.
+    """Return variables whose loops are the innermost of a block.
 
-    These are loops over which an inner node keeps its tile, and the loop that the node below slides along.
+    These are loops over which an inner node keeps its tile, and the loop along which the node below slides.
     """
     staying = [n for n in c.template.nodes if n.stays is not None and n.stays.since == level]
     over = [v for n in staying for v in range(len(c.tiles)) if v not in c.space.operands[n.operand].alone]
@@ -235,9 +238,9 @@ def _last(c: ChosenMapping, level: int, slides: int) -> tuple[int, ...]:
 
 
 def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above) -> list[tuple[int, int]]:
-    """The temporal loops of a block as (variable, tile), outermost first.
+    """Return the temporal loops of a block as (variable, tile), outermost first.
 
-    Without rules, those loops are outermost that leave least of the operand held live.
+    Without rules, the loops are ordered such that the least of the operand is live.
     """
     space = c.space
     if not c.template.homes or block.held is not None:
@@ -272,8 +275,8 @@ def _loops_by_memory(
 
 
 def _place(last: tuple[int, ...], v: int) -> int:
-    """Position of a variable's loops among those required to be innermost; 0 for others, which come
-    before."""
+    """Return the position of a variable's loops among those required to be innermost; 0 for others, which
+    come before."""
     return last.index(v) + 1 if v in last else 0
 
 
@@ -385,7 +388,7 @@ def _candidate(
 
 
 def _traced(whole: FullMappings, last: States, position: int) -> list[ChosenMapping]:
-    """The pmappings of a state of the last stage, first Einsum first."""
+    """Return the pmappings of a state of the last stage, first Einsum first."""
     chosen: list[ChosenMapping] = []
     states = last
     for i in range(len(whole.found) - 1, -1, -1):

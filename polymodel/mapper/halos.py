@@ -1,12 +1,10 @@
-"""Mappings that fuse chains of windows: every Einsum but the last produces what the last one's tiles need.
+"""Mappings that fuse chains of windows: every Einsum before the last produces what the last one's tiles need.
 
-A chain is a run of Einsums in which each result is read by the next Einsum only, with a window at least
-once. Its loops are over rank variables of the last output; the other Einsums infer what they execute, halos
-included. Handed-on tensors are in one memory, where they slide (halos are retained) or are refilled (halos
-are recomputed). Einsums keep the loops and storage of a mapping without fused loops, except those of the
-chain.
-
-These mappings are outside the space that the search proves optimality for. Each is evaluated.
+A chain is a run of Einsums in which each result is read by the next Einsum only, with a window at least once.
+Its loops are over rank variables of the last output; the iterations of the other Einsums follow from these,
+halos included. The tensors passed on are in one memory, where they slide (halos are retained) or are refilled
+(halos are recomputed). Einsums keep the loops and storage of a mapping without fused loops, except those of
+the chain. These mappings are outside the space for which the search proves optimality. Each is evaluated.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 
 MOST_LOOPS = 2  # over variables of the last output
-CHOICES = 4  # of what the chain's memory holds besides handed-on tensors: `_chosen`
+CHOICES = 4  # of the additional tensors that the chain's memory holds: `_chosen`
 POLICIES = {"retained": Reuse.SLIDE, "recomputed": Reuse.REFILL}
 
 
 @dataclass(frozen=True)
 class WindowChain:
-    """Consecutive Einsums, each but the last handing its output to the next."""
+    """Consecutive Einsums, each of which, except the last, passes its output to the next."""
 
     einsums: tuple[Einsum, ...]
 
@@ -50,7 +48,8 @@ class WindowChain:
 
     @cached_property
     def tips(self) -> tuple[str, ...]:
-        """Rank variables of the last output from which the Einsum before it infers its iterations."""
+        """Return rank variables of the last output from which the iterations of the previous Einsum
+        follow."""
         last, before = self.einsums[-1], self.handed[-1]
         read = last.access_of(before).variables
         others = {v for e in self.einsums[:-1] for v in e.rank_variables}
@@ -58,9 +57,9 @@ class WindowChain:
         return tuple(v for v in result if _extent(last, v) > 1)
 
     def sizes(self, tiles: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Per Einsum the extents of its rank variables that a tile of the last output needs.
+        """Return, per Einsum, the extents of its rank variables that a tile of the last output needs.
 
-        Variables that the tile does not determine are left out.
+        Variables that the tile does not determine are omitted.
         """
         last = self.einsums[-1]
         needed = {last.name: dict(tiles)}
@@ -86,8 +85,11 @@ def with_halos(
     has_time: Callable[[], bool],
     end: float,
 ) -> SearchResult:
-    """The result of the search, with mappings that fuse chains of windows around the best mappings without
-    fused loops. With a time limit each of the three takes a third of it."""
+    """Return the result of the search, with mappings that fuse chains of windows around the best mappings
+    without fused loops.
+
+    With a time limit each of the three takes a third of it.
+    """
     require_free_loops(request.limits)
     limit = request.time_limit
     plain = replace(request, limits=replace(request.limits, halos=()))
@@ -114,7 +116,7 @@ def require_free_loops(limits: Limits) -> None:
 
 
 def of_least(candidates: Sequence[Candidate], objectives: Sequence[str]) -> list[Candidate]:
-    """The best candidate of each objective, without repetition."""
+    """Return the best candidate of each objective, without repetition."""
     scores = [[float(score(o, v)) for o, v in zip(objectives, c.values, strict=True)] for c in candidates]
     several = range(len(objectives)) if candidates else ()
     best = (min(range(len(candidates)), key=lambda i: scores[i][k]) for k in several)
@@ -182,7 +184,7 @@ class FlatTree:
 class HaloPlan:
     """How a chain is fused.
 
-    `loops`: (variable of the last output, tile); `below`: the number of loops above the handed-on tensors;
+    `loops`: (variable of the last output, tile); `below`: the number of loops above the tensors passed on;
     `policy` and `memory`: where and how these are held; `kept`: whether tensors that no loop indexes
     (weights) stay above the loops.
     """
@@ -277,7 +279,8 @@ def forms(chain: WindowChain, limits: Limits, hierarchy: Hierarchy) -> Iterator[
 
 
 def _memory_of(chain: WindowChain, hierarchy: Hierarchy, limits: Limits) -> Component | None:
-    """The first memory inside the backing storage, above all fanouts, that may hold all handed-on tensors."""
+    """Return the first memory inside the backing storage, above all fanouts, that may hold all tensors passed
+    on."""
     for number, c in enumerate([c for c in hierarchy.components if c.stores][1:]):
         if hierarchy.instances(c.name) > 1:
             return None
@@ -295,10 +298,10 @@ def _may_hold(memory: Component, tensor: str, einsum: str) -> bool:
 
 
 def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) -> FlatTree | None:
-    """The flat mapping with another choice of what the chain's memory holds besides handed-on tensors.
+    """Return the flat mapping with another choice of the additional tensors that the chain's memory holds.
 
-    0: as it was; 1: everything it may hold; 2: that without tensors that no loop of the chain indexes; 3:
-    only what it must hold. None if that is as it was.
+    0: unchanged; 1: everything it may hold; 2: that without tensors that no loop of the chain indexes; 3:
+    only what it must hold. None if the choice changes nothing.
     """
     if not choice:
         return base

@@ -147,7 +147,7 @@ class Deepening:
     def _bound_regions(self) -> None:
         """Bound the regions below a cut: only points that may be part of a better whole mapping are kept.
 
-        The other Einsums count with their least costs.
+        The other Einsums contribute their least costs.
         """
         if not self.known.figures.shape[1]:
             return
@@ -175,7 +175,7 @@ class Deepening:
         self.watch.least.raised(self.part, least, mixtures)
 
     def _work_out(self) -> None:
-        """Compute shortest paths from what is known now, and raise the lower bounds by them."""
+        """Compute shortest paths from the current information, and raise the lower bounds by them."""
         assert self.paths is not None
         self.paths.work_out(self.known)
         if not self.known.sums or self.depth < deepest(self.spaces, self.request.limits):
@@ -219,7 +219,7 @@ class Deepening:
     def deepen_inside(self, depth: int) -> None:
         """Search the mappings that exchange tensors further inside than the first memory.
 
-        First it checks whether any of them may be part of a better whole mapping than the known ones.
+        First it checks whether any of them may be part of a whole mapping better than the known ones.
         """
         self.watch.step(lambda: self._look_inside(depth))
         if any(self.found) or self.watch.late:
@@ -245,7 +245,7 @@ class Deepening:
         self._dive_and_look(depth, () if few else self._dives())
 
     def _begin(self, depth: int) -> None:
-        """Raises Late once the time limit has passed."""
+        """Raise Late once the time limit has passed."""
         self.depth = depth
         self.known = replace(self.known, weights=self._weights())
         self._bound_regions()
@@ -278,7 +278,7 @@ class Deepening:
         return bool((best.min(axis=1) <= self.paths.behind[0][:, -1, 0] * (1 + CLOSE)).all())
 
     def _left(self) -> list[list[Pmappings]]:
-        """The pmappings that known whole mappings do not rule out."""
+        """Return the pmappings that known whole mappings do not exclude."""
         if self.paths is None:  # the time limit passed before there were any
             return self.found
         for i, mine in enumerate(self.found):
@@ -294,7 +294,7 @@ class Deepening:
         return np.array([[1 / least[0], share / least[1]] for share in MIXTURES])
 
     def dive(self, depth: int, interest: Interest) -> None:
-        """Find whole mappings of the shapes that look best, which makes the following steps prune more."""
+        """Find whole mappings of the shapes that look best, so that the following steps exclude more."""
         assert self.paths is not None
         near = self.paths.near_best(NEAR)
         wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
@@ -327,7 +327,7 @@ class Deepening:
         return [[self._thinned(i, p, interest) for p in mine] for i, mine in enumerate(self._left())]
 
     def _thinned(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
-        """The points without those that others nearly match."""
+        """Return the points without those that others nearly equal."""
         assert self.paths is not None
         rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
         energy = points.energy + rest.pop(0) if interest.energy else points.energy
@@ -345,7 +345,7 @@ class Deepening:
     def rescue(self, watch: Watch) -> None:
         """Continue with another time limit until every Einsum has a pmapping, and join them.
 
-        For a search that timed out before its first join. What was found before is kept.
+        For a search that timed out before its first join. Earlier results are kept.
         """
         self.watch, self.tallies = watch, Tallies(watch.tally)
         missing = [i for i, mine in enumerate(self.found) if not mine]
@@ -404,7 +404,7 @@ class Deepening:
         hopeful = {i: self.paths.hopeful(i, self.known) for i in alike}
         self._stock(alike, {i: unlike(hopeful[i], self.seen[i]) for i in alike}, depth)
         for i in alike:
-            # Shapes that are ruled out no longer loosen the bounds of others.
+            # Shapes that are excluded no longer loosen the bounds of others.
             for c in self.paths.choices[i]:
                 if c.shape not in hopeful[i]:
                     self.paths.refine(i, c.shape, None)
@@ -434,7 +434,7 @@ class Deepening:
             yield from self.explorers[alike[0]].with_passing(passing).pmappings(bounds, depth, tally)
 
     def _bounded(self, i: int, points: Pmappings, some: Array | None = None) -> Pmappings | None:
-        """The points of an Einsum that known whole mappings do not rule out, at tile sizes `some`."""
+        """Return the points of an Einsum that known whole mappings do not exclude, at tile sizes `some`."""
         assert self.paths is not None
         points = replace(points, space=self.spaces[i])
         interest = self.rules.interest
@@ -455,10 +455,10 @@ class Deepening:
     def join(
         self, found: Callable[[], Sequence[Sequence[Pmappings]]], interest: Interest | None = None
     ) -> None:
-        """Join the pmappings; the result bounds what follows.
+        """Join the pmappings; the result bounds the following steps.
 
-        A join that is cut short is dropped, except the first one, which has some grace, and that of a
-        single Einsum, which takes a moment. `interest`: of a dive.
+        A join that is interrupted is dropped, except the first one, which has some additional time, and that
+        of a single Einsum, which takes a moment. `interest`: of a dive.
         """
         if not self.watch.late:
             self.watch.step(lambda: self._join(found(), interest, self.watch))
@@ -467,7 +467,7 @@ class Deepening:
             grace.step(lambda: self._join(found(), interest, grace))
 
     def join_at_once(self) -> None:
-        """Join what was found, whatever the time limit: with few mappings this takes a moment."""
+        """Join the results so far, regardless of the time limit: with few mappings this takes a moment."""
         request = replace(self.request, stop=None, progress=None, time_limit=None)
         self._join(self.found, None, Watch(request, self.watch.begun, 1))
 
@@ -507,7 +507,7 @@ class Deepening:
         return None if paths is None else paths.outlook(number, self.known)
 
     def learn(self, whole: FullMappings) -> None:
-        """Restrict the rest of the search to what may be better than these whole mappings."""
+        """Restrict the rest of the search to mappings that may be better than these whole mappings."""
         if len(whole):
             rows = whole.figures()
             self.known = self.known.joined(rows[:, self.rules.aims.admits(rows)])

@@ -32,11 +32,14 @@ Array = Any
 
 @dataclass(frozen=True)
 class Live:
-    """A tensor that has been produced and will be read. `memory` 0: it is in the backing storage. `ranks`:
-    for each open loop above its producer, the rank that the loop indexes (-1: none); for a tensor that is
-    read before it is produced, of the loops that carry it forward. `until`: the number of loops that stay
-    open for it. `over`: the number of loops, the last of which carries it forward, below which it is
-    produced and read, so that few generations are live at a time (-1: these loops have ended)."""
+    """A tensor that has been produced and will be read.
+
+    `memory` 0: it is in the backing storage. `ranks`: for each open loop above its producer, the rank that
+    the loop indexes (-1: none); for a tensor that is read before it is produced, of the loops of its
+    recurrence. `until`: the number of loops that stay open for it. `over`: the number of loops, the last of
+    which is that of its recurrence, below which it is produced and read, so that few generations are live at
+    a time (-1: these loops have ended).
+    """
 
     tensor: str
     memory: int
@@ -104,10 +107,12 @@ def start(memories: int, more: int) -> States:
 @dataclass(frozen=True)
 class Lives:
     """Lifetimes of the exchanged tensors of a cascade: bits per value, extents of the ranks, the first and
-    last Einsum that touch each, and its producer (the first one unless it is awaited). `carried`: for
-    tensors carried forward, the rank, and the last Einsum that touches more than one generation. `live`:
-    memories with `allocation: live`. `inside`: only mappings that exchange a tensor further inside than the
-    first memory count."""
+    last Einsum that access each, and its producer (the first one unless it is awaited).
+
+    `carried`: for recurrent tensors, the rank, and the last Einsum that accesses more than one generation.
+    `live`: memories with `allocation: live`. `inside`: only mappings that exchange a tensor further inside
+    than the first memory count.
+    """
 
     bits: dict[str, float]
     extents: dict[str, tuple[int, ...]]
@@ -124,7 +129,7 @@ class Lives:
         return tuple(t for t, n in self.made.items() if self.first[t] < n)
 
     def passed_until(self, tensor: str) -> int:
-        """The last Einsum for which loops that carry the tensor forward may stay open."""
+        """Return the last Einsum for which loops of the tensor's recurrence may stay open."""
         if self.first[tensor] < self.made[tensor]:
             return self.made[tensor]
         return self.carried[tensor][1] if self.live and tensor in self.carried else -1
@@ -161,7 +166,7 @@ class Lives:
 
 
 def _stored_share(space: EinsumSpace, operand: Operand) -> float:
-    """The share of its dense bits that an exchanged tensor takes, in any memory."""
+    """Return the fraction of its dense bits that an exchanged tensor takes, in any memory."""
     if space.shares is None:
         return 1.0
     number = space.operands.index(operand)
@@ -171,7 +176,7 @@ def _stored_share(space: EinsumSpace, operand: Operand) -> float:
 def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
     """The exchanged tensors of a cascade."""
     fusable = [(i, s, o) for i, s in enumerate(spaces) for o in s.operands if o.fusable]
-    # After the ranks: the variables that number the elements of one rank together. No shared loop is theirs.
+    # After the ranks: variables that jointly number the elements of one rank. No shared loop is over these.
     return Lives(
         {o.tensor: o.bits * _stored_share(s, o) for _, s, o in fusable},
         {
@@ -188,7 +193,7 @@ def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
 
 
 def _carried(fusable: Sequence[tuple[int, EinsumSpace, Operand]]) -> dict[str, tuple[int, int]]:
-    """The generational rank of each tensor carried forward, and the last Einsum that iterates over it."""
+    """Return the generational rank of each recurrent tensor, and the last Einsum that iterates over it."""
     result: dict[str, tuple[int, int]] = {}
     for i, _, o in fusable:
         if o.carried is not None:
@@ -197,8 +202,8 @@ def _carried(fusable: Sequence[tuple[int, EinsumSpace, Operand]]) -> dict[str, t
 
 
 def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Passing:
-    """Whether tensors that this Einsum does not touch may be exchanged across it, and whether its output is
-    then read before they all are."""
+    """Return whether tensors that this Einsum does not access may be exchanged across it, and whether its
+    output is then read before all of these are."""
     mine = spaces[number]
     ends = [
         lives.last[t]
@@ -236,7 +241,8 @@ def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
 def step(
     structure: JoinStructure, space: EinsumSpace, shape: Sharing, number: int, lives: Lives
 ) -> JoinStep | None:
-    """The step, or None if the Einsum's fused loops and exchanges are incompatible with the structure."""
+    """Return the step, or None if the Einsum's fused loops and exchanges are incompatible with the
+    structure."""
     prefix, c = shape.prefix, structure.depth
     if len(prefix) != max(c, shape.own_depth):
         return None
@@ -286,7 +292,8 @@ def taken_of(
 def _reads_as_produced(
     live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]
 ) -> bool:
-    """True if the Einsum does not read the tensor, or reads it where it is, tile by tile as produced."""
+    """Return whether the Einsum does not read the tensor, or reads it where it is, tile by tile as
+    produced."""
     o = space.operand(live.tensor)
     if o is None:
         return True
@@ -352,7 +359,7 @@ def least_peaks(
     lives: Lives,
     which: tuple[int, ...],
 ) -> Array:
-    """Lower bound of the peaks [memories, n]: as if nothing were added to open nests."""
+    """Return a lower bound of the peaks [memories, n], as if nothing were added to open nests."""
     n = peak.shape[2]
     base = np.zeros((len(structure.above) + 1, len(which), n))
     for live in structure.live:
@@ -387,7 +394,7 @@ class JoinRules:
     coarse: frozenset[int] | None = None
 
     def behind(self, number: int) -> JoinRules:
-        """The rules that apply after an Einsum."""
+        """Return the rules that apply after an Einsum."""
         if self.coarse is None or number in self.coarse:
             return self
         return replace(self, interest=replace(self.interest, eps=0.0))
@@ -533,7 +540,7 @@ def _combined(
 
 
 def _hopeful(states: States, rules: JoinRules, outlook: Outlook | None) -> States | None:
-    """States that may be part of better whole mappings than the known ones."""
+    """Return states that may be part of whole mappings better than the known ones."""
     if outlook is None:
         return states
     rest = outlook.behind(states.structure, states.tiles)

@@ -14,8 +14,7 @@ from polymodel.mapping.resolve import LoopRule
 if TYPE_CHECKING:
     from polymodel.mapper.templates import TemplateNode
 
-# [variable][level] -> memories, outermost first, that the loops over the variable at the level may belong
-# to
+# [variable][level] -> memories, outermost first, to which the loops over the variable at the level may belong
 Homes = tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -40,7 +39,7 @@ def loop_homes(
     every = sorted(frozenset().union(*usable))
 
     def parted(level: int, cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """The memories at which the loops of one level and the next are divided."""
+        """Yield the memories at which the loops of one level and the next are divided."""
         if level == levels:
             yield (*cuts, reach - 1)
             return
@@ -71,7 +70,8 @@ def widest_homes(
     nodes: Sequence[TemplateNode],
     reach: int,
 ) -> Homes:
-    """All memories whose loops they may be in any of these ways, whatever nodes slide along."""
+    """Return all memories to which loops may belong in any of these assignments, whatever nodes slide
+    along."""
     levels = max((n.level for n in nodes), default=0) + 1
     low, high = _bounds(indexed, variables, nodes, levels, reach)
     return tuple(
@@ -150,8 +150,8 @@ def _sliding_in(
 
 
 def _innermost(rules: LoopRules, homes: Homes, inside: frozenset[int], level: int) -> Iterator[Homes]:
-    """Loops over the variables `inside` belong to one memory or further in, all others to it or further
-    out."""
+    """Yield assignments in which loops over the variables `inside` belong to one memory or further inside,
+    and all others to it or further outside."""
     for memory in sorted({m for v in inside for m in homes[v][level]}):
         kept: list[set[int]] = []
         for v, row in enumerate(homes):
@@ -167,7 +167,7 @@ def _innermost(rules: LoopRules, homes: Homes, inside: frozenset[int], level: in
 
 
 def _widest(found: list[Homes]) -> list[Homes]:
-    """The assignments that are not contained in another one."""
+    """Return the assignments that are not contained in another one."""
 
     def contains(one: Homes, other: Homes) -> bool:
         return all(
@@ -185,9 +185,10 @@ Parted = tuple[tuple[tuple[int, int], ...], ...]  # per level (memory, tile belo
 def parted_loops(
     tiles: Tiles, homes: tuple[tuple[int, ...], ...], factors: tuple[tuple[int, LoopRule], ...], even: bool
 ) -> Parted | None:
-    """The loops over one variable split into parts of memories that obey the rules on factors, or None.
+    """Return the loops over one variable, divided among memories such that the rules on factors are
+    satisfied, or None.
 
-    `factors`: (memory, rule); `even`: tiles divide those around them.
+    `factors`: (memory, rule); `even`: tiles divide the enclosing ones.
     """
     ruled = sorted({m for m, _ in factors})
     states: dict[tuple[int, ...], Parted] = {(1,) * len(ruled): ()}

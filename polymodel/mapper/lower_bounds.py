@@ -1,4 +1,4 @@
-"""Lower bounds on the costs of mappings: of one Einsum whatever the others do, and of the whole cascade."""
+"""Lower bounds on the costs of mappings: of one Einsum regardless of the others, and of the whole cascade."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ MOST_WIDTHS = 20_000  # numbers of instances in use that are distinguished
 
 
 def compulsory(space: EinsumSpace) -> tuple[float, float]:
-    """Lower bounds of one Einsum's energy (J) and latency (s), each on its own."""
+    """Return lower bounds of one Einsum's energy (J) and latency (s), each on its own."""
     if space.copy:
         return 0.0, 0.0
     each = [c for u in range(len(space.units)) for c in _on_unit(space, u)]
@@ -172,10 +172,10 @@ def compulsory(space: EinsumSpace) -> tuple[float, float]:
 
 
 def compulsory_of(space: EinsumSpace, figure: Added) -> float:
-    """Lower bound of a figure that adds up.
+    """Return a lower bound of a figure that adds up.
 
-    Of transfers, only those of the backing storage count: each element of a tensor that is never exchanged
-    leaves or reaches it once.
+    Of transfers, only those of the backing storage count: each element of a tensor that is never exchanged is
+    moved from or to it once.
     """
     joules, seconds = compulsory(space)
     result = figure.energy * joules + figure.latency * seconds
@@ -315,7 +315,8 @@ def _at_compute(space: EinsumSpace, unit: int, i: int, inner: int) -> Iterator[t
 
 
 def _shared(space: EinsumSpace, unit: int, o: Operand, outer: int, inner: int) -> float:
-    """The most instances that one access serves, between two memories (or a memory and compute)."""
+    """Return the largest number of instances that one access serves, between two memories (or a memory and
+    compute)."""
     most, apart = 1.0, 1.0
     others = [b for b in space.bundles if b[0] not in o.alone]
     for members in others:
@@ -362,14 +363,14 @@ def _options(floors: Floors, least: Array) -> Iterator[tuple[Exchanges | None, A
 
 
 def least_alone(floors: Floors, least: Array) -> Array:
-    """Lower bounds of one Einsum [sums], wherever its tensors are exchanged."""
+    """Return lower bounds of one Einsum [sums], wherever its tensors are exchanged."""
     return np.min([cost for _, cost in _options(floors, least)] or [least], axis=0)
 
 
 def _after(
     space: EinsumSpace, number: int, live: dict[str, int], exchanges: Exchanges | None, lives: Lives
 ) -> tuple[tuple[str, int], ...] | None:
-    """The memories of tensors that are still to be read (-1: any); None if the Einsum reads another
+    """Return the memories of tensors that are still to be read (-1: any); None if the Einsum reads another
     memory."""
     mine: Mapping[int, int] = dict(exchanges) if exchanges is not None else {}
     for i, o in enumerate(space.operands):

@@ -247,7 +247,7 @@ class EinsumMapspace:
         return self._sum(self.shapes, lambda order: orders ** (len(order) + 1), self._every)
 
     def rows(self) -> Iterator[tuple[str, int, int, int, int, str]]:
-        """(rule, templates before and after, mappings before and after, why)."""
+        """Return (rule, templates before and after, mappings before and after, reason) for each rule."""
         lower = [
             (unit, shape, arrangements(self.space, self.limits, shape, self._reach(unit), False))
             for unit, shape, _ in self.shapes

@@ -1,7 +1,7 @@
 """Whether a mapping is in the space that `explore` searches, and what excludes it.
 
 A node that slides over loops that do not index its tensor costs the same as one that refills above these
-loops, and is read as that one, if no instances are in between. Nodes without loops between them are in any
+loops, and is treated as such, if no instances are in between. Nodes without loops between them are in any
 order.
 """
 
@@ -205,8 +205,8 @@ class _Path:
                 pass
 
     def _settled(self, node: _Node) -> bool:
-        """Whether the node now slides along the loop above it or refills; otherwise it is moved above that
-        loop."""
+        """Return whether the node now slides along the loop above it or refills; otherwise it is moved above
+        that loop."""
         at = next(k for k, x in enumerate(self.items) if x is node)
         above = next((k for k in range(at - 1, -1, -1) if self._in_time(self.items[k])), None)
         if above is None:
@@ -237,10 +237,10 @@ class _Path:
         return may_stay(self.space, TemplateNode(node.operand, node.memory, 0))
 
     def _stay(self, node: _Node) -> ArrayResidency:
-        """The loops above its instances that a node stays over.
+        """Determine the loops above its instances over which a node stays.
 
-        These are the loops inside the innermost one that indexes its tensor; there must be none further out
-        in the same block.
+        These are the loops inside the innermost one that indexes its tensor; there must be none further
+        outside in the same block.
         """
         alone = self.space.operands[node.operand].alone
         at = next(k for k, x in enumerate(self.items) if x is node)
@@ -404,7 +404,7 @@ class _Path:
         return Sharing((), tuple((i, min(m), 0) for i, m in sorted(held.items()) if min(m)))
 
     def _broken(self, nodes: tuple[TemplateNode, ...]) -> Iterator[str]:
-        """Rules on temporal loops that the mapping breaks, singly or together."""
+        """Return rules on temporal loops that the mapping violates, individually or together."""
         rules = [r for r in self.limits.rules if not r.spatial]
         telling = [r for r in rules if r.kind != "reuse"]
         if not telling or self._obeys(self.space, nodes):
