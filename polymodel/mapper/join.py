@@ -32,14 +32,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class Live:
-    """A tensor that has been produced and will be read.
-
-    `memory` 0: it is in the backing storage. `ranks`: for each open loop above its producer, the rank that
-    the loop indexes (-1: none); for a tensor that is read before it is produced, of the loops of its
-    recurrence. `until`: the number of loops that stay open for it. `over`: the number of loops, the last of
-    which is that of its recurrence, below which it is produced and read, so that few generations are live at
-    a time (-1: these loops have ended).
-    """
+    """A tensor that has been produced and will be read. `memory` 0: it is in the backing storage. `ranks`:
+    for each open loop above its producer, the rank that the loop indexes (-1: none); for a tensor that is
+    read before it is produced, of the loops of its recurrence. `until`: the number of loops that stay open
+    for it. `over`: the number of loops, the last of which is that of its recurrence, below which it is
+    produced and read, so that few generations are live at a time (-1: these loops have ended)."""
 
     tensor: str
     memory: int
@@ -107,12 +104,10 @@ def start(memories: int, more: int) -> States:
 @dataclass(frozen=True)
 class Lives:
     """Lifetimes of the exchanged tensors of a cascade: bits per value, extents of the ranks, the first and
-    last Einsum that access each, and its producer (the first one unless it is awaited).
-
-    `carried`: for recurrent tensors, the rank, and the last Einsum that accesses more than one generation.
-    `live`: memories with `allocation: live`. `inside`: only mappings that exchange a tensor further inside
-    than the first memory count.
-    """
+    last Einsum that access each, and its producer (the first one unless it is awaited). `carried`: for
+    recurrent tensors, the rank, and the last Einsum that accesses more than one generation. `live`: memories
+    with `allocation: live`. `inside`: only mappings that exchange a tensor further inside than the first
+    memory count."""
 
     bits: dict[str, float]
     extents: dict[str, tuple[int, ...]]

@@ -1,8 +1,8 @@
 """The mappings of one Einsum that can be part of an optimal whole mapping (pmappings), per shape.
 
-Candidates of the rank variables are joined group by group; after each join, points are dropped that exceed
-a memory or are dominated in every product so far. No dropped point can be on a front, since every cost is
-monotone in all products (products that lower a cost must be equal).
+Candidates of the rank variables are joined group by group; after each join, points are dropped that exceed a
+memory or that another point dominates in every product so far. No dropped point can be on a front, since
+every cost is monotone in all products (products that decrease a cost must be equal).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ Array = Any
 Several = tuple[Template, ...]
 Chains = dict[Template, tuple[TileChains, ...]]
 MOST_CHAINS = 4096  # bundles under rules whose chains are cached across templates
-MOST_OF_FAMILY = 300_000  # chains of a bundle of a family; its members are else searched one by one
-MORE = 25  # times the points of a family, at the second join of it
+MOST_OF_FAMILY = 300_000  # chains of a bundle of a family above which its members are searched one by one
+MORE = 25  # factor by which the second join of a family may have more points
 FEW_CHAINS = 10_000  # chains of a template that are cached for its other points: less than a megabyte
 
 
@@ -119,7 +119,7 @@ class Pmappings:
         return PointTiles(tiles, spread, np.array(rows, np.int64).reshape(spread.shape))
 
     def _inside(self, region: InnerPoints, at: int, chains: Chains) -> tuple[Template, Array, Array]:
-        """A point of a lower region: its template, tile sizes and spread."""
+        """Return a point of a lower region: its template, tile sizes and spread."""
         template = region.templates[int(region.template[at])]
         tiles, spread, _ = self._candidate(template, int(region.choice[at]), chains)
         if region.region is None or region.below is None:
@@ -151,7 +151,8 @@ class Pmappings:
 def _stacked(
     upper: Template, tiles: Array, inner: tuple[Template, Array, Array]
 ) -> tuple[Template, Array, Array]:
-    """A region stacked on the one below it: template, tile sizes, and spread (all of which is below)."""
+    """Return the sizes of a region combined with the one below it: template, tile sizes, and spread (all of
+    which is below)."""
     lower, inside, spread = inner
     bottom = tiles.shape[1] - 1  # the level of the tile at the cut
     moved = tuple(TemplateNode(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
@@ -202,11 +203,8 @@ class Cheap:
 
 @dataclass
 class SearchedRegions:
-    """Lower regions that were already searched, by parents and cut.
-
-    Einsums of one shape share them, also between threads. `bound`: prunes their points, with the least
-    costs of the other Einsums.
-    """
+    """Lower regions that were already searched, by parents and cut. Einsums of one shape share them, also
+    between threads. `bound`: excludes their points, with the least costs of the other Einsums."""
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
     regions: list[InnerPoints] = field(default_factory=list)
@@ -221,14 +219,15 @@ class SearchedRegions:
 def _of_part(
     explorer: Explorer, part: tuple[Sharing, Several, range, Bound | None], tally: SearchTally
 ) -> tuple[Pmappings | None, bool]:
-    """The pmappings of some templates of a shape, without the regions, which the caller already has."""
+    """Return the pmappings of some templates of a shape, without the regions, which the caller already
+    has."""
     _, some, numbers, bound = part
     found, late = explorer.worked_out(some, numbers, bound, tally)
     return None if found is None else replace(found, regions=()), late
 
 
 def _often_best(template: Template) -> tuple[int, int]:
-    """Sort key: templates with nodes that stay or slide are rarely the best, so that they come last."""
+    """Sort key: templates with nodes that stay or slide come last, because they are rarely the best."""
     staying = sum(n.stays is not None for n in template.nodes)
     return staying, sum(n.slides >= 0 for n in template.nodes)
 
@@ -254,22 +253,22 @@ class Explorer:
         return self.known.regions
 
     def with_passing(self, passing: Passing) -> Explorer:
-        """The same explorer with other tensors that pass the Einsum by."""
+        """Return the same explorer for other tensors that are exchanged across the Einsum."""
         return Explorer(self.space, self.limits, self.interest, passing, self.known)
 
     def pmappings(
         self, wanted: Mapping[Sharing, Bound | None], depth: int, tally: SearchTally
     ) -> Iterator[tuple[Sharing, Pmappings | None]]:
-        """The undominated pmappings of these shapes (up to `depth` fused loops) within their bounds.
+        """Return the undominated pmappings of these shapes (up to `depth` fused loops) within their bounds.
 
         None for a shape without any; in order of the number of fused loops. After the time limit, only the
-        shape that was being searched, with what was found.
+        shape that was being searched, with the points found so far.
         """
         for d in range(depth + 1):
             by_shape: dict[Sharing, list[Template]] = {}
             for t in self._templates(d, wanted):
                 by_shape.setdefault(t.shape, []).append(t)
-            for several in by_shape.values():  # those that are most often best come first
+            for several in by_shape.values():  # templates that are most often the best come first
                 several.sort(key=_often_best)
             of_shapes = self._one_by_one if tally.crew is None else self._on_a_cluster
             for shape, result, late in of_shapes({s: tuple(x) for s, x in by_shape.items()}, wanted, tally):
@@ -300,10 +299,8 @@ class Explorer:
     def _on_a_cluster(
         self, shapes: Mapping[Sharing, Several], bounds: Mapping[Sharing, Bound | None], tally: SearchTally
     ) -> Iterator[tuple[Sharing, Pmappings | None, bool]]:
-        """The same with worker processes, which share the shapes and the templates of large shapes.
-
-        Regions are searched first, so that each is searched once.
-        """
+        """Return the pmappings of each shape, computed by worker processes, which share the shapes and the
+        templates of large shapes. Regions are searched first, so that each is searched once."""
         stored = tally.finished is not None
         steps = {
             s: StoredStep(tally, fingerprint(*self._known_by(s, some, bounds[s])) if stored else b"")
@@ -350,7 +347,7 @@ class Explorer:
         return merged
 
     def _interest(self, bound: Bound | None) -> Interest:
-        """The comparison figures with lower bounds on the rest of whole mappings, where margins are
+        """Return the figures for comparison, with lower bounds on the rest of whole mappings if margins are
         relative."""
         interest = self.interest
         if bound is not None and (interest.eps or interest.rough):
@@ -398,10 +395,13 @@ class Explorer:
     def _left_of(
         self, family: Template, bound: Bound | None, interest: Interest, tally: SearchTally, many: int
     ) -> tuple[tuple[TileChains, ...] | None, bool]:
-        """The chains of tile sizes, per bundle, that known whole mappings leave of a family, whose members
-        cost no less with the same tiles (None: nothing; without any: all are left); whether these are all
-        that are left. Else some of more than `many` points went that others beat, and what members have of
-        these bounds the others."""
+        """Return, per bundle, the chains of tile sizes of a family that known whole mappings do not exclude
+        (None: there are none; empty: no chain is excluded), and whether these are all of them.
+
+        A family costs no more than its members at the same tile sizes. If more than `many` points were
+        combined, dominated points were dropped, so that chains may be missing; then members at the remaining
+        chains serve only to tighten the bound for the others.
+        """
         known = bound is not None and bool(bound.known.figures.shape[1])
         if not (family.family and known) or count_at_most(self.space, family) > MOST_OF_FAMILY:
             return (), True
@@ -417,22 +417,20 @@ class Explorer:
         return tuple(left), not joined.thinned
 
     def _with_some(self, family: Template, chains: Sequence[TileChains] | None) -> Iterator[Template]:
-        """The members of a family that may be made of these chains (without any: of all; None: of none)."""
+        """Yield the members of a family that may consist of these chains (empty: all members; None: no
+        member)."""
         for template in members_of(self.space, family) if chains is not None else ():
             if not chains or self._obeyed(template, chains):
                 yield template
 
     def _obeyed(self, template: Template, chains: Sequence[TileChains]) -> bool:
-        """Whether some of the chains of every bundle obey the rules as the template has them."""
+        """Return whether some chain of every bundle satisfies the rules of the template."""
         several = zip(self.space.bundles, chains, strict=True)
         return all((broken_rules(self.space, template, members[0], c) == 0).any() for members, c in several)
 
     def without_fused_loops(self, wanted: Container[Exchanges] | None, tally: SearchTally) -> Several:
         """Templates without fused loops whose exchanged tensors take no space, for these exchanges (None:
-        all).
-
-        With worker processes, the regions below are searched first.
-        """
+        all). With worker processes, the regions below are searched first."""
         each = (t for t in self._templates(0, loose=True) if wanted is None or t.shape.exchanges in wanted)
         if tally.crew is None:
             return tuple(each)
@@ -478,8 +476,8 @@ class Explorer:
         tally: SearchTally,
         left: Sequence[TileChains] | None = (),
     ) -> Iterator[CombinedPoints]:
-        """The points of a template that are left; of those alone that are made of the chains in `left`, if
-        there are any."""
+        """Yield the points of a template that are not excluded; if `left` has chains, only points that
+        consist of these."""
         if template.bottom:
             lower = self._below(template, tally)
             about = self.space, template, number, self.limits, interest, bound
@@ -503,7 +501,8 @@ class Explorer:
         tally: SearchTally,
         many: int = PRUNE_ABOVE,
     ) -> Combination | None:
-        """All combinations of these chains that are left; None where rules leave some variable nothing."""
+        """Return all combinations of these chains that are not excluded; None if rules leave some variable no
+        chain."""
         space = self.space
         tally.points += prod(c.count for c in chains)
         if len(chains) < len(space.bundles) or not all(c.count for c in chains):
@@ -518,10 +517,10 @@ class Explorer:
         return joined
 
     def _chains(self, template: Template) -> tuple[TileChains, ...]:
-        """The chains of every bundle, up to the first bundle that has none.
+        """Return the chains of every bundle, up to the first bundle that has none.
 
-        Under rules many templates differ only in what nodes slide along or in loop homes, and share most
-        chains.
+        Under rules many templates differ only in the variables along which nodes slide, or in loop homes, and
+        share most chains.
         """
         space, sizes, result = self.space, self.limits.sizes, list[TileChains]()
         if not template.homes:
@@ -549,7 +548,7 @@ class Explorer:
 
     def _region(self, key: tuple[tuple[int, ...], int], tally: SearchTally) -> int:
         if key not in self.known.numbers:
-            # without the bound and shares of this shape, since other shapes use the same region
+            # without the bound and fractions of this shape, since other shapes use the same region
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
             several, cut = origins(self.space, key[1]), key[1]
             result = inner_regions(self.space, self.limits, exact, several, cut, tally, self.known.bound)
@@ -584,7 +583,7 @@ class Explorer:
 
 
 def _among_all(choice: Array, kept: Sequence[Array], every: Sequence[TileChains]) -> Array:
-    """The numbers of combinations of the kept chains among those of all."""
+    """Return the numbers of combinations of the kept chains among the combinations of all chains."""
     chosen = np.unravel_index(choice, tuple(map(len, kept)))
     where = tuple(k[i] for k, i in zip(kept, chosen, strict=True))
     result: Array = np.ravel_multi_index(where, tuple(c.count for c in every))

@@ -1,8 +1,7 @@
 """The costs of a template's counts: the rules of `polymodel.cost`, applied to linear forms.
 
-`terms` counts what moves where; each count is a linear form over terms. The cost rules build formulas from
-these counts (`cost.algebra`), which are then converted: energy to one linear form, latency to a sum of
-maxima.
+`terms` counts the transfers; each count is a linear form over terms. The cost rules build formulas from these
+counts (`cost.algebra`), which are then converted: energy to one linear form, latency to a sum of maxima.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def weighted(parts: Iterable[tuple[LinearForm, float]]) -> LinearForm:
 
 @dataclass(frozen=True)
 class LinearCount:
-    """A linear form as a count of `cost.algebra.ExactCount`; it is only known to be empty or not."""
+    """A linear form as a count of `cost.algebra.ExactCount`, of which only whether it is empty is known."""
 
     terms: Mapping[Hashable, float]
 
@@ -105,23 +104,23 @@ def _begun(seconds: Array, fixed: float) -> Array:
 
 
 class CountPlaceholders:
-    """Stand-ins for the counts of a template while the cost rules run: one term per nonempty count.
+    """Placeholders for the counts of a template while the cost rules run: one term per nonempty count.
 
-    The formulas then depend only on which counts exist, not on what they are.
+    The formulas then depend only on which counts exist, not on their values.
     """
 
     def __init__(self) -> None:
         self.forms: list[LinearForm] = []
 
     def count(self, form: LinearForm) -> Any:
-        """A number of the cost rules that stands for the form."""
+        """Return a number of the cost rules that represents the form."""
         if not form:
             return EMPTY
         self.forms.append(form)
         return _numbered(len(self.forms) - 1)
 
     def filled_in(self, form: LinearForm) -> LinearForm:
-        """A form over stand-ins, as one over the terms of the counts."""
+        """Return a form over placeholders as one over the terms of the counts."""
         return weighted((self.forms[number], times) for number, times in form.items())
 
 
@@ -130,7 +129,7 @@ EMPTY = count({})
 
 @cache
 def _numbered(number: int) -> Any:
-    """The stand-in with this number."""
+    """Return the placeholder with this number."""
     return count({number: 1.0})
 
 
@@ -169,8 +168,8 @@ class CountPrices:
     def of(
         self, analysis: Analysis, filled: Filled, counts: CountPlaceholders
     ) -> tuple[LinearForm, PricedTimes]:
-        """Energy (J) of all actions and latency; `filled` as in `LinearCounts`; `counts`: what stand-ins
-        stand for."""
+        """Return energy (J) of all actions and latency; `filled` as in `LinearCounts`; `counts`: the forms
+        that placeholders represent."""
         key = analysis, filled
         if key not in self._known:
             self._known[key] = priced(self.problem, analysis, dict(filled))

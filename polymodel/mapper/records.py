@@ -168,7 +168,7 @@ class Obstacle:
 class Change:
     """One constraint of a relaxation, changed from `have` to the least figure that works, `need`.
 
-    Bits, share of a fanout, or loops; None: the constraint is dropped for these tensors or this Einsum.
+    Bits, fraction of a fanout, or loops; None: the constraint is dropped for these tensors or this Einsum.
     `written` as in `Obstacle`.
     """
 
@@ -268,8 +268,8 @@ class SearchResult:
 
     @property
     def reason(self) -> str:
-        """Why there are no candidates: what each constraint rules out, and the least relaxation, one line
-        each.
+        """Return why there are no candidates: what each constraint excludes, and the least relaxation, one
+        line each.
 
         Without a diagnosis, the first step that kept nothing, and why.
         """
@@ -345,7 +345,7 @@ class Bounded(Protocol):
 
 
 def gap_texts(front: Bounded) -> Iterator[str]:
-    """Sentences on the quality of a front that was cut short."""
+    """Return sentences on the quality of a front of an interrupted search."""
     if not len(front):
         return
     known = [o for o in front.objectives if not isinf(front.gaps[o])]
@@ -413,8 +413,8 @@ class Shares:
     """Lower bounds on the accesses and operations of one Einsum that remain on sparse data.
 
     `moved`: per operand, memory and kind of access, the joules and the bits (as far as they take time) per
-    element of the dense counts. `units`: per compute unit its name, joules per operation and the share of
-    operations that take time. `held`: per operand and memory the share of its dense bits that a tile takes
+    element of the dense counts. `units`: per compute unit its name, joules per operation and the fraction of
+    operations that take time. `held`: per operand and memory the fraction of its dense bits that a tile takes
     (empty: all are dense).
     """
 
@@ -427,11 +427,11 @@ class Shares:
         return next(toll for name, toll in self.moved[operand][memory] if name == kind)
 
     def room(self, operand: int, memory: int) -> float:
-        """The bits of a tile relative to its dense bits."""
+        """Return the bits of a tile relative to its dense bits."""
         return self.held[operand][memory] if self.held else 1.0
 
     def executed(self, unit: str) -> tuple[float, float]:
-        """Joules and time share per operation."""
+        """Return joules and fraction of time per operation."""
         return next((joules, share) for name, joules, share in self.units if name == unit)
 
 

@@ -1,9 +1,9 @@
 """Hierarchies cut in two: memories up to a cut, with the fused loops, and those inside it, with compute.
 
-Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs
-of the two regions add up, and they interact only through the tile at the cut: the upper region gives a
-tile, and the lower one needs a tile that divides it (`InnerPoints`: the undominated points, and which of
-them fit a given tile). The lower region is searched once per set of parents, whatever the fused loops are
+If all tile sizes divide, the transfers between two memories depend only on the inner tile. So the costs of
+the two regions add up, and they interact only through the tile at the cut: the upper region provides a tile,
+and the lower one needs a tile that divides it (`InnerPoints`: the undominated points, and which of them fit a
+given tile). The lower region is searched once per set of parents, whatever the fused loops are
 (docs/develop/rules.md, Fusion). If energy is the only objective, it is cut again, and so on.
 """
 
@@ -71,17 +71,18 @@ class InnerPoints:
 
     @cached_property
     def lower_bounds_of_more(self) -> tuple[Array, ...]:
-        """The same for the other figures that add up."""
+        """Return lower bounds of the other figures that add up, for every tile."""
         return tuple(map(self._floor, self.more))
 
     def least(self, gives: Array) -> tuple[Array, Array]:
-        """Lower bounds of (energy, time) of what fits tiles [primes, n]; infinite if nothing does."""
+        """Return lower bounds of (energy, time) of points that fit tiles [primes, n]; infinite if none
+        fits."""
         energy, rest = self.lower_bounds
         at = self._entries(gives)
         return energy[at], rest[at]
 
     def least_more(self, gives: Array) -> Array:
-        """The same for the other figures, without their share of latency [figures, n]."""
+        """Return lower bounds of the other figures, without the part that depends on latency [figures, n]."""
         at, n = self._entries(gives), gives.shape[1]
         return np.array([np.broadcast_to(table[at], n) for table in self.lower_bounds_of_more]).reshape(-1, n)
 
@@ -90,8 +91,8 @@ class InnerPoints:
         return tuple(np.minimum(g, n - 1) for g, n in sides)
 
     def for_tiles(self, gives: Array, interest: Interest) -> tuple[Array, Array]:
-        """For tiles [primes, n] the points that fit and are not dominated by others that fit: (tile, point)
-        of each."""
+        """Return, for tiles [primes, n], the points that fit and that no other fitting point dominates:
+        (tile, point) of each."""
         n = gives.shape[1]
         alone = interest.energy and not interest.latency and not len(self.more)
         if not len(gives) or (alone and not self.local.any()):
@@ -135,7 +136,8 @@ class InnerPoints:
                 self.fitting[cell] = rows[bounds[k] : bounds[k + 1]]
 
     def _worth(self, cell: Sequence[Any], leaked: Array) -> Array:
-        """Undominated points that fit one tile and need no more energy than another one surely does."""
+        """Return undominated points that fit one tile and need no more energy than another one certainly
+        does."""
         fits = np.flatnonzero((self.needs <= np.array(cell)[:, None]).all(axis=0))
         if not len(fits):
             return fits
@@ -159,7 +161,7 @@ class InnerPoints:
 
     @cached_property
     def quickest(self) -> InnerPoints:
-        """Its points that are undominated in time."""
+        """Return the points that are undominated in time."""
         kept = undominated([self.rest, *self.ports, *self.needs])
         return replace(self._only(kept), local=self.local[:0, kept], more=self.more[:0, kept], leaked=None)
 
@@ -182,10 +184,12 @@ def inner_regions(
     bound: Bound | None = None,
 ) -> list[InnerPoints]:
     """Search the lower region for operands that come from each of `origins` (memory of each operand).
+
     Raises Late once the time limit has passed. `bound`: of whole mappings of the Einsum; points that cannot
     be part of better ones are dropped. The points are the same for all origins, which differ only in the
-    costs of reading and writing above the cut: so points are combined once, and compared by the costs of
-    each origin separately."""
+    costs of reading and writing above the cut: so points are combined once, and compared by the costs of each
+    origin separately.
+    """
     again = cut_again(space, limits, cut, interest)
     if again is not None:
         return _cut_regions(space, limits, interest, origins, (cut, again), tally, bound)
@@ -283,8 +287,11 @@ def _all_of(space: EinsumSpace, found: Sequence[InnerPoints], interest: Interest
 
 
 def cut_again(space: EinsumSpace, limits: Limits, cut: int, interest: Interest) -> int | None:
-    """Where the region below a cut may be cut again, if it may: with energy as the only objective, few
-    points of the region below are worth joining with each point of the region between."""
+    """Return where the region below a cut may be cut again, or None.
+
+    With energy as the only objective, few points of the region below are worth joining with each point of the
+    region between the cuts.
+    """
     at = cut + 1
     reach = [u.memories for u in space.units]
     if interest.latency or space.more or not interest.energy or at >= min(reach) or at + 1 >= max(reach):
@@ -309,8 +316,8 @@ def _cut_regions(
     tally: SearchTally,
     bound: Bound | None,
 ) -> list[InnerPoints]:
-    """The same for a region cut in two: memories from the first end (exclusive) to the second, and those
-    inside."""
+    """Return the points of a region that is itself cut in two: memories from the first end (exclusive) to the
+    second, and those inside."""
     cut, again = ends
     deeper = tuple(origins(space, again))
     lower = tuple(inner_regions(space, limits, objectives, deeper, again, tally, bound))
@@ -394,8 +401,8 @@ def _stacked(
 
 
 def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
-    """Upper bound on the additional leakage if a point replaces another: the whole mapping then takes no
-    longer than before, except for the excess of the point's own times over the least of each."""
+    """Return an upper bound on the additional leakage if a point replaces another: the whole mapping then
+    takes no longer than before, except for the excess of the point's own times over the least of each."""
     if not len(rest):
         return rest
     least = ports.min(axis=1)[:, None]
@@ -405,8 +412,8 @@ def _leaked(space: EinsumSpace, ports: Array, rest: Array) -> Array:
 
 
 def _worth(energy: Array, leaked: Array, needs: Array) -> Array:
-    """For energy as the only objective: points for which no other point that fits at least as many tiles is
-    surely better."""
+    """Return, for energy as the only objective, a mask of points for which no other point that fits at least
+    as many tiles is certainly better."""
     table = np.full(tuple(int(n.max()) + 1 for n in needs), np.inf)
     np.minimum.at(table, tuple(needs), energy + leaked)
     for axis in range(table.ndim):
@@ -439,8 +446,8 @@ def _with_joules(bound: Bound, interest: Interest, joules: float) -> Bound:
 
 
 def _tightened(joined: Combination, bound: Bound, interest: Interest, elsewhere: Elsewhere) -> Bound:
-    """The bound with the costs of points beyond those common to all origins, for the origin where these are
-    least."""
+    """Return the bound with the costs of points in excess of those common to all origins, for the origin
+    where these are least."""
     common = joined.costs.energy
     apart = [{t: x - common.get(t, 0.0) for t, x in c.energy.items()} for c, _ in elsewhere]
     least = (joined.least({t: x for t, x in form.items() if x > 0}) for form in apart)
@@ -451,7 +458,7 @@ def _tightened(joined: Combination, bound: Bound, interest: Interest, elsewhere:
 def _hopeful(
     space: EinsumSpace, points: InnerPoints, interest: Interest, bound: Bound | None, joules: float
 ) -> InnerPoints:
-    """Points that no known whole mapping rules out, if `joules` are spent outside them."""
+    """Return points that no known whole mapping excludes, if `joules` are spent outside them."""
     if bound is None or not len(points.energy):
         return points
     latency = np.maximum(points.rest, points.ports.max(axis=0, initial=bound.seconds))
@@ -477,14 +484,15 @@ def _nothing(templates: tuple[Template, ...]) -> InnerPoints:
 
 
 def other_figures(joined: Combination, found: CostTerms) -> Array:
-    """The other figures that add up, without their share of latency [figures, n]."""
+    """Return the other figures that add up, without the part that depends on latency [figures, n]."""
     each = zip(joined.space.more, found.more, strict=True)
     values = [a.stepped(joined.form(form) * joined.space.times) for a, form in each]
     return np.array(values).reshape(-1, joined.n)
 
 
 def timed_figures(space: EinsumSpace, latency: Array) -> Array:
-    """The latency share of the other figures [figures, n]; 0 for infinite latencies, where nothing fits."""
+    """Return the part of the other figures that depends on latency [figures, n]; 0 for infinite latencies,
+    where nothing fits."""
     slopes = np.array([a.slope(space.leak) for a in space.more]).reshape(-1, 1)
     result: Array = slopes * np.where(np.isfinite(latency), latency, 0.0)
     return result
@@ -510,7 +518,8 @@ def _together(found: Sequence[InnerPoints]) -> InnerPoints:
 
 
 def _energy_alone(space: EinsumSpace, interest: Interest, cut: int) -> bool:
-    """Whether points below a cut are distinguished by their energy and the tiles they need alone."""
+    """Return whether points below a cut are distinguished only by their energy and the tiles that they
+    need."""
     inside = any(m > cut for m in interest.memories)
     return interest.energy and not interest.latency and not space.more and not inside
 
@@ -552,7 +561,8 @@ def combined(
     tally: SearchTally,
     elsewhere: Elsewhere = (),
 ) -> Combination:
-    """The points of a template. `elsewhere`: costs of several origins, whose joint costs are `found`."""
+    """Return the points of a template. `elsewhere`: costs of several origins, whose joint costs are
+    `found`."""
     chains = all_chains(space, template, limits.sizes)
     joined = Combination(space, template, chains, found, interest, bound, tally.ask)
     if bound is not None and elsewhere and all(c.count for c in chains):

@@ -32,7 +32,8 @@ SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
 def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
-    """A section that sets only what was given, and the faults of what had to be left out."""
+    """Return a section that sets only the given arguments, and the faults of arguments that had to be
+    omitted."""
     if constraints is None:
         return ExploreSection(), ()
     if isinstance(constraints, ExploreSection):
@@ -49,9 +50,9 @@ def section_of_arguments(constraints: object) -> tuple[ExploreSection, tuple[Dia
 
 
 def of_part(constraints: Constraints | None, part: Spec, whole: Spec) -> Constraints | None:
-    """Constraints of a whole workload, restricted to some of its Einsums.
+    """Return constraints of a whole workload, restricted to some of its Einsums.
 
-    Faulty constraints are kept, for the search to report.
+    Faulty constraints are kept, so that the search reports them.
     """
     mine, every = part.raw_workload, whole.raw_workload
     if constraints is None or mine is None or every is None:
@@ -199,7 +200,7 @@ def read_search_request(
 
 
 class _Reader(MapspaceConstraints):
-    """Reads each field from where it was given, and reports its faults at that place."""
+    """Reads each field from the place where it was given, and reports its faults at that place."""
 
     def __init__(self, spec: Spec, given: ExploreSection) -> None:
         assert spec.raw_workload is not None
@@ -226,7 +227,7 @@ class _Reader(MapspaceConstraints):
         return self.given[name] if name in self.given else super().value(name)
 
     def where(self, name: str) -> tuple[Path, Faults]:
-        """The path of a field, and the collector of its faults."""
+        """Return the path of a field, and the collector of its faults."""
         if name in self.argument:
             return (name,), self.given_faults
         if name in self.given:

@@ -55,8 +55,8 @@ FIRST = 1  # fused loops that are searched before deeper ones
 
 
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
-    """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and
-    architectures that it does not cover."""
+    """Return the Pareto front of whole mappings, or why there is none. Raises Refused for workloads and
+    architectures that it does not support."""
     if request.limits.halos:
         what = "chains of windows are fused with halos in explorations of one machine on dense data"
         raise Refused(what, "leave `halos` out", code="unsupported-window")
@@ -118,7 +118,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     if first is not None and apart and not soon and watch.has_time():
         first = first_mappings.deepened(spaces, request, watch.silent()) or first
         known += [w for w in first.wholes if len(w)]
-    # One nearly optimal mapping prunes as much as what is found among few tile sizes.
+    # One nearly optimal mapping prunes as much as the mappings found among few tile sizes.
     good = bool(known) and len(request.objectives) == 1
     guess = None if good else _guess(spaces, request, watch, depths)
     guessed = None if guess is None else _last(guess)
@@ -144,7 +144,7 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
 
 
 def _least_energy_apart(spaces: Sequence[EinsumSpace], request: Request) -> bool:
-    """Whether the least energy is searched first: where both energy and latency of an Einsum of many points
+    """Return whether the least energy is searched first: if energy and latency of an Einsum with many points
     are objectives, since deep hierarchies can be cut again for energy alone."""
     aims, limits = aims_in(spaces, request), request.limits
     several = len(spaces) > 1 or aims.more or request.at_most or request.shares
@@ -158,7 +158,7 @@ def _least_energy_apart(spaces: Sequence[EinsumSpace], request: Request) -> bool
 def _of_least_energy(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, known: Sequence[FullMappings]
 ) -> list[FullMappings]:
-    """Mappings of least energy, which bound all others; in half of the time at most."""
+    """Return mappings of least energy, which bound all others; the search takes at most half of the time."""
     alone = replace(request, objectives=("energy",), progress=None)
     rules, of_energy = rules_of(spaces, request), rules_of(spaces, alone)
     quiet = watch.silent()
@@ -251,7 +251,7 @@ def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> 
 def _bounded_by(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[FullMappings]
 ) -> Deepening:
-    """A search pruned by these whole mappings and by lower bounds of every Einsum."""
+    """Return a search that these whole mappings and lower bounds of every Einsum prune."""
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     for whole in wholes:
         work.wholes.append(whole)
@@ -268,9 +268,11 @@ def _deepened(work: Deepening) -> None:
 
 
 def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[EinsumSpace]:
-    """Where hierarchies are cut, the part of the space without exchanges further inside than the first
-    memory, in which the occupancy of other Einsums does not matter. It is searched first, since then there
-    may be nothing better in the rest. Empty if it is the whole space."""
+    """Return, if hierarchies are cut, the part of the space without exchanges further inside than the first
+    memory, in which the occupancy of other Einsums is irrelevant.
+
+    It is searched first, since then there may be nothing better in the rest. Empty if it is the whole space.
+    """
     if len(spaces) < 2 or not all(s.copy or cuttable(s, request.limits) for s in spaces):
         return []
     if not all(1 in s.exchange for s in spaces) or all(len(s.exchange) == 1 for s in spaces):
@@ -281,7 +283,7 @@ def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[
 def _where_none_is_left(
     spaces: Sequence[EinsumSpace], request: Request, begun: float
 ) -> tuple[StageRecord, ...]:
-    """Work counts of every Einsum and join where only space counts. `begun`: when the search began."""
+    """Return work counts of every Einsum and join if only space counts. `begun`: when the search began."""
     watch = Watch(replace(request, progress=None), begun, 1)
     rules = rules_of(spaces, request)
     rules = replace(
@@ -298,7 +300,7 @@ def _where_none_is_left(
 
 
 def _unsearched(work: Deepening) -> tuple[str, ...]:
-    """What a search that was cut short did not cover."""
+    """Return what an interrupted search did not cover."""
     missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
     where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
     result = [f"whole mappings, in part{where}"]
@@ -308,8 +310,8 @@ def _unsearched(work: Deepening) -> tuple[str, ...]:
 
 
 def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Deepening | None:
-    """Good whole mappings among few tile sizes: they prune the search, and are the answer if time runs out.
-    None where a full search is as fast."""
+    """Find good whole mappings among few tile sizes: they prune the search, and are the answer if time runs
+    out. None if a full search is as fast."""
     if len(spaces) < 2 or not (depths[-1] > FIRST + 1 or any(cuttable(s, request.limits) for s in spaces)):
         return None
     return _few_sizes([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
@@ -318,8 +320,8 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
 def _rescued(
     spaces: Sequence[EinsumSpace], request: Request, watch: Watch, guess: Deepening | None
 ) -> FullMappings | None:
-    """A whole mapping or two if time runs out before there is any: a first mapping, which takes little
-    time, or one of what the guess has found by then."""
+    """Return one or two whole mappings if time runs out before there is any: a first mapping, which takes
+    little time, or one that the guess has found by then."""
     if first_mappings.possible(spaces):
         first = first_mappings.deepened(spaces, request, watch.silent(), briefly=True)
         if first is not None:
@@ -353,7 +355,8 @@ def _last(work: Deepening) -> FullMappings | None:
 
 
 def _narrow(s: EinsumSpace) -> EinsumSpace:
-    """The space where the first memory inside the backing storage holds all it may, with all exchanges."""
+    """Return the space in which the first memory inside the backing storage holds all it may, with all
+    exchanges."""
     kept = s.may[1] - (frozenset() if s.copy else s.keep[0] - s.may[1])
     return replace(s, keep=(s.keep[0], kept, *s.keep[2:]), exchange=frozenset({1}))
 
@@ -441,7 +444,7 @@ def explored(
 def _besides(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, stopped: _Stop, end: float
 ) -> SearchResult:
-    """The result of the search, with mappings that the space leaves out where they are requested."""
+    """Return the result of the search, with mappings outside the space if they are requested."""
     if not request.limits.halos:
         return search(cascade, hierarchy, request)
     from polymodel.mapper import halos

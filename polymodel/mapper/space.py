@@ -1,7 +1,7 @@
 """One Einsum and the memories around it as the search models them: boxes, products, prices per element.
 
 The search covers rectangular iteration spaces whose ranks are a rank variable or a sum of two. Other spaces
-are refused by name, as is everything that `terms` cannot price.
+are refused with an explanation, as is everything that `terms` cannot price.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class Operand:
 
     @property
     def over(self) -> int:
-        """The variable along which the tensor is carried forward (-1: none)."""
+        """Return the variable of the tensor's recurrence (-1: none)."""
         return self.carried.variable if self.carried is not None else -1
 
     @property
     def behind(self) -> int:
-        """The variable across whose iterations the previous generation is read (-1: it is not read)."""
+        """Return the variable across whose iterations the previous generation is read (-1: none)."""
         return self.carried.variable if self.carried is not None and self.carried.back else -1
 
     @property
@@ -105,7 +105,8 @@ class Operand:
         return frozenset((self.behind, self.first)) - {-1}
 
     def touched(self, elements: int, extents: Sequence[int]) -> int:
-        """Elements that are touched: without the last generation if all accesses read the previous one."""
+        """Return how many elements are accessed: without the last generation if all accesses read the
+        previous one."""
         if self.behind < 0 or self.output or (self.carried is not None and self.carried.now):
             return elements
         return elements // extents[self.behind] * (extents[self.behind] - 1)
@@ -154,7 +155,7 @@ class TollPayers:
 class FanoutDimension:
     """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:
     tensors that its instances share; `overlapping`: they also share the overlap of their windows, otherwise
-    only what is the same for all; `costly`: crossing it has a cost; `topology`: how hops are counted."""
+    only equal tiles; `costly`: crossing it has a cost; `topology`: how hops are counted."""
 
     component: str
     name: str
@@ -222,14 +223,14 @@ class EinsumSpace:
         return points_of(self.extents, self.ties)
 
     def added_up(self, linear: Sequence[Array], latency: Array) -> list[Array]:
-        """The figures of `more`, from their parts that are linear in the counts of one execution, and the
-        latency."""
+        """Return the figures of `more`, from the parts that are linear in the counts of one execution, and
+        from the latency."""
         each = zip(self.more, linear, strict=True)
         return [a.stepped(form * self.times) + a.slope(self.leak) * latency for a, form in each]
 
     @cached_property
     def problem(self) -> Problem:
-        """One execution of the Einsum for the cost rules, which do not look at storage."""
+        """Return one execution of the Einsum for the cost rules, which do not depend on storage."""
         leaf = ComputeNode(self.name, self.units[0].name)
         alone = Cascade((replace(self.einsum, n_instances=1),))
         return Problem(alone, self.hierarchy, LoopTree((leaf,)))
@@ -241,10 +242,9 @@ class EinsumSpace:
 
     @cached_property
     def bundles(self) -> tuple[tuple[int, ...], ...]:
-        """Variables that index the same tensors, together; those in windows or pairs, and those along which
-        tensors are carried forward, each on its own. Only the product of a bundle's tile sizes counts, and
-        every chain of divisors of it is possible. With sizes that do not divide, each variable is its own
-        bundle."""
+        """Return variables that index the same tensors, grouped; variables in windows or pairs, and those of
+        recurrences, are separate. Only the product of a bundle's tile sizes counts, and every chain of
+        divisors of it is possible. With sizes that do not divide, each variable is its own bundle."""
         result: dict[object, list[int]] = {}
         for v in range(len(self.variables)):
             windowed = any(v in o.windowed | o.tied | o.first_differs | {o.over} for o in self.operands)
@@ -255,7 +255,7 @@ class EinsumSpace:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Bundles (positions) connected by windows or pairs; every other one by itself."""
+        """Return bundles (positions) connected by windows or pairs; every other one by itself."""
         parent = list(range(len(self.bundles)))
         bundle = {v: b for b, members in enumerate(self.bundles) for v in members}
 
@@ -278,9 +278,9 @@ class EinsumSpace:
         return self.hierarchy[self.memories[memory].name]
 
     def admits(self, fanout: int, variable: int) -> bool:
-        """Whether a rank variable may be spread over a fanout, as far as windows are concerned. With `sizes:
-        all`, what instances read together where windows overlap is counted only if spatial tiles need not
-        divide either. Where a tensor is carried forward, instances have unequal shares."""
+        """Return whether a rank variable may be spread over a fanout, with regard to windows. With `sizes:
+        all`, the elements that instances read together where windows overlap are counted only if spatial
+        tiles need not divide either. For a recurrent tensor, instances have unequal shares."""
         fan, carried = self.fanouts[fanout], any(variable in o.first_differs for o in self.operands)
         if carried or not all(self._parts(o, fan) for o in self.operands if variable in o.imaged):
             return False
@@ -290,12 +290,12 @@ class EinsumSpace:
         return not shared or ((self.divide or not self.even) and fan.topology in ALIKE)
 
     def _parts(self, o: Operand, fan: FanoutDimension) -> bool:
-        """Whether variables of two images may be spread: instances, whose shares differ, have their data from
-        equally far away, and share all common data or nothing."""
+        """Return whether variables of two images may be spread: instances, whose shares differ, have the same
+        distance to their data, and share all common data or nothing."""
         return self.even and fan.topology in ALIKE and (fan.overlapping or o.tensor not in fan.reuses)
 
     def slides(self, memory: int, operand: int) -> tuple[int, ...]:
-        """The variables that a node may slide along: those of the operand's windows."""
+        """Return the variables along which a node may slide: those of the operand's windows."""
         if memory not in self.rules.sliding:
             return ()
         o = self.operands[operand]
@@ -306,13 +306,13 @@ class EinsumSpace:
 
     @cached_property
     def awaited(self) -> frozenset[int]:
-        """Variables along which a tensor is carried forward that a later Einsum produces."""
+        """Return variables of recurrences whose tensor a later Einsum produces."""
         carried = (o.carried for o in self.operands)
         return frozenset(c.variable for c in carried if c is not None and c.awaited)
 
     @cached_property
     def shape(self) -> object:
-        """Everything that costs depend on: Einsums of equal shape have equal costs (apart from names)."""
+        """Everything on which costs depend: Einsums of equal shape have equal costs (apart from names)."""
         order = {o.tensor: i for i, o in enumerate(self.operands)}
 
         def numbered(tensors: frozenset[str]) -> frozenset[int]:
@@ -335,7 +335,7 @@ class EinsumSpace:
 
 
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
-    """The spaces of all Einsums in order of execution. Raises Refused for what the search does not cover."""
+    """Return the spaces of all Einsums in order of execution. Raises Refused for unsupported Einsums."""
     require_searchable(hierarchy, REMEDY)
     require_plain(cascade, "the search covers", REMEDY, products=True, carried=True, several=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
@@ -349,7 +349,7 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
 
 
 def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
-    """Raises Refused unless the backing storage has room for all tensors at once, as the search assumes."""
+    """Raise Refused unless the backing storage has space for all tensors at once, as the search assumes."""
     backing = next(c for c in hierarchy.components if c.stores)
     bits: dict[str, int] = {}
     for space, one in zip(spaces, cascade.einsums, strict=True):
@@ -459,7 +459,7 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
 def _require_even(
     one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
 ) -> None:
-    """Raises Refused for nodes that slide together with what is counted only where nodes refill."""
+    """Raise Refused for nodes that slide, together with features that are counted only if nodes refill."""
     sliding = [r.place for r in limits.rules if r.kind == "reuse"]
     besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
     for what in (w for w in besides if sliding and w != "copies"):
@@ -467,8 +467,8 @@ def _require_even(
 
 
 def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits) -> None:
-    """Raises Refused for spatial tiles that need not divide together with what is counted only where they
-    do."""
+    """Raise Refused for spatial tiles that need not divide, in combination with features that are counted
+    only if they do."""
     if limits.spatial_sizes != "all":
         return
     unlike = (f"{n}.{d.name}" for n, d in hierarchy.costly_links if d.link and d.link.topology not in ALIKE)
@@ -485,7 +485,7 @@ def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], li
 def _equal_tiles(
     one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
 ) -> Iterator[str]:
-    """Features that are counted only where all tiles are equal."""
+    """Return features that are counted only if all tiles are equal."""
     if one.is_copy:
         yield "copies"
     if limits.sizes == "all":
@@ -589,7 +589,7 @@ def _fanouts(
 
 
 def _counted(link: FanoutLink | None) -> Topology:
-    """The topology, or a bus where the number of hops has no cost."""
+    """Return the topology, or a bus if the number of hops has no cost."""
     return link.topology if link and (link.energy_per_bit_hop or link.topology == "switch") else "bus"
 
 

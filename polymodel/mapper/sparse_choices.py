@@ -123,14 +123,14 @@ def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
 
 @dataclass(frozen=True)
 class SparseSearch:
-    """The result of the search on one architecture: its evaluated points, and other points besides."""
+    """The result of the search on one architecture: its evaluated points, and additional points."""
 
     result: SearchResult
     looked: tuple[Point, ...] = ()
     besides: tuple[Point, ...] = ()
 
     def called(self, text: str) -> SparseSearch:
-        """The same, with a description of the choices at each point."""
+        """Return the same result, with a description of the choices at each point."""
         looked, besides = (tuple(replace(p, chosen=text) for p in x) for x in (self.looked, self.besides))
         return SparseSearch(self.result, looked, besides)
 
@@ -161,7 +161,8 @@ def evaluated(
 
 
 def shared_out(request: Request, left: int, end: float) -> tuple[Request, float]:
-    """The request and the end time of the next of `left` searches, which share the remaining time equally."""
+    """Return the request and the end time of the next of `left` searches, which share the remaining time
+    equally."""
     if request.time_limit is None or left == 1:
         return request, end
     seconds = max(end - monotonic(), 0.0) / left

@@ -43,8 +43,8 @@ from polymodel.workload.einsum import Cascade, Einsum, require_plain
 # Lower bounds on the accesses and operations that remain on sparse data, whatever the mapping is. Sparse
 # counts (`sparse.actions`) eliminate a transfer where a part of a leader is empty. The part has at least one
 # point, so it is nonempty with at least the probability that one point is: the product of these probabilities
-# over the leaders is a lower bound on the share of transfers that happen. With prices reduced accordingly,
-# the figures of the search are lower bounds of sparse energy and latency, and exact where all actions look at
+# over the leaders is a lower bound on the fraction of transfers that happen. With prices reduced accordingly,
+# the figures of the search are lower bounds of sparse energy and latency, and exact if all actions depend on
 # single points.
 
 OUTER = ("reads_fill", "writes_drain")  # at the memory that serves what is further in
@@ -59,9 +59,9 @@ def least_shares(
     sizes: Sizes,
     rooms: Rooms | None = None,
 ) -> tuple[Shares, ...]:
-    """One record per Einsum. `rooms`: space bounds of compressed tensors.
+    """Return one record of lower bounds per Einsum. `rooms`: space bounds of compressed tensors.
 
-    Raises Refused for data whose tiles differ with tile sizes that need not divide, and where anything other
+    Raises Refused for data whose tiles differ, with tile sizes that need not divide, and if anything other
     than memories and compute takes energy or time.
     """
     paid = any(c.passes and c.actions for c in hierarchy.components) or bool(hierarchy.costly_links)
@@ -112,7 +112,8 @@ class _Least:
         return result
 
     def _above(self, tensor: str, outermost: int, kinds: Sequence[str]) -> frozenset[str]:
-        """The same at any of the outermost memories that may hold it, without leaders that have no zeros."""
+        """Return the leaders at any of the outermost memories that may hold the tensor, without leaders that
+        have no zeros."""
         if self.einsum.is_copy:
             return frozenset()
         result: set[str] = set()
@@ -129,8 +130,8 @@ class _Least:
         return frozenset(x for x in leaders if not self.data[x].dense)
 
     def _chance(self, leaders: frozenset[str]) -> float:
-        """Lower bound of the probability (for given data: the share of transfers) that parts of all are
-        nonempty."""
+        """Return a lower bound of the probability (for given data: the fraction of transfers) that parts of
+        all leaders are nonempty."""
         given = frozenset(x for x in leaders if self.data[x].actual is not None)
         if self._tied(leaders):
             return 0.0  # the nonzeros of one may all be where the other has none
@@ -140,7 +141,8 @@ class _Least:
         return result
 
     def _tied(self, tensors: frozenset[str]) -> bool:
-        """True if a model and another tensor's model or data both locate nonzeros along one rank variable."""
+        """Return whether a model and another tensor's model or data both locate nonzeros along one rank
+        variable."""
         accesses = [self.einsum.access_of(t) for t in sorted(tensors)]
         differing = [a for a in accesses if differs(self.data[a.tensor], a)]
         return any(
@@ -159,9 +161,9 @@ class _Least:
         return float(self.data[tensor].nonempty(ones).reshape(-1)[0])
 
     def _common(self, tensors: frozenset[str]) -> float:
-        """The share of iterations in which none of these tensors, of given data, is zero.
+        """Return the fraction of iterations in which none of these tensors, of given data, is zero.
 
-        Where tiles divide, every transfer stands for equally many iterations, and happens if all tensors are
+        If tiles divide, every transfer represents equally many iterations, and happens if all tensors are
         nonzero in any of them.
         """
         if not tensors:
@@ -214,7 +216,7 @@ class _Least:
             raise Refused(message, remedy, code="unsupported-density")
 
     def _stored_format(self, component: Component, tensor: str) -> KeptTensor | None:
-        """The format in which a component keeps a tensor; None if point by point."""
+        """Return the format in which a component keeps a tensor; None if every point is stored by itself."""
         for name, written in component.sparse.formats if component.sparse else ():
             if name == tensor:
                 result = stored_as(written_format(self.einsum.access_of(tensor), written))
@@ -271,14 +273,14 @@ class _Least:
         return result.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
     def _nonzero_share(self, tensor: str) -> float:
-        """The share of points that are nonzero."""
+        """Return the fraction of points that are nonzero."""
         known = self.data[tensor]
         self._even(tensor)
         return self._common(frozenset({tensor})) if known.actual is not None else known.density
 
     def _left(self, tensor: str, nonzeros: bool, leaders: frozenset[str], partial: bool) -> float:
-        """The share of elements that move, with `nonzeros` only nonzero ones, whose leaders' parts are
-        nonempty."""
+        """Return the fraction of elements that move: those whose leaders' parts are nonempty and, with
+        `nonzeros`, that are nonzero."""
         known = self.data[tensor]
         if partial and self._differ(leaders):
             return 0.0  # the nonzeros may all be where sums begin
@@ -309,8 +311,8 @@ class _Least:
         return component.name, joules, turns
 
     def _idle(self, component: Component, reach: int, kinds: Sequence[str]) -> frozenset[str]:
-        """The tensors whose zeros make operations idle: by actions of the unit, and (except for sums) by any
-        action on the operands on their way in."""
+        """Return the tensors whose zeros make operations idle: by actions of the unit, and (except for sums)
+        by any action on the operands on their way to it."""
         result = self._sparse(self._leaders(component, "", kinds))
         if is_union(self.einsum):
             return result
@@ -318,7 +320,7 @@ class _Least:
         return result.union(*(self._above(t, reach, kinds) for t in stops))
 
     def _effectual(self) -> float:
-        """The share of operations whose result may be nonzero, which are executed."""
+        """Return the fraction of operations whose result may be nonzero, which are executed."""
         einsum = self.einsum
         require_known(einsum, self.data)
         if any(self.data[a.tensor].actual is not None for a in einsum.inputs):
@@ -328,7 +330,7 @@ class _Least:
 
 
 def price_of(component: Component, action: str) -> float:
-    """Joules per bit; 0 for an action that is not declared."""
+    """Return joules per bit; 0 for an action that is not declared."""
     result = component.action(action)
     return result.energy / (result.bits_per_action or 1)
 
@@ -407,7 +409,7 @@ def more_points(
     search: Callable[[Request], SearchResult],
     before: float,
 ) -> list[Point]:
-    """Mappings that lower bounds do not lead to, from searches with the shares and space of the best
+    """Return mappings that lower bounds do not find, from searches with the fractions and space of the best
     mappings.
 
     `request`: that of the search. Takes up to three times as long as the search, between 5 and 30 s, and ends
@@ -436,7 +438,8 @@ def more_points(
 def _trials(
     spec: Spec, data: Mapping[str, TensorData], request: Request, known: Sequence[Point]
 ) -> Iterator[Request]:
-    """Requests with other prices and objectives; those of later rounds depend on what is `known` by then."""
+    """Yield requests with other prices and objectives; those of later rounds depend on the mappings `known`
+    by then."""
     assert request.shares is not None, "asked for sparse data only"
     least = request.shares
     if compressed(spec.arch):
@@ -522,7 +525,8 @@ def quality(found: SearchResult, points: Sequence[Point], besides: int, front: S
 
 
 def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares, ...]:
-    """Shares as in a sparse report, one record per Einsum; lower bounds where the mapping moves nothing."""
+    """Return fractions from a sparse report, one record per Einsum; lower bounds where the mapping moves
+    nothing."""
     problem = sparse.dense.problem
     memories = list(problem.hierarchy.memories)
     moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}

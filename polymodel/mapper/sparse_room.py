@@ -44,8 +44,8 @@ Ints = NDArray[np.int64]
 class LeastRoom:
     """A linear lower bound for the tiles of one tensor in one memory.
 
-    They need at least `share` of their dense bits less `free` bits. As shares of dense bits: `usual`, the
-    most that a large tile needs which fits; `most`, the most that any tile needs.
+    They need at least `share` of their dense bits less `free` bits. As fractions of dense bits: `usual`, the
+    largest need of a large tile that fits; `most`, the largest need of any tile.
     """
 
     share: float = 1.0
@@ -58,7 +58,7 @@ Rooms = Mapping[tuple[str, str], LeastRoom]  # (memory, tensor), where compresse
 
 
 def compressed(hierarchy: Hierarchy) -> bool:
-    """True if the bits of compressed tiles decide what fits in any memory."""
+    """Return whether the bits of compressed tiles decide whether tiles fit in some memory."""
     return any(_bounded(c) for c in hierarchy.components)
 
 
@@ -87,7 +87,7 @@ def least_tile_bits(
 
 
 def _of_all(rooms: Sequence[LeastRoom]) -> LeastRoom:
-    """The bound of one tensor that holds in several Einsums."""
+    """Return the bound of one tensor that is valid in several Einsums."""
     usual, most = max(r.usual for r in rooms), max(r.most for r in rooms)
     return LeastRoom(min(r.share for r in rooms), max(r.free for r in rooms), usual, most)
 
@@ -95,7 +95,7 @@ def _of_all(rooms: Sequence[LeastRoom]) -> LeastRoom:
 def stored_shares(
     cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms, which: Literal["share", "usual", "most"] = "share"
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """Per Einsum, operand and memory the share of its dense bits that a tile counts with."""
+    """Return, per Einsum, operand and memory, the fraction of its dense bits with which a tile counts."""
 
     def share(memory: str, tensor: str) -> float:
         return float(getattr(rooms.get((memory, tensor), LeastRoom()), which))
@@ -120,7 +120,7 @@ def free_room(cascade: Cascade, hierarchy: Hierarchy, rooms: Rooms) -> tuple[tup
 def _alike(
     rooms: dict[tuple[str, str], LeastRoom], cascade: Cascade, hierarchy: Hierarchy
 ) -> dict[tuple[str, str], LeastRoom]:
-    """The bounds with one share for exchanged tensors in all memories: the least of these."""
+    """Return the bounds with one fraction for exchanged tensors in all memories: the least of these."""
     for tensor in cascade.intermediates:
         mine = [m for m, t in rooms if t == tensor]
         if not mine:
@@ -201,7 +201,7 @@ class _Tiles:
 
 
 def _line(dense: Floats, needed: Floats, size: float) -> LeastRoom:
-    """The linear bound that leaves a tile the least space beyond the capacity."""
+    """Return the linear bound that leaves a tile the least space beyond the capacity."""
     ratios = needed / dense
     large = dense >= dense.max() / LARGE
     usual = float(ratios[large].max())

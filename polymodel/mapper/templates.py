@@ -17,16 +17,16 @@ from polymodel.mapper.space import EinsumSpace, Operand
 # the j-th node of the branch.
 
 Exchanges = tuple[tuple[int, int], ...]
-ANY = -2  # of what a node slides along, or the variable further out: whichever costs least
+ANY = -2  # the variable along which a node slides, or that of the outer loop: whichever costs least
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """The part of a mapping that other Einsums depend on: fused loops and exchanged tensors.
+    """The part of a mapping on which other Einsums depend: fused loops and exchanged tensors.
 
     `prefix`: fused loops by variable (positions). `shared`: tensors exchanged inside the backing storage, as
     (operand, memory, number of fused loops above). `forced`: the number of fused loops that stay open until
-    an awaited tensor is produced, or a tensor carried forward is read.
+    an awaited tensor is produced, or a recurrent tensor is read.
     """
 
     prefix: tuple[int, ...]
@@ -62,7 +62,7 @@ class ArrayResidency:
 
     @property
     def within(self) -> int:
-        """The first level below which no loop indexes the tensor."""
+        """Return the first level below which no loop indexes the tensor."""
         return self.since + (self.after != -1)
 
 
@@ -89,8 +89,8 @@ class Template:
 
     A template may be one region of a hierarchy cut in two: with `bottom` the rest is below (the last level is
     the tile that it gets), with `top` the rest is above (level 1 is the tile that it needs); `cut` is the
-    innermost memory above. `homes`: the memories that loops belong to, where rules depend on it.
-    `family`: stands for all of `members_of` it, and costs no more than any of them at the same tile sizes.
+    innermost memory above. `homes`: the memories to which loops belong, if rules depend on it. `family`:
+    represents all of `members_of` it, and costs no more than any of them at the same tile sizes.
     """
 
     shape: Sharing
@@ -148,8 +148,9 @@ def families(
     wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
-    """The same, with one family for the templates that differ only in what nodes slide along, which loop is
-    outside those over which a node stays, and loop homes."""
+    """Yield the templates as `templates` does, except that one family represents the templates that differ
+    only in the variables along which nodes slide, in the loop outside those over which a node stays, and in
+    loop homes."""
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
         for shape in shapes(space, limits, passing, depth, reach):
@@ -159,7 +160,8 @@ def families(
 
 
 def _families(space: EinsumSpace, template: Template) -> Iterator[Template]:
-    """The template, and the same with one of its nodes keeping its tile, as far as that has several ways."""
+    """Yield the template, and variants with one of its nodes keeping its tile; as families if they have
+    several members."""
     several = any(n.slides == ANY for n in template.nodes) or (space.rules.placed and not space.copy)
     several = several and space.divide and space.even
     yield replace(template, homes=_all_homes(space, template), family=True) if several else template
@@ -169,7 +171,7 @@ def _families(space: EinsumSpace, template: Template) -> Iterator[Template]:
 
 
 def members_of(space: EinsumSpace, family: Template) -> Iterator[Template]:
-    """The templates that one of `families` stands for: itself, where it is the only one."""
+    """Yield the templates that one of `families` represents: the template itself if it is the only one."""
     if not family.family:
         yield family
         return
@@ -180,7 +182,7 @@ def members_of(space: EinsumSpace, family: Template) -> Iterator[Template]:
 
 
 def _all_homes(space: EinsumSpace, template: Template) -> Homes:
-    """All memories that the loops of a template may belong to, in any of the ways that `with_homes` gives."""
+    """Return all memories to which the loops of a template may belong, in any assignment of `with_homes`."""
     if not space.rules.placed or space.copy:
         return ()
     indexed = [o.alone | o.windowed for o in space.operands]
@@ -189,7 +191,7 @@ def _all_homes(space: EinsumSpace, template: Template) -> Homes:
 
 
 def with_homes(space: EinsumSpace, template: Template) -> Iterator[Template]:
-    """The template with each assignment of its loops to memories that rules distinguish."""
+    """Yield the template with each assignment of its loops to memories that rules distinguish."""
     if not space.rules.placed or space.copy:
         yield template
         return
@@ -215,9 +217,9 @@ def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rea
 
 
 def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
-    """Memories that may hold the tensor's outermost tile; 0 is the backing storage.
+    """Return memories that may hold the tensor's outermost tile; 0 is the backing storage.
 
-    Persistent intermediates are there alone: elsewhere they would need room in every Einsum of the run.
+    Persistent intermediates are only there: elsewhere they would need space in every Einsum of the run.
     """
     result = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
@@ -238,7 +240,7 @@ def _inside(o: Operand, limits: Limits) -> bool:
 def _prefixes(
     space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: Passing, depth: int
 ) -> Iterator[tuple[int, ...]]:
-    """Orders of fused loops: those that index every exchanged tensor below them come first."""
+    """Yield orders of fused loops: loops that index every exchanged tensor below them come first."""
     fusable = frozenset().union(*(space.operands[i].parted for i, _ in held)) if held else frozenset()
     for o in space.operands if passing.any else ():
         fusable |= o.parted if o.output or not passing.bound else frozenset()
@@ -263,11 +265,11 @@ def _prefixes(
 def _forced(
     space: EinsumSpace, passing: Passing, held: Sequence[tuple[int, int]], prefix: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The possible numbers of fused loops that must stay open; empty if a required loop is missing.
+    """Return the possible numbers of fused loops that must stay open; empty if a required loop is missing.
 
-    Loops that carry an awaited tensor forward must stay open. A memory with `allocation: live` holds few
-    generations if consumers share such a loop, so that it may stay open for them. If no tensor passes by, as
-    in lower bounds, no loop must.
+    Loops of an awaited tensor's recurrence must stay open. A memory with `allocation: live` holds few
+    generations if consumers share such a loop, so that it may stay open for them. If no tensor is exchanged
+    across the Einsum, as in lower bounds, no loop must stay open.
     """
 
     def through(variables: Iterable[int]) -> int:
@@ -283,10 +285,10 @@ def _forced(
 
 
 def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
-    """The possible numbers of fused loops above the tensor's exchange.
+    """Return the possible numbers of fused loops above the tensor's exchange.
 
-    All of them index it, and none carries it forward, since nothing would stay there until the next
-    iteration.
+    All of them index it, and none is that of its recurrence, since no generation would remain there until the
+    next iteration.
     """
     most = 0
     while most < len(prefix) and prefix[most] in o.parted and prefix[most] != o.over:
@@ -303,7 +305,7 @@ def outer_templates(
     wanted: Container[Sharing] | None = None,
     loose: bool = False,
 ) -> Iterator[Template]:
-    """Templates of the region of memories up to `cut`, which has all exchanges.
+    """Yield templates of the region of memories up to `cut`, which has all exchanges.
 
     Some exchange is in memory `cut` itself, unless that is the first one inside the backing storage.
     """
@@ -344,7 +346,8 @@ def placements(
 def _ways(
     space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
 ) -> Iterator[tuple[TemplateNode, ...]]:
-    """The nodes with all that each may slide along, and with each way in which one keeps its tile."""
+    """Yield the nodes with each combination of variables along which they may slide, and with each way in
+    which one of them keeps its tile."""
     for some in product(*(_sliding(space, n) for n in nodes)):
         yield from (some, *staying(space, depth, some))
 
@@ -352,7 +355,7 @@ def _ways(
 def _placed(
     space: EinsumSpace, limits: Limits, shape: Sharing, reach: int, loose: bool = False
 ) -> Iterator[tuple[TemplateNode, ...]]:
-    """The same, those of any that they may slide along together."""
+    """Yield the nodes of every template of a shape; nodes that may slide have the variable ANY."""
     shared = tuple(TemplateNode(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
         yield shared
@@ -410,7 +413,7 @@ def _arranged(
 
 
 def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
-    """The node with each variable that it may slide along.
+    """Return the node with each variable along which it may slide.
 
     Refilling is never better than sliding, except under rules on the order of the loops above it.
     """
@@ -431,7 +434,8 @@ def staying(
 def _staying(
     space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
 ) -> Iterator[tuple[TemplateNode, ...]]:
-    """The same without saying which loop is further out."""
+    """Yield the nodes with one of them staying, without a choice of the loop outside those over which it
+    stays (ANY)."""
     places = [
         max((depth, *(n.level for n in nodes if n.memory < f.below)))
         for f in space.fanouts
@@ -446,15 +450,15 @@ def _staying(
 def _ways_to_stay(
     space: EinsumSpace, depth: int, nodes: tuple[TemplateNode, ...]
 ) -> Iterator[tuple[TemplateNode, ...]]:
-    """The nodes with each loop further out than those over which one keeps its tile; themselves where none
-    does."""
+    """Yield the nodes with each choice of the loop outside those over which one of them keeps its tile;
+    unchanged if none does."""
     k, stays = next(((k, n.stays) for k, n in enumerate(nodes) if n.stays is not None), (0, None))
     if stays is None:
         yield nodes
         return
     since, alone = stays.since, space.operands[nodes[k].operand].alone
     several = [bundle[0] for bundle in space.bundles if bundle[0] in alone]
-    # What slides along a loop over a variable of the tensor has that loop innermost.
+    # A node that slides along a loop over a variable of the tensor has that loop innermost.
     across = any(m.level == since + 1 and m.slides in alone for m in nodes)
     for after in () if across else several if since or depth else (*several, -1):
         yield (*nodes[:k], replace(nodes[k], stays=ArrayResidency(since, after)), *nodes[k + 1 :])
@@ -473,10 +477,10 @@ def may_stay(space: EinsumSpace, node: TemplateNode) -> bool:
 
 
 def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -> range:
-    """Slots above fused loops for a node.
+    """Return slots above fused loops for a node.
 
-    None for a memory inside a fanout, whose loops are below all fused ones, and none for a tensor carried
-    forward, which other Einsums below the loops touch as well.
+    None for a memory inside a fanout, whose loops are below all fused ones, and none for a recurrent tensor,
+    which other Einsums below the loops access as well.
     """
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
@@ -485,10 +489,10 @@ def slots_above(space: EinsumSpace, shape: Sharing, operand: int, memory: int) -
 
 
 def lower_slots(space: EinsumSpace, shape: Sharing, operand: int, memory: int, reach: int) -> tuple[int, ...]:
-    """The slots that may be optimal.
+    """Return the slots that may be optimal.
 
     If the next loop indexes the tensor, the slot below it is never worse, except for nodes of a memory
-    further in between. No slot is above an exchange in this memory or one further out.
+    further in between. No slot is above an exchange in this memory or one further outside.
     """
     depth, alone = len(shape.prefix), space.operands[operand].alone
     closed = max((d for _, m, d in shape.shared if m <= memory), default=0)

@@ -126,8 +126,8 @@ class Factors:
         return result * self._instances(v, repeated) if repeated else result
 
     def _generations(self, term: Term, v: int, operand: Operand) -> Array:
-        """The factor of the variable along which the operand is carried forward: tiles hold generations that
-        they read and do not produce (the first tile none). It is not spread over instances."""
+        """Return the factor of the variable of the operand's recurrence: tiles hold generations that they
+        read and do not produce (the first tile none). It is not spread over instances."""
         assert operand.carried is not None
         c, carried = self.chains[v], operand.carried
         made = operand.output or carried.now > 0
@@ -160,8 +160,8 @@ class Factors:
         return self._trips[v, level]
 
     def _unevenly(self, term: Term, v: int, alone: bool) -> Array:
-        """The factor of a variable whose last instance along a fanout may have less than the others, and the
-        first one the most: summed over all instances, or for the first ones along some fanouts."""
+        """Return the factor of a variable whose last instance along a fanout may have less than the others,
+        and the first one the most: the sum over all instances, or over the first ones along some fanouts."""
         first = term.split | (term.own if alone else term.union)
         level, spread = (END, NONE) if alone else (term.level, term.spread)
         key = v, level, first, spread
@@ -171,9 +171,9 @@ class Factors:
         return self._uneven[key]
 
     def _splits(self, v: int, level: int, union: Fans, first: Fans, spread: Fans) -> list[tuple[Array, str]]:
-        """Tile sizes of all loops over a variable down to a level, and which tiles of each loop count: `each`
-        tile by itself, their `union`, or the `first`. Below the level only the first of each, except for the
-        fanouts of `spread`."""
+        """Return tile sizes of all loops over a variable down to a level, and which tiles of each loop count:
+        `each` tile by itself, their `union`, or the `first`. Below the level only the first of each, except
+        for the fanouts of `spread`."""
         c = self.chains[v]
         fanned = c.around_fanouts(self.positions)
         last = len(c.tiles) if level == END else level
@@ -214,14 +214,15 @@ class Factors:
         return self._laid_out(table[np.ix_(where_u, where_v)], both, group)
 
     def _laid_out(self, table: Array, both: tuple[int, int], group: tuple[int, ...]) -> Array:
-        """A table over two bundles' candidates, with one axis for each bundle of the group."""
+        """Return a table over two bundles' candidates, with one axis for each bundle of the group."""
         axes = group.index(both[0]), group.index(both[1])
         shape = [1] * len(group)
         shape[axes[0]], shape[axes[1]] = table.shape
         return (table if axes[0] < axes[1] else table.T).reshape(shape)
 
     def unequal(self, terms: Iterable[Part], group: tuple[int, ...]) -> Array:
-        """Mask [n1, n2, ...] of candidates where no instance of each component has the most of everything."""
+        """Return a mask [n1, n2, ...] of candidates for which no instance of each component has the maximum
+        of every term."""
         result = np.zeros(tuple(self.chains[b].count for b in group), bool)
         shares = [t for t in terms if isinstance(t, Term) and (t.split or t.own)]
         for tie in (t for t in self.space.ties if self.bundle[t.u] in group):
@@ -229,7 +230,7 @@ class Factors:
             if all((self.chains[b].spread == 1).all() for b in both):
                 continue
             for term in (t for t in shares if not t.own):
-                # what is not read back is not part of what the busiest instance reads
+                # elements that are not read back are not among those that the busiest instance reads
                 out = [t for t in shares if t.own == term.split and t.operand == term.operand]
                 for several in ((term, _work(term)), *((term, _work(term), x) for x in out)):
                     table = self._not_busiest(tie, several)
@@ -237,8 +238,8 @@ class Factors:
         return result
 
     def _not_busiest(self, tie: Tie, several: tuple[Term, ...]) -> Array:
-        """Whether, for each pair of candidates, an instance other than that with the most points has the most
-        of a term. `several`: the term, the points, and what is left out, if anything."""
+        """Return whether, for each pair of candidates, an instance other than that with the most points has
+        the most of a term. `several`: the term, the points, and the elements to exclude, if any."""
         (one, where_u), (two, where_v) = (self._cuts(self.bundle[v], several) for v in (tie.u, tie.v))
         operand = several[0].operand
         elements = tie.of(self.space.operands[operand]) if operand != OPERATIONS else POINTS
@@ -321,8 +322,8 @@ class Factors:
         return [tuple(zip(row[::2], row[1::2], strict=True)) for row in rows.tolist()], where.reshape(-1)
 
     def _neighbours(self, term: Term, w: RankWindow, group: tuple[int, ...], into: int | None) -> Array:
-        """The same where no loop iterates over the other variable. An element between two that are read is
-        live as well, since another iteration reads it."""
+        """Return the elements of a window whose second variable no loop iterates over. An element between two
+        that are read is live as well, since another iteration reads it."""
         whole = self._window(term, w, (*group, self.bundle[w.r]), None, None)[..., 0]
         if into is None:
             return whole
@@ -399,8 +400,8 @@ class Factors:
     def _sliding_window(
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
-        """The same where only the first iteration right above the level reads whole windows, and each later
-        one what the previous one did not have."""
+        """Return the elements of a window if only the first iteration directly above the level reads whole
+        windows, and each later one only elements that the previous one did not have."""
         along = self.bundle[term.slides]
         fans = sorted(term.union & self.overlapping)
         (parts_p, where_p, times_p), (parts_r, where_r, times_r) = (
@@ -433,8 +434,8 @@ class Factors:
         return (result if axes[0] < axes[1] else result.T).reshape(shape)
 
     def _instances_apart(self, term: Term, v: int, fans: list[int]) -> tuple[list[Tiles], Array, Array]:
-        """Tiles of a variable with its instances along fanouts, the tile of each candidate [n], and how often
-        it is read [n]."""
+        """Return tiles of a variable with its instances along fanouts, the tile of each candidate [n], and
+        how often it is read [n]."""
         c = self.chains[v]
         columns = [c.tiles[term.level]]
         for f in fans:
@@ -445,8 +446,8 @@ class Factors:
         return parts, where.reshape(-1), times
 
     def _steps(self, level: int, v: int) -> tuple[Array, Array]:
-        """The distance that a variable moves in one iteration of the loop right above a level, and its number
-        of iterations [n]."""
+        """Return the distance by which a variable moves in one iteration of the loop directly above a level,
+        and its number of iterations [n]."""
         c = self.chains[v]
         inner = c.tiles[level].copy()
         for f, position in enumerate(self.positions):
@@ -468,7 +469,7 @@ class Factors:
         return c.extent / (size * self._instances(v, fans)), parts, where.reshape(-1)
 
     def _apart(self, c: TileChains, fanout: int) -> Array:
-        """The distance between the starts of neighbouring instances of a fanout."""
+        """Return the distance between the starts of neighbouring instances of a fanout."""
         at = self.positions[fanout]
         result = c.tiles[at + 1] if at + 1 < len(c.tiles) else np.ones(c.count, np.int64)
         for g in range(fanout + 1, len(self.positions)):

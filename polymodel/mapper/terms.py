@@ -1,10 +1,10 @@
 """The costs of a template as sums of products of one factor per group of rank variables.
 
-A `Term` counts elements of one tensor: all its tiles at a level, once per visit and instance. What a parent
-reads for many instances at once excludes the instances that share (`union`); the busiest instance has its
-share of the total (`split`: over all instances of these fanouts; `own`: only over those whose data differ).
-The rules are those of docs/semantics.md: an output is drained once per visit, and filled back except for the
-visits that find nothing yet.
+A `Term` counts elements of one tensor: all its tiles at a level, once per visit and instance. Elements that a
+parent reads once for many instances exclude the instances that share them (`union`); the busiest instance has
+its part of the total (`split`: over all instances of these fanouts; `own`: only over those whose data
+differ). The rules are those of docs/semantics.md: an output is drained once per visit, and filled back except
+for the visits that find no previous value.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ NONE: Fans = frozenset()
 class Term(NamedTuple):
     """Elements of `operand` (`OPERATIONS`: iterations; `INSTANCES`: instances in use along the fanouts of
     `spread`) in all tiles at `level` (`END`: one by one). `spread`: fanouts of which every instance has them,
-    although it could share them. `tile`: elements of the largest tile instead; `into`: no more of it than is
-    live during the loops down to that level. `reaching`: (fanout, number): each counted once per instance of
-    the fanout by bundles from that number on. `each`: elements of one tile instead, with those of the
-    instances along `union` that it is read for. `slides`: without what stays across the iterations of the
-    loop over this variable right above the level. `behind`: for an output carried forward, what is read of
-    the previous generation instead. `alive`: for a tile carried forward, one generation, which is live at
-    least. `since`: tiles stay over the loops that do not index the operand, in the blocks from that below
-    this level on (-1: none)."""
+    although it could share them. `tile`: elements of the largest tile instead; `into`: at most the elements
+    of it that are live during the loops down to that level. `reaching`: (fanout, number): each counted once
+    per instance of the fanout by bundles from that number on. `each`: elements of one tile instead, with
+    those of the instances along `union` for which it is read. `slides`: without the elements that remain
+    across the iterations of the loop over this variable directly above the level. `behind`: for a recurrent
+    output, the elements read of the previous generation instead. `alive`: for a recurrent tile, one
+    generation, which is the minimum that is live. `since`: tiles stay over the loops that do not index the
+    operand, in the blocks from that below this level on (-1: none)."""
 
     operand: int
     level: int
@@ -71,19 +71,19 @@ class Term(NamedTuple):
 
     @property
     def of_one_generation(self) -> bool:
-        """Whether it counts elements of one generation, as each transfer of the previous one brings."""
+        """Return whether it counts elements of one generation, as each transfer of the previous one does."""
         return self.alive or (self.each and self.behind)
 
     def repeated(self, bundle: int) -> Fans:
-        """The fanout whose instances by a bundle count, if any."""
+        """Return the fanout whose instances by a bundle count, if any."""
         counts = self.reaching is not None and bundle >= self.reaching[1]
         return frozenset([self.reaching[0]]) if self.reaching is not None and counts else NONE
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """The number of transfers of `size` elements each in which the elements of `moved` cross a link; like a
-    term, a product of one factor per group."""
+    """The number of transfers of `size` elements in which the elements of `moved` cross a link; like a term,
+    a product of one factor per group."""
 
     moved: Term
     size: Term
@@ -123,9 +123,9 @@ def worth(key: Key, value: Callable[[Part], Array]) -> Array:
 @dataclass(frozen=True)
 class CostTerms:
     """Costs as linear forms over terms. `energy`: joules of all actions; `times`: seconds; `nodes`: bits of
-    each node, in the template's order; `more`: the other figures that add up, without their share of latency.
-    `besides`: for `jointly`, what only some of the costs also depend on; `in_all`: the part of `times` common
-    to all."""
+    each node, in the template's order; `more`: the other figures that add up, without the part that depends
+    on latency. `besides`: for `jointly`, terms on which only some of the costs depend; `in_all`: the part of
+    `times` common to all."""
 
     energy: Form
     times: PricedTimes
@@ -136,8 +136,8 @@ class CostTerms:
 
 
 def jointly(each: Sequence[CostTerms]) -> CostTerms:
-    """Joint costs of templates that differ only in the memories that their operands come from: a point that
-    is no worse in any of these forms is no worse in the forms of any template."""
+    """Joint costs of templates that differ only in the memories of their operands: a point that is no worse
+    in any of these forms is no worse in the forms of any template."""
     energy, apart = _least_of([c.energy for c in each])
     more = [_least_of(forms) for forms in zip(*(c.more for c in each), strict=True)]
     differing = dict.fromkeys([*apart, *(t for _, some in more for t in some)])
@@ -150,7 +150,7 @@ def jointly(each: Sequence[CostTerms]) -> CostTerms:
 
 
 def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
-    """The termwise minimum of linear forms, and the terms that some have more of."""
+    """Return the termwise minimum of linear forms, and the terms that exceed it in some form."""
     terms = dict.fromkeys(t for form in forms for t in form)
     least = {t: min(form.get(t, 0.0) for form in forms) for t in terms}
     more = [t for t in terms if any(form.get(t, 0.0) > least[t] for form in forms)]
@@ -158,7 +158,7 @@ def _least_of(forms: Sequence[Form]) -> tuple[Form, list[Key]]:
 
 
 class MovementTerms:
-    """Collects what moves where in one execution of one Einsum: the counts of an engine, as forms. `totals`:
+    """Collects the transfers of one execution of one Einsum: the counts of an engine, as forms. `totals`:
     elements of all instances per memory, operand and kind; `busiest`: bits that the busiest instance of a
     component reads and writes for refills of a memory that waits for them ("": everything else)."""
 
@@ -193,15 +193,15 @@ class MovementTerms:
         refilled: int,
         size: Term | None = None,
     ) -> None:
-        """Add one kind of access at a memory: elements of all instances, and of the busiest one. `refilled`:
-        the memory at the inner end of the link (`COMPUTE`: none). `size`: of one transfer (None: of a
-        value)."""
+        """Add one kind of access at a memory: elements of all instances, and of the busiest one.
+        `refilled`: the memory at the inner end of the link (`COMPUTE`: none). `size`: of one transfer
+        (None: one value)."""
         name, bits = self.space.memories[memory].name, float(self.space.operands[operand].bits)
         if self.space.shares is not None:
             price, bits = self.space.shares.of(operand, memory, kind)
             self.sparse_energy = plus(self.sparse_energy, elements, price)
-            # Sparse counts apply one share to everything that a memory moves: the busiest instance has at
-            # least the mean, so that each tensor may have its own share.
+            # Sparse counts apply one fraction to everything that a memory moves: the busiest instance has at
+            # least the mean, so that each tensor may have its own fraction.
             busiest = {x._replace(split=self.above(memory), own=NONE): c for x, c in elements.items()}
         forms = self.totals.setdefault((memory, operand), {})
         forms[kind] = plus(forms.get(kind, {}), elements)
@@ -221,8 +221,8 @@ class MovementTerms:
         size: Term | None,
         bits: float,
     ) -> tuple[Form, float]:
-        """What the busiest instance moves, in units of the returned number of bits, with transfers rounded to
-        whole actions; records the actions of all instances. `at`: the component and the kind of access."""
+        """Return what the busiest instance moves, in units of the returned number of bits, with transfers
+        rounded to whole actions; records all actions. `at`: the component and the kind of access."""
         o = self.space.operands[operand]
         if not action.rounds(o.bits):
             return moved[1], bits
@@ -244,7 +244,7 @@ class MovementTerms:
         self.busiest[component, refill] = pair
 
     def cross(self, way: LinkCrossing) -> None:
-        """Add what passes the tolls and the costly buses of a link."""
+        """Add the elements that pass the tolls and the costly buses of a link."""
         space, operand = self.space, self.space.operands[way.operand]
         for toll in space.tolls:
             if way.outer < toll.index < way.inner and operand.tensor in toll.tensors:
@@ -268,7 +268,7 @@ class MovementTerms:
                     hops = plus({}, plus(each[0][0], each[1][0]))
                     if fan.topology == "switch":
                         down, up = each
-                    else:  # none to the first instance, where data are
+                    else:  # no hop to the first instance, where the data are
                         hops = plus(hops, way.to_first(outside | {number}, number), -1)
                 else:
                     hops = plus(self._hops(down[0], number, way, True), self._hops(up[0], number, way, False))
@@ -276,15 +276,14 @@ class MovementTerms:
                 self.links.setdefault(number, []).append(row)
 
     def _hops(self, form: Form, fanout: int, way: LinkCrossing, down: bool) -> Form:
-        """Hops of transfers that enter rows of a fanout. On a mesh, the distance to the farthest instance: 1
-        (on a line 0) + the sum over its loops, outermost first, of (trips - 1) x instances of the loops
-        inside; in full where the loop shares the transfer, half on average where it distinguishes
-        transfers."""
+        """Return hops of transfers that enter rows of a fanout. On a mesh, the distance to the farthest
+        instance: 1 (on a line 0) + the sum over its loops, outermost first, of (trips - 1) x instances of the
+        loops inside; in full if the loop shares the transfer, half on average otherwise."""
         fan, operand = self.space.fanouts[fanout], self.space.operands[way.operand]
         if fan.topology == "bus":
             return form
         shares = operand.tensor in fan.reuses
-        alone = fan.broadcast or not (down and way.output)  # otherwise the first of those that share gets it
+        alone = fan.broadcast or not (down and way.output)  # otherwise the first sharing instance receives it
         indexed = (members[0] in operand.alone | operand.windowed for members in self.space.bundles)
         weights = [0.0, *(0.5 if own or not shares else float(alone) for own in indexed)]
         result = plus({}, form, (fan.topology == "mesh") - weights[-1])
@@ -294,7 +293,7 @@ class MovementTerms:
         return result
 
     def analysis(self, count: Callable[[Form], Any]) -> Analysis:
-        """The counts as an engine returns them, `count` giving the number that stands for a form."""
+        """Return the counts as an engine returns them; `count` returns the number that represents a form."""
         space = self.space
         names = [o.tensor for o in space.operands]
         moved = (
@@ -322,7 +321,7 @@ class MovementTerms:
         )  # fmt: skip
 
     def added(self, figure: Added, energy: Form) -> Form:
-        """The form of a figure that adds up, from these counts."""
+        """Return the form of a figure that adds up, from these counts."""
         result = plus({}, energy, figure.energy)
         space = self.space
         for component, way, weight in figure.moved:
@@ -401,8 +400,8 @@ def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
 @dataclass(frozen=True)
 class LinkCrossing:
     """One link of one operand: components at its ends (positions in the hierarchy), fanouts between them that
-    share the tensor, and the level of the tile. For an output: `fresh`, elements of all instances that find
-    nothing to refill from at the parent, and whether there are any (`begun`). `reads`: reads of an input per
+    share the tensor, and the level of the tile. For an output: `fresh`, elements of all instances without a
+    previous value at the parent, and whether there are any (`begun`). `reads`: reads of an input per
     operation. `behind`, `since`: as in `Term`."""
 
     operand: int
@@ -420,13 +419,13 @@ class LinkCrossing:
     since: int = -1
 
     def size(self, outside: Fans) -> Term | None:
-        """Elements of one transfer, where these fanouts distinguish instances; None for values one by one."""
+        """Elements of one transfer, if these fanouts distinguish instances; None for values one by one."""
         inside = self.union - outside
         one = Term(self.operand, self.level, inside, each=True, behind=self.behind)
         return None if self.level == END else one
 
     def passing(self, outside: Fans) -> tuple[tuple[Form, Form], tuple[Form, Form]]:
-        """(Down, up), each (of all instances, of the busiest), where these fanouts distinguish instances."""
+        """Return (down, up), each of all instances and of the busiest; these fanouts separate instances."""
         inside = self.union - outside
         each = Term(
             self.operand, self.level, inside, slides=self.slides, behind=self.behind, since=self.since
@@ -438,18 +437,17 @@ class LinkCrossing:
         return self.received(outside), moved
 
     def to_first(self, outside: Fans, fanout: int) -> Form:
-        """What all of `passing` has in both directions, of the first instances along a fanout alone."""
+        """Return all of `passing` in both directions, but only of the first instances along a fanout."""
         down, up = replace(self, fresh={}).passing(outside)
         result = {t._replace(split=t.split | {fanout}): c for t, c in plus(down[0], up[0]).items()}
         all_get = self.union & outside & self.broadcasts - {fanout}
-        # The tiles of what finds nothing are those above the fanout: there only its elements differ.
+        # Tiles without previous values are those above the fanout: only their elements differ there.
         lacking = {_spread(t._replace(own=t.own | {fanout}), all_get): c for t, c in self.fresh.items()}
         return plus(result, lacking, -1) if self.output else result
 
     def received(self, outside: Fans) -> tuple[Form, Form]:
-        """The partial sums that come back: to one of the instances that reduce them, along broadcasting
-        fanouts to all. The busiest instance gets back the most: everything except what its first visit
-        needs."""
+        """Return the partial sums that come back: to one of the instances that reduce them, along
+        broadcasting fanouts to all. The busiest instance receives all but the sums of its first visit."""
         inside, all_get = self.union - outside, self.union & outside & self.broadcasts
         elements: Form = {Term(self.operand, self.level, self.union - all_get): 1.0}
         lacking = {_spread(term, all_get): c for term, c in self.fresh.items()}
@@ -502,8 +500,8 @@ def _buffered_bits(space: EinsumSpace, node: TemplateNode) -> float:
 
 
 def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
-    """The level of the next node of the branch: with the loops in between that index the tensor first, a
-    live-allocating memory holds no more than the tile below these. None where it holds the whole tile."""
+    """Return the level of the branch's next node, or None if the memory holds the whole tile. If the loops in
+    between that index the tensor come first, a live-allocating memory holds at most the tile below these."""
     space, branch, o = t.space, t.template.branch, t.space.operands[node.operand]
     if o.behind >= 0 or o.tied | o.imaged:
         return None
@@ -517,7 +515,8 @@ def _lowered(t: MovementTerms, node: TemplateNode) -> int | None:
 
 
 def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
-    """A copy moves each element of its output between outermost memories, or none if these are the same."""
+    """Add a copy's transfers: each element of its output between outermost memories, unless these are
+    equal."""
     k, other = next((k, x) for k, x in enumerate(t.space.operands) if x.output != o.output)
     ends = dict.fromkeys((o.tensor, other.tensor), 0)
     for n in t.template.nodes:
@@ -528,7 +527,7 @@ def _copied(t: MovementTerms, i: int, o: Operand, memory: int) -> None:
 
 
 def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], behind: bool = False) -> None:
-    """What is read; for an output, what is read of the previous generation (`behind`)."""
+    """Add the reads of an operand; for an output, the reads of the previous generation (`behind`)."""
     sliding = {n.level: n.slides for n in t.template.nodes if n.operand == i}
     staying = {n.level: n.stays.since for n in t.template.nodes if n.operand == i and n.stays is not None}
     for outer, inner, level in _links(t, held):
@@ -546,7 +545,7 @@ def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], be
 
 
 def _links(t: MovementTerms, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """(Memory, memory inside it, level of its tile), down to compute if the region has it."""
+    """Yield (memory, memory inside it, level of its tile), down to compute if the region has it."""
     for (outer, _), (inner, level) in pairwise(held):
         yield outer, inner, level
     if not t.template.bottom:
@@ -566,12 +565,12 @@ def _crossing(
 
 
 def _share(t: MovementTerms, term: Term, memory: int) -> Term:
-    """The busiest instance's part of a total."""
+    """Return the busiest instance's part of a total."""
     return term._replace(split=t.above(memory))
 
 
 def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
-    """Drains upwards, and refills of partial sums. `fresh`: visits that find nothing to refill from."""
+    """Add drains upwards, and refills of partial sums. `fresh`: visits without a previous value to refill."""
     if o.behind >= 0:
         _input(t, i, o, held, behind=True)
     fresh: Form = {} if o.accumulates else {Term(i, 0): 1.0}
@@ -595,5 +594,5 @@ def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -
 
 
 def _spread(term: Term, fans: Fans) -> Term:
-    """The same elements, once per instance that shares them."""
+    """Return the same elements, once per instance that shares them."""
     return term._replace(spread=term.spread | fans)

@@ -30,8 +30,8 @@ CutPair = tuple[Cuts, Cuts]  # of both variables
 
 
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:
-    """Whether a pair may be spread over a fanout: not a mesh whose hops cost, and instances share all common
-    data or nothing."""
+    """Return whether a pair may be spread over a fanout: not over a mesh whose hops have a cost, and
+    instances share all common data or nothing."""
     return fan.topology in ALIKE and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
 
 
@@ -71,9 +71,9 @@ def of_busiest(tie: Tie, points: CutPair, cuts: CutPair, elements: Elements) -> 
 def is_busiest(
     tie: Tie, points: CutPair, cuts: CutPair, elements: Elements, without: CutPair | None = None
 ) -> bool:
-    """Whether the instance with the most points also has the most elements.
+    """Return whether the instance with the most points also has the most elements.
 
-    `without`: elements that are left out; they must be the smallest share of that instance's elements.
+    `without`: elements to exclude; they must be the smallest fraction of that instance's elements.
     """
     at, mine = _busiest(tie, points), of_instances(tie, cuts, elements)
     if without is None:

@@ -18,13 +18,13 @@ from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
 from polymodel.pareto import rows_of
 
-# Of all chains t1 >= t2 >= ... only few can be optimal, whatever the other variables do. A node whose tensor
-# the variable does not index favours a large tile (fewer visits), and may have that of the node above it at
-# no cost to others; a node whose tensor it indexes favours a small one (less space), and may have that of the
-# node below. So sizes are free only where a node of the second kind is followed by one of the first. Windows
-# (`p + r`) favour both, and stay free. This requires that removing a level of splitting never makes more
-# tiles. Where sizes need not divide, that holds only above at most one more size: N(7; 5, 3, 2) = 4, but N(7;
-# 3, 2) = 5. `_uneven_pattern` ties fewer levels there.
+# Of all chains t1 >= t2 >= ... only few can be optimal, whatever the chains of other variables are. For a
+# node whose tensor the variable does not index, a large tile is best (fewer visits), and it may have that of
+# the node above it at no cost to others; for a node whose tensor it indexes, a small one is best (less
+# space), and it may have that of the node below. So sizes are free only if a node of the second kind is
+# followed by one of the first. Windows (`p + r`) are of both kinds, and remain free. This requires that
+# removing a level of splitting never makes more tiles. If sizes need not divide, that is true only above at
+# most one more size: N(7; 5, 3, 2) = 4, but N(7; 3, 2) = 5. `_uneven_pattern` ties fewer levels then.
 
 Array = Any
 MOST_CHAINS = 2_000_000
@@ -56,19 +56,20 @@ class TileChains:
         return self if kept.all() else rows_of(self, kept)
 
     def at(self, positions: Array) -> TileChains:
-        """The candidates at these positions, each once."""
+        """Return the candidates at these positions, each once."""
         kept = np.zeros(self.count, bool)
         kept[positions] = True
         return self.only(kept)
 
     def positions(self, some: TileChains) -> Array:
-        """The positions of the candidates that are among `some`."""
+        """Return the positions of the candidates that are among `some`."""
         wanted, mine = (np.concatenate([c.tiles, c.spread, c.keys]).T for c in (some, self))
         known = {row.tobytes() for row in wanted}
         return np.array([i for i, row in enumerate(mine) if row.tobytes() in known], np.int64)
 
     def around_fanouts(self, positions: Sequence[int]) -> list[tuple[Array, Array]]:
-        """Tiles above and below the spatial loop of each fanout [n]; `positions`: the levels they follow."""
+        """Return tiles above and below the spatial loop of each fanout [n]; `positions`: the levels that they
+        follow."""
         result: list[tuple[Array, Array]] = []
         for f, at in reversed(list(enumerate(positions))):
             if self.shared is not None:
@@ -121,7 +122,7 @@ def tile_chains(
         n.slides == ANY and members[0] in space.operands[n.operand].windowed for n in template.nodes
     )
     if slides or (template.family and homes) or any(not some or told & {*some} for some in homes):
-        kinds = ["free"] * len(kinds)  # no size is as good as another one
+        kinds = ["free"] * len(kinds)  # no two sizes are equally good
         pattern, symbols = _without_barred_loops(space, template, members[0], len(kinds))
     else:
         pattern, symbols = _pattern(kinds, sizes != "all")
@@ -197,10 +198,10 @@ def _with_uneven(even: TileChains, positions: Sequence[int], more: Sequence[Unev
 class _UnevenChains:
     """The chains of one variable that is spread over some fanout, with uneven tiles.
 
-    Without the chains of `tile_chains`, in which all sizes divide and there is nothing below the last spatial
-    loop. Where temporal sizes divide, those between two spatial loops are free only as `_pattern` says: the
-    remainder of the last instance is split by the smallest of them, whatever is in between. Sizes right above
-    and below a spatial loop are always free.
+    The chains of `tile_chains`, in which all sizes divide and there is nothing below the last spatial loop,
+    are not included. If temporal sizes divide, those between two spatial loops are free only as `_pattern`
+    specifies: the remainder of the last instance is split by the smallest of them, whatever is in between.
+    Sizes directly above and below a spatial loop are always free.
     """
 
     def __init__(
@@ -246,7 +247,7 @@ class _UnevenChains:
                     yield (*mine[:-1], *given, *tiles), parted | rest
 
     def _parted(self, fans: Sequence[int], tile: int) -> Iterator[tuple[dict[int, tuple[int, int]], int]]:
-        """A tile split over the instances of these fanouts, and the part of one instance."""
+        """Yield a tile split over the instances of these fanouts, and the part of one instance."""
         if not fans:
             yield {}, tile
             return
@@ -269,10 +270,10 @@ class _UnevenChains:
 
 
 def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: TileChains) -> Array:
-    """The number of rules on temporal loops that each chain violates [n].
+    """Return the number of rules on temporal loops that each chain violates [n].
 
-    Rules on factors count where it violates no other. Loops over the variable also count where nodes that
-    keep their tiles must have none, and missing ones where these nodes need one.
+    Rules on factors count only if the chain violates no other rule. Loops over the variable also count as
+    violations where nodes that keep their tiles must have none, and missing loops where these nodes need one.
     """
     result = np.zeros(chains.count, np.int64)
     staying = [n for n in template.nodes if n.stays is not None]
@@ -306,7 +307,8 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
 
 
 def count_at_most(space: EinsumSpace, template: Template) -> int:
-    """How many chains a bundle of the template has at most, where all sizes are free and divide."""
+    """Return an upper bound on the number of chains of a bundle of the template, if all sizes are free and
+    divide."""
     result = 0
     for members in space.bundles:
         extent = math.prod(space.extents[v] for v in members)
@@ -321,7 +323,8 @@ def count_at_most(space: EinsumSpace, template: Template) -> int:
 def _without_barred_loops(
     space: EinsumSpace, template: Template, variable: int, levels: int
 ) -> tuple[list[int], int]:
-    """The `_pattern` of a number of levels where sizes are free, except below levels that must have no loop.
+    """Return the `_pattern` of a number of levels at which sizes are free, except below levels that must have
+    no loop.
 
     Rules, or nodes that keep their tiles, may forbid temporal loops over the variable there: both sizes are
     equal.
@@ -363,9 +366,9 @@ def spread_after(template: Template, below: int) -> int:
 
 
 def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
-    """The tile size that each level of the branch favours: `small`, `large` or both (`free`).
+    """Return the tile size that is best for each level of the branch: `small`, `large` or either (`free`).
 
-    The region above favours giving a small tile, the region below getting a large one.
+    For the region above it is best to provide a small tile, for the region below to get a large one.
     """
     result = ["small"] if template.top else []
     slides = False
@@ -411,11 +414,12 @@ def _pattern(kinds: Sequence[str], divide: bool = True) -> tuple[list[int], int]
 
 
 def _uneven_pattern(kinds: Sequence[str], even: Sequence[int], free: int) -> tuple[list[int], int]:
-    """The `_pattern` where sizes need not divide, from that with two or more free sizes that divide.
+    """Return the `_pattern` if sizes need not divide, from the pattern with two or more free sizes that
+    divide.
 
     With at most one size below it, no level of splitting makes fewer tiles. So nodes of the last free size
-    share it, and nodes that favour a large tile have that of the previous node among those of the second-last
-    size. All others have sizes of their own.
+    share it, and nodes for which a large tile is best have that of the previous node among those of the
+    second-last size. All others have sizes of their own.
     """
     pattern: list[int] = []
     for i, (kind, group) in enumerate(zip(kinds, even, strict=True)):
@@ -433,7 +437,7 @@ def _spreads(
     space: EinsumSpace, template: Template, variable: int, extent: int, sizes: str
 ) -> Iterator[tuple[int, ...]]:
     """The ways to spread a variable (or several, of that joint extent) over the fanouts."""
-    if template.bottom:  # the region below spreads variables, and obeys the rules on that
+    if template.bottom:  # the region below spreads variables, and satisfies the rules on spreading
         yield (1,) * len(space.fanouts)
         return
     inside = max(template.shape.innermost, template.cut)
@@ -502,8 +506,8 @@ def sizes_below(most: int, sizes: str) -> Sequence[int]:
 
 
 def trips(extent: Array, levels: Sequence[tuple[Array, bool]], each: bool = False) -> Array:
-    """The number of tiles below nested loops of these tile sizes: N(X; t, ...) = X//t N(t; ...) + N(X mod t;
-    ...).
+    """Return the number of tiles below nested loops of these tile sizes: N(X; t, ...) = X//t N(t; ...) + N(X
+    mod t; ...).
 
     Of a loop with True only the first tile counts. `each`: count values instead of tiles.
     """

@@ -90,7 +90,7 @@ def cut_points(
 def least_together(
     space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: InnerPoints
 ) -> tuple[Array, Array]:
-    """Lower bounds of energy and latency of upper points joined with what is below."""
+    """Return lower bounds of energy and latency of upper points joined with the region below."""
     joules, rest = below.least(gives)
     above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
     time = np.maximum(rest, above.max(axis=0))
@@ -106,10 +106,10 @@ def cheapest(
     below: InnerPoints,
     tally: SearchTally,
 ) -> tuple[Array, Array, Array, Array] | None:
-    """Lower bounds of the points of an upper template joined with what is below.
+    """Return lower bounds of the points of an upper template joined with the region below.
 
     Energy, latency, other figures that add up, and their space in the memories of interest [memories, n], the
-    last without what is below.
+    last without that of the region below.
     """
     if not len(below.energy):
         return None
@@ -129,7 +129,7 @@ def cheapest(
 
 
 def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: InnerPoints) -> Array:
-    """The least latency of upper points joined with what is below; infinite where nothing fits."""
+    """Return the least latency of upper points joined with the region below; infinite if nothing fits."""
     result = np.full(ports.shape[1], np.inf)
     fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
     if len(fits):

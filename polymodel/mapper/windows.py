@@ -1,5 +1,5 @@
-"""Ranks that several rank variables index: windows `a p + b r`, and two images of one rank; the elements
-that their tiles and their instances need."""
+"""Ranks that several rank variables index: windows `a p + b r`, and two images of one rank; the elements that
+their tiles and their instances need."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Runs = tuple[tuple[int, int], ...]  # of consecutive values: (first, length)
 
 @dataclass(frozen=True)
 class EqualRanges:
-    """Equal ranges of one rank variable: `size` values from each sum of multiples below `count` of `apart`,
-    one per (count, apart) of `steps`."""
+    """Equal ranges of one rank variable: `size` values from each start; a start is a sum of one multiple `k *
+    apart`, k < `count`, for each (count, apart) of `steps`."""
 
     size: int
     steps: tuple[tuple[int, int], ...] = ()
@@ -89,8 +89,11 @@ class RankWindow:
 
 
 def overlaps(one: Einsum, window: Halo) -> bool:
-    """Whether two pairs of values of the rank variables may be one element of the rank. They never are in
-    `4 j + t` with t below 4: there the variables split the tensor as if each had a rank of its own."""
+    """Return whether two pairs of values of the rank variables may be one element of the rank.
+
+    This is never true in `4 j + t` with t below 4: the variables then split the tensor as if each had a rank
+    of its own.
+    """
     if not {window.p, window.r} <= {*one.rank_variables}:
         return True
     (low_p, high_p), (low_r, high_r) = one.bound(window.p), one.bound(window.r)
@@ -107,8 +110,11 @@ Steps = tuple[tuple[int, int], ...]  # per fanout: number of instances, and the 
 
 @dataclass(frozen=True)
 class TwoImages:
-    """A rank that an Einsum reads by two rank variables, each by itself: positions of p and r, the numbers of
-    their values, and by how many elements the values of p begin after those of r."""
+    """A rank that an Einsum reads by two rank variables, each by itself.
+
+    Positions of p and r, the numbers of their values, and the number of elements by which the values of p
+    start after those of r.
+    """
 
     p: int
     r: int
@@ -123,7 +129,7 @@ class TwoImages:
 
     @property
     def _common(self) -> Array:
-        """The values of r whose elements p has as well."""
+        """Return the values of r whose elements p also has."""
         return np.arange(max(self.ahead, 0), min(self.ahead + self.extents[0], self.extents[1]))
 
     def elements(self, p: int, r: int) -> int:
@@ -155,8 +161,8 @@ def _fewest_common(images: TwoImages, p: Steps, r: Steps) -> int:
 
 
 def images_of(one: Einsum, tensor: str, position: Mapping[str, int]) -> tuple[int, TwoImages] | None:
-    """The rank in which the only two accesses of a tensor differ, and its images; None if that is not how the
-    Einsum reads it."""
+    """Return the rank in which the only two accesses of a tensor differ, and its images; None if the Einsum
+    does not read the tensor in this way."""
     every = one.accesses_of(tensor)
     if len(every) != 2 or any(a.output or a.guard for a in every):
         return None
@@ -220,8 +226,8 @@ def union_elements(window: RankWindow, p: Runs, r: Runs) -> int:
 
 @lru_cache(maxsize=65536)
 def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step: int) -> int:
-    """Distinct elements of a window's rank that instances need and did not need, each by itself, one step of
-    a variable before (`step` 0: all that they need)."""
+    """Return the number of distinct elements of a window's rank that instances need and did not need, each by
+    itself, one step of a variable before (`step` 0: all that they need)."""
     starts = [EqualRanges(1, several).values for _, several in (p, r)]
     tile = (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
     tile = distinct_numbers(tile)
@@ -237,7 +243,7 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
 
 
 def variables_of(one: Einsum) -> tuple[str, ...]:
-    """Rank variables of extent above 1, and those of extent 1 that stand with neighbours or images in a
+    """Return rank variables of extent above 1, and those of extent 1 that have neighbours or images in a
     rank."""
     _, unions = neighbours_joined(one, {})
     ranks = (set(x.variables) for a in unions.values() for x in a.projection)
