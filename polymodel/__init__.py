@@ -9,12 +9,10 @@ report.tiles, report.accesses, report.energy      # DataFrames
 
 from __future__ import annotations
 
-import lazy_loader
-
-from polymodel.libraries import tell_missing
+from polymodel.libraries import from_stub, tell_missing
 
 tell_missing()
 __version__ = "0.1.0"
 
 # The names stand in the stub beside this file, and nowhere else.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = from_stub(__name__, __file__)

@@ -7,10 +7,13 @@ data and formulas with SymPy need extras; if an import of polymodel fails, the e
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +30,26 @@ class Later:
         result = getattr(self._load(), name)
         setattr(self, name, result)
         return result
+
+
+def from_stub(
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names stand in the stub beside its file, one
+    on a line: `from .module import name as name`. A module is imported when its names are first used."""
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    lines = re.findall(r"^from (\.[\w.]+) import (\w+) as \2$", stub, re.MULTILINE)
+    modules = {name: module for module, name in lines}
+
+    def attribute(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        return getattr(import_module(modules[name], package), name)
+
+    def names() -> list[str]:
+        return sorted(modules)
+
+    return attribute, names, names()
 
 
 # Library -> extra, and what it is for.

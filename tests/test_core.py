@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import polymodel as pm
 from benchmarks.small import CORE
 from polymodel.libraries import EXTRAS
 
@@ -114,3 +116,14 @@ def test_each_library_is_in_its_extra_and_all_have_them() -> None:
         assert library in extras[extra]
         assert library not in needed
         assert extra in everything or library == "jax"  # of use with a device alone
+
+
+def test_public_names_are_those_of_the_stub() -> None:
+    tree = ast.parse(Path(pm.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    named = {a.asname for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
+    assert named == set(pm.__all__) == set(dir(pm))
+    assert len(named) > 100
+    assert {name for name in pm.__all__ if getattr(pm, name) is None} == set()
+    with pytest.raises(AttributeError, match="has no attribute 'evalute'") as caught:
+        getattr(pm, "eval" + "ute")
+    assert caught.value.name == "evalute"

@@ -306,7 +306,7 @@ def test_a_walk_passes_through_few_modules() -> None:
     done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT, env=home)
     evaluate, explore = map(int, done.stdout.split())
     assert 20 < evaluate <= 60
-    assert 20 < explore <= 80
+    assert 20 < explore <= 81  # one of them looks up the public names
 
 
 def test_import_takes_no_time() -> None:
