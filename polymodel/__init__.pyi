@@ -61,6 +61,7 @@ from .report.draw import draw_architecture as draw_architecture
 from .report.draw import draw_cascade as draw_cascade
 from .report.draw import draw_looptree as draw_looptree
 from .report.execution import ExecutionReport as ExecutionReport
+from .report.formula import latex as latex
 from .report.minimum import Minimum as Minimum
 from .report.report import Report as Report
 from .report.sparse import SparseReport as SparseReport

@@ -23,6 +23,7 @@ from polymodel.spec.faults import not_a, not_a_spec
 if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.closed import SymbolicReport
+    from polymodel.workload.einsum import Cascade
 
 ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
@@ -75,11 +76,25 @@ def closed_forms(
     tree = spec.mapping if bound else spec.template
     if tree is None:
         raise spec.no_mapping()
-    problem = Problem(spec.workload, spec.arch, tree)
+    problem = Problem(spec.workload if ranks else _with_extents(spec), spec.arch, tree)
     if spec.mapping is not None and not unbound_symbols(spec.mapping):
         require_legal(replace(problem, tree=spec.mapping))
     result = symbolic_report(problem, tiles=tiles, ranks=ranks, assume=assume)
     return replace(result, sources=files_of(spec))
+
+
+def _with_extents(spec: Spec) -> Cascade:
+    """The workload. A SpecError about symbols without a value says how extents stay symbols."""
+    try:
+        return spec.workload
+    except SpecError as error:
+        other = "or keep every extent a symbol: --ranks, ranks=True in Python"
+        raise SpecError(
+            [
+                replace(d, remedy=f"{d.remedy}; {other}") if d.code == "unbound-symbol" else d
+                for d in error.diagnostics
+            ]
+        ) from None
 
 
 # Divisible by every number up to 16, so that derived sizes (heads, groups) are integers.

@@ -287,6 +287,9 @@ class SymbolicReport(Answer):
             if name not in ends:
                 message = f"{name} is not a tile size to choose"
                 raise SpecError([Diagnostic(message, f"choose of {', '.join(ends)}", code="unknown-name")])
+        if isinstance(capacity, str) and capacity in forms.analysis.symbols:
+            message = f"{capacity} is a symbol of these closed forms, and no name for the capacity"
+            raise SpecError([Diagnostic(message, "take another name", code="name-conflict")])
         size = sympy.Symbol(capacity, positive=True) if isinstance(capacity, str) else capacity
         symbols = forms.symbols
         least, most = (forms.value(f) if isinstance(f, str) else f for f in (objective, held))

@@ -198,9 +198,9 @@ class SymbolicTable:
 
     def to_latex(self) -> str:
         """The table as a LaTeX `tabular`, its formulas and numbers in mathematics."""
-        from polymodel.report.formula import latex
+        from polymodel.report.formula import latex_cell
 
-        lines = [" & ".join(map(latex, row)) + r" \\" for row in (self.columns, *self._filled())]
+        lines = [" & ".join(map(latex_cell, row)) + r" \\" for row in (self.columns, *self._filled())]
         lines.insert(1, r"\hline")
         return "\n".join((rf"\begin{{tabular}}{{{'l' * len(self.columns)}}}", *lines, r"\end{tabular}", ""))
 

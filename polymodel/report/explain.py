@@ -313,7 +313,7 @@ def _closed(report: Report, einsum: str, b: Buffet) -> tuple[tuple[str, ...], li
         result = report.symbolic
     except NotSeparable as refusal:
         return (f"none: {refusal.message}",), []
-    from sympy import latex
+    from polymodel.report.formula import latex
 
     key = (b.node, b.tensor)
     buffet = next(f for f in result.analysis.buffets if (f.node, f.tensor) == key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from sympy.printing.str import StrPrinter
@@ -87,11 +88,35 @@ _SPECIAL = {
 }  # fmt: skip
 
 
-def latex(found: object) -> str:
+def latex(form: sympy.Basic) -> str:
+    """A formula in LaTeX, without dollar signs.
+
+    SymPy's own `latex` typesets the name TM like the product of T and M; here the tile size TM is T with the
+    index M, and any other name of several letters a word in italics (`\\mathit`).
+    """
+    import sympy
+
+    names = {s: _typeset(s.name) for s in form.free_symbols if len(s.name) > 1}
+    written: str = sympy.latex(form, symbol_names=names)
+    return written
+
+
+def _typeset(name: str) -> str:
+    tile = re.fullmatch(r"T([A-Za-z])(?:_?(\d+))?", name)
+    if tile:
+        return f"T_{{{tile[1]}{',' + tile[2] if tile[2] else ''}}}"
+    numbered = re.fullmatch(r"([A-Za-z])_?(\d+)", name)
+    if numbered:
+        return f"{numbered[1]}_{{{numbered[2]}}}"
+    word = name.replace("_", r"\_")
+    return rf"\mathit{{{word}}}"
+
+
+def latex_cell(found: object) -> str:
     """A cell in LaTeX: formulas and numbers in mathematics, `$16 \\left\\lceil 128/TM \\right\\rceil$`."""
     import sympy
 
     if isinstance(found, sympy.Basic | int | float) and not isinstance(found, bool):
-        shown = sympy.Float(found, 6) if isinstance(found, float) else found
-        return f"${sympy.latex(shown)}$"
+        shown = sympy.Float(found, 6) if isinstance(found, float) else sympy.sympify(found)
+        return f"${latex(shown)}$"
     return "".join(_SPECIAL.get(c, c) for c in text(found))

@@ -9,7 +9,7 @@ from polymodel.errors import Refused
 
 Expression = Any  # of SymPy
 Growth = tuple[Expression, Expression]  # a coefficient and a power: for large S it is coefficient * S**power
-_DIGITS = 60
+DIGITS = 60  # of the numbers that distinguish roots
 NUMERIC = "take its value at numbers: the minimum's numbers(...)"
 
 
@@ -149,7 +149,7 @@ def _is_zero(form: Expression) -> bool:
 
     names = sorted(form.free_symbols, key=str)
     values = {s: sympy.Integer(sympy.prime(9 + i)) for i, s in enumerate(names)}
-    if abs(sympy.N(form.subs(values), _DIGITS)) > sympy.Float(10) ** -40:
+    if abs(sympy.N(form.subs(values), DIGITS)) > sympy.Float(10) ** -40:
         return False
     return bool(sympy.simplify(form) == 0)
 
@@ -186,4 +186,17 @@ def root_growth(
         what = f"how {x} grows with {symbol} is a root that no radicals tell"
         raise Refused(what, NUMERIC, code="unsupported-symbol")
     meant = far / sympy.Integer(10) ** (60 * power)
-    return min(roots, key=lambda r: abs(sympy.N(r.subs(values) - meant, _DIGITS))), power
+    return min(roots, key=lambda r: abs(sympy.N(r.subs(values) - meant, DIGITS))), power
+
+
+def real_roots(polynomial: Expression, x: Any) -> list[Expression]:
+    """The roots above 0 of a polynomial with numbers."""
+    import sympy
+
+    one = sympy.Poly(polynomial, x)
+    numbers = sympy.Poly([sympy.nsimplify(c) for c in one.all_coeffs()], x)
+    try:
+        roots = sympy.real_roots(numbers)
+    except NotImplementedError:  # irrational numbers
+        roots = numbers.nroots(n=DIGITS, maxsteps=500)
+    return [r for r in (sympy.N(r, DIGITS) for r in roots) if r.is_real and r > 0]

@@ -8,14 +8,14 @@ for. A size that is a root of a polynomial of degree three or more is kept as th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, permutations
 from typing import Any
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.growth import leading_of, one_sign, root_growth, solved
+from polymodel.report.growth import DIGITS, leading_of, one_sign, real_roots, root_growth, solved
 
 Expression = Any  # of SymPy
 Ends = Mapping[
@@ -23,7 +23,6 @@ Ends = Mapping[
 ]  # symbol -> the least and the largest value that it may have
 _ROUNDING = 1e-12  # relative
 _SHOWN = 15  # digits of results
-_DIGITS = 60  # digits of the numbers that distinguish roots
 _MOST_TERMS = 12  # of equations that are solved together; elimination takes minutes of larger ones
 DIVIDING = "take the forms of tiles that divide: --assume divides, assume='divides' in Python"
 NUMERIC = "find it by numbers: polymodel sweep, or pm.compile(spec) in an optimiser"
@@ -34,13 +33,13 @@ class Minimum:
     """The least value of an objective over real tile sizes.
 
     `value`: an expression in the capacity and the extents; `at`: tile size -> its best value. Both hold where
-    every tile size of `at` lies within its range (`ranges`: tile size -> the least and the greatest), with
-    more than two tiles in the enclosing one: for capacities that are neither tiny nor so large that a whole
-    operand fits. `roots`: size -> a polynomial that is 0 at its best value, for sizes without an expression
-    in radicals; `value` and `at` then contain that size as a symbol (`numbers` has their values). `where`:
-    expressions that are not below 0 where the formula holds, if the capacity limits the largest of several
-    peaks: one for each of the others. `problem`: the objective, the limited figure, the capacity, and the
-    ranges of the symbols to choose.
+    every tile size of `at` lies within its range (`ranges`: tile size -> the least and the greatest): for
+    capacities that are neither tiny nor so large that a whole operand fits. The greatest is half of the
+    enclosing tile, since no larger size but the whole divides it. `roots`: size -> a polynomial that is 0 at
+    its best value, for sizes without an expression in radicals; `value` and `at` then contain that size as a
+    symbol (`numbers` has their values). `where`: expressions that are not below 0 where the formula holds, if
+    the capacity limits the largest of several peaks: one for each of the others. `problem`: the objective,
+    the limited figure, the capacity, and the ranges of the symbols to choose.
     """
 
     value: Expression
@@ -70,8 +69,10 @@ class Minimum:
         return apart + leading_of(sympy.Add(*moving), symbol, known) if moving else apart
 
     def numbers(self, **values: float) -> Minimum:
-        """The same with a number for every symbol. Raises SpecError for unknown names, for missing ones, and
-        where a tile size lies outside its range, so that the formula does not hold."""
+        """The same with a number for every symbol. Where the formula does not hold, because a tile size lies
+        outside its range or another peak is the largest, the problem is solved anew for these numbers: each
+        size is then the whole enclosing tile, or at most half of it. Raises SpecError for unknown names, for
+        missing ones, and where not even the smallest tiles fit; Refused if there is no formula."""
         import sympy
 
         sizes = set(self.roots)
@@ -91,28 +92,51 @@ class Minimum:
             raise SpecError(faults)
         trial = {names[n]: sympy.nsimplify(v) for n, v in values.items()}
         value, at = self._there(trial)
-        self._require_ranges(trial, at)
-        trial |= {s: at[s.name] for e in self.where for s in e.free_symbols if s.name in sizes}
-        above = tuple(sympy.N(sympy.N(e.subs(trial), _DIGITS), _SHOWN) for e in self.where)
+        there = trial | {s: at[s.name] for e in self.where for s in e.free_symbols if s.name in sizes}
+        above = [sympy.N(e.subs(there), DIGITS) for e in self.where]
+        if self.problem is None:
+            self._require_ranges(trial, at)
+        elif any(e < 0 for e in above) or self._beyond(trial, at):
+            *forms, ends = self.problem
+            narrow = {x: (low.subs(trial), most.subs(trial)) for x, (low, most) in ends.items()}
+            objective, held, capacity = (f.subs(trial) for f in forms)
+            value, at = _least_at(objective, held, capacity, narrow)
+            above = []
         best = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
-        return replace(self, value=sympy.N(value, _SHOWN), at=best, roots={}, where=above)
+        where = tuple(sympy.N(e, _SHOWN) for e in above)
+        return replace(self, value=sympy.N(value, _SHOWN), at=best, roots={}, where=where)
+
+    def _anew(self, trial: Mapping[Any, Any]) -> Minimum:
+        """The problem solved for numbers of all symbols."""
+        assert self.problem is not None
+        *forms, ends = self.problem
+        narrow = {x: (low.subs(trial), high.subs(trial)) for x, (low, high) in ends.items()}
+        objective, held, capacity = (f.subs(trial) for f in forms)
+        return minimum(objective, held, capacity, narrow)
+
+    def _beyond(self, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> list[tuple[str, str, Any]]:
+        """The tile sizes outside their ranges at these numbers: name, side, and the end as an expression."""
+        result = []
+        for name, (least, greatest) in self.ranges.items():
+            for end, side in ((least, "below"), (greatest, "above")):
+                bound = _at_sizes(end, trial, at)
+                beyond = at[name] - bound if side == "above" else bound - at[name]
+                if beyond > _ROUNDING * abs(bound):
+                    result.append((name, side, end))
+        return result
 
     def _require_ranges(self, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> None:
         """Raise SpecError if a tile size lies outside its range at these numbers."""
         import sympy
 
         faults = []
-        for name, (least, greatest) in self.ranges.items():
-            for end, side in ((least, "below"), (greatest, "above")):
-                bound = sympy.sympify(end).subs(trial)
-                bound = bound.subs({s: at[s.name] for s in bound.free_symbols if s.name in at})
-                beyond = at[name] - bound if side == "above" else bound - at[name]
-                if beyond > _ROUNDING * abs(bound):
-                    shown = end if sympy.sympify(end).is_number else f"{end} = {sympy.N(bound, 6)}"
-                    message = f"{name} = {sympy.N(at[name], 6)} is {side} {shown}"
-                    more = "smaller" if side == "above" else "larger"
-                    remedy = f"the formula does not hold: give a {more} capacity, or {NUMERIC}"
-                    faults.append(Diagnostic(message, remedy, name, code="out-of-range"))
+        for name, side, end in self._beyond(trial, at):
+            bound = _at_sizes(end, trial, at)
+            shown = end if sympy.sympify(end).is_number else f"{end} = {sympy.N(bound, 6)}"
+            message = f"{name} = {sympy.N(at[name], 6)} is {side} {shown}"
+            more = "smaller" if side == "above" else "larger"
+            remedy = f"the formula does not hold: give a {more} capacity, or {NUMERIC}"
+            faults.append(Diagnostic(message, remedy, name, code="out-of-range"))
         if faults:
             raise SpecError(faults)
 
@@ -125,39 +149,76 @@ class Minimum:
         import sympy
 
         if not self.roots:
-            at = {n: sympy.N(sympy.sympify(v).subs(trial), _DIGITS) for n, v in self.at.items()}
-            return sympy.N(self.value.subs(trial), _DIGITS), at
+            at = {n: sympy.N(sympy.sympify(v).subs(trial), DIGITS) for n, v in self.at.items()}
+            return sympy.N(self.value.subs(trial), DIGITS), at
         (name, polynomial), *_ = self.roots.items()
         size = sympy.Symbol(name, positive=True)
         found = []
-        for root in _real_roots(polynomial.subs(trial), size):
+        for root in real_roots(polynomial.subs(trial), size):
             there = {**trial, size: root}
-            at = {n: sympy.N(sympy.sympify(v).subs(there), _DIGITS) for n, v in self.at.items()}
-            value = sympy.N(self.value.subs(there), _DIGITS)
+            at = {n: sympy.N(sympy.sympify(v).subs(there), DIGITS) for n, v in self.at.items()}
+            value = sympy.N(self.value.subs(there), DIGITS)
             if value.is_real and all(v.is_real and v > 0 for v in at.values()):
                 found.append((value, at))
         if not found and self.problem is not None:
-            *forms, ends = self.problem
-            narrow = {x: (low.subs(trial), high.subs(trial)) for x, (low, high) in ends.items()}
-            objective, held, capacity = (f.subs(trial) for f in forms)
-            return replace(minimum(objective, held, capacity, narrow), problem=None)._there({})
+            return replace(self._anew(trial), problem=None)._there({})
         if not found:
             message = f"no size of {name} is above 0 there"
             raise Refused(message, "give a larger capacity", code="unsupported-symbol")
         return min(found, key=lambda pair: pair[0])
 
 
-def _real_roots(polynomial: Expression, x: Any) -> list[Expression]:
-    """The roots above 0 of a polynomial with numbers."""
+def _at_sizes(end: Expression, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> Expression:
+    """The end of a range at numbers, of which `at` has those of the tile sizes."""
     import sympy
 
-    one = sympy.Poly(polynomial, x)
-    numbers = sympy.Poly([sympy.nsimplify(c) for c in one.all_coeffs()], x)
-    try:
-        roots = sympy.real_roots(numbers)
-    except NotImplementedError:  # irrational numbers
-        roots = numbers.nroots(n=_DIGITS, maxsteps=500)
-    return [r for r in (sympy.N(r, _DIGITS) for r in roots) if r.is_real and r > 0]
+    bound = sympy.sympify(end).subs(trial)
+    return bound.subs({s: at[s.name] for s in bound.free_symbols if s.name in at})
+
+
+def _least_at(
+    objective: Expression, held: Expression, capacity: Expression, ends: Ends
+) -> tuple[Expression, dict[str, Expression]]:
+    """The least value and the sizes for numbers of all other symbols, where each size is the whole enclosing
+    tile or at most half of it."""
+    import sympy
+
+    regimes = list(_regimes(objective, held, capacity, ends, {}))
+    if not regimes:
+        most = sympy.N(capacity, 6)
+        message = f"no tiles fit into {most}"
+        raise SpecError([Diagnostic(message, "give a larger capacity", code="out-of-range")])
+    return min(regimes, key=lambda pair: pair[0])
+
+
+def _regimes(
+    objective: Expression, held: Expression, capacity: Expression, ends: Ends, fixed: Mapping[Any, Expression]
+) -> Iterator[tuple[Expression, dict[str, Expression]]]:
+    """The best value and sizes for each choice of the sizes that are at an end of their range. All other
+    symbols have numbers; `fixed`: sizes that are chosen already."""
+    import sympy
+
+    if held.subs({x: low for x, (low, _) in ends.items()}) > capacity:
+        return
+    if not ends:
+        yield sympy.N(objective, DIGITS), {x.name: sympy.N(v, DIGITS) for x, v in fixed.items()}
+        return
+    found = minimum(objective, held, capacity, ends)
+    value, at = found._there({})
+    sizes = {x: at[x.name] for x in ends}
+    beyond = {name for name, _, _ in found._beyond({}, at)}
+    if not beyond and abs(sympy.N(objective.subs(sizes), DIGITS) - value) > _ROUNDING * abs(value):
+        beyond = {x.name for x in ends if sizes[x] != ends[x][1]}  # exactly two tiles may be another case
+    if not beyond:
+        yield value, {**at, **{x.name: sympy.N(v, DIGITS) for x, v in fixed.items()}}
+        return
+    x = next(x for x in ends if x.name in beyond)
+    low, most = ends[x]
+    for size in {low, most / 2, most}:
+        if low <= size <= most:
+            there = {x: size}
+            left = {y: (a.subs(there), b.subs(there)) for y, (a, b) in ends.items() if y != x}
+            yield from _regimes(objective.subs(there), held.subs(there), capacity, left, {**fixed, **there})
 
 
 def minimum(objective: Expression, held: Expression, capacity: Expression, ends: Ends) -> Minimum:
@@ -174,13 +235,16 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         raise SpecError([Diagnostic(message, remedy, code="nothing-to-show")])
     whole, left = [sympy.sympify(f) for f in (objective, held)], dict(ends)
     chosen: dict[Any, Expression] = {}
+    uncut: set[Any] = set()  # sizes that are best as the whole enclosing tile
     while True:
         form, *peaks = _smooth(whole, left)
         found = next(((x, end) for x in left if (end := _end(form, peaks, x, left[x])) is not None), None)
         if found is None:
             break
         x, end = found
-        if end == left[x][0]:
+        if end == left[x][1]:
+            uncut.add(x)
+        else:
             whole = [_of_several_tiles(f, {x: left[x]}) for f in whole]
         whole = [f.subs(x, end) for f in whole]
         chosen = {y: v.subs(x, end) for y, v in chosen.items()} | {x: end}
@@ -195,7 +259,8 @@ def minimum(objective: Expression, held: Expression, capacity: Expression, ends:
         # Term by term, so that terms without the capacity stay separate.
         value = sum(sympy.factor(t.subs(inside)) for t in sympy.Add.make_args(sympy.expand(form)))
         at = {x: _short(sympy.sympify(v).subs(inside)) for x, v in (chosen | inside).items()}
-        sizes, ranges = {x.name: at[x] for x in ends}, {x.name: end for x, end in ends.items()}
+        sizes = {x.name: at[x] for x in ends}
+        ranges = {x.name: (low, most if x in uncut else most / 2) for x, (low, most) in ends.items()}
         solved_for = objective, held, sympy.sympify(capacity), ends
         one = Minimum(value, sizes, {x.name: p for x, p in roots.items()}, ranges=ranges, problem=solved_for)
         above = [sympy.factor((peak - p).subs(inside)) for p in peaks if p is not peak]
@@ -223,8 +288,12 @@ def _smooth(forms: Sequence[Expression], ends: Ends) -> list[Expression]:
     for form in result:
         rough = form.atoms(sympy.ceiling, sympy.floor, sympy.Piecewise, sympy.Max, sympy.Min)
         if rough:
-            what = f"{min(map(str, rough), key=len)} has no derivative"
-            raise Refused(what, f"{DIVIDING}; or {NUMERIC}", code="unsupported-symbol")
+            first = min(rough, key=lambda case: len(str(case)))
+            others = sorted(s.name for s in first.free_symbols - {*ends})
+            numbers = " ".join(f"--at {n}=..." for n in others)
+            known = f"give numbers for {', '.join(others)}: {numbers}, forms.at(...) in Python; or "
+            remedy = f"{known if others else ''}{DIVIDING}; or {NUMERIC}"
+            raise Refused(f"{first} has no derivative", remedy, code="unsupported-symbol")
     return result
 
 
@@ -256,7 +325,7 @@ def _is_largest(found: Minimum, above: Sequence[Expression], capacity: set[Any])
     trial |= {s: sympy.Integer(10) ** 30 for s in capacity}
     sizes = found._there(trial)[1]
     there = {**trial, **{s: sizes[s.name] for e in above for s in e.free_symbols if s.name in found.roots}}
-    return all(sympy.N(e.subs(there), _DIGITS) >= 0 for e in above)
+    return all(sympy.N(e.subs(there), DIGITS) >= 0 for e in above)
 
 
 def _short(form: Expression) -> Expression:
@@ -401,9 +470,9 @@ def _best(found: Sequence[_Point], f: Expression, g: Expression, capacity: set[A
         for point in found:
             for there in _numbers(point, trial):
                 x = next(iter(there))
-                saved, taken = (sympy.N(e.diff(x).subs(trial).subs(there), _DIGITS) for e in (f, g))
+                saved, taken = (sympy.N(e.diff(x).subs(trial).subs(there), DIGITS) for e in (f, g))
                 if saved * taken <= 0:
-                    valued.append((sympy.N(f.subs(trial).subs(there), _DIGITS), point))
+                    valued.append((sympy.N(f.subs(trial).subs(there), DIGITS), point))
         if valued:
             return min(valued, key=lambda pair: pair[0])[1]
     return None
@@ -416,10 +485,10 @@ def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     several = [dict(trial)]
     if point.root:
         x, polynomial = point.root
-        several = [{**trial, x: root} for root in _real_roots(polynomial.subs(trial), x)]
+        several = [{**trial, x: root} for root in real_roots(polynomial.subs(trial), x)]
     result = []
     for values in several:
-        there = {x: sympy.N(v.subs(values), _DIGITS) for x, v in point.sizes.items()}
+        there = {x: sympy.N(v.subs(values), DIGITS) for x, v in point.sizes.items()}
         if all(v.is_real and v > 0 for v in there.values()):
             result.append(there)
     return result

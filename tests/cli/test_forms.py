@@ -53,7 +53,7 @@ def test_every_format(capsys: Captured, forms: SymbolicReport) -> None:
     assert lines[0] == r"\begin{tabular}{lllllllllll}"
     assert lines[1].startswith(r"einsum & component & tensor & read\_bits & ")
     assert lines[3].startswith(
-        rf"Matmul & DRAM & A & ${sympy.latex(forms.table('accesses').cell(0, 'read_bits'))}$ &"
+        rf"Matmul & DRAM & A & ${pm.latex(forms.table('accesses').cell(0, 'read_bits'))}$ &"
     )
     assert (lines[2], lines[-1]) == (r"\hline", r"\end{tabular}")
 
@@ -101,8 +101,8 @@ def test_out_and_html_save(capsys: Captured, forms: SymbolicReport, tmp_path: Pa
 
 
 def test_latex_of_text_is_escaped() -> None:
-    from polymodel.report.formula import latex
+    from polymodel.report.formula import latex_cell
 
-    assert latex("a_b & 5% {x}\\") == r"a\_b \& 5\% \{x\}\textbackslash{}"
-    assert latex(sympy.ceiling(sympy.Symbol("M") / 3)) == r"$\left\lceil{\frac{M}{3}}\right\rceil$"
-    assert (latex(None), latex(7), latex(True)) == ("-", "$7$", "True")
+    assert latex_cell("a_b & 5% {x}\\") == r"a\_b \& 5\% \{x\}\textbackslash{}"
+    assert latex_cell(sympy.ceiling(sympy.Symbol("M") / 3)) == r"$\left\lceil{\frac{M}{3}}\right\rceil$"
+    assert (latex_cell(None), latex_cell(7), latex_cell(True)) == ("-", "$7$", "True")

@@ -233,10 +233,85 @@ def test_a_formula_has_no_numbers_where_it_does_not_hold() -> None:
     forms = pm.closed_forms(CUBE, ranks=True, assume="divides")
     least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
     assert least.numbers(M=80, N=80, K=80, S=960).at["TM"] < 80
-    for capacity in (10_000_000, 2):  # tiles larger than the operands, and smaller than an element
-        with pytest.raises(pm.SpecError) as caught:
-            least.numbers(M=8, N=8, K=8, S=capacity)
-        assert {(d.code, d.path) for d in caught.value.diagnostics} >= {("out-of-range", "TM")}
+    whole = least.numbers(M=8, N=8, K=8, S=10_000_000)
+    assert float(whole.value) == 192
+    assert {int(size) for size in whole.at.values()} == {8}
+    with faults("out-of-range", at=""):
+        least.numbers(M=8, N=8, K=8, S=2)  # less than three elements
+
+
+def attention(*nodes: Any) -> pm.SymbolicReport:
+    branches = [
+        {"type": "Nested", "nodes": [{"type": "Compute", "einsum": e, "component": "MAC"}]}
+        for e in ("QK", "SM", "AV")
+    ]
+    sizes = {"M": "M", "P": "P", "E": "E", "F": "E"}
+    einsums = ["QK[m, p] = Q[m, e] * K[p, e]", "SM[m, p] = QK[m, p]", "AV[m, f] = SM[m, p] * V[p, f]"]
+    spec = pm.load(
+        {
+            "arch": ARCH,
+            "symbols": {"M": None, "P": None, "E": None},
+            "workload": {"rank_sizes": sizes, "bits_per_value": {"All": 1}, "einsums": einsums},
+            "mapping": {"nodes": [*nodes, {"type": "Sequential", "nodes": branches}]},
+        }
+    )
+    return pm.closed_forms(spec, ranks=True, assume="divides")
+
+
+STAYING = {
+    "outputs": lambda: pm.closed_forms(
+        matmul(
+            loop("m", "TM"), loop("n", "TN"), storage("GLB", "Z"), loop("k", "TK"), storage("GLB", "A", "B")
+        ),
+        ranks=True, assume="divides",
+    ),
+    "weights": lambda: pm.closed_forms(
+        matmul(
+            loop("k", "TK"), loop("n", "TN"), storage("GLB", "B"), loop("m", "TM"), storage("GLB", "A", "Z")
+        ),
+        ranks=True, assume="divides",
+    ),
+    "queries": lambda: attention(
+        storage("DRAM", "Q", "K", "V", "AV"), loop("m", "TM"), storage("GLB", "Q", "AV"), loop("p", "TP"),
+        storage("GLB", "K", "V", "QK", "SM"),
+    ),
+    "keys": lambda: attention(
+        storage("DRAM", "Q", "K", "V", "AV"), loop("p", "TP"), storage("GLB", "K", "V"), loop("m", "TM"),
+        storage("GLB", "Q", "AV", "QK", "SM"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("staying", STAYING)
+def test_numbers_are_the_least_at_every_capacity(staying: str) -> None:
+    """Beside all sizes of a grid of real numbers, each at most half of the whole or the whole: also where the
+    formula does not hold, since a size lies outside its range or another peak is the largest."""
+    forms = STAYING[staying]()
+    objective, held = (forms.value(n) for n in ("accesses:DRAM", "working_set:GLB"))
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    pick = Random(staying)
+    extents = {n: pick.choice([48, 64, 96, 200]) for n in forms.symbols if not n.startswith("T")}
+    tiles = sorted(least.at)
+    names = {s.name: s for s in held.free_symbols | objective.free_symbols}
+    known = {names[n]: size for n, size in extents.items() if n in names}
+    many = 400 if len(tiles) < 3 else 60
+    axes = [np.append(np.linspace(1, extents[t[1]] / 2, many), extents[t[1]]) for t in tiles]
+    grids = np.meshgrid(*axes, indexing="ij")
+    traffic, taken = (
+        np.broadcast_to(
+            sympy.lambdify([names[t] for t in tiles], e.subs(known), "numpy")(*grids), grids[0].shape
+        )
+        for e in (objective, held)
+    )
+    most = int(taken.max())
+    for room in [most + 1, *(pick.randrange(int(taken.min()) + 1, most) for _ in range(5))]:
+        found = least.numbers(**extents, S=room)
+        there = {names[t]: found.at[t] for t in tiles} | known
+        assert held.subs(there) <= room * (1 + 1e-9)
+        assert float(objective.subs(there)) == pytest.approx(float(found.value))
+        best = traffic[taken <= room].min()
+        assert found.value <= best * (1 + 1e-9)
+        assert found.value >= best * 0.97
 
 
 def test_how_roots_grow_with_the_capacity() -> None:
@@ -297,7 +372,9 @@ def test_attention_uses_up_its_buffer_at_the_phase_that_holds_most() -> None:
         best = min(moved[points["working_set:GLB"] <= room])
         assert best >= there.value
         assert (best == there.value) == (there.at["TM"] in sizes)
-    assert any(x < 0 for x in least.numbers(M=64, P=64, E=4, F=4, S=30).where)
+    numbers = {"E": 4, "F": 4, "S": 30}
+    assert any(e.subs({s: numbers[s.name] for s in e.free_symbols}) < 0 for e in least.where)
+    assert least.numbers(M=64, P=64, E=4, F=4, S=30).at["TM"] < sympy.Rational(30, 4 + 4 + 2)
 
 
 def test_what_is_counted_of_a_triangle_has_no_formula() -> None:
@@ -484,3 +561,21 @@ def test_formulas_of_different_weights_hold_for_equal_ones() -> None:
         assert float(there.value) == pytest.approx(searched.fun, rel=1e-8)
     with faults("unknown-name", at="M"):
         found.numbers(a=1, b=1, c=1, S=100_000)
+
+
+def test_a_capacity_has_a_name_of_its_own() -> None:
+    forms = pm.closed_forms(CUBE, ranks=True)
+    with faults("name-conflict", "K", at=""):
+        forms.minimize("accesses:DRAM", "working_set:GLB", "K")
+
+
+def test_formulas_in_latex_have_one_symbol_for_each_name() -> None:
+    tm, tn0, long, m = sympy.symbols("TM TN0 BATCH_SIZE M", positive=True)
+    assert pm.latex(m / tm + long / tn0) == r"\frac{\mathit{BATCH\_SIZE}}{T_{N,0}} + \frac{M}{T_{M}}"
+
+
+def test_extents_without_a_value_may_stay_symbols() -> None:
+    with pytest.raises(pm.SpecError) as caught:
+        pm.closed_forms(CUBE)
+    assert {d.code for d in caught.value.diagnostics} == {"unbound-symbol"}
+    assert all("ranks=True" in d.remedy for d in caught.value.diagnostics)
