@@ -172,7 +172,7 @@ def _grown(fresh: Flags, heads: Ints, most: int) -> Flags:
     each = np.arange(first.size)
     following = np.minimum(np.maximum(np.searchsorted(ends, first + most, side="right"), each + 1), last)
     now = np.searchsorted(first, heads)
-    while now.size:  # a part of every fiber at a time
+    while now.size:  # one part of every fiber at a time
         tick("growing tiles")
         begins[first[now]] = True
         now = following[now][following[now] < last[now]]

@@ -18,7 +18,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import as_whole, listed, shown
 
 TILES, SLICES = (16, 128), 8
-# A histogram of rows, and the loads of slices, are held one by one.
+# The most entries of a histogram of rows, and of the loads of slices, which are stored individually.
 MOST_ROWS = 20_000_000
 MOST_SLICES = 65_536
 

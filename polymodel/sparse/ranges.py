@@ -143,7 +143,7 @@ class _Window:
         new = sums_before(np.where(self.before < self.start, self.weights, 0))
         at = asked - self.start
         result: Ints = earlier + new[at]
-        # Where the label was last used in the window, more lies in between than what is new to the window.
+        # If the label was last used in the window, weights other than those new to the window are in between.
         near = last >= self.start
         left = np.flatnonzero(near | ((earlier < large) & (result >= small)))
         if not left.size:
@@ -172,7 +172,7 @@ class _Window:
         `large`."""
         last, bound = np.unique(last, return_inverse=True)
         steps = -(-self.before.size // _STEP)
-        # Per step, by the first of `last` that each was used before.
+        # Per step, by the first position of `last` before which each label was used.
         step, first = np.arange(self.before.size) // _STEP, np.searchsorted(last, self.before, side="right")
         table = np.zeros((steps + 1, last.size + 1), dtype=np.int64)
         np.add.at(table, (step + 1, first), self.weights)

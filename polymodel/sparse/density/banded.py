@@ -184,7 +184,7 @@ class Banded(Placed):
         rows = self.known_rows()
         if rows is None or len(self.shape) != 2 or self.shape[0] != self.shape[1]:
             return super().square_multiplies()
-        many = rows.astype(np.float64)  # the squares may add up to more than 64 bits hold
+        many = rows.astype(np.float64)  # the sum of the squares may exceed 64 bits
         return float(many @ many)
 
     def draw(self, seed: int, name: str = "A") -> SparseTensor:

@@ -21,9 +21,9 @@ from polymodel.spec.faults import not_a
 
 # The most tiles of one tiling that are listed; beyond that, some rows of tiles represent all.
 _MOST = 1 << 18
-# Numbers of blocks x nonzeros that are written out for a law, and entries of a block of work.
+# Limit of numbers of blocks x nonzeros of a tabulated distribution, and entries of a block of work.
 _WRITTEN, _ENTRIES = 1 << 22, 1 << 21
-# Reads a model inside a model: what is written, ranks and sizes.
+# Reads a model inside a model, given its description, ranks and sizes.
 Within = Callable[[Reader, Path, object, tuple[str, ...], tuple[int, ...]], DensityModel | None]
 
 

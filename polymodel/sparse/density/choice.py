@@ -287,7 +287,7 @@ def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints
 TILES, UNITS, NEAR, FAR = (8, 32, 128), 16, 0.1, 0.2
 # The probability of an event that is impossible under a model.
 _RARE = 1e-6
-# Sizes of tiles that are judged, beside those of the blocks that are held out and their rows and columns.
+# Sizes of tiles that are evaluated, in addition to those of held-out blocks and their rows and columns.
 _SIZES = 8, 32
 
 

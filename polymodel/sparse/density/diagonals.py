@@ -108,8 +108,8 @@ class Diagonals(Regional):
         symmetric: bool = False,
     ) -> Diagonals:
         """Make a model with one fill for all diagonals, or one for each."""
-        # The checks turn one number into one per diagonal.
-        told: Any = offsets, fill  # the checks turn them into tuples
+        # The checks convert both to tuples, and one number to one per diagonal.
+        told: Any = offsets, fill
         return cls(tuple(ranks), tuple(shape), told[0], told[1], background, symmetric)
 
     @classmethod
@@ -173,7 +173,7 @@ class Diagonals(Regional):
     def square_multiplies(self) -> float:
         if self.shape[0] != self.shape[1]:
             return super().square_multiplies()
-        # A row and a column are independent but for the point in both.
+        # A row and a column are independent except for the point in both.
         own = dict(zip(self.offsets, self.fill, strict=True)).get(0, self.background)
         result = float(self._means(0) @ self._means(1)) + self.shape[0] * own * (1 - own)
         if self.symmetric:  # every other point of the row is one of the column as well
@@ -194,7 +194,7 @@ class Diagonals(Regional):
         low, high = (self.offsets[0], self.offsets[-1]) if self.offsets else (0, 0)
         beyond = self.shape[0] + self.shape[1] + max(abs(low), abs(high))
         for number, tiles in enumerate(tiles_by_offset(self.matrix, tile, low, high)):
-            # Positions matter by their offset alone; one far away represents tiles that no diagonal crosses.
+            # Only the offset of a position matters; a distant one represents tiles that no diagonal crosses.
             start = np.append(tiles.offsets, beyond)
             many = np.append(tiles.many, max(0.0, tiles.total - float(tiles.many.sum())))
             sizes = [np.full(start.size, size, dtype=np.int64) for size in tiles.box]

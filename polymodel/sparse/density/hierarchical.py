@@ -121,7 +121,7 @@ class Hierarchical(Placeless):
         likely."""
         low, high = 1.0, 1.0
         for t, kept in zip(tile, self.densities, strict=True):
-            # Bounds rank by rank, each held but for e^-40 in all fibers there may be.
+            # Bounds rank by rank, each violated with probability e^-40 over all possible fibers.
             room = deviation(RARE + np.log(max(high, 1.0)), t * kept * (1 - kept), 1.0)
             low, high = low * max(0.0, t * kept - room), high * min(t, t * kept + room)
 
@@ -154,7 +154,7 @@ class Hierarchical(Placeless):
     def max_label(self, tile: ArrayLike) -> Label:
         shapes, full = self.tiles(tile), np.array(self.shape)
         alone = (shapes[..., 1:] == full[1:]).all()
-        # Where nothing above a split rank is left out, no two tiles share a choice either.
+        # If all coordinates above a split rank are kept, no two tiles share a choice either.
         shared = [d < 1 for d in self.densities[:-1]]
         split = [(shapes[..., r + 1 :] < full[r + 1 :]).any() for r in range(len(shared))]
         independent = not any(s and c for s, c in zip(shared, split, strict=True))
@@ -168,7 +168,7 @@ class Hierarchical(Placeless):
         if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
             return super().square_multiplies()
         side, (row, point) = self.shape[0], self.densities
-        # Points of different rows are independent; those of row k, which meet in (k, k), share its choice.
+        # Points of different rows are independent; those of row k, including (k, k), share its choice.
         others, own = (side - 1) * side * (row * point) ** 2, row * point * (1 + (side - 1) * point)
         return side * (others + own)
 

@@ -32,7 +32,7 @@ from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import OfLines, Regions
 from polymodel.sparse.tensor import SparseTensor
 
-# Entries of all probabilities that are written out for one tiling, and of one block of work.
+# Limits of the entries of all probabilities tabulated for one tiling, and of one block of work.
 _MOST, _BLOCK = 1 << 27, 1 << 21
 
 
@@ -47,7 +47,7 @@ class RankNnz(Placed):
 
     histogram: Ints
     along: tuple[str, ...]
-    # Points of a fiber, of which the shape may have a part only.
+    # Points of a fiber, of which the shape may have only a part.
     _fiber: int = field(default=0, init=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class RankNnz(Placed):
         """Return the model of a part. The nonzeros of a part of a fiber are hypergeometric."""
         axes = [self.ranks.index(r) for r in self.along]
         some = np.ix_(*(np.arange(t.start, t.stop, t.step) for t in (touched[a] for a in axes)))
-        # A fiber may have more nonzeros than its part has room for, so that these are set after the checks.
+        # A fiber may have more nonzeros than its part has points, so that these are set after the checks.
         none = np.zeros([len(touched[a]) for a in axes], np.int64)
         result = RankNnz(self.ranks, tuple(map(len, touched)), none, self.along)
         object.__setattr__(result, "histogram", self.histogram[some])
@@ -307,7 +307,7 @@ class _Fibers(TilesOfShape):
 
     def _moments(self, inside: int) -> tuple[Floats, Floats, Floats]:
         """Return mean, variance and ln P(0) of the tile of `inside` points of each block's fibers."""
-        # The law of a part of a fiber is symmetric in the fiber's nonzeros and the part's points.
+        # The distribution of a part of a fiber is symmetric in the fiber's nonzeros and the part's points.
         law = Hypergeometric(self.points, inside)
         values, place = np.unique(self.blocks.fibers, return_inverse=True)
         place = place.reshape(-1)
@@ -453,7 +453,7 @@ def _convolved(law: Hypergeometric, values: Ints, fibers: Ints, rows: Ints, high
             size += often[:, part] @ np.log(np.abs(transform))
         turn += often[:, part] @ np.angle(transform)
     pmf = np.fft.irfft(np.exp(size + 1j * turn), n=length, axis=1)[:, : high + 1]
-    # What is smaller is noise of the transform.
+    # Smaller values are rounding errors of the transform.
     return np.where(pmf < 1e-15, 0.0, pmf)
 
 

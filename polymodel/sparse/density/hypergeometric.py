@@ -1,10 +1,11 @@
-"""Nonzeros among t of N points, n of which are nonzero: the hypergeometric law, stable to N = 9e18.
+"""Nonzeros among t of N points, n of which are nonzero: the hypergeometric distribution, numerically stable
+up to N = 9e18.
 
-Logarithms of factorials cancel from N ~ 1e10 on, so nothing here subtracts them. P(0) is a sum of logarithms
-of ratios (first terms as they are, the rest by Gauss-Legendre quadrature with Euler-Maclaurin corrections).
-Single probabilities are written with deviance terms of the four cells of the 2 x 2 table (the idea of C.
-Loader's saddle-point expansion, 2000), whose common deviation k - n t / N is exact. Tails are summed away
-from the mean.
+Logarithms of factorials cancel from N ~ 1e10 on, so they are never subtracted here. P(0) is a sum of
+logarithms of ratios (the first terms directly, the others by Gauss-Legendre quadrature with Euler-Maclaurin
+corrections). Single probabilities are expressed by deviance terms of the four cells of the 2 x 2 table (the
+idea of C. Loader's saddle-point expansion, 2000), whose common deviation k - n t / N is exact. Tails are
+summed in the direction away from the mean.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
 
-# Terms of ln P(0) that are added as they are, and nodes of the quadrature for the others.
+# Number of terms of ln P(0) that are added directly, and nodes of the quadrature for the others.
 _PLAIN, _NODES = 64, 48
 # Above this standard deviation tails are integrated, not summed.
 _SMOOTH = 80.0
@@ -28,17 +29,17 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class Hypergeometric:
-    """Occupancy of t points of a tensor of `points` points with exactly `nnz` nonzeros, every placement
-    alike.
+    """Occupancy of t points of a tensor of `points` points with exactly `nnz` nonzeros, all placements
+    equally likely.
 
-    Every method takes arrays of t (and s) and answers elementwise.
+    Every method takes arrays of t (and s) and returns results elementwise.
     """
 
     points: int
     nnz: int
 
     def __post_init__(self) -> None:
-        # Whole numbers of any length: those of numpy would overflow in products.
+        # Python's integers, because numpy's would overflow in products.
         object.__setattr__(self, "points", int(self.points))
         object.__setattr__(self, "nnz", int(self.nnz))
         if not 1 <= self.points <= MOST_POINTS or not 0 <= self.nnz <= self.points:
@@ -190,7 +191,8 @@ class Hypergeometric:
         return result
 
     def _guess(self, tiles: Ints, confidence: Floats) -> Ints:
-        """A quantile of the normal law with the skewness of a Poisson law: near enough to start from."""
+        """Return a quantile of the normal distribution with the skewness of a Poisson distribution, which is
+        near enough as a starting point."""
         from scipy.special import ndtri
 
         score = ndtri(np.clip(confidence, 1e-300, 1 - 1e-16))
@@ -201,20 +203,20 @@ class Hypergeometric:
         return cut
 
     def _floor(self, tiles: Ints) -> tuple[Ints, Floats]:
-        """n t / N as a whole number and the rest, both exact: floats near 1e18 are 128 apart."""
+        """Return n t / N as a whole number and the remainder, both exact: floats near 1e18 are 128 apart."""
         exact = tiles.astype(object) * self.nnz
         floor, rest = exact // self.points, exact % self.points
         return floor.astype(np.int64), rest.astype(np.float64) / self.points
 
     def _support(self, tiles: Ints) -> tuple[Ints, Ints]:
-        """Least and greatest occupancy: max(0, t + n - N) and min(t, n)."""
+        """Return the least and the greatest occupancy: max(0, t + n - N) and min(t, n)."""
         return np.maximum(0, tiles - (self.points - self.nnz)), np.minimum(tiles, self.nnz)
 
     def _tail_probabilities(self, tiles: Ints, s: Ints) -> tuple[Floats, NDArray[np.bool_]]:
-        """P(X <= s) below the mean and P(X > s) above it, and which of both it is."""
+        """Return P(X <= s) below the mean and P(X > s) above it, and which of the two it is."""
         low, high = self._support(tiles)
         floor, rest = self._floor(tiles)
-        # Whichever tail is the smaller one: the other is its complement.
+        # The smaller tail is computed, and the other is its complement.
         upper = (s > floor) | ((s == floor) & (rest < 0.5))
         result = np.zeros(tiles.shape)
         first = np.where(upper, s + 1, s)
@@ -230,13 +232,13 @@ class Hypergeometric:
         return result, upper
 
     def _summed(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
-        """The probabilities from `first` away from the mean, one by one, each from its neighbour's."""
+        """Return the probabilities from `first` away from the mean, one by one, each from its neighbour's."""
         cells = _Cells(self, tiles)
         start = np.exp(cells.log_pmf((first - cells.floor).astype(np.float64)[:, None])[:, 0])
-        # 13 deviations beyond a start at the mean are below rounding; a sparse law has a longer tail.
+        # 13 deviations beyond a start at the mean are below rounding; sparse data have a longer tail.
         terms = 40 + int(13 * np.sqrt(self.variance(tiles)).max(initial=0))
         steps = np.where(upper, 1, -1)[:, None] * np.arange(terms)
-        # Cells of the 2 x 2 table at the start are exact: from 1e17 on a difference of floats would not be.
+        # Cells of the 2 x 2 table at the start are exact: a difference of floats above 1e17 would not be.
         inside, missing = first.astype(np.float64)[:, None] + steps, (self.nnz - first)[:, None] - steps
         zeros, outside = (
             (tiles - first)[:, None] - steps,
@@ -254,7 +256,7 @@ class Hypergeometric:
         return result
 
     def _integrated(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
-        """The same sum as an integral with Euler-Maclaurin corrections, for wide laws."""
+        """Return the same sum as an integral with Euler-Maclaurin corrections, for wide distributions."""
         cells = _Cells(self, tiles)
         sign = np.where(upper, 1.0, -1.0)[:, None]
         edge = (first - cells.floor).astype(np.float64)[:, None] - 0.5 * sign
@@ -268,7 +270,7 @@ class Hypergeometric:
         places = ((np.arange(panels)[:, None] + nodes) / panels).ravel()
         total = (np.exp(cells.log_pmf(edge + sign * length * places)) * np.tile(weights, panels)).sum(axis=1)
         total *= length[:, 0] / panels
-        # Corrections of first and third order by central differences; at the far end they are nil.
+        # Corrections of first and third order by central differences; at the far end they are zero.
         around = np.exp(cells.log_pmf(edge + np.array([-1.5, -0.5, 0.5, 1.5])))
         first_difference = around[:, 2] - around[:, 1]
         third = around[:, 3] - around[:, 0] - 3 * first_difference
@@ -277,7 +279,8 @@ class Hypergeometric:
 
 
 class _Cells:
-    """ln P(k) of a batch of tiles, k told as its distance from floor(n t / N), whole or not."""
+    """ln P(k) of a batch of tiles; k is given as its distance from floor(n t / N), which need not be
+    whole."""
 
     def __init__(self, law: Hypergeometric, tiles: Ints) -> None:
         self.floor, self.rest = law._floor(tiles)

@@ -143,7 +143,7 @@ def transformed(
     turn = np.exp(2j * np.pi * np.arange(length) / length)
     shift = np.exp(-2j * np.pi * (low * np.arange(length) % length) / length)
     pmf = (np.fft.fft(transform(turn) * shift).real / length)[: high - low + 1]
-    # What is smaller is noise of the transform.
+    # Smaller values are rounding errors of the transform.
     return Law(mean, variance, low, np.where(pmf < 1e-15, 0.0, pmf))
 
 
@@ -280,7 +280,7 @@ class CountLaws:
         some = variance > _SURE * np.maximum(mean, 1e-12)
         poisson = some & (np.abs(variance - mean) <= _EQUAL * mean)
         low, high = some & ~poisson & (variance < mean), some & ~poisson & (variance > mean)
-        # Values out of reach on either side are not evaluated.
+        # Values outside the support on either side are not evaluated.
         low_end, high_end = (self.least - self.sure)[:, None] - 1, (self.reach - self.sure)[:, None]
         under = s < np.maximum(low_end, 0)
         inside = ~under & (s <= high_end)

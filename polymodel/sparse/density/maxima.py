@@ -21,9 +21,9 @@ from polymodel.sparse.density.model import Floats, Ints
 OfTiling = Callable[[Hypergeometric, Ints, Floats], float]
 # Sums with a larger standard deviation, of more summands, are expanded and not transformed.
 _WIDE, _SEVERAL = 150.0, 100.0
-# Exponents of what is negligible: a tile this improbable, and P(max <= s) below which it is 0.
+# Negligible exponents: of the probability of a tile, and of P(max <= s) below which it is 0.
 _RARE, _NEVER = 40.0, -37.0
-# Longest distribution of one tile that is written out, and most values of s that are asked for.
+# Longest tabulated distribution of one tile, and the maximum number of values of s.
 _LONGEST, _VALUES = 20_000, 2_048
 # Entries of a block of work.
 _BLOCK = 1 << 21
@@ -102,12 +102,12 @@ class _Window:
     def of(cls, law: Hypergeometric, sizes: Ints, counts: Floats) -> _Window:
         points, number = _merged(sizes, counts)
         mean, binomial = law.mean(points), law.mean(points) * ((law.points - law.nnz) / law.points)
-        # Bernstein's inequality, which holds for hypergeometric laws with the variance of the binomial.
+        # Bernstein's inequality, valid for hypergeometric distributions with the variance of the binomial.
         high = mean + _bernstein(np.log(number) + _RARE, binomial)
         low = mean[-1] - _bernstein(np.array(_RARE), binomial[-1])
         highest = min(int(high.max()) + 1, law.nnz, int(points[-1]))
         lowest = min(max(0, int(low)), highest)
-        # A law of this width is smooth: every so many values tell as much. That of few tiles has a bend.
+        # A distribution of this width is smooth, so that some values suffice. That of few tiles has a bend.
         part = 10.0 if number.sum() > 16 else 40.0
         stride = max(1, (highest - lowest) // _VALUES, int(float(binomial[-1]) ** 0.5 / part)) | 1
         s = np.arange(lowest + stride // 2, highest + stride, stride, dtype=np.int64)
@@ -136,7 +136,7 @@ def _bernstein(exponent: Floats, variance: Floats) -> Floats:
 def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floats:
     """Return P(max <= s) for s below the largest possible occupancy."""
     result = np.zeros(s.shape)
-    rest = law.points - int(points @ number.astype(np.int64))  # in no tile: takes as many as are left
+    rest = law.points - int(points @ number.astype(np.int64))  # in no tile: holds the remaining nonzeros
     capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0) + rest
     if law.nnz == law.points:
         return result
@@ -195,7 +195,7 @@ def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floa
             mean, variance = mean + many * first, variance + many * second
         short = mean < nnz
         low, high = np.where(short, tilt, low), np.where(short, high, tilt)
-        # An offset of a millionth of a deviation changes nothing; where no room is left, the tilt is endless.
+        # An offset of a millionth of a deviation has no effect; where no point is left, the tilt is infinite.
         done = (np.abs(mean - nnz) <= 1e-6 * np.sqrt(variance) + 1e-12 * nnz) | (tilt > 60)
         if done.all():
             return tilt
@@ -221,7 +221,7 @@ def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Flo
             piece = cut[:, start : start + length]
             first = int(tile.k[start]) % length
             change[:, (first + np.arange(piece.shape[1])) % length] += piece
-        # phi - 1 is told without cancellation: what is not at 0 has left it.
+        # phi - 1 is computed without cancellation: minus the probability of values other than 0.
         zero = cut[:, 1:].sum(axis=1) if tile.k[0] == 0 else None
         change[:, 0] = change[:, 0] - 1 if zero is None else change[:, 0] - cut[:, 0] - zero
         moved = np.fft.fft(change, axis=1).conj()
@@ -299,7 +299,7 @@ class _CutBinomial:
         plain: Floats = top + np.log(np.exp(power - top[:, None]).sum(axis=1))
         if self.k[0] != 0:
             return plain
-        # Near 1 the mass is told by its distance from 1: it is raised to the number of tiles.
+        # Near 1 the distance of the mass from 1 is computed, because it is raised to the number of tiles.
         near = np.abs(plain) < 0.05
         grown = np.exp(np.where(self.k <= s[near, None], self.log_pmf, -np.inf)) * np.expm1(
             np.where(self.k <= s[near, None], tilt[near, None] * self.k, 0.0)

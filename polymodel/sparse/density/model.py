@@ -68,7 +68,7 @@ class DensityModel(ABC):
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        # Names given as text or list, and sizes of numpy, become what everything below counts on.
+        # Names given as text or list, and sizes of numpy, become tuples of str and int.
         read = Arguments()
         ranks, shape = read.ranks(self.ranks, self.shape)
         read.raise_if_any()

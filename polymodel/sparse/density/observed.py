@@ -106,7 +106,7 @@ class Observed:
         length = np.minimum(rows, columns - offsets) - first
         if self.seen is None:
             return length.astype(np.float64)
-        # One in each of so many equal parts.
+        # One position in each of `_LOOKED` equal parts.
         places = (np.arange(_LOOKED) + np.random.default_rng(0).random(_LOOKED)) / _LOOKED
         along = (first[:, None] + places * length[:, None]).astype(np.int64)
         result: Floats = self.seen(along, along + offsets[:, None]).mean(axis=1) * length

@@ -29,13 +29,12 @@ from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.spec.faults import suggestion
 
-# Told a fault: where inside the written value, what, and the remedy.
-
 
 def _within(
     reader: Reader, path: Path, written: object, ranks: tuple[str, ...], shape: tuple[int, ...]
 ) -> DensityModel | None:
-    """A model that is written inside another one: its faults are told with their place in the whole."""
+    """Return a model that is given inside another one; its faults are recorded with their location in the
+    whole."""
     inside = Reader(ranks, shape, reader.read, reader.name)
     result = _model(inside, written)
     reader.faults += [((*path, *place), m, r, code) for place, m, r, code in inside.faults]
@@ -46,7 +45,7 @@ def _blocks(reader: Reader, path: Path, given: object) -> DensityModel | None:
     return Blocks.written_with(reader, path, given, _within)
 
 
-# Name of a model -> what reads its parameters; None after a fault that the reader was told.
+# Name of a model -> function that reads its parameters; None after a fault, which the reader has recorded.
 MODELS: dict[str, Callable[[Reader, Path, object], DensityModel | None]] = {
     "uniform": Uniform.written,
     "hierarchical": Hierarchical.written,

@@ -164,7 +164,7 @@ class Placed(DensityModel):
     def expected_max(self, tile: ArrayLike) -> Floats:
         def one(shape: tuple[int, ...]) -> float:
             result, bounded = self.tiling(shape).greatest
-            # The number of nonzeros is fixed: some tile has the mean at least, rounded up.
+            # The number of nonzeros is fixed, so that some tile has at least the mean, rounded up.
             mean = self.expected_nnz / float(self.number_of_tiles(shape))
             return max(result, ceil(mean * (1 - 1e-12))) if bounded else result
 

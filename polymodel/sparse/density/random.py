@@ -26,13 +26,13 @@ def random_tensor(
     *,
     name: str = "A",
 ) -> SparseTensor:
-    """A random tensor with values 1 .. 9, the same for the same arguments everywhere.
+    """Return a random tensor with values 1 .. 9; equal arguments give equal tensors on every machine.
 
     One density: exactly round(density * points) nonzeros, drawn without replacement (points are numbered,
-    never made; up to 2^63 - 1 of them). One density per rank: every coordinate of the top rank is kept with
-    probability density[0], every coordinate of each fiber kept so far with density[1], and so on,
-    independently; fibers that end up empty are gone. That is what the models `Uniform` and `Hierarchical`
-    describe.
+    never listed; up to 2^63 - 1 of them). One density per rank: every coordinate of the top rank is kept with
+    probability density[0], every coordinate of each remaining fiber with density[1], and so on,
+    independently; fibers that are empty at the end are removed. The models `Uniform` and `Hierarchical`
+    describe these tensors.
 
     Raises SpecError for densities outside [0, 1] or not one per rank; Refused above 10^9 nonzeros.
     """
@@ -94,7 +94,7 @@ def kept_coordinates(
 
 
 def distinct_below(generator: np.random.Generator, size: int, number: int) -> Ints:
-    """`number` distinct values below `size`, ascending, every set alike."""
+    """Return `number` distinct values below `size`, ascending; all sets are equally likely."""
     if number > _MOST:
         message = f"{number:.3g} random nonzeros"
         raise Refused(message, "ask for fewer, or for a model instead of data", code="too-large")
@@ -105,10 +105,10 @@ def distinct_below(generator: np.random.Generator, size: int, number: int) -> In
     result = generator.integers(0, size, number)
     result.sort()
     if result.size:
-        # Sorting beats the hash table that np.unique makes.
+        # Sorting is faster than the hash table of np.unique.
         result = result[np.concatenate(([True], result[1:] != result[:-1]))]
     while result.size < number:
-        # Those drawn next that are new, in the order of drawing, complete the set.
+        # New values among the next ones drawn, in the order of drawing, complete the set.
         drawn = generator.integers(0, size, 2 * (number - result.size) + 16)
         drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
         place = np.minimum(np.searchsorted(result, drawn), max(result.size - 1, 0))
@@ -118,7 +118,7 @@ def distinct_below(generator: np.random.Generator, size: int, number: int) -> In
 
 
 def places_in_lines(generator: np.random.Generator, counts: Ints, length: int) -> tuple[Ints, Ints]:
-    """So many distinct places below `length` in each line: lines and places."""
+    """Return the given number of distinct positions below `length` in each line, as lines and positions."""
     dense = 2 * counts > length
     wanted = np.where(dense, length - counts, counts)
     taken = np.zeros(0, dtype=np.int64)
@@ -128,7 +128,7 @@ def places_in_lines(generator: np.random.Generator, counts: Ints, length: int) -
         fresh = line * length + generator.integers(0, length, line.size)
         taken = distinct_numbers(np.concatenate([taken, fresh]))
         missing = wanted - np.bincount(taken // length, minlength=counts.size)
-    # Of lines more than half full the places that are left out were chosen.
+    # For lines more than half full, the empty positions were chosen.
     which = np.flatnonzero(dense)
     if which.size:
         every = (which[:, None] * length + np.arange(length)).ravel()

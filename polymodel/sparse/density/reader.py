@@ -10,7 +10,7 @@ from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import suggestion
 
-# Where inside the written value.
+# The location inside the given value.
 Path = tuple[str | int, ...]
 Read = Callable[[str], SparseTensor]
 

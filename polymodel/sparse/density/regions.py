@@ -471,7 +471,7 @@ class OfKinds(TilesOfShape):
         empty = self.kinds.full_tiles - float(number.sum())
         high = int(counts.reach.max(initial=0.0)) + 1
         if high > LONGEST or high * kept.size > _MOST:
-            # Kinds without a variance, and tiles that are empty for certain, are narrow normal laws.
+            # Kinds without a variance, and tiles that are certainly empty, are narrow normal distributions.
             parts = np.append(counts.mean, 0.0), np.append(counts.variance, 0.0), np.append(number, empty)
             return Law(self.mean, self.variance, normals=parts)
         above = np.zeros(high + 1)

@@ -231,9 +231,9 @@ def _ones(side: int) -> Ints:
 
 # The most tiles of one tiling that are listed; beyond that, some rows and columns of tiles represent all.
 _MOST, _FULLEST = 1 << 18, 128
-# Quarters of a recursive graph, as the Graph 500 benchmark has them.
+# Quarters of a recursive graph, as in the Graph 500 benchmark.
 QUARTERS = 0.57, 0.19, 0.19, 0.05
-# Rounds in which nonzeros that a draw puts onto one another are moved.
+# Rounds in which nonzeros that were drawn at the same position are moved.
 _ROUNDS = 10_000
 
 
@@ -463,7 +463,7 @@ class RowColumn(Regional):
             if not again.size:
                 return self.ones_at(np.stack([row, column]), name)
             other = generator.integers(0, row.size, again.size)
-            # One after the other: a nonzero may be asked twice.
+            # One after the other, because a nonzero may be chosen twice.
             for a, b in zip(again.tolist(), other.tolist(), strict=True):
                 column[a], column[b] = column[b], column[a]
         message = "rows and columns that hardly any matrix has"
@@ -516,7 +516,7 @@ class OfMargins(Regions):
     def mean(self, rects: Ints) -> Floats:
         rows, columns = self._margin_nonzeros(rects)
         result = np.clip(self.chances.mean.over(rects), 0.0, np.minimum(rows, columns))
-        # Of whole rows and columns, and of empty ones, nothing is left to rounding.
+        # Counts of whole rows and columns, and of empty ones, are set without rounding errors.
         result = np.where(rects[:, 3] == self.shape[1], rows, result)
         return np.where(rects[:, 2] == self.shape[0], columns, result)
 
@@ -531,7 +531,7 @@ class OfMargins(Regions):
             start = np.minimum(start, self.shape[axis] - size)
             held = below[start + size] - below[start]
             one = np.maximum(total - held / size, 1e-300)
-            # Of all lines but this one: of a single line nothing is taken.
+            # The variance of all lines but this one; a single line is not reduced.
             result *= np.where(size == 1, 1.0, np.clip((total - held) / one, 0.0, 1.0))
         whole = (rects[:, 2:] == np.array(self.shape)).any(axis=1)
         return np.where(whole, 0.0, result)

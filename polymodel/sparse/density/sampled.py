@@ -66,7 +66,7 @@ class Seen:
         top, behind, excess = self.tail(nonzeros)
         if behind <= np.log(2) or top >= room:
             return top
-        # The median of the greatest of so many: ln 2 of them are expected beyond it.
+        # The median of the maximum of that many: ln 2 of them are expected beyond it.
         return float(min(top + excess * np.log(behind / np.log(2)), room))
 
     def tail(self, nonzeros: float) -> tuple[float, float, float]:
@@ -223,7 +223,7 @@ class Sampled(Placed):
         between = [
             (self._tiles_met(c), w, float(self.number_of_tiles(c)), float(prod(c))) for c, w in corners
         ]
-        # Shares of nonempty tiles, occupancies in units of the mean: what varies least between shapes.
+        # Fractions of nonempty tiles, and occupancies relative to the mean, vary least between shapes.
         mean = self.nonzeros / number
         filled = _blended([(min(1.0, self.nonzeros * s.shares[0] / n), w) for s, w, n, _ in between])
         second = _blended([(s.shares[1] / (self.nonzeros / n), w) for s, w, n, _ in between]) * mean
@@ -364,7 +364,7 @@ def _smoothed(values: Floats, weights: Floats, empty: float, room: float) -> Law
     written[law.start : law.start + law.pmf.size] = law.pmf
     none, written[0] = written[0], 0.0
     wide = np.convolve(written, kernel / kernel.sum())[near : written.size]
-    # What falls below 1 or above what there is room for is shared among the others.
+    # Probabilities of values below 1 or above the size of a tile are divided among the others.
     wide[0] = 0.0
     wide *= (1 - none) / wide.sum()
     wide[0] = none

@@ -141,8 +141,8 @@ class RandomRows:
         loads = np.concatenate(([0.0], self.loads))
         tails = np.concatenate(([1.0], self.above))
         steps = np.diff(np.append(loads, loads[-1] + self.unit))
-        # E[(X - r)+] / E[X] = P(residual > r). A slice that is free at the same time takes its row before the
-        # last one starts or after: the mean over a step stands for both.
+        # E[(X - r)+] / E[X] = P(residual > r). A slice that is free at the same time takes its row before or
+        # after the start of the last one: the mean over a step represents both.
         beyond = np.append((tails * steps)[::-1].cumsum()[::-1], 0.0) / mean
         residual = np.minimum(1.0, (beyond[:-1] + beyond[1:]) / 2)
         over = 1 - (1 - tails) * (1 - residual) ** (slices - 1)
@@ -176,9 +176,9 @@ class RandomRows:
         # The end is where the slices have taken all rows.
         end = brentq(lambda t: sure + shares(t).sum() - per_slice, -mean, (most + 1) * mean)
         every = float(self._largest(np.ones(1), float(slices))[0]) * sure
-        # Slices compete for a fixed number of rows: of two slices far into their rows the one has what the
-        # other has not. So the number of slices at a position varies less than independent ones would, by 1 -
-        # 2/pi (the covariance of signs of normal variables with a fixed sum).
+        # Slices compete for a fixed number of rows: a row that one slice takes is not available to another.
+        # So the number of slices at a position varies less than for independent slices, by 1 - 2/pi (the
+        # covariance of signs of normal variables with a fixed sum).
         there = shares(end)
         independent = float(self._largest(there, float(slices)).sum())
         fixed = float(self._largest_of(slices * there).sum())

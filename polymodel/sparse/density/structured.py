@@ -29,7 +29,7 @@ from polymodel.sparse.tensor import SparseTensor
 
 # Part of a group: coordinates of the group, nonzeros in it, coordinates of the part.
 Part = tuple[int, int, int]
-# One tile's share of a fiber: nonzeros of whole groups, and up to two parts of groups.
+# One tile's part of a fiber: nonzeros of whole groups, and up to two parts of groups.
 Segment = tuple[int, tuple[Part, ...]]
 
 

@@ -179,7 +179,7 @@ class Uniform(Placeless):
 
 # The probability that a uniform tensor is rejected.
 _CHANCE = 1e-6
-# Fewer nonzeros per row than this make a skew dispersion.
+# With fewer nonzeros per row than this, the dispersion is skewed.
 _SPARSE = 5.0
 
 
@@ -210,13 +210,12 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
         return ""
     largest, usual = int(counts.max()), float(uniform.expected_max((1, *tensor.shape[1:])))
     told = f"its largest row has {largest:,} nonzeros, where uniform data have about {usual:,.3g}"
-    # Rows of a fixed sum are that much more alike than independent ones: variance (rows - 1) / rows is
-    # theirs.
+    # Rows with a fixed sum vary less than independent ones: their variance has the factor (rows - 1) / rows.
     statistic = float(((counts - mean) ** 2).sum()) / (variance * rows / (rows - 1))
     freedom = rows - 1
     limit = abs(float(ndtri(_CHANCE / 2)))
     score = ((statistic / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / (2 / (9 * freedom)) ** 0.5
-    # In sparse rows pairs of nonzeros are counted, about as a Poisson law has them: skewer than chi-square.
+    # In sparse rows pairs of nonzeros are approximately Poisson-distributed: more skewed than chi-square.
     pairs = float((counts * (counts - 1)).sum()) / 2
     few = (
         float(pdtrc(pairs - 1, rows * (variance + mean * mean - mean) / 2))

@@ -416,7 +416,7 @@ def _with_tail_values(ran: EinsumRunState, values: bool) -> tuple[Ints, Values]:
             if loop >= start
         }
         if columns and max(columns) == len(columns) - 1:
-            # Rows in the result's order here need not be put in order one value at a time.
+            # Rows sorted in the result's order here need not be sorted value by value later.
             order = sorting([columns[i] for i in range(len(columns))])
             if order is not None:
                 columns, rows = {i: c[order] for i, c in columns.items()}, rows[order]

@@ -15,7 +15,7 @@ from polymodel.sparse.fibertree import Ints, Level, blocks
 # The fibers of one loop, one per loop node, co-iterate at all nodes at once.
 
 Bools = NDArray[np.bool_]
-# Above this many iterations of one loop, arrays of them are not made.
+# Above this number of iterations of one loop, no arrays of them are created.
 MOST_NODES = 10**8
 
 
@@ -181,7 +181,7 @@ def _nested_reads(fibers: Sequence[LoopFibers]) -> tuple[Ints, ...]:
     requests."""
     nodes = fibers[0].nodes
     reads: list[Ints] = []
-    stop = np.full(nodes, -1, dtype=np.int64)  # the last coordinate asked for, -1: all
+    stop = np.full(nodes, -1, dtype=np.int64)  # the last requested coordinate, -1: all
     for at, first in enumerate(fibers[:-1]):
         if at == len(fibers) - 2:
             second = fibers[-1]

@@ -23,9 +23,9 @@ from polymodel.sparse.ranges import count_below, sums_before
 from polymodel.spec.teaal.records import SpaceTime
 
 Small = NDArray[np.int32]
-# Iterations that are merged at a time: so many stay in the caches of a processor.
+# Iterations that are merged at a time, chosen to fit the caches of a processor.
 BLOCK = 2**20
-# Coordinates are sorted by counting where there are at most so many; above, by comparing.
+# Up to this number, coordinates are sorted by counting; above, by comparison.
 _COUNTED = 2**23
 _DOING = "merging fibers into the output"
 
@@ -55,7 +55,7 @@ class Merged:
     @cached_property
     def tally(self) -> OutputTally:
         """The accesses to the output during merging."""
-        if self.level.alike:  # the first visit of a fiber brings all of its elements, the others meet them
+        if self.level.alike:  # the first visit of a fiber inserts all of its elements, the others find them
             elements = int(self.sizes.sum())
             return OutputTally(elements, self.iterations - elements, self.iterations)
         visits = _visits(self.lengths, self.output, by_size=True)
@@ -115,7 +115,7 @@ class Merged:
         """Return the accesses to some output fibers, given the nodes that visit them and the number of visits
         of each."""
         total = int(self.lengths[visited].sum())
-        if fibers.size == visited.size:  # one visit each: all is new, nothing is inserted
+        if fibers.size == visited.size:  # one visit each: all elements are new, and are appended
             return OutputTally(total, 0, total)
         return _populated(FiberVisits(self.level, self.low[visited], self.high[visited], fibers))
 
@@ -268,12 +268,12 @@ class FiberVisits:
         new = _first(coords, starts)
         element = np.cumsum(new) - 1
         sizes = np.add.reduceat(new, starts[:-1], dtype=np.int64)
-        per_line = min(per_line, int(sizes.max()))  # longer lines hold no more, and 64 bits number them
+        per_line = min(per_line, int(sizes.max()))  # longer lines hold no more; line numbers fit in 64 bits
         first = sums_before(sizes)[:-1]
         lengths = np.diff(starts)
         place = element - np.repeat(first, lengths)
         line = place // per_line + np.repeat(sums_before(-(-sizes // per_line))[:-1], lengths)
-        # In order of lines, then of time, then of elements: the first of a line in a window touches it first.
+        # Ordered by line, time and element: the first one of a line in a window is its first access there.
         order = np.argsort((line * count + visit) * per_line + place % per_line)
         line, seen = line[order], window[visit[order]]
         once = np.ones(order.size, dtype=bool)
@@ -286,7 +286,7 @@ class FiberVisits:
         lengths = self.lengths
         if not self.long:
             return self._merged(0, self.low.size)
-        # One long fiber: a piece of its visits at a time, each added to what there is.
+        # One long fiber: its visits are processed in pieces, each added to the result so far.
         work = np.cumsum(lengths)
         coords, born = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         start = done = 0
@@ -364,7 +364,7 @@ def _distinct(starts: Ints, coords: Small, visit: Small, span: int) -> OutputCoo
     else:
         before = np.zeros(new.size + 1, dtype=np.int32)
         np.cumsum(new, out=before[1:])
-        at = np.flatnonzero(new)  # quicker than masks
+        at = np.flatnonzero(new)  # faster than masks
         kept = csc_array((across.data[at], fiber[at], before[ends]), shape=across.shape)
         result = kept.tocsr()
     return OutputCoordinates(result.indptr.astype(np.int64), result.indices, result.data)
@@ -424,7 +424,7 @@ def _inserted(fibers: FiberVisits, elements: OutputCoordinates, lengths: Ints, c
     at = np.searchsorted(keys, fiber * span + last)
     again = elements.born[at] < visit
     there = (lengths - came)[visit]
-    # Where all there is comes again, or lies below, nothing needs to be looked for.
+    # If all existing elements recur, or lie below, no search is needed.
     below = np.where(last > largest, size, size - again)
     sought = np.flatnonzero((last <= largest) & (there < size))
     first = np.full(lengths.size, -1, dtype=np.int64)

@@ -158,7 +158,7 @@ def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints
     ends = np.cumsum(lengths)
     element = np.arange(owner.size) + np.repeat(base[:-1] - (ends - lengths), lengths)
     span = int(begin[-1]) + 1
-    # Those that come later, or never, stand at the end of their fiber.
+    # Elements that appear later, or never, are at the end of their fiber.
     keys = owner * (span + 1) + np.minimum(born[element], span)
     order = np.argsort(keys)
     peak = np.maximum.accumulate(np.where(born[element[order]] >= span, -1, element[order]))

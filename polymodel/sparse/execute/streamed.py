@@ -20,7 +20,7 @@ from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.fibertree import Ints
 from polymodel.spec.teaal.records import SpaceTime
 
-# Iterations that are worked on at a time.
+# Iterations that are processed at a time.
 BLOCK = 2**20
 _DOING = "counting the innermost loop"
 

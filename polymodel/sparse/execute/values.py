@@ -19,7 +19,7 @@ from polymodel.sparse.fibertree import Ints, sorting
 from polymodel.sparse.tensor import SparseTensor
 
 Values = NDArray[Any]
-# Values worked on at a time.
+# Values that are processed at a time.
 BLOCK = 4_000_000
 
 
@@ -246,7 +246,7 @@ def _merged_product(
             held = plan.slots[s].tree.values
             weights = weights * wide(held if element is None else held[element])
     weights = scaled(weights, term, plan.semiring)
-    # The output's fibers in the order of its result, as far as the loops above give it.
+    # The output's fibers in the order of its result, as far as the loops above determine it.
     place = np.arange(merged.outputs, dtype=np.int64)
     fibers = sorting([above[i] for i in sorted(above)])
     if fibers is None:
@@ -263,11 +263,11 @@ def _merged_product(
     )
     columns, names, span = level.coords, None, level.span - 1
     if merging.far_apart(level.span, merged.iterations):
-        # A product takes memory for every column: only those that hold something.
+        # A product takes memory for every column, so that empty columns are omitted.
         names, columns = np.unique(columns, return_inverse=True)
         span = names.size
     right = csr_array((right_values, columns, level.starts), shape=(level.fibers, span))
     made = left @ right
-    made.sort_indices()  # quicker than transposing twice
+    made.sort_indices()  # faster than transposing twice
     coords = made.indices if names is None else names[made.indices]
     return np.repeat(fibers, np.diff(made.indptr)), coords, made.data

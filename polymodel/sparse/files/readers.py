@@ -26,7 +26,7 @@ from polymodel.sparse.files.text import (
 )
 from polymodel.sparse.tensor import SparseTensor
 
-# What a reader found: the tensor, and what was done to the entries of the file to make it.
+# The result of a reader: the tensor, and the changes to the entries of the file.
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def record(
 
 _SAID = re.compile(r"(shape|field)\s*:\s*(.*)\Z", re.IGNORECASE)
 _LARGEST = 2**63 - 1
-MOST_RANKS = 32  # numpy counts no further
+MOST_RANKS = 32  # numpy's limit
 
 
 @dataclass
@@ -283,7 +283,7 @@ def read_market(text: Text, name: str, ranks: Sequence[str], fill: float = 0.0) 
         raise InternalError(f"{text.path}: no header, and no reason told")
     found = read_entries(text, header.rule)
     entries = int(found.values.size) + text.faults.lines
-    # How many values the wrong lines of an array stand for is not known.
+    # The number of values that the faulty lines of an array represent is unknown.
     counted = header.layout == "coordinate" or not text.faults.lines
     if counted and not text.broken and not text.faults.stopped and entries != header.entries:
         _miscounted(text, header, entries)
@@ -354,7 +354,7 @@ def _start() -> str:
 
 def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
     tokens = line.decode("utf-8", errors="replace").lower().split()
-    if not tokens or tokens[0].encode() != _BANNER:  # no word: other signs that are blank
+    if not tokens or tokens[0].encode() != _BANNER:  # no tokens: the line has only other blank characters
         fault = "this is not a Matrix Market header"
         text.faults.add(fault, _start(), text.line, line, code="unknown-format")
         return None
@@ -466,7 +466,7 @@ def _above(text: Text, header: FileHeader, found: Entries) -> int:
     count = int(np.count_nonzero(upper))
     if not count:
         return 0
-    # Pairs in order are found by halves: no number of a pair, which may not fit in 64 bits.
+    # Pairs are sorted by their two halves, because a number for a pair may not fit in 64 bits.
     pairs = np.stack([np.minimum(row, column), np.maximum(row, column)])
     order = np.lexsort(pairs)
     same = (pairs[:, order[1:]] == pairs[:, order[:-1]]).all(axis=0)

@@ -23,11 +23,11 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.governor import charge, look
 from polymodel.spec.files import reading
 
-# Bytes of text in a file whose caller names no limit, and how many bytes one packed byte may become: deflate
-# reaches 1032, lists of entries 12 (and 20 at the most); small files may hold what they like.
+# Limits of the bytes of text in a file if the caller gives none, and of the ratio of unpacked to packed
+# bytes: deflate reaches 1032, lists of entries 12 (at most 20); small files are not checked.
 LIMIT = 8 * 10**9
 _RATIO, _SMALL = 40, 32 << 20
-# Read at a time; a line has to fit in one piece.
+# Bytes that are read at a time, and bytes of a line, which has to fit in one piece.
 _PIECE = 8 << 20
 _LONGEST = 1 << 20
 # Comments kept, and characters of each.
@@ -122,7 +122,7 @@ class Text:
 
     def __enter__(self) -> Text:
         try:
-            # To open a pipe would wait for whoever writes to it, and a device has no end.
+            # Opening a pipe would block until another process writes to it, and a device has no end.
             if not stat.S_ISREG(os.stat(self.path).st_mode):
                 what = "a folder" if self.path.is_dir() else "a pipe or a device"
                 message = f"{what}, not a file"
@@ -258,10 +258,10 @@ class Text:
             self._break(message, remedy, code="unknown-format")
 
 
-# Lines of numbers as arrays: whole blocks at a time where they are clean, line by line where they are not.
+# Lines of numbers as arrays: whole blocks at a time if they are regular, line by line if they are not.
 #
-# The line reader (`entry`) decides what is right; `bulk` is the fast way through blocks without a fault, and
-# gives up on everything out of the ordinary.
+# The line reader (`entry`) defines which lines are correct; `bulk` is the fast method for blocks without a
+# fault, and returns None for everything unusual.
 
 Field = Literal["real", "integer", "pattern", "complex"]
 Ints = NDArray[np.int64]
@@ -271,9 +271,9 @@ _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eEdD][+-]?[0-9]+)?\Z"
 _ENDLESS = re.compile(rb"[+-]?(?:nan(?:\(\w*\))?|inf|infinity)\Z", re.IGNORECASE)
 _COMMENT_LINES = re.compile(rb"(?m)^[ \t\r]*[%#][^\n]*\n?")
 _LARGEST = 2**63 - 1
-# Blocks below this are read line by line: sooner done than another library is loaded.
+# Smaller blocks are read line by line, which takes less time than loading another library.
 SMALL = 1 << 17
-_MADE = 3  # copies of all entries that are yet to be made of those that are read
+_MADE = 3  # copies of all entries that will be made after reading
 
 
 @dataclass(frozen=True)
@@ -402,7 +402,7 @@ def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
         look(f"reading {text.path}")
         result.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
         entries += result[-1].values.size
-        # Once more to join the blocks, and twice to sort the entries.
+        # One copy to join the blocks, and two to sort the entries.
         charge(_MADE * (rule.order + 1) * 8 * entries, f"reading {text.path}", "read a smaller file")
         if not text.faults.told:
             text.idle(block.data.count(b"\n") - result[-1].values.size)
@@ -451,7 +451,7 @@ def _dtype(rule: Rule) -> type:
 def bulk(block: LineBlock, rule: Rule, small: int = SMALL) -> Entries | None:
     """Read the whole block at once. Return None if it is small, or contains anything out of the ordinary."""
     data = block.data
-    if len(data) < small or b"x" in data or b"X" in data:  # hexadecimal numbers pass elsewhere
+    if len(data) < small or b"x" in data or b"X" in data:  # the parser would accept hexadecimal numbers
         return None
     plain = _plain(data)
     columns = None if b"\r" in plain else _columns(plain, rule)

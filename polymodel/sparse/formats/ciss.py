@@ -89,7 +89,7 @@ def encode(tensor: SparseTensor, parts: int, assign: Literal["data", "nnz"] = "d
     loads = counts + 1
     lanes = least_loaded(loads if assign == "data" else counts, parts)
     entries = int(part_loads(loads, lanes, parts).max(initial=0))
-    # A slice begins where those before it in its lane end: running sums, lane after lane.
+    # A slice begins where the previous one in its lane ends: running sums, lane after lane.
     order = np.argsort(lanes, kind="stable")
     ends = np.cumsum(loads[order])
     begins = np.empty_like(ends)

@@ -24,7 +24,7 @@ from polymodel.sparse.tensor import Ints, SparseTensor
 _SURE = 2.0**50
 # A number, or one per tile.
 Count = int | float | NDArray[Any]
-# (depth, span) -> how often a run of `span` zeros fits in front of the coordinates of that rank.
+# (depth, span) -> how many times a run of `span` zeros fits before the coordinates of that rank.
 Runs = Callable[[int, int], Count]
 
 

@@ -36,7 +36,7 @@ _PER_RANK = ("U", "C", "CP", "B", "RLE", "UOP")
 _NAMED = ("dense", "COO", "CSR", "CSC", "DCSR", "CSF")
 _WHOLE = (*_NAMED, "CISS")
 _WIDTHS = ("data", "index", "pointer")
-# What each rank's format may be told; all are bits but the words.
+# The parameters of each rank's format; all are numbers of bits except the words.
 _KEYS: dict[str, tuple[str, ...]] = {
     "U": ("pbits", "cbits", "fhbits", "rhbits", "layout"),
     "C": ("cbits", "pbits", "fhbits", "rhbits", "layout"),

@@ -359,7 +359,7 @@ class NamedFormat(Format):
         points: Count = 1
         most = prod([float(self.widths.data), *(float(np.max(s, initial=0)) for s in levels.shape)])
         for size in levels.shape:
-            # Products beyond 64 bits take Python's integers.
+            # Products that exceed 64 bits use Python's integers.
             wide = isinstance(size, np.ndarray) and size.dtype.kind == "i" and most >= 2.0**62
             points = points * (np.asarray(size, dtype=object) if wide else size)
         result = [RankBits(rank, 0, 0, 0) for rank in levels.ranks[:-1]]
@@ -440,7 +440,7 @@ class CISS(Format):
                     min(1.0, float(slices)), float(slices) / self.parts
                 ), "expected"
             except Refused:
-                pass  # the model does not tell how its slices differ
+                pass  # the model does not provide the distribution of its slices
         return (levels.nnz + slices) / self.parts, "bound"
 
     def _of_tiles(self, slices: Ints, tile: Ints, shape: tuple[int, ...]) -> Ints:

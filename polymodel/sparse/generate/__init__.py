@@ -17,7 +17,7 @@ from polymodel.sparse.generate import complexes, drawn
 from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.spec.faults import as_whole, shown, suggestion
 
-# Places that are looked at to make one: more are refused before anything is drawn.
+# The most positions that are examined to generate one tensor; more are refused before anything is drawn.
 MOST_PLACES = 10**8
 
 
@@ -106,7 +106,7 @@ def generate_tensor(
     ranks: Sequence[str] | None = None,
     **options: int,
 ) -> SparseTensor:
-    """A matrix with the structure of a kind of real ones, the same for the same arguments everywhere.
+    """Return a matrix with the structure of a kind of real ones; equal arguments give equal matrices.
 
     Kinds and their options, all whole numbers:
 
@@ -198,7 +198,7 @@ def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, obje
 
 
 Check = tuple[Callable[[Mapping[str, int]], bool], str, str, str]
-# Of a kind: what must hold of its options together; else the option, what is told of it, the remedy.
+# For a kind: a condition on its options, and for a violation the option, the message and the remedy.
 _CHECKS: Mapping[str, Sequence[Check]] = MappingProxyType(
     {
         "stencil": [

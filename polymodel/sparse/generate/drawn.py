@@ -95,7 +95,7 @@ def _skewed(draw: Draw, shape: Sequence[int], number: int, skew: int, symmetric:
     return numbers
 
 
-# Neighbours to the right and below: the others follow, as links go both ways.
+# Neighbours to the right and below; the others follow, because links have both directions.
 _NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))
 
 

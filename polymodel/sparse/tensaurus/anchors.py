@@ -27,7 +27,7 @@ TENSORS = {
     "netflix": ((480_000, 18_000, 2_000), 100_000_000),
     "poisson3D": ((3_000, 3_000, 3_000), 99_000_000),
 }
-# Section 7.1, figure 7: what bounds each tensor and mode.
+# Section 7.1, figure 7: the bottleneck of each tensor and mode.
 BOUND = {
     "SpMTTKRP": {"nell-2": "mmm", "netflix": "mmm", "poisson3D": "ccc"},
     "SpTTMc": {"nell-2": "ccm", "netflix": "mmm", "poisson3D": "ccc"},

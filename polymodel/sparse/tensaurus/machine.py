@@ -18,7 +18,7 @@ from polymodel.errors import Diagnostic, SpecError
 # (MTTKRP) or Kronecker (TTMc); the matrix kernels use the inner sum only (paper, section 3).
 
 Count = TypeVar("Count", int, float)
-# What callers and the paper call them.
+# The names that callers and the paper use for them.
 _NAMES = {
     "MTTKRP": ("MTTKRP", "SpMTTKRP", "DMTTKRP"),
     "TTMc": ("TTMc", "SpTTMc", "DTTMc"),
@@ -300,7 +300,7 @@ def chosen_tiles(kernel: TensorKernel, sizes: Mapping[str, int], machine: Machin
     rows = _scratchpad(kernel, machine)
     if not kernel.factored:
         return replace(given, j=tiles.j or _within(rows / word / _lanes(kernel, machine), sizes["j"]), k=1)
-    # Words that one row of C and one of B take in a scratchpad.
+    # Words that one row of C and one row of B take in a scratchpad.
     c, b = machine.vlen, kept if kernel.kept else machine.vlen
     room = rows / word
     j = tiles.j or _within((room - c * tiles.k if tiles.k else room / 2) / b, sizes["j"])

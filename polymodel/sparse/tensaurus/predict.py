@@ -38,7 +38,7 @@ from polymodel.sparse.tensaurus.statistics import (
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
-# Length of the dense fibers where none is given: F is not published, 32 fills the columns once.
+# Default length of the dense fibers: F is not published, and 32 fills the columns once.
 ACROSS = 32
 
 

@@ -79,7 +79,7 @@ def positions(row_lane: Ints) -> Ints:
 # Counts of an actual sparse tensor: rows, fibers, tiles, lock-step time. Exact, a few passes over the
 # nonzeros.
 
-# Keys up to so many per nonzero are counted in place, more are sorted.
+# Up to this number of keys per nonzero, keys are counted in an array; above, they are sorted.
 _DENSE_KEYS = 4
 _NUMBERED = 2**63 - 1
 
@@ -167,7 +167,7 @@ class FiberCounts:
             place = counted - before
             number = number * (int(place.max()) + 1) + place
             new = inner
-        # Sorting beats hashing for so many numbers.
+        # Sorting is faster than hashing for this many numbers.
         leaves = np.sort(number[new])
         return 1 + int(np.count_nonzero(leaves[1:] != leaves[:-1]))
 
@@ -213,7 +213,7 @@ def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
     return np.argsort(number)
 
 
-# The same counts expected under a density model: sums in closed form, greedy lanes by sampling their law.
+# The same counts expected under a density model: sums in closed form, greedy lanes by sampling.
 #
 # Sums (nonzeros, fibers, slices of tiles) come from the model. The excess of the fullest lane over the mean
 # has no closed form: slices are drawn from the distribution of one slice, stratified, with a fixed seed, and
@@ -221,7 +221,7 @@ def _lexicographic(first: Ints, columns: list[Ints]) -> Ints:
 
 # Slices assigned in one trial, and the number of trials.
 _SLICES, _TRIALS = 2048, 32
-# Longest table of one slice's law.
+# Longest table of one slice's distribution.
 _TABLE = 1 << 16
 _SEED = 2020
 

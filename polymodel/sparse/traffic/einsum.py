@@ -353,7 +353,7 @@ class CountedEinsum:
             if evict > last:
                 return merged.iterations - self.nest.touched, merged.iterations
             window = self.nest.up(last - 1, evict - 1)
-            if merged.within(window):  # then what is first touched is new
+            if merged.within(window):  # then every first access is to a new element
                 return 0, int(ceil_div(merged.sizes, held.per_line).sum())
             return merged.lines(window, held.per_line)
         level = self.out_level(held.rank)

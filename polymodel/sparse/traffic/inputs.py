@@ -276,7 +276,7 @@ class InputRank:
         longest visit.
         """
         loop = self.place.loop
-        # A loop that is merged enters all that it reads.
+        # A merged loop enters all elements that it reads.
         if self.how == "payload" and not self.merged:
             nodes, element = self.entered
             if evict > loop:

@@ -20,7 +20,7 @@ from polymodel.sparse.fibertree import Bools, Ints
 from polymodel.sparse.ranges import neighbours, reuse_distances, sums_before
 
 LRU, OPTIMAL = "lru", "optimal"
-# Events of lines that are worked on at a time.
+# Events of lines that are processed at a time.
 _BLOCK = 2**18
 _DOING = "finding the lines that a cache drops"
 
@@ -99,9 +99,9 @@ def _enclosed(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, In
     end = np.minimum(begin + mine, total)
     result = np.zeros(size.size, dtype=np.int64)
     for other, theirs in enumerate(per_line):
-        if other > kind:  # first used with the line's first element at the earliest, last before its last one
+        if other > kind:  # used first with the line's first element or later, last before its last element
             result += np.maximum((end - 1) // theirs - -(-begin // theirs), 0)
-        elif other < kind:  # first used after the line's first element, last with its last one at the latest
+        elif other < kind:  # used first after the line's first element, last with its last element or before
             upto = np.where(end == total, -(-total // theirs), end // theirs)
             result += np.maximum(upto - 1 - begin // theirs, 0)
     return size, result
@@ -358,7 +358,7 @@ class _FurthestNextUse:
         self.used = 0
         self.heap: list[int] = []
         self.known: dict[tuple[int, int, bool, bytes], _Left] = {}
-        # A run's length takes so many bits.
+        # The number of bits of a run's length.
         self.bits = int(np.diff(begin).max(initial=1)).bit_length()
 
     def run(self, asked: Ints, shape: Ints, uses: Uses, kept: Bools, stays: Bools) -> None:
@@ -394,7 +394,7 @@ class _FurthestNextUse:
                     self.used -= count
                 else:
                     heappush(heap, run)
-        # Lines that were used have come to lie at the end.
+        # Runs of lines that were already used are at the end of the order.
         if len(heap) > 2 * lines + _BLOCK:
             now = -(int(number[-1]) << bits)
             heap[:] = [run for run in heap if run < now]
@@ -409,7 +409,7 @@ class _FurthestNextUse:
             return True
         if after >= 0 and self._drop(short, after) == short:
             return False
-        # All that is left is used before it is.
+        # All remaining lines are used before this use's own next use.
         missing = bytes(self.gone[first : first + count])
         key = (form, self.lines - self.used, after < 0, missing)
         found = self.known.get(key)

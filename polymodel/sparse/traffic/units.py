@@ -122,7 +122,7 @@ def merge_steps(
     counts = np.diff(lists.starts)
     total = 0
     while counts.size and int(counts.max()) > 1:
-        # A set with one list is done; the radix never exceeds the number of lists there are.
+        # A set with one list is finished; the radix is at most the number of lists.
         step = np.minimum(radix, counts) if radix < counts.max() else counts
         step = np.maximum(step, 1).astype(np.int64)
         busy = counts > 1
@@ -164,7 +164,7 @@ def _insertions(merge: Ints, place: Ints, coords: Ints, label: Ints, busy: NDArr
     after = np.full(n, n, dtype=np.int64)
     after[by_list[:-1][same]] = by_list[1:][same]
     later = np.flatnonzero(before >= 0)
-    # Lists between: the last element of each before the later one counts, if it is after the earlier one.
+    # For lists in between, the last element before the later one counts, if it is after the earlier one.
     passed = int(count_at_least(after, before[later] + 1, later, later).sum())
     firsts = np.flatnonzero(before < 0)
     return n + passed + _inversions(merge[firsts], place[firsts])
@@ -180,5 +180,5 @@ def _inversions(merge: Ints, place: Ints) -> int:
     rank = merge[order] * span + place[order]
     starts = np.searchsorted(merge[order], merge[order])
     at = np.arange(rank.size)
-    # Earlier leavers of the same merge with a smaller place: all earlier ones less those with a larger one.
+    # Elements of the merge that leave earlier and have a smaller place: all earlier ones less the others.
     return int((at - starts - count_at_least(rank, starts, at, rank)).sum())
