@@ -73,6 +73,16 @@ def installed(library: str) -> bool:
     return library in sys.modules or find_spec(library) is not None
 
 
+def require(library: str) -> None:
+    """Raise PackageFault for a library of an extra that is missing, before work whose end needs it."""
+    if not installed(library):
+        raise _fault(library)
+
+
+def _fault(library: str) -> PackageFault:
+    return PackageFault(f"{library} is not installed; it is for {EXTRAS[library][1]}", command_for(library))
+
+
 class _Missing:
     """The last import finder: no other one has found the module."""
 
@@ -81,7 +91,7 @@ class _Missing:
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name in EXTRAS and _imported_by_polymodel():
-            raise PackageFault(f"{name} is not installed; it is for {EXTRAS[name][1]}", command_for(name))
+            raise _fault(name)
         return None
 
 

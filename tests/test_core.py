@@ -34,6 +34,20 @@ assert main(["validate", "matmul", "simple_two_level", "--memory", "1GB"]) == 0
 assert main(["evaluate", "simple_two_level", "matmul/output_stationary", "--html", "page.html"]) == 0
 small = ["--var", "M=4", "--var", "N=4", "--var", "K=4", "--objective", "energy"]
 assert main(["explore", "matmul", "simple_two_level", *small, "--html", "front.html"]) == 0
+LATE = [
+    ["timeline", "simple_two_level", "matmul/output_stationary", "--component", "GLB", "--out", "late"],
+    ["evaluate", "simple_two_level", "matmul/output_stationary", "--out", "late", "--parquet"],
+    ["explore", "matmul", "simple_two_level", *small, "--store", "late"],
+    ["tile", "absent.mtx", "--plot", "late.png"],
+    ["tile", "absent.mtx", "--out", "late"],
+    ["sparse", "absent.mtx", "--out", "late"],
+]
+from pathlib import Path
+from unittest.mock import patch
+with patch("polymodel.cli.specs.load_spec", side_effect=AssertionError("work began")):
+    for words in LATE:
+        assert main(words) == 2, words
+assert not Path("late").exists()
 front = pm.explore(pm.load("matmul", "simple_two_level", M=4, N=4, K=4), objectives="energy")
 assert not any(f.suffix == ".parquet" for f in front.save("saved"))
 asked = {
@@ -98,6 +112,8 @@ def test_the_core_works_and_tells_what_is_missing(site: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     told_plots = 'note: plots are left out: pip install "polymodel[plots]" brings them'
     assert done.stderr.splitlines().count(told_plots) == 2  # one of each page
+    late = [line for line in done.stderr.splitlines() if "is not installed; it is for" in line]
+    assert [line.split()[0] for line in late] == ["matplotlib", *["pyarrow"] * 2, *["matplotlib"] * 3]
     told = dict(line.split(" | ", 1) for line in done.stdout.splitlines() if " | " in line)
     assert told.pop("user") == "ModuleNotFoundError"
     assert told.keys() == EXTRAS.keys()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
-from polymodel.cli.output import check_table, check_targets, tell, write_page
+from polymodel.cli.output import check_search, check_table, tell, write_page
 from polymodel.cli.parser import named_values, pairs, symbols
 from polymodel.cli.progress import Searches
 from polymodel.cli.specs import load_spec, variables, with_files
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
     check_table(options.table, tuple(Codesign.declared))
     layers = _networks(options) if options.network else load_spec(options)
-    check_targets(options)
+    check_search(options)
     bar = Searches(sys.stderr.write, live=sys.stderr.isatty())
     result = codesign(
         layers,

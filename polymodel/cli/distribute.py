@@ -7,7 +7,7 @@ import sys
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_search, add_sources
-from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.output import check_search, tell, write_page
 from polymodel.cli.progress import Searches
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.view.files import table_json
 
     spec = load_spec(options)
-    check_targets(options)
+    check_search(options)
     link = Interconnect(
         options.topology, options.throughput, options.energy_per_bit_hop, _shape(options.shape)
     )

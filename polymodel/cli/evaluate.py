@@ -18,6 +18,7 @@ from polymodel.cli.output import (
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.libraries import require
 
 NAME, ABOUT = "evaluate", "Evaluate a spec and print the report."
 
@@ -55,6 +56,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.parquet and not options.out:
         raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR", code="wrong-type")])
     check_html(options.html)
+    if options.parquet:
+        require("pyarrow")
+    if options.html or options.out or (options.format == "html" and options.table is None):
+        tell_plots_left_out()
     with waiting("counting"):
         report = evaluated(options, options.engine)
         text, told = formatted(report, options), []
@@ -67,8 +72,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             )
             told.append(saved_text(files))
     text = with_saved_files(text, told, options.format == "table")
-    if options.html or options.out or (options.format == "html" and options.table is None):
-        tell_plots_left_out()
     if verdict(report)[0]:
         return text, FINE
     if one_table(options):

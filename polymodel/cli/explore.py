@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
-from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.output import check_search, tell, write_page
 from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.mapper.search import explore
 
     spec = load_spec(options)
-    check_targets(options)
+    check_search(options)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     if options.layer_by_layer:

@@ -85,6 +85,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     under, at = _capacity(options), symbols(options.at, "--at")
     assume: Literal["divides"] | None = "divides" if options.assume or under else None
     check_html(options.html)
+    if options.html or options.out:
+        tell_plots_left_out()
     with waiting("counting"):
         spec = load_spec(options)
         forms = closed_forms(spec, tiles=options.tiles, ranks=options.ranks, assume=assume)
@@ -102,8 +104,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             told.append(f"saved {options.html}")
         if options.out:
             told.append(saved_text(forms.save(options.out, command=options.command)))
-    if options.html or options.out:
-        tell_plots_left_out()
     return with_saved_files(text, told, options.format == "table"), FINE
 
 

@@ -41,6 +41,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         lines = [f"{e.name:{width}}  {e.title}" for e in exhibits()]
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_targets(options)
+    if options.html or options.out:
+        tell_plots_left_out()
     with waiting("computing"):
         result, told = gallery(*options.exhibits), []
         if options.html:
@@ -48,8 +50,6 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             told.append(f"saved {options.html}")
         if options.out:
             told.append(saved_text(result.save(options.out, command=options.command)))
-    if told:
-        tell_plots_left_out()
     return with_saved_files(_formatted(result, options.format), told, options.format == "table"), FINE
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError, masked, writing
+from polymodel.libraries import command_for, installed, require
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -123,16 +124,27 @@ def check_targets(options: argparse.Namespace) -> None:
     check_html(options.html)
 
 
+def check_search(options: argparse.Namespace) -> None:
+    """The same for a search, of which also `--store` needs a library; what its page and its folder will lack
+    is told before it begins."""
+    check_targets(options)
+    if options.store:
+        require("pyarrow")
+    if options.html:
+        tell_plots_left_out()
+    if options.out and not installed("pyarrow"):
+        tell(f"note: tables are saved without parquet: {command_for('pyarrow')} brings it\n")
+
+
 def write_page(found: Answer, options: argparse.Namespace) -> None:
     """Write the page requested with `--html`, and report its path."""
     if options.html:
         found.to_html(options.html, command=options.command)
         tell(f"saved {options.html}\n")
-        tell_plots_left_out()
 
 
 def tell_plots_left_out() -> None:
-    """Report that a page just written has no plots, for readers who may not notice the remark at its top."""
+    """Report that a page to be written will have no plots, before the work for it begins."""
     from polymodel.view.answer import plots_left_out
 
     if told := plots_left_out():

@@ -10,6 +10,7 @@ from polymodel.cli.options import add_format
 from polymodel.cli.output import saved_files, write_file
 from polymodel.cli.progress import waiting
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.libraries import require
 
 NAME, ABOUT = "sparse", "What density models expect of real tensors, beside exact counts."
 TABLE = "predictions.csv"
@@ -77,6 +78,8 @@ def _predicted(options: argparse.Namespace) -> str:
     from polymodel.sparse.predicted import SLICES, TILES
     from polymodel.view.answer import formatted_tables, notes, sections_of
 
+    if options.out:
+        require("matplotlib")
     ranks = _ranks(options)
     tiles = TILES if options.tiles is None else _sizes(options.tiles)
     slices = SLICES if options.slices is None else options.slices

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
-from polymodel.cli.output import check_targets, tell, write_page
+from polymodel.cli.output import check_search, tell, write_page
 from polymodel.cli.parser import named_values
 from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     symbols = named_values(options.symbol, "--symbol") or None
     spec = load_spec(options, swept=symbols or ())
     _check_set(options.set, symbols, spec)
-    check_targets(options)
+    check_search(options)
     bar = SweepProgress(sys.stderr.write, live=sys.stderr.isatty())
     result = sweep(
         spec,

@@ -32,6 +32,7 @@ from polymodel.cli.tile_options import (
 )
 from polymodel.cli.tile_options import add_options as add_options
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.libraries import require
 
 if TYPE_CHECKING:
     from polymodel.api.chain import Association
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
         raise SpecError([Diagnostic(fault, "ask for one of them", code="conflicting-arguments")])
     _one_file(options)
+    if options.plot or (options.out and (not asked or options.published)):
+        require("matplotlib")
     if options.plot or options.out or options.export:
         from polymodel.report.tiling.files import check_targets
 

@@ -13,6 +13,7 @@ from polymodel.cli.output import save_page, with_saved_files
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import evaluated
 from polymodel.errors import writing
+from polymodel.libraries import require
 
 if TYPE_CHECKING:
     from polymodel.analysis.timeline import Timeline
@@ -51,6 +52,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Print the timeline in the chosen format; exit code 1 if a capacity is exceeded."""
     from polymodel.report.timeline import peak, table, timeline
 
+    if options.out:
+        require("matplotlib")
     with waiting("counting"):
         report = evaluated(options, "auto")
         found = timeline(report, options.component, options.measure, options.limit)
