@@ -40,8 +40,8 @@ class _Cursor(TokenCursor):
         return _choice(self)
 
 
-# A condition is a call of a word that no call can have, since the words are reserved; a comparison is an
-# operation. `_plain` puts the chosen side, or the number, in their place.
+# A condition is represented as a call of a reserved word, which no other call can have; a comparison is an
+# operation. `_plain` replaces them by the selected side, or by the number.
 
 
 def _choice(cursor: TokenCursor) -> Tree:

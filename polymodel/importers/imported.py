@@ -401,7 +401,7 @@ class Findings:
         source = ", ".join(str(f) for f in files if isinstance(f, (str, Path))) or "plain data"
         text = spec_text(tool, source, sections, remarks)
         result = Imported(source, text, tuple(self.notes), tuple(self.left))
-        if not set(sections) <= {"schema_version", "renames"}:  # renames alone are not spec
+        if not set(sections) <= {"schema_version", "renames"}:  # renames alone are not a spec
             require_loadable(result)
         return result
 

@@ -17,7 +17,7 @@ from polymodel.spec.faults import YamlEntry, YamlNode
 
 TAGS = ("Memory", "Toll", "Container", "Compute")
 _FANOUT = ("Fanout", "Container")
-_OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule that takes what another component does not hold
+_OTHERS = re.compile(r"~\s*(\w+)\.tensors")  # a rule for tensors that another component does not hold
 _GROUPS = ("Hierarchical", "Hierarchy", "Fork")
 # AccelForge's networks: the topologies by which their hops are counted.
 _HOPS = ("hop", "hops")  # the second in older files
@@ -80,7 +80,7 @@ def arch_of(
             covering = covering if tag == "Container" else None
             branch = found.branches.get(given.owner, "")
             if not branch and tag == "Compute" and "spatial" in fields and given is not nodes[-1]:
-                branch = given.owner  # there its fanout replicates itself alone
+                branch = given.owner  # in AccelForge its fanout replicates only itself
             if branch:
                 fields["branch"] = branch
             result.nodes.append((tag, fields))
@@ -167,7 +167,7 @@ def _fork(
             why, remedy = "here everything leaks for as long as anything executes", "write less `leak_power:`"
             reading.leave(gated, key, why, remedy, fork.path, changes="leakage")
     leave_rest(fork)
-    begun = False  # a fork with nothing of this one before it stands beside it
+    begun = False  # a fork without components of this one before it is beside it
     for one in inner:
         if one.owner not in inside:
             found.branches[one.owner], begun = units[0], True

@@ -146,7 +146,7 @@ def _links(part: Component) -> set[FanoutLink]:
 def _are_networks(parts: Iterable[Component]) -> bool:
     """Return whether the links can be written as AccelForge's networks. A network has the hops of all fanouts
     after it up to the next memory or compute unit, so that there may be no other fanout in between."""
-    apart = True  # whether no fanout stands behind the memory before
+    apart = True  # whether no fanout follows the previous memory
     for part in parts:
         alone = apart and (part.stores or part.computes) and _is_network(part)
         if _links(part) and not alone:

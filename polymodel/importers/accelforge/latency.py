@@ -88,7 +88,7 @@ def _probed(part: WrittenComponent, text: str) -> tuple[str, dict[str, Fraction]
     form."""
     names = sorted({m[1] for m in _COUNTED.finditer(text)})
     if not names:
-        # A constant 0 says nothing of the actions; another time does not grow with them.
+        # A constant 0 does not depend on the actions, and another constant does not grow with them.
         return ("sum", {}) if part.scope.number(text) == 0 else ("", {})
 
     def at(counts: Mapping[str, int]) -> float:

@@ -84,7 +84,7 @@ def _nodes(reading: Reading, nodes: Iterable[YamlNode], path: str) -> Iterable[t
             yield tag, {"nodes": inner}
         elif tag in _KEYS:
             fields: dict[str, object] = {}
-            older = table.take("compute") if tag == "Compute" else None  # the unit, as older files name it
+            older = table.take("compute") if tag == "Compute" else None  # the unit, in older files
             if older is not None:
                 fields["component"] = plain(older)
             for key in _KEYS[tag]:

@@ -15,7 +15,7 @@ _LIFTED = (
     "size", "leak_power", "area", "tensors", "total_latency", "energy_scale", "area_scale",
     "leak_power_scale", "enabled", "datawidth",
 )  # fmt: skip
-_WITHOUT = ("gated_", "skipped_", "metadata_", "leak")  # actions that not every kind of component has here
+_WITHOUT = ("gated_", "skipped_", "metadata_", "leak")  # actions that not all kinds of components have
 _MODEL = ("attributes", "extra_attributes_for_component_model")
 
 
@@ -70,7 +70,7 @@ def _opened(node: YamlNode) -> YamlNode:
     return node if node.entries is None else replace(node, entries=tuple(entries))
 
 
-_NAMED = {  # where the name of a tensor stands: key -> the keys of the lists that have it
+_NAMED = {  # the location of a tensor's name: key -> the keys of the lists that contain it
     "name": ("tensor_accesses", "representation_format"),
     "target": ("action_optimization", "compute_optimization"),
 }

@@ -34,7 +34,7 @@ File = str | Path | Mapping[str, object]
 _READ = ("workload", "renames", "arch", "mapping", "variables", "sparse_optimizations")
 _OLDER = {"architecture": "arch"}
 _STEERING = ("mapper", "config", "model")
-_SLIP = 0.8  # how alike a key is to the section that it misspells
+_SLIP = 0.8  # the similarity of a key to the section that it misspells
 
 
 def import_accelforge(
@@ -201,7 +201,7 @@ def _permit(reading: Reading, mapping: YamlNode, machine: ArchSections, einsums:
         for einsum in einsums.each():
             if branch and along.get(einsum.name) != branch:
                 continue
-            with suppress(TextFault):  # told where the machine is read
+            with suppress(TextFault):  # reported where the architecture is read
                 result |= einsums.members(einsum, str(text), lambda name: kept.get(name, ""))
         return result
 

@@ -67,7 +67,7 @@ def sparse_of(reading: Reading, part: WrittenComponent) -> dict[str, object]:
     if actions:
         result["actions"] = actions
     if result and part.kind == "Memory":
-        result["dense_outputs"] = "Outputs"  # there an output moves unless an action on it says otherwise
+        result["dense_outputs"] = "Outputs"  # there an output moves unless an action on it stops it
     return result
 
 

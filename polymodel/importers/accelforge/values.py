@@ -53,7 +53,7 @@ class Scope:
     variables: Mapping[str, object] = field(default_factory=dict)
     view: EinsumView | None = None
     fanouts: Mapping[str, int] = field(default_factory=dict)
-    known: dict[str, Value | None] = field(default_factory=dict, compare=False)  # variables worked out so far
+    known: dict[str, Value | None] = field(default_factory=dict, compare=False)  # variables evaluated so far
 
     def inside(self, variables: Mapping[str, object]) -> Scope:
         """Return the scope with more variables, which override those of the same name."""
@@ -88,7 +88,7 @@ class Scope:
                 value = self._variable(name, open_names)
             else:
                 value = self._counted(name) if self.view is not None else None
-            if value is not None:  # without a value it may stand on the side that a condition does not take
+            if value is not None:  # without a value it may be in the branch that a condition does not select
                 known[name] = value
         try:
             return evaluate(text, known)

@@ -73,7 +73,7 @@ class Axes:
                 return False
             if any(high % low for low, high in pairwise(cuts)):
                 return False
-            # One leaf at a time: the same axis may stand in the sequences more than once.
+            # One leaf at a time, because the same axis may occur in the sequences more than once.
             if not (self._split_one(a, cuts) or self._split_one(b, cuts)):
                 break
         for x, y in zip(a, b, strict=True):

@@ -98,7 +98,7 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
             )
             _as_inputs(b, node)
         except Unsupported as error:
-            # The effects of earlier steps of the node are undone, because all of it is left out.
+            # The effects of earlier steps of the node are undone, because the whole node is left out.
             del b.operations[mark[0] :], b.notes[mark[1] :]
             b.left_out.append(_left(b, node, error))
             _as_inputs(b, node)
@@ -141,7 +141,7 @@ def handler(node: OnnxNode) -> Handler:
         raise Unsupported("it runs a graph of its own, as often as data says", "export without it")
     if node.domain:
         raise Unsupported(f"operators of {node.domain} are not known", "replace it by ONNX's own operators")
-    if "." in node.op:  # an operation of PyTorch, which says itself why it is none of ONNX's
+    if "." in node.op:  # an operation of PyTorch, whose message explains why it has no ONNX counterpart
         raise Unsupported(node.text("reason", ""), node.text("remedy", ""))
     raise Unsupported(WHY.get(node.op, "the operator has no counterpart"), "")
 

@@ -64,7 +64,7 @@ def folded(
         with np.errstate(all="ignore"):
             result = _computed(node, [a for a in given if a is not None], given, types)
     except (ValueError, IndexError, TypeError, ArithmeticError):
-        return None  # the node is wrong, or means another thing than ours: it is looked at as data
+        return None  # the node is faulty, or has another meaning: it is treated as data
     return result if result is not None and result.size <= LARGEST else None
 
 

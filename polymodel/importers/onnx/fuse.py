@@ -23,8 +23,8 @@ def fused(
     for e in einsums:
         for line in e.inputs:
             reads[line.tensor] = reads.get(line.tensor, 0) + 1
-    result: dict[str, Lowered] = {}  # the place in the order is the maker's, as later Einsums read its result
-    place: dict[str, str] = {}  # result -> key of what makes it
+    result: dict[str, Lowered] = {}  # the order is the producers', since later Einsums read results
+    place: dict[str, str] = {}  # result -> key of its producer
     taken: list[tuple[Lowered, Lowered]] = []
     apart: list[Lowered] = []
     for e in einsums:

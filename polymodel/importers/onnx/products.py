@@ -11,7 +11,7 @@ from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.views import IndexView
 
 SPACE = (("H", "W"), ("P", "Q"), ("R", "S"))
-LONGEST = 2**22  # places times windows that are looked at
+LONGEST = 2**22  # positions times windows that are examined
 CUBE = (("D", "H", "W"), ("O", "P", "Q"), ("T", "R", "S"))
 
 
@@ -220,7 +220,7 @@ def windows(node: OnnxNode, shape: Sequence[int], kernel: Sequence[int]) -> Wind
         room = shape[k] + head + tail - reach
         count = (-(-room // strides[k]) if node.whole("ceil_mode", 0) else room // strides[k]) + 1
         if node.whole("ceil_mode", 0) and (count - 1) * strides[k] >= shape[k] + head:
-            count -= 1  # a window must not start in the padding behind
+            count -= 1  # a window must not start in the padding at the end
         if count < 1:
             raise InvalidNode(
                 f"a window of {reach} does not fit into {shape[k] + head + tail}", "check kernel and pads"
@@ -331,7 +331,7 @@ def _hole(size: int, data: int, kernel: int, steps: tuple[int, int, int]) -> int
     """Return the first of `size` indices that is not stride x p + dilation x r - padding; None if there is
     none."""
     stride, dilation, before = steps
-    # Far from both ends all is alike after `stride` indices.
+    # Far from both ends the pattern repeats after `stride` indices.
     edge = stride + dilation * kernel + 1
     if min(size, 4 * edge) * kernel > LONGEST:
         raise Unsupported("its windows are too large to see whether all of the result is made")

@@ -66,8 +66,8 @@ def dynamic(b: Builder, node: OnnxNode) -> None:
         b.alias(name, squeezed(found, every))
 
 
-# Operators of com.microsoft over bytes, without the QLinear before their names: what they are over numbers,
-# and where their operands stand among scales and zero points.
+# Operators of com.microsoft over bytes, by name without the prefix QLinear: the operation on numbers, and the
+# positions of the operands among scales and zero points.
 OPERATORS: dict[str, tuple[Callable[[Builder, OnnxNode], object], slice]] = {
     "Add": (elementwise, slice(0, 4, 3)),
     "Mul": (elementwise, slice(0, 4, 3)),

@@ -25,12 +25,12 @@ from polymodel.importers.onnx.graph import (
 from polymodel.spec.faults import suggestion
 from polymodel.spec.files import reading
 
-MAX_BYTES = 2**31 - 1  # what protobuf can hold
+MAX_BYTES = 2**31 - 1  # protobuf's limit
 MAX_NODES = 50_000
 MAX_VISITS = 1_000_000  # of nodes, over all rounds of inference
 MICROSOFT = "com.microsoft"
 OF_RUNTIME = ("SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "SkipLayerNormalization")
-BODY = "polymodel.body"  # the domain that operations with graphs of their own are moved to
+BODY = "polymodel.body"  # the domain to which operations with graphs of their own are moved
 
 
 def library() -> Any:
@@ -264,7 +264,7 @@ def _check_functions(model: Any, source: str) -> None:
 
 
 def _check(onnx: Any, model: Any, source: str) -> None:
-    # The checker wants shapes of all results; exporters leave them to inference.
+    # The checker requires shapes of all results; exporters leave them to inference.
     shaped = onnx.ModelProto.FromString(model.SerializeToString())
     del shaped.graph.output[:]
     shaped.graph.output.extend(o for o in model.graph.output if o.type.tensor_type.HasField("shape"))
@@ -289,10 +289,10 @@ def _inferred(
     types = {number: dtype for number in range(1, 17) if (dtype := _numpy_name(onnx, number))}
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
-    # Every round reaches the shapes that were computed from those of the round before: a layer or so.
+    # Every round reaches the shapes that depend on those of the previous round: about one layer.
     for _ in range(max(1, MAX_VISITS // max(1, len(model.graph.node)))):
         try:
-            # Without data_prop, which keeps an object for each element of every list, however long.
+            # Without data_prop, which keeps an object for each element of every list, of any length.
             model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
             message = f"shapes cannot be inferred: {error}"

@@ -57,7 +57,7 @@ def yaml_of(
                 if bits[line.tensor] == common or line.tensor in told
                 else f", bits_per_value: {bits[line.tensor]}"
             )
-            # A name that is not the file's own stands beside it once.
+            # A name that differs from the file's own is written next to it once.
             same = line.tensor in told or tensors[line.tensor] == line.tensor
             aside = "" if same else f"  # {plain(line.tensor)}"
             told.add(line.tensor)
@@ -165,7 +165,7 @@ def unique(names: Iterable[str]) -> dict[str, str]:
 def distinct(names: Sequence[str]) -> list[str]:
     """Return a distinct sanitised name for each, even if two are equal."""
     used: set[str] = set()
-    last: dict[str, int] = {}  # the number that each wish got last: thousands may wish for one name
+    last: dict[str, int] = {}  # the last suffix of each name: thousands of requests may have the same name
     answer = []
     for name in names:
         found = wish = sanitised(name)

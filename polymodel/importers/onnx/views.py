@@ -16,7 +16,7 @@ from typing import TypeVar
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.axes import Axes
 
-LONGEST = 2**16  # indices that are looked at
+LONGEST = 2**16  # indices that are examined
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class AxisSlots:
         for values in product(*(range(self.size(s)) for s, _ in rest)):
             at = expr.constant + sum(c * v for (_, c), v in zip(rest, values, strict=True))
             at, up = (at, step) if step > 0 else (at + step * (count - 1), -step)
-            first = max(0, -(at // up))  # the first index that is not in front of the range
+            first = max(0, -(at // up))  # the first index that is not before the range
             if first < count and at + up * first < size:
                 return True
         return False

@@ -107,7 +107,7 @@ class AtenArguments:
         """Add a node; without `outputs` it produces the result of the call."""
         made = tuple(outputs) or (self.out,)
         name = self.call.name if not self.steps else f"{self.call.name}_{self.steps}"
-        self.steps += op not in ("Transpose", "Reshape")  # those make no Einsum
+        self.steps += op not in ("Transpose", "Reshape")  # these produce no Einsum
         self.into.nodes.append(
             OnnxNode(op, "", name, tuple(inputs), made, attributes, OPSET, self.call.scope)
         )

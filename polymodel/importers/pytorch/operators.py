@@ -421,7 +421,7 @@ RULES: dict[str, Rule] = {
     "permute": permute, "slice": sliced, "narrow": narrow, "select": select, "unbind": split(1),
     "cat": concatenated, "pixel_shuffle": shuffled,
 }  # fmt: skip
-# Calls that check something and make nothing.
+# Calls that check something and produce nothing.
 _CHECKS = ("_assert", "sym_constrain", "_log_api_usage")
 
 

@@ -11,7 +11,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx.graph import Value, scope_of_path
 from polymodel.spec.faults import not_a
 
-# What torch calls the types of elements -> what ONNX calls them.
+# Names of element types in torch -> names in ONNX.
 TYPES = {
     "float32": "float", "float64": "double", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
     "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32",

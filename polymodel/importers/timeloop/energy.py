@@ -101,7 +101,7 @@ def _actions(reading: TimeloopReading, table: Fields) -> dict[str, Fraction]:
         if arguments is not None:
             reading.whole(arguments)
         if energy is None and "energy" in fields:
-            continue  # told already
+            continue  # already reported
         if energy is None or not 0 <= energy < float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
             remedy = "write its energy in pJ, e.g. `energy: 1.5`"

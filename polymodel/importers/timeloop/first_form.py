@@ -9,7 +9,7 @@ from dataclasses import replace
 from polymodel.importers.timeloop.reading import TimeloopReading, plain_key
 from polymodel.spec.faults import Source, YamlEntry, YamlNode, node_of
 
-# A layer of a convolutional network in seven dimensions, which a problem without a shape is.
+# A convolutional layer in seven dimensions, the default of a problem without a shape.
 _LAYER: dict[str, object] = {
     "name": "Conv",
     "dimensions": ["R", "S", "P", "Q", "C", "K", "N"],
@@ -40,7 +40,7 @@ _PRODUCT: dict[str, object] = {
     ],
 }
 _SHAPES = {"cnn_layer": _LAYER, "gemm_abz": _PRODUCT}
-_AROUND = ("version", "shape", "densities", "name")  # keys of a problem that are no sizes
+_AROUND = ("version", "shape", "densities", "name")  # keys of a problem that are not sizes
 _ARCH = ("arch", "architecture")
 
 

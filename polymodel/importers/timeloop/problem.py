@@ -20,7 +20,7 @@ from polymodel.spec.expressions import KEYWORDS
 from polymodel.spec.faults import TextFault, YamlEntry, YamlNode, close_to, suggestion
 from polymodel.spec.numbers import Value, parse_affine
 
-MOST = 256  # dimensions; a problem has some seven
+MOST = 256  # dimensions; a problem has about seven
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -128,7 +128,7 @@ def _dimensions(reading: TimeloopReading, shape: Fields) -> dict[str, str] | Non
         if word in names:
             message = f"dimension {word} is there twice"
             reading.fault(node, message, "keep it once", shape.path, code="duplicate-name")
-        # The house writes rank variables in small letters, ranks in capitals.
+        # Polymodel's style has rank variables in lower case, ranks in capitals.
         names[word] = tidy_name(reading, node, word.lower() if len(lower) == len(words) else word)
     return names
 

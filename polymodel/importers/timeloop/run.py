@@ -61,7 +61,7 @@ from polymodel.spec.other_tools import none_of_timeloops
 TOP = "top.yaml.jinja2"
 STORED = "parsed-processed-input.yaml"
 _ENDINGS = (".yaml", ".yml", ".jinja2", ".j2")
-# Folders inside that hold parts of one design.
+# Subfolders that contain parts of one design.
 _PARTS = ("arch", "prob", "problem", "map", "mapping", "constraints", "sparse-opt", "ert")
 _SECTIONS = (
     "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables", *CONSTRAINTS,

@@ -12,9 +12,9 @@ from polymodel.spec.faults import YamlNode, suggestion
 
 _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
 _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
-# Which instance, or which place of a compressed fiber, is skipped: counted as what is skipped.
+# Suffixes for the instance, or the position in a compressed fiber, that is skipped: counted as skipping.
 _PLACES = r"^(spatial|position)[-_]"
-# What the file's widths are in a format: of metadata, of payloads.
+# The parameters of formats for the file's widths: of metadata, of payloads.
 _METADATA = {"CP": "cbits", "B": "cbits", "RLE": "rbits"}
 _PAYLOAD = {"U": "pbits", "CP": "pbits", "B": "pbits", "RLE": "pbits", "UOP": "obits"}
 Format = str | dict[str, object]

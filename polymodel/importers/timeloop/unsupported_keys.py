@@ -63,7 +63,7 @@ _REASONS: dict[str, tuple[str, str]] = {
 }
 
 
-# What a key changes where it is not read, and the values with which it changes nothing.
+# The figures that an unread key changes, and the values with which it changes nothing.
 _OFF: tuple[object, ...] = (None, False, 0, "", "no", "false")
 _EFFECTS: dict[str, tuple[str, tuple[object, ...]]] = {
     "no_reuse": ("counts", _OFF),

@@ -14,7 +14,7 @@ from polymodel.spec.faults import YamlNode
 
 _STEERING = ("core_coordinates", "kernel_library", "type", "technology_node")
 _NUMBERS = ("bandwidth", "unit_energy_cost")
-MOST = 4096  # cores; a system has some tens
+MOST = 4096  # cores; a system has a few dozen
 
 
 @dataclass
@@ -25,7 +25,7 @@ class _Core:
     nodes: list[Written]
     shared: bool
     places: list[str] = field(default_factory=list)  # the system's identifier of each of them
-    outside: bool = False  # whether one of them is the memory off chip
+    outside: bool = False  # whether one of them is the off-chip memory
 
     @property
     def count(self) -> int:
@@ -227,7 +227,7 @@ class _Network:
     every: _Wire | None = None
     unknown: bool = False  # whether some requested link has no counterpart
     listed: YamlNode | None = None
-    off: float | None = None  # bits per cycle of the memory off chip, where a bus has no rate of its own
+    off: float | None = None  # bits per cycle of the off-chip memory, if a bus has no rate of its own
 
     def near(self, place: str) -> list[str]:
         return [p for w in self.wires if place in w.cores for p in sorted(w.cores - {place})]

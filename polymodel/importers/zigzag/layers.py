@@ -12,7 +12,7 @@ from polymodel.importers.tables import KeyedTable, Reading
 from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import parse_affine
 
-ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands, as the packaged machines call them
+ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands: names in architectures
 _TERM = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<dims>(?:\[\s*\w+\s*\]\s*)*)\Z")
 _EQUATION = re.compile(r"(?P<left>[^=+]+?)\s*\+?=\s*(?P<right>.+)\Z", re.DOTALL)
 _IGNORED = ("operator_type", "constant_operands", "pr_loop_dims", "pr_loop_sizes")

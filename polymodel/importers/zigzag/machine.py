@@ -14,7 +14,7 @@ from polymodel.spec.faults import YamlNode
 Written = tuple[str, dict[str, object]]
 _IGNORED = ("latency", "mem_type", "systolic_dimensions")
 _ARRAYS = ("operational_array", "multipliers")
-# Transfers of an operand that read a memory and that write it, to and from the memories below and above.
+# Transfers of an operand that read a memory or write it, to and from the memories below and above.
 _TRANSFERS = {"read": ("tl", "th"), "write": ("fh", "fl")}
 _TYPES = {"read": ("read",), "write": ("write",), "read_write": ("read", "write")}
 

@@ -24,7 +24,7 @@ _STEERING = (
     "spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation", "intra_core_tiling",
     "inter_core_tiling", "layer_dimensions", "core_allocation_is_fixed", "kernel",
 )  # fmt: skip
-_AROUND = ("fused_groups", "runtime_args")  # beside the `layers:` of a mapping of Stream's
+_AROUND = ("fused_groups", "runtime_args")  # keys next to `layers:` in a mapping of Stream's
 
 
 def import_zigzag(

@@ -42,8 +42,8 @@ class BlockPath:
         return self.ahead + 1 + self.behind
 
 
-# Behind: array, ALU, writer; of a vector also the reducer, which sends the last sum and its stop one after
-# the other; of a matrix repeater, array, ALU, reducer (it takes a row before it sends it), dropper, writer.
+# Blocks that follow: array, ALU, writer; for a vector also the reducer, which sends the last sum and then its
+# stop; for a matrix repeater, array, ALU, reducer (it receives a row before it sends it), dropper, writer.
 PATHS: dict[Kind, BlockPath] = {
     "add": BlockPath("union of columns", 4, 3),
     "multiply": BlockPath("intersection of columns", 4, 3),

@@ -27,7 +27,7 @@ __all__ = ["CutCosts", "Launch", "costs", "lower_bound"]
 # The constant that Tiler-Swift's estimate adds to the entries of each tile.
 ESTIMATED_RAMP = 5
 _PIECE = 1 << 19
-# Most cycles that one kernel may take besides its tokens, so that the cycles of all tiles stay within 64
+# Most cycles that one kernel may take in addition to its tokens, so that the cycles of all tiles fit in 64
 # bits; and the range of clock frequencies for which every time is a finite, nonzero float.
 _MOST_CYCLES, _MOST_MHZ = 10**9, 1e9
 
@@ -256,9 +256,10 @@ def _whole_rows(rows: Index) -> Iterator[slice]:
 
 # How few tiles a cutting can have, however the plane is cut (numbers labelled `bound`).
 #
-# Both bounds count words or entries. Every entry lies in one tile; a tile that fits holds so many at most.
+# Both bounds count words or entries. Every entry is in one tile, and a tile that fits holds at most the
+# capacity.
 
-# Words of a compressed tile that holds nothing, and of one with a single entry.
+# Words of an empty compressed tile, and of one with a single entry.
 _HEADER, _SMALLEST = 3, 7
 
 
@@ -309,7 +310,7 @@ def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     return max(-(-int(np.count_nonzero(met)) * values // fit.capacity), int(bool(met.any())))
 
 
-# How many of A, B and their union bound the words: the union only where the output may hold it.
+# The number of sets among A, B and their union that bound the words (the union if the output may hold it).
 _SETS: dict[Op, int] = {"add": 3, "multiply": 2}
 
 
@@ -346,19 +347,19 @@ def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:
 # tiles, u can have a result (add: A or B nonempty; multiply: both). Such a tile takes the ramp and its
 # tokens, two at least; any other one `empty` cycles.
 #
-# Tokens. Add: every place that A or B holds is an entry of its tile, and every row counts once in each tile
-# that it reaches. A row of n entries reaches at least ceil(n / c) tiles if none takes more than c of one row.
-# Multiply: a place that both hold lies in a tile with a result, and so does its row; there the two streams
-# are at least these places with an end for their rows, and these rows with one end for the tile.
+# Tokens. Add: every position that A or B holds is an entry of its tile, and every row counts once in each
+# tile that it reaches. A row of n entries is in at least ceil(n / c) tiles if none takes more than c of it.
+# Multiply: a position that both hold is in a tile with a result, and so is its row; the two streams of that
+# tile are at least these positions with an end for their rows, and these rows with one end for the tile.
 #
 # Kernels. u is at least `kernel_bound`. run="nonempty" launches these tiles alone, run="all" at least T =
 # max(1, `lower_bound`) and at least u. So the cost is at least, for some u, max(T, u) (configuration + empty)
-# + u (ramp - empty) + max(tokens, 2 u): convex in u, made of straight lines, so that its least value lies
-# where two of them meet.
+# + u (ramp - empty) + max(tokens, 2 u): convex and piecewise linear in u, so that its minimum is at a
+# breakpoint.
 
 Objective = Literal["tiles", "cycles", "total"]
 
-# Words of a compressed tile beside two for each of its entries in one row.
+# Words of a compressed tile in addition to two for each of its entries in one row.
 _ONE_ROW = 5
 
 

@@ -27,8 +27,8 @@ from polymodel.tiling.plane.operands import Alone, Transposed, pattern_of
 _ENTRIES, _OF_SIMPLE = 400_000, 1_600_000
 # Least and greatest number of matrices.
 _LEAST, _MOST = 8, 160
-# Means are drawn until their errors are this small, or formulas are surely as near as `_NEAR`. Formulas may
-# differ by `_AGREED` and 3 errors.
+# Samples are drawn until the errors of means are this small, or formulas certainly are within `_NEAR`.
+# Formulas may differ by `_AGREED` plus 3 errors.
 _ERROR, _AGREED, _NEAR = 0.005, 0.015, 0.04
 _UNSEEN = "rows of tiles are taken at their average: too much data to be checked by drawing"
 _UNKNOWN = "in words: which size of tiles fits hangs on rows, of more data than are drawn"
@@ -54,10 +54,10 @@ def checked(
     """
     seen = _drawn(found, source, model, second, launch)
     if seen is None:
-        # Only distributions of entries are known to hold for every size of the memory.
+        # Only distributions of entries are known to be valid for every size of the memory.
         far = isinstance(source.fit, Words)
         if far and found.tiler == "simple":
-            # One size for all tiles: where rows decide between two, the formula may be off by half.
+            # One size for all tiles: if rows decide between two sizes, the formula may differ by a half.
             message = "ask for another tiler, or for a fit in elements"
             raise Refused(_UNKNOWN, message, code="unsupported-density")
         return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
@@ -121,7 +121,7 @@ def _drawn(
         if len(rows) >= _LEAST:
             table = np.array(rows, dtype=np.float64)
             mean, error = table.mean(axis=0), table.std(axis=0, ddof=1) / len(rows) ** 0.5
-            # Another size, with four times the tiles or a quarter of them, that none of the matrices has.
+            # Another size, with four times or a quarter of the tiles, which none of the matrices has.
             error = np.maximum(error, 0.75 * mean / len(rows)) if found.tiler == "simple" else error
             near = np.abs(told - mean) + 3 * error <= _NEAR * mean
             if (exact | near | (error <= _ERROR * mean)).all():

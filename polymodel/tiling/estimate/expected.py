@@ -55,15 +55,15 @@ class Sums:
 
 # Expected leaves of quad trees and binary trees.
 #
-# Where a tree cuts does not depend on the data, only whether it does; and as loads grow with rectangles, a
-# node of the full hierarchy is split exactly where its own load exceeds the capacity. So
+# The positions of a tree's cuts do not depend on the data, only whether a cut is made; and as loads grow with
+# rectangles, a node of the full hierarchy is split exactly if its own load exceeds the capacity. So
 #
 #     E[tiles] = 1 + sum over nodes of (children - 1) P(load > capacity)
 #
-# and a child is a tile where it fits and its parent does not, which has P(child fits) - P(parent fits). Nodes
-# with one law are taken together: the hierarchy has a few sizes per level.
+# and a child is a tile if it fits and its parent does not, with probability P(child fits) - P(parent fits).
+# Nodes with the same distribution are combined: the hierarchy has a few sizes per level.
 
-# Splits that are expected less often than this share of all tiles are left out.
+# Splits with an expected number below this fraction of all tiles are ignored.
 _LEAST = 1e-9
 _MOST = 1 << 22
 
@@ -147,7 +147,7 @@ def split_mass(op: Op, parents: Loads, children: Loads) -> Floats:
     left = np.maximum(parents.variance[:, None] - slope**2 * children.variance[:, None], 0.0)
     room = parents.room
     if op == "multiply":
-        # The fuller operand decides: the entries of both together tell of it with a deviation.
+        # The fuller operand decides: the entries of both together determine it up to a deviation.
         own = parents.apart * parents.mean
         room = parents.mean - np.sqrt(parents.variance + own) * ndtri(np.clip(parents.over, 1e-15, 1 - 1e-15))
         left = left + own[:, None]
@@ -167,13 +167,13 @@ def _grouped(source: OperandPair, rects: Ints, count: Floats) -> tuple[Ints, Flo
 
 # Expected tiles of strips: as many whole lines as fit, again and again; heavy lines are cut across.
 #
-# A strip reaches k lines where the rectangle of its first k lines fits, so its length T has P(T >= k) =
-# P(load(k lines) <= capacity), but that the line it begins with is the one that overflowed the strip before:
-# that line is heavier than others, by its variance over its mean if strips are long. How many strips cover
-# the matrix is a renewal count: in lines where strips are short, in entries (whose total is known) where they
+# A strip reaches k lines if the rectangle of its first k lines fits, so its length T has P(T >= k) =
+# P(load(k lines) <= capacity), except that its first line is the one that overflowed the previous strip: that
+# line is heavier than others, by its variance over its mean if strips are long. The number of strips that
+# cover the matrix is a renewal count: in lines if strips are short, in entries (whose total is known) if they
 # are long.
 
-# Lengths at which the law of a strip is evaluated, strips counted one by one, and lengths called short.
+# Lengths at which the distribution of a strip is evaluated, strips counted one by one, and short lengths.
 _LENGTHS, _COUNTED, _SHORT = 40, 200, 6
 _NEVER, _SURELY = 1e-9, 1e-12
 # Nodes of a rule over a normal deviation, and the mean of its absolute value.
@@ -310,7 +310,7 @@ def _with_more(laws: Loads, more: float) -> Floats:
 
     wide = np.sqrt(laws.variance + laws.apart * laws.mean)
     over = np.clip(laws.over, 1e-15, 1 - 1e-15)
-    # By so much of the spread the law moves; where it has none a step stays a step.
+    # The distribution is shifted by `more` relative to its spread; without a spread it remains a step.
     moved = 1 - ndtr(ndtri(over) + more / np.maximum(wide, 1e-9))
     result: Floats = np.where((laws.over > 0) & (laws.over < 1), moved, 1 - laws.over)
     return result
@@ -319,7 +319,7 @@ def _with_more(laws: Loads, more: float) -> Floats:
 def _grid(lines: _Lines) -> Ints:
     """Return lengths between those that surely fit and those that surely do not."""
     if not isinstance(lines.source.fit, Elements):
-        # Rows take room as well, so the number of entries that fit depends on the length.
+        # Rows take space as well, so the number of entries that fit depends on the length.
         rough = np.unique(np.geomspace(1, lines.many, _LENGTHS).astype(np.int64))
         over = lines.loads(rough).over
         first = int(rough[over <= _SURELY].max(initial=1))
@@ -329,7 +329,7 @@ def _grid(lines: _Lines) -> Ints:
     mean, variance = max(float(one.mean[0]), 1e-300), float(one.variance[0])
     most = float(lines.loads(np.array([lines.many], dtype=np.int64)).room[0])
     least = min(float(one.room[0]), most)
-    # Entries of k lines are k means, give or take 7 deviations (lines of both operands share some) and some.
+    # Entries of k lines are k means, within 7 deviations (lines of both operands share some) and a margin.
     spread = 7 * np.sqrt(2 * variance / mean * max(most, 1.0)) + 12
     low = int(max(1, min(lines.many, (least - spread) / mean)))
     high = int(max(low, min(lines.many, (most + spread) / mean + 1)))
@@ -362,12 +362,12 @@ def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
     typical = lines.loads(np.array([max(1, round(mean))], dtype=np.int64))
     total, fill = float(every.mean[0]), each * mean
     last = max(float(typical.room[0]), fill)
-    # The unused room of a full strip is a part of the line that overflows.
+    # The unused space of a full strip is a part of the line that overflows.
     spread = (variance + each**2) / (3 * each) * (1 + each) - ((variance + each**2) / (2 * each)) ** 2
     number = np.arange(0, int(min(2 * total / fill, 2 * _COUNTED)) + 20)
     left = np.maximum(total - number * fill, 0.0)
     if lines.source.op == "multiply":
-        # The fuller operand must fit; where the totals of both are known, the rest differs as the taken part.
+        # The fuller operand must fit; with known totals of both, the rest differs as much as the used part.
         known = 1 - min(float(every.variance[0]) / max(total, 1e-300), 1.0)
         apart = np.sqrt(float(typical.apart[0]) * left * (1 - known * left / max(total, 1e-300)))
     else:

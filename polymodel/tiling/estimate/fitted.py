@@ -12,7 +12,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import listed, suggestion
 
 FITTED = ("uniform", "rows", "banded")
-# Share of nonzeros above which a band describes the positions of the entries.
+# Fraction of nonzeros above which a band describes the positions of the entries.
 _FULL = 0.5
 # Most rows that are counted separately.
 _MOST_ROWS = 10**8

@@ -16,7 +16,7 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 BINS = 64
 # A distribution is tabulated this number of standard deviations around its mean, plus this number of entries.
 REACH, MORE = 9.0, 30.0
-# Nodes of the Gauss-Hermite rule over what both operands share.
+# Nodes of the Gauss-Hermite rule over the entries that both operands share.
 _NODES = 24
 
 

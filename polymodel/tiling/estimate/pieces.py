@@ -78,5 +78,5 @@ def parts_of(
         return ours, second
     rows = model.shape[0]
     by = (second.rows + rows // 2) % rows - rows // 2
-    # The contents of B there may lie in another part of A.
+    # The contents of B in this piece may be in another part of A.
     return ours, Rolled(by) if abs(by) < piece.shape[0] else part_of(model, piece, seeds[1])

@@ -25,12 +25,12 @@ from polymodel.tiling.estimate.loads import (
 )
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 
-# Loads of tiles of uniform random data: hypergeometric laws of the regions that A and B take of it.
+# Loads of tiles of uniform random data: hypergeometric distributions of the regions of A and B in a tile.
 #
-# B rolled by d rows holds in a tile what A holds d rows above it. The two regions share rows (count twice)
-# and have rows of their own; occupancies of disjoint regions are jointly hypergeometric. So entries of A and
-# B are 2 X + Y, X those of the shared region, Y of the others, and A's own part of Y is hypergeometric given
-# Y.
+# B is A rolled by d rows: its entries in a tile are those of A d rows above the tile. The two regions share
+# rows (counted twice) and have rows of their own; occupancies of disjoint regions are jointly hypergeometric.
+# So entries of A and B are 2 X + Y, X those of the shared region, Y of the others, and A's own part of Y is
+# hypergeometric given Y.
 
 # Largest table of (shared, other) entries that is computed.
 _TABLE = 1 << 17
@@ -143,15 +143,15 @@ def _rest(mass: Floats) -> float:
     return rest if rest > 1e-13 else 0.0
 
 
-# Whether all tiles of one size fit, where neighbours take the same places of A for A and for B.
+# Whether all tiles of one size fit, if neighbouring tiles use the same positions of A for A and for B.
 #
 # B is A rolled by d rows, so a tile's B is A d rows above it: part of the A of tiles above. For multiply each
-# tile asks of two windows of A that they fit, and the windows of a column of tiles overlap in a chain. For
-# add two tiles have some places in common, each counted once in both. P(all fit) is the product over tiles
-# times that over pairs of P(both fit) / (P(one) P(other)): exact for chains, and near it for chains of pairs.
+# tile requires that two windows of A fit, and the windows of a column of tiles overlap in a chain. For add
+# two tiles have some positions in common, each counted once in both. P(all fit) is the product over tiles
+# times that over pairs of P(both fit) / (P(one) P(other)): exact for chains, and close for chains of pairs.
 #
-# A few tiles share all entries of the matrix, and that matters: `sampled_fit` draws the entries.
-# Boundaries of the tiles of A, and of those of B on the rows of A that it takes, cut A into cells. Numbers of
+# If few tiles contain all entries of the matrix, their total matters, and `sampled_fit` draws the entries.
+# Boundaries of the tiles of A, and of those of B on the rows of A that B uses, cut A into cells. Numbers of
 # entries of cells are jointly hypergeometric; a fixed generator draws them, so that the answer is always the
 # same one.
 
@@ -392,7 +392,7 @@ class UniformSource(OperandPair):
             return both[0] * both[1]
         if self.first.nnz != second.nnz or 2 * self.first.points > MOST_POINTS:
             return plain
-        # Entries of both at random positions of two matrices: the exact half of each matters little.
+        # Entries of both at random positions of two matrices; that each has exactly a half has little effect.
         law = Hypergeometric(2 * self.first.points, 2 * self.first.nnz)
         return float(cdf_max(law, 2 * places, counts, capacity)[0])
 
@@ -514,7 +514,7 @@ class MomentSource(OperandPair):
         else:
             over = either(room, (mean_a, var_a), (mean_b, var_b), together)
             both = room / np.maximum(share, 1 - share)
-        # A tile with room for all of its positions never overflows, although a distribution by moments may
+        # A tile with space for all of its positions never overflows, although a distribution by moments may
         # exceed it.
         every = places if self.op == "multiply" or self._single else 2 * places
         over = np.where(room >= every, 0.0, over)

@@ -169,7 +169,7 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
     raise SpecError(faults)
 
 
-# The measure for tiles stored in a format: CSR, COO, CSF, dense, a list of rank formats, ...
+# The size of tiles stored in a format: CSR, COO, CSF, dense, a list of rank formats, ...
 
 # Bits of a tile that are treated as unbounded: more than any memory.
 MOST_BITS = 2**62

@@ -170,7 +170,7 @@ class Sides:
         """Return the other operand within a range of k, listed along its own rank with the k of each entry,
         and the known extents of its tiles: position of the first entry -> end, and position of the end."""
         if (k, end) not in self.remembered:
-            self.remembered.clear()  # ranges recur at once or not at all
+            self.remembered.clear()  # ranges recur immediately or not at all
             piece = slice(self.v.starts[k], self.v.starts[end])
             across = self.v.cols[piece]
             found, order = listed(across, across if self.flip else self.v.rows[piece])

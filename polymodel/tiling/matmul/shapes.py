@@ -141,7 +141,7 @@ def best_shapes(product: PatternProduct, asked: TilingSearch, beat: float = inf)
                 grid = _finer(grid)
                 queue, fitting = _queue(product, grid, asked)
     except TimeUp:
-        return Shapes((), tried, tried, 0, tried)  # so many may fit
+        return Shapes((), tried, tried, 0, tried)  # the number that may fit
     result: list[Shaped] = []
     done = refused = 0
     for waiting in queue:

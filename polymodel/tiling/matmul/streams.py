@@ -17,7 +17,7 @@ from polymodel.tiling.matmul.product import EntryCoordinates, PatternProduct, sp
 from polymodel.tiling.matmul.uniform import UniformTiles
 from polymodel.tiling.plane.pattern import Index, Ints
 
-# Rows of A, entries of A and products that are made at a time, as far as one launch has no more.
+# Rows of A, entries of A and products that are created at a time, unless one launch has more.
 _PIECE = 1 << 18
 
 

@@ -42,7 +42,7 @@ def _counted(keys: Index, number: int) -> Index:
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-# Coordinates and numbers of tiles: 32 bits wherever they reach (they halve what each level moves).
+# Coordinates and numbers of tiles: 32 bits if they are sufficient, which halves the memory traffic.
 Index = NDArray[Any]
 
 
@@ -189,7 +189,7 @@ def ordered(rects: Rects, ids: Index, tiler: str, notes: tuple[str, ...] = ()) -
 
 # Contents of tiles: entries, nonempty rows and fibers of each operand, of their union and intersection.
 #
-# All of it is counted for all tiles at once, from points in row-major order that carry the number of their
+# Everything is counted for all tiles at once, from points in row-major order that have the number of their
 # tile. A tile has contiguous columns, so within one row the points of a tile follow each other: a row of a
 # tile begins where the row or the tile changes.
 

@@ -28,8 +28,8 @@ class Control:
 
 DONE, EMPTY = Control("done"), Control("empty")
 Token = int | float | Control
-# What a block does in a cycle: takes an entry, passes an entry over, ends a fiber, ends the stream, sends
-# what it has kept, or waits. A generator that yields this once a cycle is a block.
+# The actions of a block in a cycle: take an entry, skip an entry, end a fiber, end the stream, send stored
+# tokens, or wait. A block is a generator that yields one action per cycle.
 Block = Generator[str, None, None]
 WAIT = "wait"
 

@@ -68,7 +68,7 @@ def modelled(kind: Kind, a: TileOperand, b: TileOperand, launch: Launch) -> Tile
         return TileTerms(_multiplies(a, b), 0, 0, 0, launch.ramp)
     rows = _row_parts(a, b)
     if not (rows.tile.size if kind == "add" else a.rows.size and b.rows.size):
-        # One fiber without entries: its end, and what is known of it only later, are part of what is given.
+        # One fiber without entries: its end, and tokens that depend on it, are part of the given cycles.
         behind = max(0, launch.empty - launch.ramp)
         return TileTerms(0, min(behind, 1), max(behind - 1, 0), 0, launch.empty - behind)
     which = rows.in_a | rows.in_b if kind == "add" else rows.in_a & rows.in_b

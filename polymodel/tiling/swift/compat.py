@@ -35,7 +35,7 @@ from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 # README.md and img/elem{add,mul}_{runtime,config_time}.png. The charts print no numbers: their bars were
 # measured, so each reading is off by about 1 % of its chart's scale; a bar too low to be read is None.
 
-# Matrices of the charts, from left to right (the document speaks of five; the charts show six).
+# Matrices of the charts, from left to right (the document mentions five; the charts show six).
 MATRICES = ("bcsstm26", "ch7-6-b1", "mk9-b1", "n4c6-b1", "relat5", "rel5")
 # Their rows, columns and entries: another matrix of the same name has no published bars.
 SIZES: Mapping[str, tuple[int, int, int]] = MappingProxyType(

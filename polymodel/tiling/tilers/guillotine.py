@@ -38,7 +38,7 @@ from polymodel.tiling.tilers.lines import known_counts, summed
 
 Grid = tuple[int, int]
 
-# Cells per side unless `grid` says otherwise, and the points up to which that is not refused.
+# Default number of cells per side, and the maximum number of points for this default.
 DEFAULT_LINES = 64
 DEFAULT_POINTS = 20_000
 # Of the table of rectangles (17.9 million for 64 x 64 cells).
@@ -286,7 +286,7 @@ class RectangleFits:
 
 
 Numbers = NDArray[Any]  # uint8 or uint16
-# More than any number of tiles, by the kind of the numbers; its double is still one of the kind.
+# A value above any number of tiles, by type; twice the value still fits in the type.
 _NEVER = {np.uint8: 127, np.uint16: 1 << 14}
 
 
@@ -398,7 +398,7 @@ def _filled(fits: Flags, results: Flags | None, cols: int, kind: type[np.uint8] 
                 np.minimum(least, both, out=least)
         np.copyto(least, leaf, where=good)
         if not good.all():
-            # One tile is fewer than two anyway; two without a result are fewer than one with.
+            # One tile is better than two in any case; two tiles without a result are better than one with.
             _between_columns(least, None if results is None else good, cols)
     return Optima(fewest, fits, cols)
 

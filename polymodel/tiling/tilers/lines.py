@@ -24,7 +24,7 @@ _PIECE = 1 << 16
 _TABLE, _SHORT = 16, 2**31
 # The most positions that 64 bits count, with a margin for sums.
 _SURE = 2.0**58
-# Words of a tile beside its entries and rows.
+# Words of a tile in addition to its entries and rows.
 _HEADER = 3
 
 
@@ -95,7 +95,7 @@ def lines_of(
     """
     if gaps == "every":
         keys = np.arange(panels * size, dtype=np.int64)
-        # Needles of the kind of what is searched: else all of it would be copied.
+        # The keys have the type of the searched array, which would otherwise be copied.
         at = np.searchsorted(points, keys.astype(points.dtype))
     else:
         keys, at = _filled_lines(points)
@@ -177,7 +177,7 @@ def known_counts(pattern: Pattern, figures: dict[str, Ints]) -> TileCounts:
     """Return counts whose figures are already known; they suffice for the fits that `summed` accepts."""
     size = figures["nnz_a"].size
     counts = TileCounts(pattern, np.zeros(0, dtype=np.int32), size)
-    counts.__dict__.update(figures)  # where cached properties keep what they found
+    counts.__dict__.update(figures)  # where cached properties keep their values
     return counts
 
 
@@ -313,7 +313,7 @@ def _within_words(sums: StripSums, op: Op, fit: Words) -> Ints | None:
     height = np.diff(lines.keys, append=lines.panels * lines.size)
     wide, inner = sums.across * pattern.depth, sums.inner_a + sums.inner_b
     held_by = [entries]
-    if int(wide.min(initial=0)) <= room:  # else the places of one line are too many already
+    if int(wide.min(initial=0)) <= room:  # otherwise the positions of a single line are too many
         held_by.append(up_to(height * wide[lines.panel_of]))
     output = np.zeros_like(result)
     for held in held_by:

@@ -257,7 +257,7 @@ class _Judge:
         rects = self.chain.upto(head, last)
         good, unsure, both = np.zeros(head.size, dtype=np.bool_), np.arange(head.size), None
         if known is not None and isinstance(fit, Stored):
-            # Bits of entries alone; what may fit is asked.
+            # A lower bound from the bits of entries; groups that may fit are measured.
             both = known[:, head] + known[:, last]
             unsure = np.nonzero(both.max(axis=0) <= fit.capacity)[0]
         elif known is not None:

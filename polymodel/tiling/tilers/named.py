@@ -28,7 +28,7 @@ from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, quartered, 
 from polymodel.tiling.tilers.uniform import MOST_TILES, Sizes, grid
 from polymodel.tiling.tilers.uniform import grid as uniform
 
-# The best of all tilers by one objective, and what the others reach.
+# The best of all tilers by one objective, and the results of the others.
 
 Objective = Literal["tiles", "cycles", "total"]
 Make = Callable[[Pattern, Op, Fit], Cut]
@@ -43,7 +43,7 @@ _WORDS = {"tiles": "kernels", "cycles": "run cycles", "total": "configuration an
 _SLOW = ("panels", "guillotine")
 # For such fits, cuts with this many times the tiles of the best are not made or not merged (above `_EMPTY`).
 _FAR = 16
-# Empty tiles of `simple` are counted, not made, when there are many more than points.
+# Empty tiles of `simple` are counted, not created, if there are many more of them than points.
 _EMPTY = 1 << 16
 
 

@@ -79,7 +79,7 @@ def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
     """Return the numbers of panels to try, smallest first."""
     most = min(pattern.shape[0 if by_columns else 1], max(pattern.points // 64, 1))
     if pattern.points > _SEARCHED:
-        # n / C tiles lose half a line of each P-th of r entries, and half a tile each panel.
+        # Each of the n / C tiles loses half a line of r / P entries (P panels), and each panel half a tile.
         entries = pattern.nnz_a + pattern.nnz_b
         line = max(entries / pattern.shape[int(by_columns)], 1.0)
         return [min(max(round(math.sqrt(entries * line) / fit.capacity), 1), most)]

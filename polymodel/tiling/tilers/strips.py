@@ -346,7 +346,7 @@ def strips_needed(panels: StripPanels, op: Op, fit: Fit) -> int:
 _COUNTED = (U, CP, B, UOP)
 # Formats whose bits do not depend on the number of coordinates of the outermost rank.
 _NO_FIRST = ("CSR", "CSC", "COO", "dense")
-# From products of this on 64 bits may not count them.
+# Products above this number may exceed 64 bits.
 _SURE = 2.0**50
 
 
@@ -419,7 +419,7 @@ class StoredSums:
         for sums in self.present:
             coords = [upto[last] - upto[first] for upto in sums]
             if self.turned:
-                # One line is one coordinate outermost; otherwise the format does not ask.
+                # One line is one coordinate of the outermost rank; otherwise the format does not use it.
                 coords[0] = (coords[-1] > 0).astype(np.int64) if self.single else coords[1]
             most = np.maximum(most, self._bits(shape, coords))
         result: Ints = np.where(filled, most, 0)

@@ -70,7 +70,7 @@ def edges(extent: int, held: Index, target: int) -> Ints:
 
 
 def _below(held: Index, at: Ints) -> Ints:
-    # Needles of the kind of what is searched: else all of it would be copied.
+    # The keys have the type of the searched array, which would otherwise be copied.
     return np.searchsorted(held, at.astype(held.dtype))
 
 
@@ -164,7 +164,7 @@ class DyadicGrid:
         top, left, bottom, right = self._corners(rects)
         number = np.arange(rects.tiles, dtype=np.int32)
         paint = np.zeros((self.rows.size, self.cols.size), dtype=np.int32)
-        # Each rectangle's number, raised at its first corner and taken back at its other ones.
+        # Each rectangle's number, added and subtracted at its corners such that sums give it inside.
         for at, across, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
             np.add.at(paint, (at, across), sign * number)
         np.cumsum(paint, axis=0, out=paint)
@@ -295,7 +295,7 @@ def _blocks(pattern: Pattern, height: int, hint: int) -> Iterator[slice]:
 
 def _first(pattern: Pattern, row: int) -> int:
     """Return the first point in this row or below it."""
-    # A row of another kind of number would make a copy of all rows.
+    # A number of another type would cause a copy of all rows.
     return int(np.searchsorted(pattern.rows, pattern.rows.dtype.type(row)))
 
 

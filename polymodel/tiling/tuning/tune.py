@@ -261,12 +261,12 @@ class _Loop:
             if idea is None or (ended and len(self.steps) >= len(SEEDS)):
                 break
             self._step(*idea)
-        assert self.best is not None  # the seeds were tried: a fault of theirs was raised
+        assert self.best is not None  # the seeds were tried, and a fault would have been raised
         chosen, _, result = self.best
         return Tuned(tuple(self.steps), chosen, result, self.objective, self.bound, self.bound_cycles, ended)
 
     def _ended(self) -> str:
-        """The reason why the loop ends here, empty if it continues."""
+        """Return the reason why the loop ends; empty if it continues."""
         if self.best is None:
             return ""
         chosen, ending = self.best[0], self.ending
@@ -292,7 +292,7 @@ class _Loop:
         improved = figure is not None and (known is None or figure < known)
         self.idle = 0 if improved else self.idle + 1
         least = figure if improved else known
-        assert least is not None  # the first seed fits, or raised
+        assert least is not None  # the first seed fits, or an exception was raised
         counted = (
             (0, 0, 0, 0, 0)
             if found is None or figure is None
@@ -329,7 +329,7 @@ SEEDS = (
     (Proposal("btree"), "seed: the binary tree of Tiler-Swift, which time is saved against"),
     (Proposal("strips"), "seed: whole rows, the fewest tiles where work has no reuse"),
 )
-# A family whose best figure is within this factor of the best of all may still win by refining it.
+# A family whose best figure is within this factor of the overall best may still improve on it by refinement.
 _HOPEFUL = 1.25
 # Families that cut by size alone: into halves, into quarters, or into tiles of one size.
 _TREES: tuple[Family, ...] = ("btree", "qtree", "simple")
