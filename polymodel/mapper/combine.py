@@ -264,9 +264,11 @@ class Combination:
         self.points = PartialPoints(
             ones, np.ones((len(space.fanouts), 1)), np.zeros((depth, 1), np.int64), {}, 1
         )
-        self.left = list(space.groups)
-        self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
-        self.unequal = {g: factors.unequal(self.terms, g).reshape(-1) for g in space.groups}
+        self.possible = all(c.count for c in chains)  # rules may leave some variable no candidate
+        groups = space.groups if self.possible else ()
+        self.left = list(groups)
+        self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in groups}
+        self.unequal = {g: factors.unequal(self.terms, g).reshape(-1) for g in groups}
         timed = interest.latency or space.leak > 0 or any(a.timed for a in space.more)
         linear = [*([found.energy] if interest.energy else []), *found.more]
         self.forms = [*linear, *(found.besides if linear else ()), *(found.times.forms if timed else ())]
@@ -276,7 +278,9 @@ class Combination:
         )
         self.too_large, self.thinned = 0, False  # thinned: whether dominated points were dropped
         self._extremes: dict[tuple[Part, Callable[[Array], Any], int], float] = {}
-        if not self.left:
+        if not self.possible:
+            self.points = self.points.only(np.zeros(0, np.int64))
+        elif not self.left:
             one = self.points
             self.points = self._hopeful_of(one.paired(one, *self._fitting(one, one, 1)))
 
@@ -293,8 +297,7 @@ class Combination:
 
         Raises Late once the time limit has passed.
         """
-        if not all(c.count for c in self.chains):  # rules leave some variable no candidate
-            self.points = self.points.only(np.zeros(0, np.int64))
+        if not self.possible:
             return
         before, mine = self.points, self._candidates(group)
         self.left.remove(group)

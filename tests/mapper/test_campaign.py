@@ -25,6 +25,7 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.mapper import first_mappings
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from tests.mapper.brute_evaluated import FusedPair, Listed, UnevenlyListed, figures
 from tests.mapper.test_slides import sliding, staying
@@ -245,6 +246,10 @@ PAIRS = {  # two Einsums that hand on T, and the rank variables over which they 
 }
 
 
+WINDOWED = ("padding", "window", "late", "stride", "behind")
+RULES = ("fuse", "unfused", "max_fused_loops", "loop_order", "keep", "bypass")
+
+
 @dataclass
 class PairSpace:
     """A chain of two Einsums, what is asked for besides, and the features."""
@@ -306,11 +311,28 @@ class PairSpace:
         def held(tensor: str, einsum: str) -> bool:
             return bool({(None, tensor), (einsum, tensor)} & inside)
 
+        if "no_refetch" in rule and self._refetched(tree, rule["no_refetch"]):
+            return False
         users = [(t, e.name) for e in self.spec.workload.einsums for t in e.tensors]
         kept, barred = rule.get("keep"), rule.get("bypass")
         return all(held(t, e) for t, e in users if t == kept) and not any(
             held(t, e) for t, e in users if t == barred
         )
+
+    def _refetched(self, tree: LoopTree, tensor: str) -> bool:
+        """Whether a loop above a node of a tensor in the buffer is over a variable that does not index it."""
+        (*above, split) = tree.nodes
+        assert isinstance(split, Split)
+        for one, branch in zip(self.spec.workload.einsums, split.branches, strict=True):
+            if tensor not in one.tensors:
+                continue
+            mine, passed = set(one.access_of(tensor).variables), set[str]()
+            for n in (*above, *branch):
+                if isinstance(n, Loop) and not n.spatial:
+                    passed |= {n.rank_variable} - mine
+                elif isinstance(n, StorageNode) and (n.component, n.tensors) == ("GLB", (tensor,)) and passed:
+                    return True
+        return False
 
     def cost(self, tree: LoopTree) -> Figures | None:
         """None where it does not fit; of tied variables also where the largest tiles together do not."""
@@ -320,9 +342,9 @@ class PairSpace:
             return None
 
 
-def pair_of(pick: Random) -> PairSpace:
+def pair_of(pick: Random, kinds: Sequence[str] = tuple(PAIRS), rules: Sequence[str] = RULES) -> PairSpace:
     """One of any features that go together."""
-    kind = pick.choice(tuple(PAIRS))
+    kind = pick.choice(kinds)
     texts, shared = PAIRS[kind]
     found = {"fused", "padding" if kind in TIED else kind}
     text, ranks = " ".join(texts), {}
@@ -356,14 +378,18 @@ def pair_of(pick: Random) -> PairSpace:
     }  # fmt: skip
     arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.7}
     asked: dict[str, Any] = {}
-    if pick.random() < 0.5:
+    if rules is not RULES or pick.random() < 0.5:
         found.add("constraints")
-        (rule,) = pick.sample(("fuse", "unfused", "max_fused_loops", "loop_order", "keep", "bypass"), 1)
+        (rule,) = pick.sample(rules, 1)
         last = texts[1].split("[")[0]
         value = {"fuse": "T", "unfused": "T", "max_fused_loops": pick.choice((0, 1))}.get(rule)
         asked = {rule: {last: pick.sample(shared, len(shared))} if rule == "loop_order" else value}
         if rule in ("keep", "bypass"):
             asked = {"memories": {"GLB": {rule: pick.choice(re.findall(r"(\w+)\[", text))}}}
+        if rule == "no_refetch":
+            once = pick.choice(re.findall(r"(\w+)\[", text))
+            asked = {"memories": {"GLB": {rule: once} | ({"keep": once} if pick.random() < 0.7 else {})}}
+            found.add(rule)
     spec = pm.load({"schema_version": 1, "workload": work, "arch": arch})
     return PairSpace(spec, asked, found, tuple(v for v in shared if shape[v] != f"0 <= {v} < 1"))
 
@@ -410,9 +436,11 @@ def check_pair(space: PairSpace, pick: Random) -> int:
     return len(some)
 
 
-def pair_spaces(pick: Random) -> Iterator[PairSpace]:
+def pair_spaces(
+    pick: Random, kinds: Sequence[str] = tuple(PAIRS), rules: Sequence[str] = RULES
+) -> Iterator[PairSpace]:
     while True:
-        space = pair_of(pick)
+        space = pair_of(pick, kinds, rules)
         if 1 < space.size() <= 30 * MOST:
             yield space
 
@@ -460,3 +488,17 @@ def test_fronts_of_chains_are_those_of_all_mappings(seed: int) -> None:
     found = pairs(seed, 40)
     assert found["mappings"] > 1000
     assert min(found[f] for f in ("padding", "window", "fanout", "tolls", "constraints")) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_fronts_of_chains_where_a_tensor_is_fetched_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With first mappings, which look at fused loops below which the rule leaves nothing."""
+    monkeypatch.setattr(first_mappings, "MANY", 0)
+    monkeypatch.setattr(first_mappings, "SEVERAL", 0)
+    pick, found = Random(seed), Counter[str]()
+    for space in islice(pair_spaces(pick, WINDOWED, ("no_refetch",)), 20):
+        found["mappings"] += check_pair(space, pick)
+        found.update(space.features)
+    assert found["mappings"] > 500
+    assert min(found[f] for f in ("padding", "window", "fanout")) >= 2

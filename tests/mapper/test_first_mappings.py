@@ -23,6 +23,7 @@ from polymodel.mapper.records import Limits, Progress, Request, gap_of
 from polymodel.mapper.search import search
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from tests.mapper.test_brute import KINDS, TINY, Case, random_case
+from tests.mapper.test_windows import memory
 from tests.seeds import seeds
 
 
@@ -132,6 +133,27 @@ def test_first_mappings_leave_the_front_as_it_is(case: Case, monkeypatch: pytest
         monkeypatch.setattr(first_mappings, "SEVERAL", several)
         other = search(spec.workload, spec.arch, Request(limits=limits)).candidates
         assert [c.values for c in other] == [pytest.approx(c.values, rel=1e-12) for c in plain]
+
+
+def test_templates_that_rules_leave_no_tile_sizes_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below a fused loop over p no F is fetched once: no chain of tile sizes of the padded p is left."""
+    shape = {"p": "0 <= p < 3", "r": "0 <= r < 3"}
+    work = {
+        "iteration_space_shape": shape, "rank_sizes": {"W": 3}, "bits_per_value": {"All": 8},
+        "einsums": ["T[p] = I[W=p+r-1] * F[r]", "O[p] = T[p]"],
+    }  # fmt: skip
+    nodes = [
+        memory("DRAM", 64, "inf", 16, tensors={"keep": "~T", "may_keep": "All"}),
+        memory("GLB", 4, 32, 32),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 1}]},
+    ]
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    once = {"memories": {"GLB": {"keep": "F", "no_refetch": "F"}}}
+    plain = [(p.energy, p.latency) for p in pm.explore(spec, constraints=once)]
+    monkeypatch.setattr(first_mappings, "MANY", 0)
+    monkeypatch.setattr(first_mappings, "SEVERAL", 0)
+    assert plain
+    assert [(p.energy, p.latency) for p in pm.explore(spec, constraints=once)] == plain
 
 
 def test_there_is_an_answer_whatever_the_time() -> None:
