@@ -1,6 +1,6 @@
 """Plans of first mappings: the memory and the fused loops of each exchanged intermediate, with tile sizes.
 
-The first plan exchanges every intermediate as far out as allowed. Then intermediates that fit whole move
+The first plan exchanges every intermediate as far outside as allowed. Then intermediates that fit whole move
 into the first memory inside the backing storage. Then runs of Einsums share a loop, so that tiles of larger
 intermediates fit there or further inside. Good plans are varied by single tensors and runs.
 """

@@ -90,8 +90,8 @@ class Front(Answer):
 
     @cached_property
     def gaps(self) -> dict[str, float]:
-        """Per objective the largest possible relative gap between the least here and the least of the
-        space; 0 is exact, infinite is unknown."""
+        """Return, per objective, the largest possible relative gap between the least value on the front and
+        the least of the space; 0 is exact, infinite is unknown."""
         if not self.points:
             return dict.fromkeys(self.objectives, inf)
         least = {o: self._least(o) for o in self.objectives}

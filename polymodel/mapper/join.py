@@ -144,7 +144,7 @@ class Lives:
         return size / every * (np.minimum(tiles[x.over - 1] + 1, every) if x.over else every)
 
     def least(self, tensor: str, memory: int, ranks: Sequence[int], tiles: Array) -> Array:
-        """Lower bound of a tensor's bits, whatever the loops further in."""
+        """Return a lower bound of a tensor's bits, whatever the loops further inside are."""
         size = self.size(tensor, ranks, tiles)
         if memory not in self.live or tensor not in self.carried:
             return size
@@ -376,9 +376,9 @@ PAIRS = 2_000_000
 
 @dataclass(frozen=True)
 class JoinRules:
-    """What the join depends on besides states and pmappings. `aims`: the rows; `buffers`: positions in
-    `which` whose peak is a row. `coarse`: Einsums after which states are compared on a logarithmic grid
-    (None: all)."""
+    """Everything other than states and pmappings on which the join depends. `aims`: the rows; `buffers`:
+    positions in `which` whose peak is a row. `coarse`: Einsums after which states are compared on a
+    logarithmic grid (None: all)."""
 
     lives: Lives
     which: tuple[int, ...]

@@ -25,13 +25,13 @@ def loop_homes(
     nodes: Sequence[TemplateNode],
     reach: int,
 ) -> list[Homes]:
-    """All assignments of one Einsum's temporal loops to memories that rules may distinguish.
+    """Return all assignments of one Einsum's temporal loops to memories that rules may distinguish.
 
-    Loops belong to memories from the outermost in; one loop may be split among consecutive memories. A loop
-    above a node of a memory belongs to a memory outside it, or to one that has a node above the loop. A
-    loop below the node belongs to the memory itself or to one further in; where it does not index the
-    node's tensor, it may also belong to a memory outside. `indexed`: per operand the variables that index
-    it; `reach`: the number of memories above compute. Loops at one level may be in any order.
+    Loops belong to memories from the outermost to the innermost; one loop may be split among consecutive
+    memories. A loop above a node of a memory belongs to a memory outside it, or to one that has a node above
+    the loop. A loop below the node belongs to the memory itself or to one further inside; if it does not
+    index the node's tensor, it may also belong to a memory outside. `indexed`: per operand the variables that
+    index it; `reach`: the number of memories above compute. Loops at one level may be in any order.
     """
     levels = max((n.level for n in nodes), default=0) + 1
     low, high = _bounds(indexed, variables, nodes, levels, reach)

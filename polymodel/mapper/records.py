@@ -400,7 +400,7 @@ def upwards(factor: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share in percent, rounded upwards."""
+    """Return a fraction in percent, rounded upwards."""
     digits = 2 if share < 0.1 else 1
     return f"{ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f} %"
 

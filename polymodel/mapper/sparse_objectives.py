@@ -496,10 +496,11 @@ def spread(n: int) -> list[int]:
 
 
 def factor(bounds: Floats, figures: Floats) -> float:
-    """The largest factor by which the evaluated mappings may be above any mapping, minimised over them.
+    """Return the largest factor by which the evaluated mappings may be above any mapping, minimised over
+    them.
 
-    Each mapping lies above one of the `bounds` [n, objectives]; `figures` [m, objectives]. Infinite where a
-    bound is 0 and no figure attains it.
+    Each mapping is above one of the `bounds` [n, objectives]; `figures` [m, objectives]. Infinite if a bound
+    is 0 and no figure attains it.
     """
     worst = 1.0
     for low in bounds:

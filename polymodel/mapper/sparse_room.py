@@ -237,7 +237,7 @@ def bits_of_one(how: KeptTensor, ranks: int) -> int:
 
 
 def _metadata_bits(rule: RankRule) -> int:
-    """Bits beside a value in the last rank."""
+    """Return bits in addition to a value in the last rank."""
     width: int | None = 0
     if isinstance(rule, CP | B):
         width = rule.cbits

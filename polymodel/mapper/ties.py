@@ -1,4 +1,4 @@
-"""Tied rank variables (padded windows, masks, bands) that are spread over fanouts: the share of each
+"""Tied rank variables (padded windows, masks, bands) that are spread over fanouts: the part of each
 instance."""
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class GraphSetting:
 
 @dataclass(frozen=True)
 class OperationChoice:
-    """One mapping: tiles of the fused loops, tiles below them, the order of the loops there, and uneven
+    """One mapping: tiles of the fused loops, tiles below them, the order of the loops below, and uneven
     tensors."""
 
     fused: tuple[tuple[int, int], ...]

@@ -10,7 +10,7 @@ from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.views import IndexView
 
-# What a node's attributes add to the operation, in the order in which they are written.
+# The parameters that a node's attributes add to the operation, in the order in which they are written.
 ATTRIBUTES: dict[str, tuple[tuple[str, float], ...]] = {
     "LeakyRelu": (("alpha", 0.01),),
     "Elu": (("alpha", 1.0),),

@@ -21,9 +21,9 @@ LONGEST = 2**16  # indices that are examined
 
 @dataclass(frozen=True)
 class IndexView:
-    """`index`: one expression per rank of `tensor`. `limits`: expressions that must lie in [0, size), where
-    this does not follow from the sizes of the tensor's ranks. `padded`: indices may lie outside, where values
-    are zero."""
+    """`index`: one expression per rank of `tensor`. `limits`: expressions that must be in [0, size), if this
+    does not follow from the sizes of the tensor's ranks. `padded`: indices may be outside, where values are
+    zero."""
 
     tensor: str
     index: tuple[Affine, ...]

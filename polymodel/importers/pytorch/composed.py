@@ -286,7 +286,7 @@ def movedim(a: AtenArguments) -> None:
 
 
 def repeat_interleave(a: AtenArguments) -> None:
-    """Every element of one dimension several times, as where heads share keys."""
+    """Convert the repetition of every element of one dimension, as for heads that share keys."""
     name, count = a.tensor(0, "self"), a.whole(1, "repeats")
     shape = list(a.shape(name))
     axis = a.whole(2, "dim") % len(shape)

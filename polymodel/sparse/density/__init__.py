@@ -1,4 +1,4 @@
-"""Density models: where the nonzeros of a tensor lie, and what that means for tiles.
+"""Density models: the positions of the nonzeros of a tensor, and the resulting statistics of tiles.
 
     model = Uniform.of(("I", "K"), (1000, 1000), density=0.01)      # or nnz=10_000
     model.expected((8, 8)), model.p_empty([[8, 8], [16, 16]])       # last axis: one size per rank; arrays out

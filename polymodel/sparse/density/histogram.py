@@ -40,9 +40,9 @@ _MOST, _BLOCK = 1 << 27, 1 << 21
 class RankNnz(Placed):
     """`histogram[i]` nonzeros in fiber i of the ranks `along` (one number per row: along = the top rank).
 
-    Inside a fiber every placement is alike: a part of it is hypergeometric, and fibers are independent. The
-    histogram has one axis per rank of `along`; `RankNnz.from_tensor` counts it. SpecError for a histogram of
-    another length, entries below 0 or above a fiber's points.
+    Inside a fiber all placements are equally likely: a part of it is hypergeometric, and fibers are
+    independent. The histogram has one axis per rank of `along`; `RankNnz.from_tensor` counts it. SpecError
+    for a histogram of another length, entries below 0 or above a fiber's points.
     """
 
     histogram: Ints
@@ -103,7 +103,7 @@ class RankNnz(Placed):
         histogram: ArrayLike,
         along: Sequence[str] | None = None,
     ) -> RankNnz:
-        """Of the top rank unless `along` names others."""
+        """Make a model of the top rank unless `along` names others."""
         read = Arguments()
         names, sizes = read.ranks(ranks, shape)
         read.raise_if_any()
@@ -114,7 +114,7 @@ class RankNnz(Placed):
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor, along: Sequence[str] | None = None) -> RankNnz:
-        """The histogram of a tensor, by default of its rows."""
+        """Count the histogram of a tensor, by default of its rows."""
         read = Arguments()
         kept = tensor.ranks[:1] if along is None else read.names("along", along)
         for i, rank in enumerate(kept):
@@ -157,7 +157,7 @@ class RankNnz(Placed):
 
     @property
     def _inside(self) -> int:
-        """The number of points of a fiber that lie in the shape."""
+        """Return the number of points of a fiber that are in the shape."""
         return self.size // self.histogram.size
 
     @property
@@ -436,8 +436,8 @@ class _Fibers(TilesOfShape):
 
 
 def _convolved(law: Hypergeometric, values: Ints, fibers: Ints, rows: Ints, high: int) -> Floats:
-    """Laws of the sums over rows of independent fibers (numbers of their `values`), by logarithms of
-    transforms."""
+    """Return distributions of the sums over rows of independent fibers (numbers of their `values`), by
+    logarithms of transforms."""
     from scipy.sparse import coo_array
 
     length = 1 << int(high + 1).bit_length()
@@ -458,12 +458,12 @@ def _convolved(law: Hypergeometric, values: Ints, fibers: Ints, rows: Ints, high
 
 
 def _reach(mean: Floats, variance: Floats) -> int:
-    """An occupancy that no tile exceeds but for e^-40."""
+    """Return an occupancy that a tile exceeds only with probability e^-40."""
     return int(mean.max() + deviation(RARE, float(variance.max()), 1.0)) + 1
 
 
 def _table(given: object) -> NDArray[Any] | None:
-    """Numbers in lists of equal length, nested alike; None if they are not."""
+    """Return numbers in equally nested lists of equal length; None if they are not."""
     try:
         result: NDArray[Any] = np.array(given)
     except ValueError:

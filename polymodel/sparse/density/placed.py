@@ -41,7 +41,7 @@ class TilesOfShape(ABC):
     @property
     @abstractmethod
     def law(self) -> Law:
-        """Distribution of that occupancy."""
+        """Distribution of the occupancy of a full tile."""
 
     @property
     @abstractmethod

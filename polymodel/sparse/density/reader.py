@@ -1,4 +1,5 @@
-"""What readers of written densities share: checks whose faults are collected, with their places."""
+"""Common parts of the readers of density descriptions: checks whose faults are collected with their
+locations."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Read = Callable[[str], SparseTensor]
 
 @dataclass
 class Reader:
-    """The tensor that a value is read for, and the faults found so far."""
+    """The tensor whose density is read, and the faults found so far."""
 
     ranks: tuple[str, ...]
     shape: tuple[int, ...]
@@ -30,7 +31,7 @@ class Reader:
         self.faults.append((path, whose + message, remedy, code))
 
     def made(self, path: Path, make: Callable[[], DensityModel]) -> DensityModel | None:
-        """A model whose own checks are faults here."""
+        """Make a model; the faults of its own checks are recorded with this location."""
         try:
             return make()
         except SpecError as error:
@@ -41,7 +42,8 @@ class Reader:
     def keys(
         self, path: Path, given: object, known: Sequence[str], one_of: Sequence[str] = ()
     ) -> dict[str, object]:
-        """The parameters of a model; unknown ones are faults, and exactly one of `one_of` is needed."""
+        """Return the parameters of a model; unknown ones are faults, and exactly one of `one_of` is
+        required."""
         if not isinstance(given, Mapping):
             message = f"{given!r} is not a mapping of parameters"
             self.add(path, message, f"give {', '.join(known)}", code="wrong-type")

@@ -1,4 +1,4 @@
-"""Model n:m structured sparsity, as sparse tensor cores use it: n of every m coordinates are nonzero."""
+"""Model n:m structured sparsity, as used by sparse tensor cores: n of every m coordinates are nonzero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uniform random data: exactly n nonzeros, every placement alike."""
+"""Uniform random data: exactly n nonzeros, all placements equally likely."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Uniform(Placeless):
         density: float | Fraction | None = None,
         nnz: int | None = None,
     ) -> Uniform:
-        """From a density in [0, 1], which places round(density * points) nonzeros (half to even), or from
-        nnz."""
+        """Make a model from a density in [0, 1], which places round(density * points) nonzeros (half to
+        even), or from nnz."""
         read = Arguments()
         names, sizes = read.ranks(ranks, shape)
         if (density is None) == (nnz is None):

@@ -54,7 +54,7 @@ def sizes_by_another_name(
 def sizes_of_ranks(
     teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """The size of every rank. SpecError where tensors that share a rank do not agree."""
+    """Return the size of every rank. SpecError if tensors that share a rank disagree."""
     found: dict[str, tuple[int, str]] = {}
     faults: list[Diagnostic] = []
     declared = {r for ranks in teaal.declaration.values() for r in ranks}

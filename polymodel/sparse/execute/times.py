@@ -228,8 +228,8 @@ def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Nodes with their point in space (`place` among the keys `values`) and their time. `told`: no two nodes
-    share both."""
+    """Nodes with their point in space (`place` among the keys `values`) and their time. `told`: the two are
+    distinct for all nodes."""
 
     values: Ints
     place: Ints

@@ -27,17 +27,17 @@ def read_tensor(
     limit: int | None = None,
     fill: float = 0.0,
 ) -> SparseTensor:
-    """The tensor in a .mtx, .mtx.gz, .tns or .tns.gz file: explicit zeros removed, duplicates summed,
-    symmetric storage expanded; `read_file` also tells how many there were.
+    """Return the tensor in a .mtx, .mtx.gz, .tns or .tns.gz file: explicit zeros removed, duplicates summed,
+    symmetric storage expanded; `read_file` also returns their numbers.
 
-    `name`: of the tensor, else the file's without endings. `ranks`: outermost first, else I, J, K, ...; a
-    .tns file with as many columns as ranks has no values (all are 1). `shape`: of a .tns file, else that of
-    its comment `# shape: 3 4 5`, else the largest coordinates. `limit`: bytes of text after unpacking;
-    without one 8 GB, and 250 times the packed size. `fill`: what points without an entry hold; if that is not
-    zero, entries of zero stay.
-    Raises SpecError with all faults of the file (the first 20, the others counted), each with its line.
-    Warns (UserWarning) where a column taken for values is more likely one of coordinates, and where entries
-    of a matrix stored by symmetry lie above the diagonal.
+    `name`: the tensor's name, by default that of the file without endings. `ranks`: outermost first, by
+    default I, J, K, ...; a .tns file with as many columns as ranks has no values (all are 1). `shape`: of a
+    .tns file, by default that of its comment `# shape: 3 4 5`, otherwise the largest coordinates. `limit`:
+    bytes of text after unpacking; by default 8 GB, and 40 times the packed size. `fill`: the value of points
+    without an entry; if it is not zero, entries of zero are kept. Raises SpecError with all faults of the
+    file (the first 20, the others counted), each with its line. Warns (UserWarning) if a column taken for
+    values is more likely one of coordinates, and if entries of a matrix stored by symmetry are above the
+    diagonal.
     """
     result = read_file(path, name, ranks, shape=shape, limit=limit, fill=fill)
     # A column of values that are whole numbers is suspicious only where points coincide.
@@ -55,7 +55,7 @@ def read_file(
     limit: int | None = None,
     fill: float = 0.0,
 ) -> TensorFile:
-    """As `read_tensor`, with the record of the file."""
+    """Read a tensor as `read_tensor` does, and return it with the record of the file."""
     if not isinstance(path, (str, PathLike)):
         raise not_a("name of a file", "read_tensor", path, "pass e.g. 'matrix.mtx.gz'")
     file = Path(fspath(path))
@@ -75,7 +75,7 @@ def read_file(
 
 
 def stem_of(path: Path) -> str:
-    """The name without endings, which a tensor has where it is given none."""
+    """Return the name without endings, which is the default name of a tensor."""
     return _unpacked(path).stem
 
 
@@ -84,7 +84,7 @@ def _unpacked(path: Path) -> Path:
 
 
 def _kind(path: Path) -> tuple[str, str]:
-    """The name without endings, and the ending that tells the format."""
+    """Return the name without endings, and the ending that specifies the format."""
     plain = _unpacked(path)
     kind = plain.suffix.lower()
     if kind not in (".mtx", ".tns"):
@@ -98,7 +98,7 @@ def _kind(path: Path) -> tuple[str, str]:
 
 
 def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, read: Arguments) -> None:
-    """What does not fit the kind of file, or each other."""
+    """Record arguments that do not fit the kind of file, or each other."""
     named, sized = (isinstance(given, Sized) for given in (ranks, shape))
     if kind == ".mtx" and ranks is not None and named and len(ranks) != 2:
         message = f"a matrix has 2 ranks, {len(ranks)} are given"

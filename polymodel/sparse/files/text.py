@@ -24,7 +24,7 @@ from polymodel.governor import charge, look
 from polymodel.spec.files import reading
 
 # Limits of the bytes of text in a file if the caller gives none, and of the ratio of unpacked to packed
-# bytes: deflate reaches 1032, lists of entries 12 (at most 20); small files are not checked.
+# bytes: deflate reaches 1032, lists of entries 12 (at most 20); less text than `_SMALL` is not checked.
 LIMIT = 8 * 10**9
 _RATIO, _SMALL = 40, 32 << 20
 # Bytes that are read at a time, and bytes of a line, which has to fit in one piece.

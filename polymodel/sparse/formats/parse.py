@@ -1,4 +1,4 @@
-"""Formats as they are written: a name, a list with one format per rank, or a mapping; and TeAAL's records.
+"""Parse descriptions of formats: a name, a list with one format per rank, or a mapping; and TeAAL's records.
 
     CSR                         CISS(parts=8, index=16)        U-CP
     {format: COO, data: 8}      {format: CISS, parts: 8}       [U, {format: CP, cbits: 16}]

@@ -240,7 +240,7 @@ _CHECKS: Mapping[str, Sequence[Check]] = MappingProxyType(
 
 
 def _shape(read: Arguments, kind: str, shape: Iterable[int] | None) -> tuple[int, ...]:
-    """Return the sizes of a power law's ranks; other kinds have none."""
+    """Return the checked sizes of a power law's ranks; other kinds take no shape."""
     if kind != "power-law":
         if shape is not None:
             message = f"a {kind} matrix takes no shape"

@@ -1,10 +1,10 @@
-"""Tensaurus (HPCA 2020): what its four kernels cost on sparse and dense data.
+"""Tensaurus (HPCA 2020): the costs of its four kernels on sparse and dense data.
 
     report = tensaurus("MTTKRP", tensor_or_model, F=32)     # also polymodel.tensaurus
     report.stages, report.flows, report.seconds, report.rows()
 
-`Machine` and `Tiles` are its parameters, `bandwidth` compares formats, `published` puts the paper's numbers
-beside the model's. docs/sparse/tensaurus.md is the chapter.
+`Machine` and `Tiles` are its parameters, `bandwidth` compares formats, `published` compares the paper's
+numbers with the model's. The chapter is docs/sparse/tensaurus.md.
 """
 
 from polymodel.sparse.tensaurus.anchors import Record, published

@@ -1,17 +1,19 @@
-"""What tiles take on the blocks of a streaming dataflow, by rule: all tiles at once, from the data alone.
+"""The cycles of tiles on the blocks of a streaming dataflow, by rule: for all tiles at once, from the data
+alone.
 
-The block that decides takes a token a cycle: entries, and the ends of their fibers. Where a token is not
-there yet it waits. Either blocks ahead of it still look for the next fiber, while rows that only one operand
-has go by. Or the end of the fiber is not known: its stop says how many ranks end with it, so it comes with
-the first token of the next fiber, and what the other operand has left of the fiber comes behind it. With E_p
-the cycle of the end of fiber p, n_p its entries, f_p and g_p the cycles in which its first token and that of
-the next fiber can be taken, and t_p its entries behind the last one of the shorter side,
+The limiting block takes one token per cycle: entries, and the ends of their fibers. It waits if a token has
+not arrived. One reason is that blocks ahead of it still search for the next fiber, skipping rows that only
+one operand has. The other is that the end of the fiber is not known: its stop token states how many ranks end
+with it, so it arrives with the first token of the next fiber, and the remaining entries of the other
+operand's fiber follow it. With E_p the cycle of the end of fiber p, n_p its entries, f_p and g_p the cycles
+in which its first token and that of the next fiber can be taken, and t_p its entries after the last one of
+the shorter side,
 
     E_p = max(E_(p-1) + n_p + 1, f_p + n_p, g_p + t_p).
 
-What the last E_p is over all entries and ends is `waiting`. The blocks ahead and behind, and the end of the
-stream, are `ramp`. Of a product of matrices the rows of the result that are sent after the last entry are
-`sending`. docs/tiling/simulation.md derives the rules; tests compare them with simulations.
+The excess of the last E_p over all entries and ends is `waiting`. The blocks ahead and behind, and the end of
+the stream, are `ramp`. For a product of matrices the rows of the result that are sent after the last entry
+are `sending`. docs/tiling/simulation.md derives the rules; tests compare them with simulations.
 """
 
 from __future__ import annotations

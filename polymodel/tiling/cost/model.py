@@ -34,9 +34,9 @@ _MOST_CYCLES, _MOST_MHZ = 10**9, 1e9
 
 @dataclass(frozen=True)
 class Launch:
-    """The cost of a kernel besides its tokens, and which tiles become kernels.
+    """The cost of a kernel in addition to its tokens, and which tiles become kernels.
 
-    `config_add`, `config_multiply`: cycles to configure the array for one kernel; the defaults are read off
+    `config_add`, `config_multiply`: cycles to configure the array for one kernel; the defaults were read from
     the charts of Tiler-Swift, within 1 %. `ramp`: cycles to fill and drain its pipeline. `run`: `nonempty`
     launches tiles that can have a result (add: A or B nonempty; multiply: both); `all` launches every tile,
     and a tile without a result takes `empty` cycles. All of these are at most 10^9. `clock_mhz` converts

@@ -24,12 +24,12 @@ _NODES = 24
 class Loads:
     """Distributions of the contents of k rectangles.
 
-    `over` (k): P(load > capacity). `entries`, `mass` (k x BINS): numbers of entries of A and B together where
-    the tile fits, and their probabilities; rows of `mass` sum to 1 - over. `mean`, `variance` (k): of these
-    entries, whether they fit or not. `share` (k): the share of A in them. `room` (k): the number of entries
-    of both above which a tile overflows. `apart` (k): the variance of the entries of A minus those of B,
-    given the sum, for each of these. `height`, `width` (k): rows and columns for the inner structure, where
-    only rows that can hold entries count.
+    `over` (k): P(load > capacity). `entries`, `mass` (k x BINS): numbers of entries of A and B together for
+    tiles that fit, and their probabilities; rows of `mass` sum to 1 - over. `mean`, `variance` (k): of these
+    entries, whether they fit or not. `share` (k): the fraction of A in them. `room` (k): the number of
+    entries of both above which a tile overflows. `apart` (k): the variance of the entries of A minus those of
+    B, given the sum, for each of these. `height`, `width` (k): rows and columns for the inner structure,
+    counting only rows that can hold entries.
     """
 
     over: Floats
@@ -175,8 +175,8 @@ _LEAST = 1e-12
 
 
 def launched(op: Op, entries: Floats, share: ArrayLike, same: bool) -> Floats:
-    """Return P(a tile can have a result), given the entries of A and B together, of which the share `share`
-    is A's."""
+    """Return P(a tile can have a result), given the entries of A and B together, of which the fraction
+    `share` is A's."""
     if same or op == "add":
         return (entries > 0.5).astype(np.float64)
     share = np.asarray(share)
@@ -188,7 +188,7 @@ def launched(op: Op, entries: Floats, share: ArrayLike, same: bool) -> Floats:
 def tokens(op: Op, laws: Loads, same: bool) -> Floats:
     """Return the expected cycles of tiles without their ramps, for each number of their entries.
 
-    The entries of a tile are those of A and B together; A has its share of them, plus or minus a typical
+    The entries of a tile are those of A and B together; A has its fraction of them, plus or minus a typical
     deviation. `same`: B is A.
     """
     share, h, w = laws.share[:, None], laws.height[:, None], laws.width[:, None]

@@ -419,7 +419,7 @@ class UniformSource(OperandPair):
         return result
 
     def _moments(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return the mean and variance of the entries of A and B together, and the share of A."""
+        """Return the mean and variance of the entries of A and B together, and the fraction of A."""
         places = rects[:, 2] * rects[:, 3]
         mean, variance = self.first.mean(places), self.first.variance(places)
         if self.second is not None:

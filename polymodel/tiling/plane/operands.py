@@ -203,8 +203,8 @@ def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made
 
 
 def inner_fibers(columns: Sequence[Index], held: Flags) -> Index:
-    """For each point, the number of fibers of one operand that begin there, at the levels between its rows
-    and its innermost rank."""
+    """Return, for each point, the number of fibers of one operand that begin there, at the levels between its
+    rows and its innermost rank."""
     first = beginnings([column[held] for column in columns[:-1]])
     begun = np.zeros(int(np.count_nonzero(held)), dtype=np.int16)
     for prefix in range(2, len(columns)):
@@ -289,7 +289,7 @@ def _ascending(numbers: Ints) -> bool:
 
 
 def _overlapping(size: int) -> list[slice]:
-    """Pieces of a range of which consecutive ones share an element."""
+    """Return pieces of a range such that consecutive pieces share an element."""
     return [slice(max(0, s.start - 1), s.stop) for s in blocks(size)]
 
 

@@ -57,17 +57,17 @@ class _Held:
 
 @dataclass(frozen=True, eq=False)
 class Pattern(_Held):
-    """The entries of A and of B: one point for every place that either holds.
+    """The entries of A and of B: one point for every position that either holds.
 
     `ranks`, `shape`: names and sizes of the two tiled ranks, rows first. `rows`, `cols`: coordinates of the
     points (int32, or int64 for ranks of 2^31 and more), in lexicographic order. `in_a`, `in_b`: which
-    operands hold the point; at least one does. `depth`: points of the tensor behind each place of the plane
-    (1 for a matrix); if it is larger, several points share a row and column, one per entry. `levels`: ranks
-    of the operands. `inner_a`, `inner_b`: for each point, the number of fibers of operand A (B) that begin
-    there at the levels between the row and the innermost rank (none for matrices, whose only inner level is
-    the entry itself). `own`: the operands' ranks in the order (row, column, others), for a vector its only
-    rank; `sizes`, `deep`: sizes and coordinates (others x points) of the others. `name`, `second`: the name
-    of A, and a description of how B was derived.
+    operands hold the point; at least one does. `depth`: number of points of the tensor for each position of
+    the plane (1 for a matrix); if it is larger, several points share a row and column, one per entry.
+    `levels`: ranks of the operands. `inner_a`, `inner_b`: for each point, the number of fibers of operand A
+    (B) that begin there at the levels between the row and the innermost rank (none for matrices, whose only
+    inner level is the entry itself). `own`: the operands' ranks in the order (row, column, others), for a
+    vector its only rank; `sizes`, `deep`: sizes and coordinates (others x points) of the others. `name`,
+    `second`: the name of A, and a description of how B was derived.
     """
 
     name: str

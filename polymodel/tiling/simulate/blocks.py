@@ -1,8 +1,9 @@
-"""Blocks of a streaming dataflow. In each cycle a block takes at most one token of every input and sends at
-most one on every output; where its rule says so, a control token is taken together with the token before it.
+"""Blocks of a streaming dataflow.
 
-The blocks are those of the Sparse Abstract Machine (Hsu et al., ASPLOS 2023), each with a latency of one
-cycle. Where the paper leaves a choice, the docstrings here state the rule that was chosen.
+In each cycle a block takes at most one token of every input and sends at most one on every output; if its
+rule requires it, a control token is taken together with the token before it. The blocks are those of the
+Sparse Abstract Machine (Hsu et al., ASPLOS 2023), each with a latency of one cycle. Where the paper leaves a
+choice, the docstrings state the chosen rule.
 """
 
 from __future__ import annotations

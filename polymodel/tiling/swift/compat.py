@@ -245,7 +245,7 @@ class Mean:
 
     Reductions are of configuration time, in per cent. Like the original's, they are geometric means of one
     percentage per matrix, with every tile launched. With only useful tiles (`nonempty`) a percentage, and
-    hence that mean, may be 0 or less; there the reduction is 1 minus the geometric mean of the ratios.
+    hence that mean, may be 0 or less; then the reduction is 1 minus the geometric mean of the ratios.
     """
 
     op: Op
@@ -273,11 +273,11 @@ class PublishedComparison:
 def tiler_swift_comparison(
     patterns: Sequence[Pattern], capacity: int = CAPACITY, launch: Launch | None = None
 ) -> PublishedComparison:
-    """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
+    """Return Tiler-Swift's charts for these matrices: published, with its defects, and without them.
 
-    `patterns`: two operands each, B made by rolling A's rows by 5 in the original; published bars are looked
-    up by the pattern's name (`ts_` in front of it is not part of it) and stand there only if sizes and
-    `capacity` (elements of a memory) are those of the original.
+    `patterns`: two operands each; in the original, B is A with its rows rolled by 5. Published bars are found
+    by the pattern's name (without a prefix `ts_`), and only included if sizes and `capacity` (elements of a
+    memory) are those of the original.
     """
     if not patterns:
         message = "there is no matrix to compare"

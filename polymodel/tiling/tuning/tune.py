@@ -1,15 +1,14 @@
-"""The loop between tiler and model: a proposal is cut, the model's figure of it decides the next one.
+"""The feedback loop between tiler and model: a proposal is cut, and the model's figure of it determines the
+next one.
 
-Finding tiles takes time, on every new input. So each step tells what it took and what it saves against the
-first one, the binary tree of Tiler-Swift, and the loop may end where it no longer pays.
+Finding tiles takes time for every new input. So each step reports its time and its savings compared with the
+first one, the binary tree of Tiler-Swift, and the loop may end when it no longer pays off.
 
-Which cutting to try next, decided by what the model said of those before.
-
-Two seeds first: the binary tree of Tiler-Swift, and strips. Then, for strips of rows and of columns whose
-figure is not far from the best, the number of panels is doubled while that helps and its best value closed in
-on from both sides; panels of unequal width are tried where strips are hopeful. What every family has best is
-merged, and the winner is cut for less than its capacity before it is merged, for as long as that helps.
-Nothing here is drawn by chance.
+The first two proposals are the binary tree of Tiler-Swift, and strips. Then, for strips of rows and of
+columns whose figure is not far from the best, the number of panels is doubled while that improves the figure,
+and the best value is approached from both sides; panels of unequal width are tried if strips are promising.
+The best cut of every family is merged, and the winner is cut for less than its capacity before merging, as
+long as that improves the figure. The procedure is deterministic.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Proposal:
         return self.parts == PARTS and not self.merge
 
     def cut(self, pattern: Pattern, op: Op, fit: Fit) -> Cut:
-        """The tiles. SpecError where an entry fits no tile."""
+        """Return the tiles. SpecError if an entry fits no tile."""
         rule = replace(fit, capacity=max(1, fit.capacity * self.parts // PARTS))
         if self.family in _WHOLE:
             result = _WHOLE[self.family](pattern, op, rule)
@@ -113,11 +112,12 @@ OBJECTIVES: tuple[Objective, ...] = ("tiles", "cycles", "total")
 
 @dataclass(frozen=True)
 class Ending:
-    """When the loop ends, beside the bound being reached and nothing being left to try.
+    """The conditions under which the loop ends, in addition to reaching the bound and having no further
+    proposal.
 
     `patience`: proposals in a row that improve nothing. `budget`: seconds that tiler and model may take.
     `runs`: how often the tiles will be run; the loop ends when it has taken longer than all runs together
-    could still save. The seeds are always tried. With `budget` or `runs` the answer depends on the machine.
+    could still save. The seeds are always tried. With `budget` or `runs` the result depends on the machine.
     """
 
     patience: int = PATIENCE
@@ -348,14 +348,16 @@ class TuningSearch:
         self.figures[proposal] = figure
 
     def next(self) -> tuple[Proposal, str] | None:
-        """A proposal that was not tried yet and the reason for it, None if none is left that might help."""
+        """Return a proposal that was not tried yet and the reason for it, or None if no promising one is
+        left."""
         for proposal, why in self._ideas():
             if proposal not in self.figures:
                 return proposal, why
         return None
 
     def best(self, *families: Family, plain: bool = False) -> Proposal | None:
-        """The proposal with the least figure among these families (None: all); the earliest of equal ones."""
+        """Return the proposal with the least figure among these families (None: all); the earliest of equal
+        ones."""
         known = [
             (figure, number, p)
             for number, (p, figure) in enumerate(self.figures.items())
@@ -386,9 +388,8 @@ class TuningSearch:
         return self._first(proposal) <= _HOPEFUL * self._first(best)
 
     def _climb(self, family: Family) -> Iterator[tuple[Proposal, str]]:
-        """The next number of panels: twice the best if the best is the largest tried, else next to the
-        best.
-        """
+        """Return the next number of panels: twice the best if the best is the largest tried, otherwise a
+        number next to the best."""
         best = self.best(family, plain=True)
         if best is None or not self._hopeful(best):
             return
@@ -415,8 +416,8 @@ class TuningSearch:
             yield Proposal("panels"), f"panels: {said}; of unequal width, chosen for the fewest tiles"
 
     def _merging(self) -> Iterator[tuple[Proposal, str]]:
-        """The best of each family with its neighbours merged, the most promising first; trees also as quad
-        trees."""
+        """Return the best of each family with its neighbours merged, the most promising first; trees also as
+        quad trees."""
         families: list[tuple[Family, ...]] = [("strips",), ("columns",), ("panels",), _TREES]
         winners = [self.best(*f) for f in families]
         known = sorted((self._first(p), p) for p in winners if p is not None)
@@ -430,9 +431,8 @@ class TuningSearch:
             yield from ((replace(tree, family=family), why) for family in _TREES)
 
     def _lesser(self) -> Iterator[tuple[Proposal, str]]:
-        """The best proposal cut for less of the capacity, so that merging has pieces that fill tiles
-        better.
-        """
+        """Return the best proposal cut for less of the capacity, so that merging has pieces that fill tiles
+        better."""
         best = self.best()
         if best is None:
             return
