@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import (
@@ -71,11 +71,16 @@ class Symbolic:
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
         """The traffic of a problem without symbols; working sets are not computed."""
-        refuse_rounding(problem)
-        _refuse_what_is_not_formed(problem)
-        layout = under_policy(problem, override(reuse))
-        rows = _traffic(layout, flows(layout, busiest=False))
-        return tuple(mapped(row, Form, lambda form: form.at({})) for row in rows)
+        return _traffic_under(problem, override(reuse))
+
+
+@lru_cache(maxsize=16)  # each printed report compares the policies of a problem that may be evaluated often
+def _traffic_under(problem: Problem, reuse: Reuse | None) -> tuple[Traffic, ...]:
+    refuse_rounding(problem)
+    _refuse_what_is_not_formed(problem)
+    layout = under_policy(problem, reuse)
+    rows = _traffic(layout, flows(layout, busiest=False))
+    return tuple(mapped(row, Form, lambda form: form.at({})) for row in rows)
 
 
 ENGINE = Symbolic()
