@@ -272,10 +272,11 @@ Line = tuple[float, float, float]  # weights of energy and latency, and a lower 
 
 @dataclass
 class LeastFigures:
-    """Lower bounds for one part of the space: the figures that add up, and energy times latency."""
+    """Lower bounds for one part of the space: sums, energy times latency, and the sums `einsums` of each."""
 
     sums: Array
     edp: float = 0.0
+    einsums: list[Array] | None = None
 
 
 def corner(energy: float, latency: float, mixtures: Sequence[Line]) -> float:
@@ -320,6 +321,10 @@ class LeastCosts:
         if self.aims.energy and self.aims.latency:
             energy, latency = mine.sums[:2].tolist()
             mine.edp = max(mine.edp, corner(energy, latency, mixtures))
+
+    def of_einsums(self, part: int) -> list[Array] | None:
+        """The lower bounds of every Einsum in a part, raised in place; None if there are none."""
+        return None if self.aims is None else self.parts[part].einsums
 
     def of(self, objective: str) -> float:
         """The lower bound of the score of an objective."""

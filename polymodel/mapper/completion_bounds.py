@@ -196,8 +196,9 @@ class CompletionBounds:
         depth: int,
         known: KnownMappings,
         tally: SearchTally,
+        coarse: bool = False,
     ) -> None:
-        """Raises Late once the time limit has passed."""
+        """`coarse`: bounds ignore tile sizes. Raises Late once the time limit has passed."""
         self.tally = tally
         self.spaces, self.rules, self.edges = spaces, rules, known.edges
         self.weights = known.weights
@@ -211,7 +212,7 @@ class CompletionBounds:
             for s, mine in zip(spaces, several, strict=True)
         )
         self.choices = [
-            tuple(choices_of(s, mine, limits.sizes if many <= MOST_KEYS else "", rules))
+            tuple(choices_of(s, mine, limits.sizes if many <= MOST_KEYS and not coarse else "", rules))
             for s, mine in zip(spaces, several, strict=True)
         ]
         self.axis = rules.buffers[0] if rules.buffers else 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.factoring import prime_factors
-from polymodel.mapper.budget import CUT, Late, Watch
+from polymodel.mapper.budget import CUT, Late, SearchTally, Watch
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.descent import (
     GAIN,
@@ -66,7 +66,7 @@ def possible(spaces: Sequence[EinsumSpace]) -> bool:
 
 def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
     """Return whether the full search may take longer than finding first mappings."""
-    return any(_points(s) > MANY for s in spaces) and possible(spaces)
+    return any(rough_size(s) > MANY for s in spaces) and possible(spaces)
 
 
 def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
@@ -77,7 +77,7 @@ def soon_done(spaces: Sequence[EinsumSpace], request: Request) -> bool:
     if request.time_limit is not None or request.eps or len(spaces) > SEVERAL:
         return False
     energy = request.objectives == ("energy",)
-    return all(_points(s) <= VERY_MANY or (energy and _used_in_full(s)) for s in spaces)
+    return all(rough_size(s) <= VERY_MANY or (energy and _used_in_full(s)) for s in spaces)
 
 
 def _used_in_full(space: EinsumSpace) -> bool:
@@ -86,7 +86,7 @@ def _used_in_full(space: EinsumSpace) -> bool:
     return bool(wide) and all(f.least == 1 for f in wide)
 
 
-def _points(space: EinsumSpace) -> int:
+def rough_size(space: EinsumSpace) -> int:
     """Estimate of the number of tile sizes of one template that has every node."""
     if space.copy:
         return 1
@@ -96,13 +96,17 @@ def _points(space: EinsumSpace) -> int:
 
 
 def deepened(
-    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, briefly: bool = False
+    spaces: Sequence[EinsumSpace],
+    request: Request,
+    watch: Watch,
+    briefly: bool = False,
+    between: Callable[[Deepening], None] = lambda work: None,
 ) -> Deepening | None:
     """Return the joins of first mappings, or None if they do not fit together.
 
     First one quick mapping, regardless of the time; then, unless `briefly`, a quick one of every other plan,
     a `fair` one of each plan (the best quick one first), and improved ones of the best plan for each
-    objective.
+    objective. `between`: called before improvements, which may take all time.
     """
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
@@ -110,21 +114,23 @@ def deepened(
     every = [(sketch, _OfPlan(work, several.plan(sketch), known)) for sketch in several.first()]
     for _, one in every:
         if not work.wholes or (not briefly and watch.has_time()):
-            one.join(_Search.first)
+            one.join(EinsumSearch.first)
     at_once = {id(one): tuple(one.least.values()) for _, one in every}
     best: dict[str, tuple[Sketch, _OfPlan]] = {}
     for sketch, one in () if briefly else sorted(every, key=lambda x: at_once[id(x[1])]):
         if watch.has_time():
-            one.join(_Search.fair)
+            one.join(EinsumSearch.fair)
             for name in one.least:
                 if name not in best or one.least[name] < best[name][1].least[name]:
                     best[name] = sketch, one
+    if not briefly and watch.has_time():
+        between(work)
     for moves in MOVES:
         for name in best:
             if watch.has_time():
                 best[name] = _varied(name, best[name], several, work, known, moves)
             if watch.has_time():
-                best[name][1].join(_Search.improved)
+                best[name][1].join(EinsumSearch.improved)
     return work if any(len(w) for w in work.wholes) else None
 
 
@@ -144,7 +150,7 @@ def _varied(
             if left < 0 or not work.watch.has_time():
                 return best
             one = _OfPlan(work, several.plan(sketch), known)
-            one.join(_Search.fair)
+            one.join(EinsumSearch.fair)
             if one.least[name] < best[1].least[name] * (1 - GAIN):
                 best, changed = (sketch, one), True
     return best
@@ -170,14 +176,14 @@ class _OfPlan:
         # the least score of each objective among the plan's mappings
         self.least = dict.fromkeys(work.rules.aims.objectives, inf)
 
-    def join(self, looked_for: Callable[[_Search], list[LocalMapping]]) -> None:
+    def join(self, looked_for: Callable[[EinsumSearch], list[LocalMapping]]) -> None:
         """Search every Einsum and join the results, if each Einsum has one."""
         goals = _goals(self.work.rules)
         found: dict[int, list[LocalMapping]] = {}
         for i in dict.fromkeys(self.first.values()):
             self.work.watch.begin_step(self.work.spaces[i].name)
             if not self.work.watch.has_time():
-                looked_for = _Search.first  # what was improved for other Einsums is kept
+                looked_for = EinsumSearch.first  # what was improved for other Einsums is kept
                 goals = goals[:1]
             several = self.known.setdefault(
                 (looked_for, self.work.spaces[i].shape, self.work.named[i], self.plan[i]), []
@@ -186,11 +192,11 @@ class _OfPlan:
             if served is None:
                 steps = max(LEAST_IMPROVED, IMPROVED // (len(goals) * len({*self.first.values()})))
                 # Rules leave few points, which the full search handles quickly.
-                small = self.work.spaces[i].rules.placed and _points(self.work.spaces[i]) <= VERY_MANY
+                small = self.work.spaces[i].rules.placed and rough_size(self.work.spaces[i]) <= VERY_MANY
                 steps = LEAST_IMPROVED if small else steps
                 tried: Tried = {}
                 searches = (
-                    _Search(self.work, i, self.plan[i], self.rooms[i], g, steps, tried) for g in goals
+                    EinsumSearch(self.work, i, self.plan[i], self.rooms[i], g, steps, tried) for g in goals
                 )
                 served = self.rooms[i], [f for search in searches for f in looked_for(search)]
                 several.append(served)
@@ -247,7 +253,7 @@ def _goal(rules: JoinRules, name: str) -> Goal:
     return score
 
 
-class _Search:
+class EinsumSearch:
     """Searches the templates of one Einsum one after another."""
 
     def __init__(
@@ -259,14 +265,15 @@ class _Search:
         goal: Goal,
         steps: int,
         tried: Tried,
+        tally: SearchTally | None = None,
     ) -> None:
-        """`steps`: step limit of the improved search."""
+        """`steps`: step limit of the improved search. `tally`: with a time limit of its own."""
         self.steps, self.tried = steps, tried
         self.space, self.shape, self.sizes, self.goal = work.spaces[number], part.shape, part.sizes, goal
         self.above = tuple(TemplateNode(i, m, 0) for i, m in part.above)
         self.memories, self.band = work.rules.which, numbered_bands(self.space, work.request.limits)
         self.interest, self.limits = _interest(work), work.request.limits
-        self.room, self.tally = room, work.watch.tally()
+        self.room, self.tally = room, tally or work.watch.tally()
         self.best: LocalMapping | None = None
         self.left = 0  # steps left
 

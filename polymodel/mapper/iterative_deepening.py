@@ -111,7 +111,7 @@ class Deepening:
         self._bound_regions()
         tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.named))
-        compulsory = self._compulsory()
+        compulsory = self.einsum_bounds(self.part)
         each = list(compulsory)
 
         def one(i: int) -> int:
@@ -133,16 +133,17 @@ class Deepening:
             )
             for k in (k for k in first if first[k] == i):
                 self.floors[k], each[k] = floors, least_alone(floors, compulsory[k])
-            self._raise(np.sum(each, axis=0))
+            self.raise_bounds(np.sum(each, axis=0))
             return i
 
         self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
         if self.watch.has_time():
-            self._raise(exchange_bound(self.spaces, self.floors, compulsory, self.rules.lives))
+            self.raise_bounds(exchange_bound(self.spaces, self.floors, compulsory, self.rules.lives))
 
-    def _compulsory(self) -> list[Array]:
-        """Lower bounds of each Einsum that need no search [sums]."""
-        return compulsory_sums(self.spaces, self.rules.aims.added)
+    def einsum_bounds(self, part: int) -> list[Array]:
+        """Lower bounds of each Einsum [sums] that are known without its floors, in a part of the space."""
+        known = self.watch.least.of_einsums(part)
+        return compulsory_sums(self.spaces, self.rules.aims.added) if known is None else known
 
     def _bound_regions(self) -> None:
         """Bound the regions below a cut: only points that may be part of a better whole mapping are kept.
@@ -151,7 +152,7 @@ class Deepening:
         """
         if not self.known.figures.shape[1]:
             return
-        each = self._compulsory()
+        each = self.einsum_bounds(self.part)
         together: dict[int, list[int]] = {}
         for i, explorer in enumerate(self.explorers):
             if explorer.cut:
@@ -166,13 +167,16 @@ class Deepening:
             bound = Bound(self.known, nothing, seconds=compulsory(space)[1]).plus(rest.tolist())
             self.explorers[alike[0]].known.bound = bound
 
-    def _raise(self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = ()) -> None:
-        """Raise the lower bounds of all whole mappings that are not worse than known ones."""
+    def raise_bounds(
+        self, sums: Array, mixtures: Sequence[tuple[float, float, float]] = (), part: int | None = None
+    ) -> None:
+        """Raise the lower bounds of all whole mappings that are not worse than known ones, in this part of
+        the space or another one."""
         if self.rules.interest.rough:  # a rough search covers only a part of the space
             return
         best = self.known.figures[: self.known.sums].min(axis=1, initial=np.inf)
         least = np.minimum(sums, best / (1 + self.known.eps) * (1 - ROUNDED))
-        self.watch.least.raised(self.part, least, mixtures)
+        self.watch.least.raised(self.part if part is None else part, least, mixtures)
 
     def _work_out(self) -> None:
         """Compute shortest paths from the current information, and raise the lower bounds by them."""
@@ -190,7 +194,7 @@ class Deepening:
         if not np.isfinite(least).all():
             return
         weights = zip(self.known.weights.tolist(), least[sums:].tolist(), strict=True)
-        self._raise(least[:sums], [(*w, x) for w, x in weights])
+        self.raise_bounds(least[:sums], [(*w, x) for w, x in weights])
 
     def deepen(self, depth: int) -> None:
         """Search the pmappings with up to `depth` fused loops that may be part of better whole mappings."""
@@ -251,6 +255,8 @@ class Deepening:
         self._bound_regions()
         self.found = [[] for _ in self.spaces]
         self.seen = [{} for _ in self.spaces]
+        each = zip(self.floors, self.einsum_bounds(self.part), strict=True)
+        self.floors = [replace(f, unknown=tuple(x.tolist())) if f.least is None else f for f, x in each]
         limits, tally = self.request.limits, self.watch.tally()
         self.watch.begin_step("bounds of whole mappings")
         self.paths = CompletionBounds(

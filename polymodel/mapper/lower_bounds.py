@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from math import ceil, log2, prod
 from typing import Any
@@ -40,18 +40,24 @@ class Floors:
     """Least sums of one Einsum, by exchanges and by available space.
 
     `ladders`: levels of space (bits) per memory of interest. `least`: per exchanges (operand, memory) the
-    least sums [sums, levels of each ladder] of mappings that take no more than these levels. None: unknown,
-    so 0.
+    least sums [sums, levels of each ladder] of mappings that take no more than these levels. None: not known
+    by space; `unknown` then has lower bounds of the sums for any (0 where it is empty), and `backed` what
+    operands add to these that are exchanged in the backing storage.
     """
 
     ladders: tuple[Array, ...]
     sums: int
     least: Mapping[Exchanges, Array] | None
+    unknown: tuple[float, ...] = ()
+    backed: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     def of(self, exchanges: Exchanges) -> Array | None:
         """The table for these exchanges, or None if no mapping has them."""
         if self.least is None:
-            return np.zeros((self.sums, *(len(x) for x in self.ladders)))
+            sums = np.array(self.unknown or (0.0,) * self.sums)
+            sums = sums + sum(np.array(x) for i, x in self.backed.items() if i not in dict(exchanges))
+            sums = sums.reshape(-1, *(1 for _ in self.ladders))
+            return np.broadcast_to(sums, (self.sums, *(len(x) for x in self.ladders)))
         return self.least.get(exchanges)
 
 

@@ -12,6 +12,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
+from polymodel.mapper.aims import WORKING_SET
 from polymodel.mapper.einsum_rules import side_by_side
 from polymodel.mapper.records import Halos, Limits, Progress, Request
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
@@ -268,3 +269,18 @@ class _Reader(MapspaceConstraints):
             rules=self.loop_rules(hierarchy) or self.taken,
             side_by_side=side_by_side(self.cascade, hierarchy),
         )
+
+
+def with_memory_limits(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request]:
+    """Return both with limits on working sets as sizes of the memories; other limits are kept."""
+    most = {
+        x.name.partition(":")[2]: x.number for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")
+    }
+    more = dict(request.room)
+
+    def size(name: str, bits: float) -> float:
+        return min(bits, most.get(name, inf)) + more.get(name, 0.0)
+
+    components = tuple(replace(c, size_bits=size(c.name, c.size_bits)) for c in hierarchy.components)
+    left = tuple(x for x in request.at_most if not x.name.startswith(f"{WORKING_SET}:"))
+    return replace(hierarchy, components=components), replace(request, at_most=left)

@@ -30,7 +30,7 @@ from polymodel.errors import Refused
 from polymodel.governor import crew, spare, terminable
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
-from polymodel.mapper.aims import CLOSE, WORKING_SET, Aims, nothing_known
+from polymodel.mapper.aims import Aims, nothing_known
 from polymodel.mapper.budget import EVALUATION, Finished, Watch, fingerprint, store_of, time_of_search
 from polymodel.mapper.confirm import LONGEST, Point, all_confirmed, search_figures
 from polymodel.mapper.einsum_rules import cuttable
@@ -38,10 +38,11 @@ from polymodel.mapper.front import Front
 from polymodel.mapper.full_mappings import FullMappings, aims_in, candidates_of, rules_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.lower_bounds import compulsory_peaks, compulsory_sums
-from polymodel.mapper.records import Candidate, Progress, Quality, Request, SearchResult, gap_of
+from polymodel.mapper.records import CLOSE, Candidate, Progress, Quality, Request, SearchResult, gap_of
 from polymodel.mapper.records import SearchStage as StageRecord
 from polymodel.mapper.regions import cut_again
 from polymodel.mapper.request import CheckedRequest, Constraints, LimitsGiven, read_search_request
+from polymodel.mapper.request import with_memory_limits as limited
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import deepest
 from polymodel.objectives import on_sparse_data, score
@@ -88,7 +89,7 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Search
 
 
 def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
-    hierarchy, request = _bounded(hierarchy, request)
+    hierarchy, request = limited(hierarchy, request)
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     if request.shares is not None:
         spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
@@ -101,12 +102,13 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     _least_at_once(spaces, aims, watch)
     worthwhile, soon = first_mappings.worthwhile(spaces), first_mappings.soon_done(spaces, request)
     apart = worthwhile and _least_energy_apart(spaces, request)
-    first = (
-        first_mappings.deepened(spaces, request, watch.silent(), briefly=soon or apart)
-        if worthwhile
-        else None
-    )
+    bounds = _bounds_of_einsums(spaces, len(watch.least.parts))
+    first = None
+    if worthwhile:
+        first = first_mappings.deepened(spaces, request, watch.silent(), soon or apart, bounds)
     known = [w for w in first.wholes if len(w)] if first is not None else []
+    if first is not None and not soon:
+        bounds(first, together=True)
     late = not watch.has_time()
     if first is not None and (late or (request.eps and _proven(known, spaces, request, watch))):
         return _answer(first, spaces, request, watch)
@@ -143,6 +145,15 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     return _answer(work, spaces, request, watch)
 
 
+def _bounds_of_einsums(spaces: Sequence[EinsumSpace], parts: int) -> Callable[..., None]:
+    """A function that bounds several Einsums one by one, going on at each call; nothing for a single one."""
+    if len(spaces) < 2:
+        return lambda work, together=False: None
+    from polymodel.mapper.einsum_bounds import bound_einsums
+
+    return partial(bound_einsums, parts=parts, done={})
+
+
 def _least_energy_apart(spaces: Sequence[EinsumSpace], request: Request) -> bool:
     """Return whether the least energy is searched first: if energy and latency of an Einsum with many points
     are objectives, since deep hierarchies can be cut again for energy alone."""
@@ -176,21 +187,6 @@ def _of_least_energy(
         for part in range(len(watch.least.parts)):
             watch.least.raised(part, np.array([least * (1 - CLOSE), 0.0]))
     return [replace(w, rules=rules) for w in work.wholes if len(w)]
-
-
-def _bounded(hierarchy: Hierarchy, request: Request) -> tuple[Hierarchy, Request]:
-    """Turn limits on working sets into sizes of the memories; other limits are kept."""
-    most = {
-        x.name.partition(":")[2]: x.number for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")
-    }
-    more = dict(request.room)
-
-    def size(name: str, bits: float) -> float:
-        return min(bits, most.get(name, inf)) + more.get(name, 0.0)
-
-    components = tuple(replace(c, size_bits=size(c.name, c.size_bits)) for c in hierarchy.components)
-    left = tuple(x for x in request.at_most if not x.name.startswith(f"{WORKING_SET}:"))
-    return replace(hierarchy, components=components), replace(request, at_most=left)
 
 
 def _proven(
@@ -233,9 +229,10 @@ def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, wa
 
 def _least_at_once(spaces: Sequence[EinsumSpace], aims: Aims, watch: Watch) -> None:
     """Raise the lower bounds to those that need no search."""
-    least = np.array(compulsory_sums(spaces, aims.added)).sum(axis=0)
-    for part in range(len(watch.least.parts)):
-        watch.least.raised(part, least)
+    each = compulsory_sums(spaces, aims.added)
+    for number, part in enumerate(watch.least.parts):
+        part.einsums = [x.copy() for x in each]
+        watch.least.raised(number, np.array(each).sum(axis=0))
 
 
 def _bounds(candidates: Sequence[Candidate], request: Request, watch: Watch) -> tuple[float, ...]:
