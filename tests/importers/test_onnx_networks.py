@@ -64,6 +64,29 @@ def test_mlp_with_bias_and_activation_taken_in() -> None:
     assert dict(found.spec.workload["fc1"].operations) == {"populate": "add(_, B1); relu"}
 
 
+def test_roles_are_those_of_constants_and_of_what_is_computed() -> None:
+    """A residual sum has two inputs and no weight; scores have their second operand as weight."""
+    proto = model(
+        [
+            node("MatMul", ["X", "W"], ["t"], name="first"),
+            node("Add", ["t", "X"], ["u"], name="residual"),
+            node("Mul", ["S", "u"], ["v"], name="scale"),
+            node("MatMul", ["v", "K"], ["Y"], name="scores"),
+        ],
+        {"X": (4, 16), "K": (16, 8)},
+        ["Y"],
+        {"W": numbers((16, 16)), "S": numbers((4, 16))},
+    )
+    found = import_onnx(proto, fuse="none").spec.workload
+    roles = {e.name: {n: set(s) for n, s in e.renames if n != "output"} for e in found}
+    assert roles == {
+        "first": {"input": {"X"}, "weight": {"W"}},
+        "residual": {"input": {"t", "X"}, "weight": set()},
+        "scale": {"input": {"u"}, "weight": {"S"}},
+        "scores": {"input": {"v"}, "weight": {"K"}},
+    }
+
+
 def test_mlp_explores_and_evaluates_as_it_stands(tmp_path: object) -> None:
     file = import_onnx(MLP, name="mlp", bits=8).save(f"{tmp_path}/mlp.yaml")
     spec = pm.load(file, "simple_two_level")

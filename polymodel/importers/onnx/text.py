@@ -120,12 +120,15 @@ def _operations(e: Lowered, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _renames(e: Lowered, tensors: Mapping[str, str], weights: Collection[str]) -> str:
+    """Return the roles of the tensors. Computed operands are inputs; of a product that sums over a variable
+    only the first one is, since the second takes the place of the weights in an array."""
     inputs = list(dict.fromkeys(line.tensor for line in e.inputs))
     made = [t for t in inputs if t not in weights]
-    main = made[:1] or inputs[:1]
-    rest = [tensors[t] for t in inputs if t not in main]
-    weight = " | ".join(rest) or "Nothing"
-    return f"{{input: {tensors[main[0]]}, weight: {weight}, output: {tensors[e.output.tensor]}}}"
+    summed = {v for line in e.inputs for v in line.variables} - {*e.output.variables}
+    main = (made[:1] if summed else made) or inputs[:1]
+    parts = main, [t for t in inputs if t not in main], [e.output.tensor]
+    roles = (" | ".join(tensors[t] for t in part) or "Nothing" for part in parts)
+    return "{" + ", ".join(map("{}: {}".format, ("input", "weight", "output"), roles)) + "}"
 
 
 def plain(text: str) -> str:
