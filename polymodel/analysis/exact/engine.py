@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -172,15 +173,25 @@ def _load(
                 more = dense(products, order, shape).astype(value.dtype)
                 value = np.asarray(value + more * bits, dtype=value.dtype)
         sums.append(value)
-    stacked = np.stack([sums[0].ravel(), sums[1].ravel()], axis=1)
-    busy = int(np.count_nonzero((stacked != 0).any(axis=1)))
+    reads_each, writes_each = (value.ravel() for value in sums)
+    busy = int(np.count_nonzero((reads_each != 0) | (writes_each != 0)))
     if not busy:
         return None
-    if stacked.dtype == object:
-        pairs = {(int(r), int(w)) for r, w in stacked}
-    else:
-        pairs = {(int(r), int(w)) for r, w in np.unique(stacked, axis=0)}
-    return InstanceLoad(einsum, component, largest(pairs), busy)
+    return InstanceLoad(einsum, component, largest(_largest_or_more_writes(reads_each, writes_each)), busy)
+
+
+def _largest_or_more_writes(reads: Any, writes: Any) -> set[tuple[int, int]]:
+    """The pair with the most reads, and the distinct pairs with more writes; no other pair is a largest one.
+
+    Most instances have equal loads, so that this leaves few pairs to be sorted.
+    """
+    most = reads.max()
+    first = writes[reads == most].max()
+    more = writes > first
+    rest = np.stack([reads[more], writes[more]], axis=1)
+    if rest.dtype != object:
+        rest = np.unique(rest, axis=0)
+    return {(int(most), int(first)), *((int(r), int(w)) for r, w in rest.tolist())}
 
 
 def _loads(layout: ExactLayout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, ...]:
