@@ -24,8 +24,9 @@ from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
 from polymodel.mapper.aims import SearchFigures, grows_with_peaks
 from polymodel.mapper.budget import CUT
-from polymodel.mapper.einsum_rules import is_box
+from polymodel.mapper.einsum_rules import is_box, touches_boxes
 from polymodel.mapper.records import CLOSE, Candidate, Limits
+from polymodel.mapper.windows import variables_of
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import (
@@ -41,7 +42,7 @@ from polymodel.objectives import (
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.files import write_text
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
@@ -176,6 +177,15 @@ def _reasons(cascades: Sequence[Cascade], limits: Limits, live: list[str]) -> It
         yield "tiles above fused loops count as long as the loops run"
     if not all(is_box(e) for c in cascades for e in c.einsums):
         yield "tiles of tied rank variables count as the largest of each"
+    if any(_in_several_boxes(e, c) for c in cascades for e in c.einsums):
+        yield "tiles of what is before the first generations count as the largest of each tensor"
+
+
+def _in_several_boxes(one: Einsum, cascade: Cascade) -> bool:
+    """Whether tiles of several tensors are largest at different stamps, as those of what is before are."""
+    variables = variables_of(one)
+    found = [a for a in one.accesses if touches_boxes(one, a.tensor, cascade, variables)]
+    return len({a.tensor for a in found}) > 1 or any(a.stands_for for a in found)
 
 
 def figures_of(report: Report) -> MappingFigures:

@@ -532,6 +532,8 @@ def generations_of(
         for access in one.accesses_of(tensor):
             check_access(one, access, line, maker.access_of(tensor))
     except NotSeparable:
+        if one is not maker:
+            return None  # one element in each operation
         raise otherwise from None
     indices = {a.projection[line.rank] for a in one.accesses_of(tensor)}
     write = maker.access_of(tensor).projection[line.rank]
@@ -556,16 +558,26 @@ def generations_of(
     return Generations(position[v], now, tuple(-x for x in away if x < 0), early)
 
 
-def first_alone(one: Einsum, access: TensorAccess, position: Mapping[str, int], remedy: str) -> int:
-    """The variable in whose first iteration only an initial tensor is read (-1: in all iterations)."""
-    if not access.stands_for:
-        return -1
-    v = access.guard[0].expr.variables[0]
-    others = {(a.projection, a.guard) for a in one.accesses_of(access.tensor)}
-    if len(access.guard) > 1 or len(others) > 1 or v in access.variables or v not in position:
-        what = f"{one.name} reads {access.tensor} otherwise than as the values before the first generation"
-        raise Refused(f"{what}, which the search does not cover", remedy, code="unsupported-recurrence")
-    return position[v]
+def touches_boxes(one: Einsum, tensor: str, cascade: Cascade, variables: Collection[str]) -> bool:
+    """Whether an Einsum touches elements of several generations, or several elements of one, of a tensor that
+    is carried along several ranks, or that holds what is before. `variables`: those of extent above 1."""
+    access, maker = one.access_of(tensor), cascade.producer(tensor)
+    if access.stands_for:
+        v = access.guard[0].expr.variables[0]
+        others = {(a.projection, a.guard) for a in one.accesses_of(tensor)}
+        return len(access.guard) > 1 or len(others) > 1 or v in access.variables or v not in variables
+    if maker is None or tensor not in cascade.recurrent:
+        return False
+    if maker is not one:
+        several = touches_boxes(maker, tensor, cascade, maker.rank_variables)
+        return several and (bool(access.guard) or len(one.accesses_of(tensor)) > 1)
+    try:
+        line = carried_line(cascade, maker, tensor)
+        for a in one.accesses_of(tensor):
+            check_access(one, a, line, maker.access_of(tensor))
+    except NotSeparable:
+        return True
+    return not same_elements(one, line, tensor)
 
 
 def refuse_carried_uneven(

@@ -209,7 +209,7 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
         name = space.memories[n.memory].name
         nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
     _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, ()))
-    nodes += [Loop(space.variables[v], 1) for v, left in enumerate(size) if left > 1]
+    nodes += [Loop(space.variables[v], 1) for v in space.in_order if size[v] > 1]
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
 
@@ -281,7 +281,7 @@ def _place(last: tuple[int, ...], v: int) -> int:
 
 
 def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:
-    every = list(range(len(space.variables)))
+    every = list(space.in_order)
     if held is None:
         return every
     o, slides = space.operands[held], -1

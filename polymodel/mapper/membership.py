@@ -98,7 +98,7 @@ def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
         if any(isinstance(n, Loop) for n in path[:split]):
             what = f"whether a mapping in which {space.name} shares loops is explored is not known"
             raise Refused(what, remedy, code="unsupported-loop")
-        if space.copy or any(o.carried is not None or o.forward for o in space.operands):
+        if space.copy or any(o.carried is not None or o.forward or o.boxes for o in space.operands):
             what = f"whether mappings of {space.name}, a copy or carried forward, are explored is not known"
             raise Refused(what, remedy, code="unsupported-einsum")
 

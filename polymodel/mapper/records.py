@@ -8,7 +8,7 @@ from functools import cached_property
 from math import ceil, inf, isinf
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.hierarchy import Component, FanoutLink, Hierarchy, Topology
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import LOOP_RULES, LoopRule
@@ -494,3 +494,78 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objectives", tuple(map(canonical, self.objectives)))
+
+
+# The hierarchy as the search sees it.
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """One memory of the hierarchy, outermost first; `index`: its position among all components."""
+
+    name: str
+    index: int
+    capacity: float
+    read_first: bool
+    fixed_time: float
+    live: bool = False
+
+    @classmethod
+    def of(cls, c: Component, index: int) -> MemoryLevel:
+        """The memory that a component is."""
+        live = c.allocation == "live"
+        return cls(c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, live)
+
+
+@dataclass(frozen=True)
+class TollPayers:
+    """A toll, and the tensors that pay it."""
+
+    name: str
+    index: int
+    tensors: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FanoutDimension:
+    """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:
+    tensors that its instances share; `overlapping`: they also share the overlap of their windows, otherwise
+    only equal tiles; `costly`: crossing it has a cost; `topology`: how hops are counted."""
+
+    component: str
+    name: str
+    width: int
+    below: int
+    least: float
+    reuses: frozenset[str]
+    broadcast: bool
+    overlapping: bool = True
+    index: int = 0
+    costly: bool = False
+    topology: Topology = "bus"
+
+    def shares_windows(self, tensor: str) -> bool:
+        """Whether instances share the overlap of their windows of a tensor."""
+        return self.overlapping and tensor in self.reuses
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A compute component at `index`; `memories`: the number of memories above it."""
+
+    name: str
+    index: int
+    memories: int
+    fanouts: int
+
+    @classmethod
+    def of(cls, c: Component, hierarchy: Hierarchy) -> Unit:
+        """The unit that a component is."""
+        index = hierarchy.index(c.name)
+        above = hierarchy.components[: index + 1]
+        return cls(c.name, index, sum(a.stores for a in above), sum(len(a.spatial) for a in above))
+
+
+def counted_topology(link: FanoutLink | None) -> Topology:
+    """Return the topology, or a bus if the number of hops has no cost."""
+    return link.topology if link and (link.energy_per_bit_hop or link.topology == "switch") else "bus"

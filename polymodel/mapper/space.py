@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.architecture.hierarchy import Component, FanoutLink, Hierarchy, Topology
+from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.cost.records import NO_OPERATORS, ExecutedOperators
 from polymodel.errors import NotSeparable, Refused
@@ -27,7 +28,6 @@ from polymodel.mapper.einsum_rules import (
     Tie,
     at_their_most,
     elements_of,
-    first_alone,
     generations_of,
     loop_rules,
     parted_alike,
@@ -37,9 +37,18 @@ from polymodel.mapper.einsum_rules import (
     require_counted,
     require_searchable,
     ties_of,
+    touches_boxes,
 )
 from polymodel.mapper.pricing import CountPrices
-from polymodel.mapper.records import Limits, Shares
+from polymodel.mapper.records import (
+    FanoutDimension,
+    Limits,
+    MemoryLevel,
+    Shares,
+    TollPayers,
+    Unit,
+    counted_topology,
+)
 from polymodel.mapper.ties import spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
@@ -47,8 +56,12 @@ from polymodel.schedule.legality import unmade
 from polymodel.spec.arch_schema import branches_to
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
+if TYPE_CHECKING:
+    from polymodel.mapper.stencils import TouchedBoxes
+
 Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"
+CARRIED = "unsupported-recurrence"
 
 
 def _uncovered(what: str, code: str) -> Refused:
@@ -64,8 +77,9 @@ class Operand:
     actions. `tied`: variables of the Einsum that are tied in pairs. `reads`: accesses that read each element.
     `accumulates`: an output to whose previous values results are added. `forward`: carried forward;
     `carried`: how it is touched, if not as a single generation; `first`: the variable in whose first
-    iteration only it is read (-1: in all). `persistent`: it stays for the whole run in the memory of its
-    outermost tile, once for each instance of the Einsum."""
+    iteration only it is read (-1: in all); `boxes`: where several elements of earlier generations are
+    touched. `persistent`: it stays for the whole run in the memory of its outermost tile, once for each
+    instance of the Einsum."""
 
     tensor: str
     output: bool
@@ -82,6 +96,7 @@ class Operand:
     forward: bool = False
     carried: Generations | None = None
     first: int = -1
+    boxes: TouchedBoxes | None = None
     persistent: bool = False
 
     @cached_property
@@ -102,17 +117,23 @@ class Operand:
     @property
     def first_differs(self) -> frozenset[int]:
         """Variables whose first iteration touches other elements than later iterations."""
-        return frozenset((self.behind, self.first)) - {-1}
+        together = self.boxes.variables if self.boxes is not None else ()
+        return frozenset((self.behind, self.first, *together)) - {-1}
 
     def touched(self, elements: int, extents: Sequence[int]) -> int:
         """Return how many elements are accessed: without the last generation if all accesses read the
         previous one."""
+        if self.boxes is not None and not self.output:
+            others = math.prod(extents[v] for v in self.alone - {*self.boxes.variables})
+            return self.boxes.elements() * others
         if self.behind < 0 or self.output or (self.carried is not None and self.carried.now):
             return elements
         return elements // extents[self.behind] * (extents[self.behind] - 1)
 
     def reads_per_operation(self, extents: Sequence[int]) -> float:
         """Average number of reads per operation; for an output, reads of the previous generation."""
+        if self.boxes is not None:
+            return self.boxes.reads / math.prod(extents[v] for v in self.boxes.variables if v >= 0)
         if self.first >= 0:
             return self.reads / extents[self.first]
         if self.carried is None:
@@ -128,60 +149,6 @@ class Operand:
     def imaged(self) -> frozenset[int]:
         """Variables of two images of a rank."""
         return frozenset(v for w in self.windows if isinstance(w, TwoImages) for v in w.variables)
-
-
-@dataclass(frozen=True)
-class MemoryLevel:
-    """One memory of the hierarchy, outermost first; `index`: its position among all components."""
-
-    name: str
-    index: int
-    capacity: float
-    read_first: bool
-    fixed_time: float
-    live: bool = False
-
-
-@dataclass(frozen=True)
-class TollPayers:
-    """A toll, and the tensors that pay it."""
-
-    name: str
-    index: int
-    tensors: frozenset[str]
-
-
-@dataclass(frozen=True)
-class FanoutDimension:
-    """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:
-    tensors that its instances share; `overlapping`: they also share the overlap of their windows, otherwise
-    only equal tiles; `costly`: crossing it has a cost; `topology`: how hops are counted."""
-
-    component: str
-    name: str
-    width: int
-    below: int
-    least: float
-    reuses: frozenset[str]
-    broadcast: bool
-    overlapping: bool = True
-    index: int = 0
-    costly: bool = False
-    topology: Topology = "bus"
-
-    def shares_windows(self, tensor: str) -> bool:
-        """Whether instances share the overlap of their windows of a tensor."""
-        return self.overlapping and tensor in self.reuses
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A compute component at `index`; `memories`: the number of memories above it."""
-
-    name: str
-    index: int
-    memories: int
-    fanouts: int
 
 
 @dataclass(frozen=True)
@@ -266,6 +233,8 @@ class EinsumSpace:
 
         pairs = [w.variables for o in self.operands for w in o.windows if not w.held]
         pairs += [(t.u, t.v) for t in self.ties]
+        together = ([v for v in o.boxes.variables if v >= 0] for o in self.operands if o.boxes is not None)
+        pairs += [pair for several in together for pair in pairwise(several)]
         for one, other in pairs:
             parent[root(bundle[other])] = root(bundle[one])
         result: dict[int, list[int]] = {}
@@ -300,6 +269,13 @@ class EinsumSpace:
             return ()
         o = self.operands[operand]
         return tuple(sorted(o.windowed - o.tied - o.imaged))
+
+    @cached_property
+    def in_order(self) -> tuple[int, ...]:
+        """The variables as loops between two nodes stand, outermost first: those over which a tensor is
+        carried forward before those along which it has neighbours."""
+        over = [o.boxes.over for o in self.operands if o.boxes is not None]
+        return tuple(sorted(range(len(self.variables)), key=lambda v: v not in over))
 
     def operand(self, tensor: str) -> Operand | None:
         return next((o for o in self.operands if o.tensor == tensor), None)
@@ -339,6 +315,10 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
     require_searchable(hierarchy, REMEDY)
     require_plain(cascade, "the search covers", REMEDY, products=True, carried=True, several=True)
     result = tuple(at_their_most(_space(e, cascade, hierarchy, limits)) for e in cascade.einsums)
+    if any(o.boxes is not None for s in result for o in s.operands):
+        from polymodel.mapper.stencils import boxes_apart
+
+        result = boxes_apart(result, REMEDY)
     never = unmade(cascade)
     if never:
         message = f"no mapping is legal: {never}"
@@ -434,9 +414,9 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
         ),
         one.is_copy,
         one.n_instances,
-        tuple(_memory(c, hierarchy.index(c.name)) for c in memories),
+        tuple(MemoryLevel.of(c, hierarchy.index(c.name)) for c in memories),
         tuple(_fanouts(one, hierarchy, memories, utilisation)),
-        tuple(_unit(u, hierarchy) for u in units),
+        tuple(Unit.of(u, hierarchy) for u in units),
         keep,
         may,
         leak_power(whole),
@@ -503,6 +483,8 @@ def _tolls(one: Einsum, hierarchy: Hierarchy) -> Iterator[TollPayers]:
 
 
 def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascade) -> Operand:
+    if touches_boxes(one, tensor, cascade, position):
+        return _in_boxes(one, tensor, position, cascade)
     images = None if tensor in cascade.shifted else images_of(one, tensor, position)
     if images is None:
         joined, access, reads = neighbours_of(one, tensor, cascade, REMEDY)
@@ -543,12 +525,32 @@ def _operand(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascad
         raise _uncovered(f"the windows of {access.tensor} in {one.name}", "unsupported-window")
     fusable = access.tensor in cascade.intermediates
     carried = generations_of(one, access.tensor, cascade, position, REMEDY)
-    first = first_alone(one, access, position, REMEDY)
+    first = position[access.guard[0].expr.variables[0]] if access.stands_for else -1
     return Operand(
         access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), 0, fusable,
         reads=reads, accumulates=access.accumulates, carried=carried,
         first=first, forward=access.tensor in cascade.shifted,
         persistent=access.persistent,
+    )  # fmt: skip
+
+
+def _in_boxes(one: Einsum, tensor: str, position: dict[str, int], cascade: Cascade) -> Operand:
+    """A tensor of which several elements of earlier generations are touched."""
+    from polymodel.mapper.stencils import boxes_of
+
+    access = one.access_of(tensor)
+    what = f"{one.name} accesses {tensor} at several elements of a generation that are no boxes, at constant"
+    what = f"{what} distances, of earlier ones"
+    otherwise = Refused(f"{what}; the search does not cover that", REMEDY, code=CARRIED)
+    boxes = boxes_of(one, tensor, cascade, position, otherwise)
+    places = [[position[v] for v in x.variables if v in position] for x in access.projection]
+    if any(len(mine) > 1 for mine in places):
+        raise otherwise
+    ranks = tuple(mine[0] if mine else -1 for mine in places)
+    carried = Generations(boxes.over, 0, boxes.back) if boxes.over >= 0 else None
+    return Operand(
+        tensor, access.output, access.bits_per_value, frozenset(ranks) - {-1}, (), ranks, 0, False,
+        carried=carried, forward=tensor in cascade.shifted, boxes=boxes, persistent=access.persistent,
     )  # fmt: skip
 
 
@@ -562,10 +564,6 @@ def _rules(
         for c, k in zip(memories, keep, strict=True)
     )
     return keep, may
-
-
-def _memory(c: Component, index: int) -> MemoryLevel:
-    return MemoryLevel(c.name, index, c.size_bits, c.read_first, c.fill_drain_latency, c.allocation == "live")
 
 
 def _fanouts(
@@ -582,18 +580,7 @@ def _fanouts(
                     c.name, d.name, d.fanout, above, least.get((c.name, d.name), 0.0), reuses,
                     d.broadcast_partials, d.multicast == "overlapping", hierarchy.index(c.name),
                     d.link is not None and d.link.costs,
-                    _counted(d.link),
+                    counted_topology(d.link),
                 )
             )  # fmt: skip
     return result
-
-
-def _counted(link: FanoutLink | None) -> Topology:
-    """Return the topology, or a bus if the number of hops has no cost."""
-    return link.topology if link and (link.energy_per_bit_hop or link.topology == "switch") else "bus"
-
-
-def _unit(c: Component, hierarchy: Hierarchy) -> Unit:
-    index = hierarchy.index(c.name)
-    above = hierarchy.components[: index + 1]
-    return Unit(c.name, index, sum(a.stores for a in above), sum(len(a.spatial) for a in above))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.mapper.einsum_rules import POINTS, Tie
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
@@ -29,6 +30,7 @@ from polymodel.mapper.windows import (
 )
 
 Array = Any
+MOST_TOGETHER = 2**24
 Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
 Joint = tuple[
     list[Tie], list[RankWindow | TwoImages], set[int]
@@ -43,6 +45,7 @@ class Factors:
         self.positions = [spread_after(template, f.below) for f in space.fanouts]
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
         self.chains = [*found]
+        _require_few(space, found)
         for w in (w for o in space.operands for w in o.windows if w.held and w.r not in self.bundle):
             self.bundle[w.r] = len(self.chains)
             self.chains.append(_whole_chain(w.held, found[self.bundle[w.p]]))
@@ -81,6 +84,8 @@ class Factors:
                 result = result * self._windowed(term, w, group, into)
                 continue
             result = result * self._neighbours(term, w, group, into)
+        if operand is not None and operand.boxes is not None and within:
+            result = result * self._boxed(term, operand, group)
         return np.broadcast_to(result, tuple(self.chains[b].count for b in group))
 
     def _joint(self, number: int, group: tuple[int, ...]) -> Joint:
@@ -91,6 +96,9 @@ class Factors:
             every = self.space.operands[number].windows if number != OPERATIONS else ()
             windows = [w for w in every if self.bundle[w.p] in group and w.p not in tied]
             within = {self.bundle[v] for v in (*tied, *(x for w in windows for x in (w.p, w.r)))}
+            boxes = self.space.operands[number].boxes if number != OPERATIONS else None
+            together = {self.bundle[v] for v in boxes.variables if v >= 0} if boxes is not None else set()
+            within |= together & {*group}
             self._jointly[number, group] = ties, windows, within
         return self._jointly[number, group]
 
@@ -141,6 +149,34 @@ class Factors:
         every = [resident_generations(carried.back, c.extent, tuple(x), made) for x in chains.T.tolist()]
         which = 0 if term.tile else 1 if operand.output else 2
         return np.array([one[which] for one in every], dtype=float)[where.reshape(-1)]
+
+    def _boxed(self, term: Term, operand: Operand, group: tuple[int, ...]) -> Array:
+        """The factor of all variables that decide together which boxes are touched: elements of the largest
+        tile, or over all tiles of what is read and not made there. No other tiles than those that keep the
+        order of generations count."""
+        boxes = operand.boxes
+        assert boxes is not None
+        if operand.output and not term.tile and not term.behind:
+            return np.full((1,) * len(group), float(boxes.made))
+        if term.level == END:
+            return np.full((1,) * len(group), float(boxes.reads))
+        there = [v for v in boxes.variables if v >= 0]
+        each = {v: self._sizes(self.bundle[v], term.level) for v in there}
+        shape = [len(each[v][0]) for v in there]
+        along = {v: _along(np.array(each[v][0]), k, len(there))[None] for k, v in enumerate(there)}
+        legal = np.broadcast_to(boxes.is_legal(along), shape)
+        table = np.zeros(shape)
+        for at in zip(*np.nonzero(legal), strict=True):
+            sizes = {v: each[v][0][k] for v, k in zip(there, at, strict=True)}
+            whole = [sizes.get(v, 1) for v in boxes.variables]
+            table[at] = boxes.of_tiles(whole)[0 if term.tile else 1]
+        table[~legal] = table[legal].max(initial=0)  # within the bounds of the others
+        table = table[np.ix_(*(each[v][1] for v in there))]
+        axes = [group.index(self.bundle[v]) for v in there]
+        shape = [1] * len(group)
+        for axis, n in zip(axes, table.shape, strict=True):
+            shape[axis] = n
+        return table.transpose(np.argsort(axes)).reshape(shape)
 
     def _tile(self, v: int, level: int, alone: bool = True) -> Array:
         c = self.chains[v]
@@ -222,8 +258,14 @@ class Factors:
 
     def unequal(self, terms: Iterable[Part], group: tuple[int, ...]) -> Array:
         """Return a mask [n1, n2, ...] of candidates for which no instance of each component has the maximum
-        of every term."""
+        of every term, or that do not keep the order of generations."""
         result = np.zeros(tuple(self.chains[b].count for b in group), bool)
+        for boxes in (o.boxes for o in self.space.operands if o.boxes is not None):
+            tiles = {}
+            for k, b in enumerate(group):
+                every = self.chains[b].tiles
+                tiles[self.space.bundles[b][0]] = every.reshape(len(every), *_shape(k, len(group)))
+            result |= ~boxes.is_legal(tiles)
         shares = [t for t in terms if isinstance(t, Term) and (t.split or t.own)]
         for tie in (t for t in self.space.ties if self.bundle[t.u] in group):
             both = self.bundle[tie.u], self.bundle[tie.v]
@@ -493,6 +535,17 @@ class Factors:
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
 
 
+def _require_few(space: EinsumSpace, found: Sequence[TileChains]) -> None:
+    """Raises Refused for more combinations of tile sizes than there is memory for, where variables are not
+    in pairs."""
+    for group in space.groups if any(o.boxes is not None for o in space.operands) else ():
+        if prod(found[b].count for b in group) > MOST_TOGETHER:
+            names = " and ".join(space.variables[space.bundles[b][0]] for b in group)
+            what = f"{space.name}: more than {MOST_TOGETHER:,} combinations of tile sizes of {names}"
+            remedy = "let fewer memories hold its tensors (`may_keep`, `bypass`)"
+            raise Refused(what, remedy, code="too-large")
+
+
 def _work(term: Term) -> Term:
     """The operations of each instance that a term distinguishes."""
     return Term(OPERATIONS, END, split=term.split | term.own)
@@ -527,10 +580,12 @@ def _whole_chain(extent: int, like: TileChains) -> TileChains:
     return TileChains(extent, tiles, spread, keys, like.even)
 
 
+def _shape(axis: int, axes: int) -> tuple[int, ...]:
+    return tuple(-1 if k == axis else 1 for k in range(axes))
+
+
 def _along(values: Array, axis: int, axes: int) -> Array:
-    shape = [1] * axes
-    shape[axis] = -1
-    return np.reshape(values, shape)
+    return np.reshape(values, _shape(axis, axes))
 
 
 def prod_of(arrays: Sequence[Array], n: int) -> Array:

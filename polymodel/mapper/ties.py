@@ -13,7 +13,7 @@ from polymodel.analysis.symbolic.regions import Region, What, numbered
 from polymodel.mapper.einsum_rules import ALIKE, POINTS, Elements, Tie
 
 if TYPE_CHECKING:
-    from polymodel.mapper.space import FanoutDimension
+    from polymodel.mapper.records import FanoutDimension
 
 Array = Any
 

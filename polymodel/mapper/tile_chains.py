@@ -111,8 +111,7 @@ def tile_chains(
     """The chains of one bundle that can be optimal. Raises Refused if there are too many."""
     members = space.bundles[bundle]
     extent = math.prod(space.extents[v] for v in members)
-    if len(members) > 1 and sizes == "all":
-        raise AssertionError("sizes that do not divide are chosen variable by variable")
+    assert len(members) == 1 or sizes != "all", "sizes that do not divide are chosen variable by variable"
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
     told = {m for m, _ in space.rules.factors(members[0])}
@@ -121,6 +120,7 @@ def tile_chains(
     slides = slides or any(
         n.slides == ANY and members[0] in space.operands[n.operand].windowed for n in template.nodes
     )
+    slides = slides or any(members[0] in o.boxes.variables for o in space.operands if o.boxes)
     if slides or (template.family and homes) or any(not some or told & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no two sizes are equally good
         pattern, symbols = _without_barred_loops(space, template, members[0], len(kinds))

@@ -341,7 +341,8 @@ def tile_along_several(spaces: Sequence[Space], line: CarriedRank, made: bool) -
     ranks, all that is read was made in the same visit.
     """
     accesses = [space.einsum.accesses_of(line.tensor) for space in spaces]
-    names = [_listed_with(s, every, line.ranks) for s, every in zip(spaces, accesses, strict=True)]
+    each = zip(spaces, accesses, strict=True)
+    names = [variables_that_decide(s.einsum, every, line.ranks) for s, every in each]
     if made and not any(s.of(v) for s, every in zip(spaces, names, strict=True) for v in every):
         return spaces[0]
     users = tuple(dict.fromkeys(space.einsum.name for space in spaces))
@@ -355,7 +356,9 @@ def tile_along_several(spaces: Sequence[Space], line: CarriedRank, made: bool) -
     return points_touched(spaces[0], accesses[0])
 
 
-def _listed_with(space: Space, accesses: Sequence[TensorAccess], ranks: Set[int] = frozenset()) -> Names:
+def variables_that_decide(
+    einsum: Einsum, accesses: Sequence[TensorAccess], ranks: Set[int] = frozenset()
+) -> Names:
     """The rank variables that decide together what accesses touch, and those of some ranks."""
     first, every = accesses[0], [a.projection for a in accesses]
     names = {v for a in accesses for g in a.guard for v in g.expr.variables}
@@ -363,14 +366,14 @@ def _listed_with(space: Space, accesses: Sequence[TensorAccess], ranks: Set[int]
     names |= {v for r in apart | ranks for v in first.projection[r].variables}
     for _ in first.projection:
         names |= {v for x in first.projection if names & set(x.variables) for v in x.variables}
-    return tuple(v for v in space.einsum.rank_variables if v in names)
+    return tuple(v for v in einsum.rank_variables if v in names)
 
 
 def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
     """The elements that some accesses at constant distances touch, point by point of their variables."""
     einsum, first = space.einsum, accesses[0]
     every = tuple(dict.fromkeys((a.projection, a.guard) for a in accesses))
-    names = _listed_with(space, accesses)
+    names = variables_that_decide(einsum, accesses)
     if not names:
         return space
     extents = tuple(map(space.extent, names))
@@ -398,7 +401,7 @@ def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
                 free = [least * (k == n) if n else -least for k in range(1, len(every))]
                 rows.append((*factors, *free, rest - least * bool(n)))
     sizes = (*map(int, extents), *(2 for _ in numbers))
-    boxes = [_box(einsum, names, guard) for _, guard in every]
+    boxes = [box_of(einsum, names, guard) for _, guard in every]
     whole = tuple(rows)
     region = Region(sizes, whole) if None in boxes else BoxUnion(sizes, whole, tuple(filter(None, boxes)))
     group = TiedGroup((*names, *numbers), region)
@@ -411,7 +414,7 @@ def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
     return replace(space, einsum=more, access=access, listed=(*space.listed, group), made=space)
 
 
-def _box(einsum: Einsum, names: Names, guard: Sequence[Constraint]) -> Box | None:
+def box_of(einsum: Einsum, names: Names, guard: Sequence[Constraint]) -> Box | None:
     """The first and last value of each variable, from their smallest ones on, at which an access touches
     anything; None if that is no box."""
     ends = {v: [0, einsum.bound(v)[1] - einsum.bound(v)[0]] for v in names}
