@@ -75,7 +75,7 @@ TAGS = {
     "Array": "write !Container with `spatial:`",
     "Network": "write `link:` of the fanout dimension, or !Toll",
     "Hierarchical": "list its nodes one below the other; a group is a !Container",
-    "Fork": "a machine is one list of nodes: leave the branches out, or model them as two machines",
+    "Fork": "write the nodes of the fork in the list itself, each with `branch: NAME`",
     "Reservation": "leave it out: what a tile reserves follows from its !Storage",
     "ProcessingStage": "write !Toll",
 }

@@ -136,6 +136,18 @@ def test_what_changes_counts_is_refused_unless_allowed() -> None:
     assert pm.import_timeloop(tree).changed == ()
 
 
+def test_a_refusal_says_what_is_counted_otherwise_and_what_to_do() -> None:
+    tree = machine()
+    below = "architecture.nodes[1].constraints.dataspace.rmw_first_update"
+    tree["architecture"]["nodes"][1]["constraints"] = {"dataspace": {"rmw_first_update": ["O"]}}
+    with faults("no-counterpart", "without", "reading", "reads", at=below):
+        pm.import_timeloop(tree)
+    tree["architecture"]["nodes"][1]["constraints"] = {"dataspace": {"no_link_transfer": ["I"]}}
+    (told,) = (d for d in pm.import_timeloop(tree).left_out if "no_link_transfer" in d.message)
+    assert "neighbour" in told.message
+    assert "explore" not in told.remedy
+
+
 def test_an_allowance_that_nothing_needs_is_a_fault() -> None:
     with faults("unknown-choice", at="allow"):
         pm.import_timeloop(machine(), allow=["remainders"])

@@ -125,6 +125,7 @@ arch:
     component_class: SRAM
     actions: [{name: read, energy: 1, latency: 0}]
   - !Fanout {name: PE}
+  - !Fork {nodes: []}
   - !Compute {name: MAC}
 """
     found = {d.place.line: d for d in refusal(tmp_path, text).diagnostics}
@@ -133,6 +134,7 @@ arch:
     assert "hwcomponents" in found[7].remedy
     assert "per action / latency" in found[8].remedy
     assert "!Container" in found[9].remedy
+    assert "branch: NAME" in found[10].remedy
     assert all("docs/migrate/accelforge.md" in d.remedy for d in found.values())
 
 

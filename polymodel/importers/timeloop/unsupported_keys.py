@@ -25,8 +25,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         "mapper mapspace temporal spatial mapspace_constraints constraints "
         " architecture_constraints map_constraints"
         " arch_constraints factors factors_only permutation split maximize_dims no_iteration_over_dataspaces"
-        " must_iterate_over_dataspaces rmw_first_update no_link_transfer min_parallelism default_max_factor"
-        " remainders max_overbooked_proportion allow_overbooking".split(),
+        " must_iterate_over_dataspaces min_parallelism default_max_factor remainders".split(),
         _SEARCH,
     ),
     **dict.fromkeys(
@@ -34,6 +33,18 @@ _REASONS: dict[str, tuple[str, str]] = {
         " network_update network_fill bandwidth_consumption_scale tile_width wire_energy"
         " router_energy placement".split(),
         _DETAIL,
+    ),
+    "rmw_first_update": (
+        "the first update of a partial sum writes it here without reading it",
+        "add one read per element of these tensors to the reads of this storage, by hand",
+    ),
+    "no_link_transfer": ("here no instance passes data to its neighbour", "none is needed for counts"),
+    **dict.fromkeys(
+        ("allow_overbooking", "max_overbooked_proportion"),
+        (
+            "a tile that is larger than its storage is infeasible here",
+            "give the storage a larger depth, or choose smaller tiles",
+        ),
     ),
     **dict.fromkeys(
         ("ert_summary", "art_summary"), ("it repeats what the tables say", "none is needed where ERT is read")
