@@ -9,7 +9,7 @@ import pytest
 import polymodel as pm
 from tests.importers.onnx_cases import Case, compare, ints, one, two, w
 from tests.importers.onnx_models import answers, model, node, numbers
-from tests.importers.onnx_numbers import run
+from tests.importers.onnx_numbers import multiplications, run
 
 PRODUCTS = {
     "matmul": two("MatMul", (3, 4), (4, 5), 60),
@@ -41,6 +41,9 @@ PRODUCTS = {
     ),
     "einsum": two("Einsum", (2, 2, 3, 4), (2, 2, 5, 4), 240, equation="bhmd,bhnd->bhmn"),
     "einsum_implicit": two("Einsum", (3, 4), (4, 5), 60, equation="ij,jk"),
+    "einsum_ellipsis": two("Einsum", (2, 3, 4, 5), (2, 3, 5, 6), 720, equation="...ij,...jk->...ik"),
+    "einsum_ellipsis_implicit": two("Einsum", (2, 3, 4, 5), (5, 6), 720, equation="...ij,jk"),
+    "einsum_ellipsis_broadcast": two("Einsum", (4, 2, 1, 5), (3, 5, 6), 720, equation="i...j,...jk->...ik"),
     "einsum_transpose": one("Einsum", (2, 3), equation="ij->ji"),
     "einsum_diagonal": one("Einsum", (3, 3), count=3, equation="ii->i"),
     "attention": Case(
@@ -70,6 +73,13 @@ POINTWISE = {
     "clip": one("Clip", (3, 4), {"low": np.float32(-1), "high": np.float32(2)}),
     "clip_below": one("Clip", (3, 4), {"low": np.float32(-1)}),
     "clip_above": Case([node("Clip", ["X", "", "high"], ["Y"])], {"X": (3, 4)}, {"high": np.float32(1)}),
+    "tile": Case(
+        [node("Tile", ["X", "r"], ["T"]), node("Mul", ["T", "Z"], ["Y"])],
+        {"X": (2, 3), "Z": (4, 9)},
+        {"r": ints(2, 3)},
+        count=36,
+    ),
+    "local_response": one("LRN", (5, 5, 2, 2), exact=False, size=3, alpha=0.3, beta=0.5, bias=2.0),
     "leaky": one("LeakyRelu", (3, 4), exact=False, alpha=0.25),
     "relu": one("Relu", (3, 4)),
     "prelu": one("PRelu", (2, 3, 4), w(s=(3, 1))),
@@ -193,3 +203,52 @@ def test_an_if_over_data_is_named() -> None:
     ]
     (left,) = pm.import_onnx(model(nodes, {"X": (2, 3)}, ["Y"])).left_out
     assert (left.code, left.path) == ("no-counterpart", "node of Y (If)")
+
+
+def test_what_is_made_of_weights_alone_is_a_weight() -> None:
+    """A triangle of a stored mask has no counterpart as an operator, and is computed once."""
+    nodes = [node("Trilu", ["m"], ["t"], upper=0), node("Add", ["X", "t"], ["Y"])]
+    found = pm.import_onnx(model(nodes, {"X": (4, 4)}, ["Y"], w(m=(4, 4))))
+    assert found.left_out == ()
+    (einsum,) = found.spec.workload
+    assert [a.tensor for a in einsum.inputs] == ["X", "t"]
+    nodes[0] = node("Trilu", ["X"], ["t"], upper=0)
+    assert [d.path for d in pm.import_onnx(model(nodes, {"X": (4, 4)}, ["Y"])).left_out] == [
+        "node of t (Trilu)"
+    ]
+
+
+CACHE = {"pk": (1, 2, 7, 16), "pv": (1, 2, 7, 16)}
+
+
+@pytest.mark.parametrize("packed", ["apart", "keys", "all"])
+def test_attention_of_com_microsoft_with_bias_cache_and_packed_inputs(packed: str) -> None:
+    """4 heads of 16: 8 queries over 9 keys (8 where all is packed), twice a product of 16 for each."""
+    given = {
+        "apart": {"q": (1, 8, 64), "k": (1, 9, 64), "v": (1, 9, 64)},
+        "keys": {"q": (1, 8, 64), "k": (1, 9, 4, 2, 16)},
+        "all": {"q": (1, 8, 4, 3, 16)},
+    }[packed]
+    inputs = [n if n in given else "" for n in ("q", "k", "v")] + ["b"]
+    made = node("MultiHeadAttention", inputs, ["Y"], domain="com.microsoft", num_heads=4)
+    found = pm.import_onnx(shaped(model([made], given, ["Y"], w(b=(192,))), (1, 8, 64)), fuse="none")
+    keys = 8 if packed == "all" else 9
+    assert (found.left_out, multiplications(found.spec.workload)) == ((), 2 * 4 * 8 * keys * 16)
+    added = [e.name for e in found.spec.workload if dict(e.operations).get("map") == "add"]
+    assert len(added) == 3
+
+
+def test_attention_with_keys_and_values_of_earlier_tokens() -> None:
+    """One new token over 7 of the cache and itself, 4 heads that share 2."""
+    heads = {"q": (1, 4, 1, 16), "k": (1, 2, 1, 16), "v": (1, 2, 1, 16), **CACHE}
+    made = node("Attention", ["q", "k", "v", "", "pk", "pv"], ["Y", "nk", "nv"])
+    found = pm.import_onnx(model([made], heads, ["Y"], opset=23))
+    assert (found.left_out, multiplications(found.spec.workload)) == ((), 2 * 4 * 8 * 16)
+    assert any("of all tokens are read from the cache" in n.message for n in found.notes)
+
+
+def shaped(proto: onnx.ModelProto, shape: tuple[int, ...]) -> onnx.ModelProto:
+    """With operators of another domain, and the shape of the result that inference does not know."""
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    proto.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, shape))
+    return proto

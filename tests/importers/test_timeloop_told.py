@@ -235,3 +235,23 @@ def test_words_are_never_run() -> None:
     ):
         with pytest.raises(pm.SpecError):
             evaluate(text, {"a": 1})
+
+
+def test_constraints_on_dimensions_and_on_all_data_spaces() -> None:
+    """`*` is all that the other list does not name; dimensions that a level may not iterate over have one
+    iteration there."""
+    tree = machine(deep=64)
+    buffer = tree["architecture"]["nodes"][1]  # type: ignore[index]
+    buffer["constraints"] = {
+        "dataspace": {"keep": ["Z"], "bypass": "*"},
+        "temporal": {"no_iteration_over_dimensions": ["K"]},
+    }
+    found = pm.import_timeloop(tree)
+    assert "tensors: {keep: Z, may_keep: Nothing}" in found.text
+    assert "Buffer: {factors: {k: 1}}" in found.text
+    assert found.left_out == ()
+    buffer["constraints"] = {"temporal": {"no_iteration_over_dimensions": ["J"]}}
+    with faults("unknown-name", "J", at="architecture.nodes[1].constraints.temporal"):
+        pm.import_timeloop(tree)
+    buffer["constraints"] = {"spatial": {"min_utilization": 0.5}}
+    assert "min_utilisation" in pm.import_timeloop(tree).left_out[0].remedy

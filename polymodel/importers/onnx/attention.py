@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 
 from polymodel.importers.onnx.build import Builder
@@ -15,20 +17,32 @@ from polymodel.importers.onnx.views import IndexView
 def attention(b: Builder, node: OnnxNode) -> None:
     """Convert ONNX's Attention (operator set 23), also with fewer heads for keys and values than for
     queries."""
-    if any(node.input(k) for k in (4, 5, 6)) or any(o for o in node.outputs[1:]):
-        raise Unsupported("past keys and values, or lengths of them, are data", "export without a cache")
+    if node.input(6):
+        raise Unsupported("how many of its keys are padding is data", "export it without nonpad_kv_seqlen")
     heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
-    attend(b, node, heads, node.real("scale", 0.0), node.input(3))
+    names = [node.input(k) for k in range(3)]
+    if node.input(4) and node.input(5):
+        names = with_cache(b, node, names, [node.input(4), node.input(5)], heads[1])
+    attend(b, replace(node, inputs=tuple(names)), heads, node.real("scale", 0.0), node.input(3))
 
 
-def multi_head(b: Builder, node: OnnxNode) -> None:
-    """Convert MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
-    heads = node.whole("num_heads", 0)
-    if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)) or node.outputs[1:]:
-        raise Unsupported(
-            "bias, padding masks, caches and packed inputs have no counterpart", "export it without"
-        )
-    attend(b, node, (heads, heads), node.real("scale", 0.0), node.input(5))
+def with_cache(
+    b: Builder, node: OnnxNode, names: Sequence[str], past: Sequence[str], heads: int
+) -> list[str]:
+    """Return queries, and keys and values of all tokens, as the cache has them with the new ones; `heads` of
+    keys, 0 where their shape has them."""
+    tokens = b.shape(names[1])[-2]
+    found = list(names)
+    for k, cache in enumerate(past, 1):
+        shape = list(b.shape(cache))
+        if len(shape) != 4 or heads not in (0, shape[1]):
+            raise InvalidNode(f"the cache {cache} is {shape}, not of {heads} heads", "check the heads")
+        shape[2] += tokens
+        told = node.outputs[k] if k < len(node.outputs) and node.outputs[k] else b.fresh(f"{cache}_all")
+        b.views[told] = b.base(told, shape, ("B", "H", "P", "E"), b.dtype(cache))
+        found[k] = told
+    b.note(node, "keys and values of all tokens are read from the cache; writing the new ones is not counted")
+    return found
 
 
 def attend(b: Builder, node: OnnxNode, heads: tuple[int, int], scale: float, mask: str) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
-from polymodel.importers.onnx.attention import attend
+from polymodel.importers.onnx.attention import attend, with_cache
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Attribute, InvalidNode, OnnxNode, Unsupported
 from polymodel.importers.onnx.pointwise import ATTRIBUTES, elementwise, pointwise
 from polymodel.importers.onnx.products import conv, gemm, product, same
-from polymodel.importers.onnx.reshapes import split
-from polymodel.importers.onnx.sums import layer_norm
+from polymodel.importers.onnx.reshapes import cut, reshaped, split
+from polymodel.importers.onnx.sums import layer_norm, pool
 
 
 def _step(
@@ -41,6 +42,53 @@ def packed_attention(b: Builder, node: OnnxNode) -> None:
     attend(b, replace(node, inputs=tuple(parts)), (heads, heads), node.real("scale", 0.0), node.input(5))
 
 
+def multi_head(b: Builder, node: OnnxNode) -> None:
+    """Convert MultiHeadAttention: queries, keys and values as batch x tokens x width, or packed by heads."""
+    heads, out = node.whole("num_heads", 0), node.outputs[0]
+    if heads < 1:
+        raise InvalidNode("the number of heads is not given", "set num_heads")
+    if node.input(4):
+        raise Unsupported("which of its keys are padding is data", "export it without a key padding mask")
+    names = [node.input(k) for k in range(3)]
+    if not names[2]:
+        names = _unpacked(b, node, names, heads)
+    if node.input(3):
+        ends = [0]
+        for name in names:
+            shape = b.shape(name)
+            ends.append(ends[-1] + (shape[-1] if len(shape) == 3 else shape[1] * shape[3]))
+        if b.shape(node.input(3)) != (ends[-1],) or any(len(b.shape(n)) != 3 for n in names):
+            raise Unsupported("its bias is not of the widths of queries, keys and values", "add it before")
+        for k, word in enumerate(("query", "key", "value")):
+            part, added = b.fresh(f"{out}_{word}_bias"), b.fresh(f"{out}_{word}_biased")
+            whole = b.value(node.input(3), ("D",))
+            b.alias(part, cut(b, whole, 0, ends[k], 1, ends[k + 1] - ends[k], node))
+            pointwise(b, _step(node, f"{word}_bias", (), [added]), "add", [names[k], part], added)
+            names[k] = added
+    past = [node.input(k) for k in (6, 7)]
+    if all(past):
+        names = with_cache(b, node, names, past, heads)
+    attend(b, replace(node, inputs=tuple(names)), (heads, heads), node.real("scale", 0.0), node.input(5))
+
+
+def _unpacked(b: Builder, node: OnnxNode, names: Sequence[str], heads: int) -> list[str]:
+    """Queries, keys and values of one tensor, batch x tokens x heads x 3 x width, or keys and values of one
+    with 2."""
+    source, count = (names[1], 2) if names[1] else (names[0], 3)
+    shape = b.shape(source)
+    if len(shape) != 5 or shape[2:4] != (heads, count):
+        raise InvalidNode(
+            f"{source} is {list(shape)}, not batch x tokens x heads x {count} x width", "check it"
+        )
+    found = list(names)
+    for k in range(count):
+        part = b.fresh(f"{node.outputs[0]}_part{k}")
+        view = cut(b, b.value(source, ("B", "", "H", "", "E")), 3, k, 1, 1, node)
+        b.alias(part, reshaped(b, node, view, (*shape[:2], heads * shape[4])))
+        found[3 - count + k] = part
+    return found
+
+
 def grouped_attention(b: Builder, node: OnnxNode) -> None:
     """Convert attention in which several queries share keys and values, which may include a cache of earlier
     tokens."""
@@ -61,20 +109,7 @@ def grouped_attention(b: Builder, node: OnnxNode) -> None:
         names = parts
     past = [node.input(k) for k in (3, 4)]
     if all(past) and b.shape(past[0])[2:3] != (0,):
-        tokens = b.shape(names[0])[1]
-        for k, cache in enumerate(past, 1):
-            shape = list(b.shape(cache))
-            if len(shape) != 4 or shape[1] != few:
-                raise InvalidNode(
-                    f"the cache {cache} is {shape}, not of {few} heads", "check the number of heads"
-                )
-            shape[2] += tokens
-            told = node.outputs[k] if k < len(node.outputs) and node.outputs[k] else b.fresh(f"{cache}_all")
-            b.views[told] = b.base(told, shape, ("B", "H", "P", "E"), b.dtype(cache))
-            names[k] = told
-        b.note(
-            node, "keys and values of all tokens are read from the cache; writing the new ones is not counted"
-        )
+        names = with_cache(b, node, names, past, few)
     if node.whole("do_rotary", 0):
         b.note(node, "its rotary embedding is not counted")
     attend(b, replace(node, inputs=tuple(names)), (many, few), node.real("scale", 0.0), "")
@@ -96,6 +131,29 @@ def skip_norm(b: Builder, node: OnnxNode) -> None:
     op = "SimplifiedLayerNormalization" if simple else "LayerNormalization"
     inputs = (kept, *(w for w in weights if w))
     layer_norm(b, replace(node, op=op, inputs=inputs, outputs=(out,)))
+
+
+def local_response(b: Builder, node: OnnxNode) -> None:
+    """Convert LRN: the element, over a power of the mean square of the channels around it."""
+    out, source, size = node.outputs[0], node.input(0), node.whole("size", 1)
+    shape = b.shape(source)
+    flat, back = (f"{out}_flat", f"{out}_back")
+    square, mean, wide, root = (b.fresh(f"{out}_{p}") for p in ("squares", "mean", "wide", "root"))
+    pointwise(b, _step(node, "squares", (), [square]), "mul", [source, source], square)
+    places = shape[2:] if 2 <= len(shape) <= 4 else (prod(shape[2:]),)
+    rows = (shape[0], 1, shape[1], *places)
+    b.alias(b.fresh(flat), reshaped(b, node, b.value(square), rows))
+    none, ones = [0] * len(places), [1] * len(places)
+    pads = [(size - 1) // 2, *none, size // 2, *none]
+    window = _step(node, "mean", [flat], [mean], kernel_shape=[size, *ones], pads=pads, count_include_pad=1)
+    pool(b, replace(window, op="AveragePool"))
+    b.alias(back, reshaped(b, node, b.value(mean), shape))
+    factors = (node.real("alpha", 1e-4), node.real("bias", 1.0), node.real("beta", 0.75))
+    names = [back, wide, root, b.fresh(f"{out}_power")]
+    for k, (word, factor) in enumerate(zip(("mul", "add", "pow"), factors, strict=True)):
+        step = _step(node, word, (), [names[k + 1]])
+        pointwise(b, step, word, names[k : k + 1], names[k + 1], numbers=[factor])
+    pointwise(b, node, "div", [source, names[3]], out)
 
 
 def bias_gelu(b: Builder, node: OnnxNode) -> None:

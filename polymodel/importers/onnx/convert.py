@@ -31,6 +31,7 @@ HANDLERS: dict[str, Handler] = {
     "Transpose": reshapes.transpose,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), reshapes.reshape),
     "Expand": reshapes.expand,
+    "Tile": reshapes.tile,
     "ConstantOfShape": reshapes.filled,
     "Slice": reshapes.slice_,
     "Split": reshapes.split,
@@ -44,9 +45,10 @@ HANDLERS: dict[str, Handler] = {
     "DynamicQuantizeLinear": quantized.dynamic,
     "Attention": attention.attention,
     "RotaryEmbedding": contrib.rotary,
+    "LRN": contrib.local_response,
 }
 OTHERS: dict[tuple[str, str], Handler] = {
-    ("com.microsoft", "MultiHeadAttention"): attention.multi_head,
+    ("com.microsoft", "MultiHeadAttention"): contrib.multi_head,
     **dict.fromkeys((("com.microsoft", w) for w in ("Gelu", "FastGelu", "QuickGelu")), pointwise.elementwise),
     ("com.microsoft", "Attention"): contrib.packed_attention,
     ("com.microsoft", "GroupQueryAttention"): contrib.grouped_attention,
@@ -100,8 +102,9 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
         except Unsupported as error:
             # The effects of earlier steps of the node are undone, because the whole node is left out.
             del b.operations[mark[0] :], b.notes[mark[1] :]
-            b.left_out.append(_left(b, node, error))
             _as_inputs(b, node)
+            if not _as_weights(b, node):
+                b.left_out.append(_left(b, node, error))
     if faults:
         raise SpecError(faults)
     for name in graph.outputs:
@@ -140,7 +143,9 @@ def handler(node: OnnxNode) -> Handler:
     if node.domain == BODY:
         raise Unsupported("it runs a graph of its own, as often as data says", "export without it")
     if node.domain:
-        raise Unsupported(f"operators of {node.domain} are not known", "replace it by ONNX's own operators")
+        raise Unsupported(
+            f"this operator of {node.domain} is not known", "replace it by ONNX's own operators"
+        )
     if "." in node.op:  # an operation of PyTorch, whose message explains why it has no ONNX counterpart
         raise Unsupported(node.text("reason", ""), node.text("remedy", ""))
     raise Unsupported(WHY.get(node.op, "the operator has no counterpart"), "")
@@ -151,6 +156,19 @@ def _as_inputs(b: Builder, node: OnnxNode) -> None:
     for out in node.outputs:
         b.views.pop(out, None)
         b.tensors.pop(out, None)
+
+
+def _as_weights(b: Builder, node: OnnxNode) -> bool:
+    """Take what is made of weights alone as a weight, whatever it is; return whether it is made so."""
+    given = [n for n in node.inputs if n]
+    made = [o for o in node.outputs if o]
+    stored = bool(given and made) and all(map(b.is_weight, given))
+    if not stored or not all(o in b.graph.values and min((*b.shape(o), 1)) > 0 for o in made):
+        return False
+    for out in made:
+        b.views[out] = reshapes.weight(b, out, b.shape(out), b.dtype(out))
+    b.note(node, reshapes.ONCE)
+    return True
 
 
 def _left(b: Builder, node: OnnxNode, error: Unsupported) -> Diagnostic:

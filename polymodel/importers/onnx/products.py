@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from string import ascii_letters
 
 from polymodel.importers.onnx.build import Builder, Labels, Scatter
 from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
@@ -254,25 +255,54 @@ def einsum(b: Builder, node: OnnxNode) -> None:
     text = node.text("equation", "").replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
-    if not all(_TERM.match(t) for t in (*terms, right)):
-        raise Unsupported(f"its equation {text} has an ellipsis", "write every index")
+    if not all(_TERM.match(t.replace("...", "", 1)) for t in (*terms, right)):
+        raise Unsupported(f"its equation {text} has indices that are no letters", "write letters")
     if not arrow:
-        right = "".join(sorted(c for c in {*left} - {","} if left.count(c) == 1))
+        once = sorted(c for c in {*left} - {",", "."} if left.count(c) == 1)
+        right = "..." * ("..." in left) + "".join(once)
     if len(terms) != len(node.inputs):
         raise InvalidNode(f"its equation {text} has {len(terms)} operands, the node {len(node.inputs)}", "")
+    views = [b.value(n, t.replace("...", "").upper() if "..." not in t else ())
+             for n, t in zip(node.inputs, terms, strict=True)]  # fmt: skip
+    if "..." in text:
+        views, terms, right = _without_ellipsis(b, node, views, terms, right)
+        left = ",".join(terms)
     strange = [c for c in right if c not in left or right.count(c) > 1]
     if strange:
         raise InvalidNode(
             f"index {strange[0]} of the result in {text} is not once there and in an operand", ""
         )
     operands: list[tuple[IndexView, str]] = []
-    for term, name in zip(terms, node.inputs, strict=True):
-        view = b.value(name, term.upper())
+    for term, name, view in zip(terms, node.inputs, views, strict=True):
         if len(view.dims) != len(term):
             raise InvalidNode(f"{term} in its equation stands for {name} of {len(view.dims)} dimensions", "")
         operands.append((view, term))
     reduced = {*left} - {*right, ","}
     b.einsum(node, node.outputs[0], right, operands, reduce="add" if reduced else "", zeros=True)
+
+
+def _without_ellipsis(
+    b: Builder, node: OnnxNode, views: Sequence[IndexView], terms: Sequence[str], right: str
+) -> tuple[list[IndexView], list[str], str]:
+    """Return the operands, their indices and those of the result with letters in place of `...`. The
+    dimensions that it stands for are aligned at the last one; of one element they are broadcast."""
+    unused = [c for c in ascii_letters if c not in "".join([*terms, right])]
+    counts = [len(v.shape) - len(t) + 3 if "..." in t else 0 for v, t in zip(views, terms, strict=True)]
+    most = max(counts)
+    if min(counts) < 0 or most > len(unused):
+        raise InvalidNode("its equation has more indices than an operand has dimensions", "check it")
+    letters = "".join(unused[:most])
+    found, written = [], []
+    for view, term, count in zip(views, terms, counts, strict=True):
+        at = term.find("...")
+        own = range(at, at + count) if at >= 0 else range(0)
+        kept = [d for d in own if view.shape[d] > 1]
+        named = "".join(letters[most - count + d - at] for d in kept)
+        shape = [s for d, s in enumerate(view.shape) if d not in own or d in kept]
+        found.append(view if len(kept) == count else b.reshaped(node, view, shape, ("",) * len(shape)))
+        written.append(term.replace("...", named))
+    broadcast = [c for c in letters if any(c in t for t in written)]
+    return found, written, right.replace("...", "".join(broadcast))
 
 
 def conv_transpose(b: Builder, node: OnnxNode) -> None:

@@ -119,8 +119,7 @@ def filled(b: Builder, node: OnnxNode) -> None:
     out = node.outputs[0]
     shape = whole_numbers(b, node.input(0), "shape")
     known = b.graph.values.get(out)
-    hints = DEFAULT.get(len(shape), ("",) * len(shape))
-    b.alias(out, b.base(out, shape, hints, known.dtype if known else "float", weight=True))
+    b.alias(out, weight(b, out, shape, known.dtype if known else "float"))
 
 
 def expand(b: Builder, node: OnnxNode) -> None:
@@ -137,6 +136,27 @@ def expand(b: Builder, node: OnnxNode) -> None:
         (b.slots.new(b.axes.new(z, "")),) if s != z else d for d, s, z in zip(dims, shape, sizes, strict=True)
     )
     b.alias(node.outputs[0], replace(view, dims=new, shape=tuple(sizes)))
+
+
+def tile(b: Builder, node: OnnxNode) -> None:
+    """Convert copies side by side: each dimension is one of copies, which indexes nothing, and its own."""
+    view = source_of(b, node)
+    times = whole_numbers(b, node.input(1), "repeats")
+    if len(times) != len(view.shape) or min(times, default=1) < 1:
+        raise InvalidNode(
+            f"repeats {times} do not fit {len(view.shape)} dimensions", "give one per dimension"
+        )
+    pairs = [n for s in view.shape for n in (1, s)]
+    apart = b.reshaped(node, view, pairs, ("",) * len(pairs))
+    dims, sizes = list(apart.dims), list(apart.shape)
+    for k, count in enumerate(times):
+        if count > 1:
+            dims[2 * k], sizes[2 * k] = (b.slots.new(b.axes.new(count, "")),), count
+    spread = replace(apart, dims=tuple(dims), shape=tuple(sizes))
+    b.alias(
+        node.outputs[0],
+        reshaped(b, node, spread, [t * s for t, s in zip(times, view.shape, strict=True)]),
+    )
 
 
 def cut(
@@ -219,6 +239,14 @@ def gather(b: Builder, node: OnnxNode) -> None:
     b.alias(node.outputs[0], cut(b, view, axis, places[0], steps.pop() if steps else 1, len(places), node))
 
 
+ONCE = "its result is made of weights alone: it is computed once, and taken as a weight"
+
+
+def weight(b: Builder, name: str, shape: Sequence[int], dtype: str) -> IndexView:
+    """Create a weight, of the default ranks of its number of dimensions."""
+    return b.base(name, shape, DEFAULT.get(len(shape), ("",) * len(shape)), dtype, weight=True)
+
+
 def concat(b: Builder, node: OnnxNode) -> None:
     """Convert Concat: joined weights are a weight. A computed tensor has only one producer, so that other
     cases have no counterpart."""
@@ -239,10 +267,8 @@ def concat(b: Builder, node: OnnxNode) -> None:
         raise InvalidNode(f"its inputs differ in more than dimension {axis}", "check their shapes")
     shape = [*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]]
     out = node.outputs[0]
-    b.alias(
-        out, b.base(out, shape, DEFAULT.get(len(shape), ("",) * len(shape)), b.dtype(names[0]), weight=True)
-    )
-    b.note(node, "its result is made of weights alone: it is computed once, and taken as a weight")
+    b.alias(out, weight(b, out, shape, b.dtype(names[0])))
+    b.note(node, ONCE)
 
 
 def pad(b: Builder, node: OnnxNode) -> None:

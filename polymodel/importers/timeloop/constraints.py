@@ -174,6 +174,13 @@ class _Reader:
         tensors = {s.theirs: s.variables for s in self.shape.spaces}
         for word, node in self._spaces(fields, "no_iteration_over_dataspaces"):
             single |= dict.fromkeys(tensors[word], node)
+        for word, node in fields.words("no_iteration_over_dimensions") or ():
+            if word in self.shape.dims:
+                single[self.shape.dims[word]] = node
+            else:
+                remedy = suggestion(word, self.shape.dims, "dimensions")
+                message = f"there is no dimension {word}"
+                self.reading.fault(node, message, remedy, fields.path, code="unknown-name")
         over = list(self._spaces(fields, "must_iterate_over_dataspaces"))
         if over:
             within = frozenset().union(*(tensors[word] for word, _ in over))

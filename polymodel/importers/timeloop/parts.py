@@ -218,16 +218,24 @@ def quietly(reading: TimeloopReading, node: YamlNode, scope: Mapping[str, Value]
         return None
 
 
+ALL = "*"  # every data space
+
+
 def dataspace_of(fields: Fields | None, tensors: Mapping[str, str]) -> Dataspace:
-    """Return `keep:` and `bypass:` of a directive or a constraint, for known tensors."""
+    """Return `keep:` and `bypass:` of a directive or a constraint, for known tensors; `*` stands for all that
+    the other of the two does not name."""
     if fields is None:
         return Dataspace()
     alone = fields.words("keep_only")
-    keep, bypass = (
-        frozenset(tensors[w] for w, _ in words if w in tensors)
-        for words in (alone or fields.words("keep") or (), fields.words("bypass") or ())
-    )
-    return Dataspace(keep, bypass if alone is None else frozenset(tensors.values()) - keep)
+    every = frozenset(tensors.values())
+    written = (alone or fields.words("keep") or (), fields.words("bypass") or ())
+    given = [{w for w, _ in words} for words in written]
+    keep, bypass = (frozenset(tensors[w] for w in words if w in tensors) for words in given)
+    if ALL in given[0]:
+        keep = every - bypass
+    elif ALL in given[1]:
+        bypass = every - keep
+    return Dataspace(keep, bypass if alone is None else every - keep)
 
 
 SECTIONS = (
@@ -302,6 +310,6 @@ def name_strange(reading: TimeloopReading, fields: Fields, tensors: Mapping[str,
     """Report names that are kept or bypassed but are not data spaces of the problem as left out."""
     for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
         for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():
-            if word not in tensors:
+            if word not in tensors and word != ALL:
                 remedy = suggestion(word, tensors, "data spaces") if tensors else "import the problem as well"
                 reading.leave(node, f"{word} is not a data space of a problem here", remedy, fields.path)

@@ -25,7 +25,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         "mapper mapspace temporal spatial mapspace_constraints constraints "
         " architecture_constraints map_constraints"
         " arch_constraints factors factors_only permutation split maximize_dims no_iteration_over_dataspaces"
-        " must_iterate_over_dataspaces min_parallelism default_max_factor remainders".split(),
+        " must_iterate_over_dataspaces default_max_factor remainders".split(),
         _SEARCH,
     ),
     **dict.fromkeys(
@@ -49,9 +49,12 @@ _REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         ("ert_summary", "art_summary"), ("it repeats what the tables say", "none is needed where ERT is read")
     ),
-    "min_utilization": (
-        "no capacity has a lower bound here",
-        "look at the utilisation in report.working_sets",
+    **dict.fromkeys(
+        ("min_utilization", "min_utilisation", "min_parallelism"),
+        (
+            "a least utilisation is not taken over",
+            "write `explore: {min_utilisation: {...}}`, a share of each fanout (docs/explore.md)",
+        ),
     ),
     "dumped_by_timeloop_front_end": ("it configures Timeloop's own tools", "none is needed"),
     "reduction_supported": (
