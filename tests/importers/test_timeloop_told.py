@@ -240,8 +240,8 @@ def test_words_are_never_run() -> None:
 def test_constraints_on_dimensions_and_on_all_data_spaces() -> None:
     """`*` is all that the other list does not name; dimensions that a level may not iterate over have one
     iteration there."""
-    tree = machine(deep=64)
-    buffer = tree["architecture"]["nodes"][1]  # type: ignore[index]
+    tree: dict[str, Any] = machine(deep=64)
+    buffer = tree["architecture"]["nodes"][1]
     buffer["constraints"] = {
         "dataspace": {"keep": ["Z"], "bypass": "*"},
         "temporal": {"no_iteration_over_dimensions": ["K"]},

@@ -550,3 +550,38 @@ def test_cores_that_share_a_memory(tmp_path: Path) -> None:
     lonely = text.replace("2: offchip.yaml", "2: offchip.yaml, 3: one.yaml")
     with faults("no-counterpart", at="core_memory_sharing"):
         linked(tmp_path / "lonely", lonely)
+
+
+def test_ranks_of_one_element_are_left_out_where_readers_have_other_numbers() -> None:
+    """A depthwise layer over what a layer of channels makes, and a sum that has no groups."""
+    wide = {**LAYER, "id": 1, "equation": "O[b][g][k]+=W[g][k][c]*I[b][g][c]",
+            "loop_dims": ["B", "G", "K", "C"], "loop_sizes": [4, 8, 1, 1], "operand_source": {"W": 1, "I": 0},
+            "operand_source_dimension_mapping": {"I": {"G": "K"}}}  # fmt: skip
+    both = {**LAYER, "id": 2, "equation": "O[b][k]=X[b][k]+Y[b][k]", "loop_dims": ["B", "K"],
+            "loop_sizes": [4, 8], "operand_precision": {"X": 8, "Y": 8, "O": 8},
+            "operand_source": {"X": 0, "Y": 1},
+            "operand_source_dimension_mapping": {"Y": {"K": "G"}}}  # fmt: skip
+    found = pm.import_zigzag([LAYER, wide, both])
+    cascade = found.spec.workload
+    assert [e.tensors for e in cascade] == [("O0", "W0", "I0"), ("O1", "W1", "O0"), ("O2", "O0", "O1")]
+    assert [int(str(e.iteration_space.count_val())) for e in cascade] == [512, 32, 32]
+    assert [n.message for n in found.notes if "one element" in n.message] == [
+        "O of layer0: its ranks of one element are left out",
+        "O of layer1: its ranks of one element are left out",
+    ]
+    with faults("no-counterpart", at="layers[1].operand_source"):
+        pm.import_zigzag([LAYER, {**wide, "loop_sizes": [4, 8, 1, 2]}])
+
+
+def test_an_operand_without_ranks_and_keys_of_other_versions() -> None:
+    layer = {**LAYER, "equation": "O[b][k]+=I[b][k]*W[]", "loop_dims": ["B", "K"], "loop_sizes": [4, 8],
+             "operand_precision": {"I": 8, "W": 0, "O": 8}}  # fmt: skip
+    memory = {**MEMORY, "double_buffering_support": True, "min_r_granularity": 8, "mem_type": "sram"}
+    found = pm.import_zigzag([layer], {"memories": {"m": memory}, "operational_array": ARRAY}, clock=1e9)
+    assert [e.tensors for e in found.spec.workload] == [("O", "I")]
+    assert {(d.key, d.changes) for d in found.changed} == {
+        ("double_buffering_support", "latency"),
+        ("min_r_granularity", "energy"),
+    }
+    with faults("wrong-count", "pr_loop_dims", at="layers[0]"):
+        pm.import_zigzag([{**LAYER, "padding": [[1, 1]]}])

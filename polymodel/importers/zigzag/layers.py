@@ -13,7 +13,7 @@ from polymodel.spec.faults import TextFault, YamlNode
 from polymodel.spec.numbers import parse_affine
 
 ROLES = {"I1": "input", "I2": "weight", "O": "output"}  # memory operands: names in architectures
-_TERM = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<dims>(?:\[\s*\w+\s*\]\s*)*)\Z")
+_TERM = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<dims>(?:\[\s*\w*\s*\]\s*)*)\Z")  # W[]: no ranks
 _EQUATION = re.compile(r"(?P<left>[^=+]+?)\s*\+?=\s*(?P<right>.+)\Z", re.DOTALL)
 _IGNORED = ("operator_type", "constant_operands", "pr_loop_dims", "pr_loop_sizes")
 _STEERING = ("spatial_mapping", "spatial_mapping_hint", "temporal_ordering", "core_allocation")
@@ -60,9 +60,33 @@ def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> d
             reading.fault(layer.table.node, message, "give each its own", "id", code="duplicate-name")
     if len(reading.faults):
         return {}
+    _trim(reading, layers, by_id)
     _wide_sums(reading, layers)
     several = len(layers) > 1
     return {"einsums": [_einsum(reading, layer, by_id, links, several) for layer in layers]}
+
+
+def _trim(reading: Reading, layers: Sequence[_Layer], by_id: Mapping[str, _Layer]) -> None:
+    """Leave out the ranks of one element of a tensor that a layer produces and another reads with another
+    number of ranks, as a depthwise convolution reads what a convolution produces."""
+    reads: dict[str, list[tuple[_Layer, str]]] = {}
+    for layer in layers:
+        for operand in layer.accesses:
+            source = layer.sources.get(operand, layer.id)
+            if operand != layer.output and source != layer.id and source in by_id:
+                reads.setdefault(source, []).append((layer, operand))
+    for source, readers in reads.items():
+        made = by_id[source]
+        places = [(made, made.output), *readers]
+        if len({len(x.accesses[o]) for x, o in places}) == 1:
+            continue
+        left = [[d for d in x.accesses[o] if x.reach(d) > 1] for x, o in places]
+        if len({len(dims) for dims in left}) > 1:
+            continue
+        for (layer, operand), dims in zip(places, left, strict=True):
+            layer.accesses[operand] = dims
+        what = f"{made.output} of {made.name}: its ranks of one element are left out"
+        reading.note(made.table.node, what, "give its readers as many ranks to keep them")
 
 
 def _wide_sums(reading: Reading, layers: Sequence[_Layer]) -> None:
@@ -128,6 +152,8 @@ def _paddings(reading: Reading, table: KeyedTable) -> list[tuple[str, YamlNode]]
     if len(names) != len(node.elements):
         what = f"the padding has {len(node.elements)} entries, `pr_loop_dims` has {len(names)}"
         remedy = "give each of these dimensions a pair such as [1, 1]"
+        if not names:
+            remedy = "name the dimensions that are padded, in its order: `pr_loop_dims: [IX, IY]`"
         reading.fault(node, what, remedy, table.path, code="wrong-count")
         return []
     return list(zip(names, node.elements, strict=True))

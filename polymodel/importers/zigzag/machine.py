@@ -289,6 +289,10 @@ def _memory(reading: Reading, memory: _Memory, clock: float) -> list[Written]:
             given, "auto_cost_extraction", why, remedy, table.path, owner=memory.name, changes="energy",
             refused=True,
         )  # fmt: skip
+    for key in ("min_r_granularity", "min_w_granularity"):
+        given = table.take(key)
+        if given is not None:
+            _coarse(reading, memory, given, key)
     size = int(values["size"]) // _doubled(reading, memory) * memory.together
     _rest(reading, table)
     held = " | ".join(ROLES[o] for o in memory.operands)
@@ -334,6 +338,13 @@ def _tolls(memory: _Memory, ports: _Ports, values: Mapping[str, float], side: st
 
 def _doubled(reading: Reading, memory: _Memory) -> int:
     """Return 2 if each tile takes its space twice, so that the next one can be fetched."""
+    given = memory.table.take("double_buffering_support")
+    if given is not None and given.scalar is True:
+        why, remedy = "transfers overlap computation here in every memory", "none is needed for counts"
+        reading.leave(
+            given, "double_buffering_support", why, remedy, memory.table.path, owner=memory.name,
+            changes="latency",
+        )  # fmt: skip
     given = memory.table.take("force_double_buffering")
     if given is None or given.scalar is not True:
         return 1
@@ -356,10 +367,6 @@ def _counted_ports(reading: Reading, memory: _Memory) -> _Ports:
         _mixed(reading, memory, table.take("rw_port") or table.node, "rw_port")
     shared = max(ports.values(), default=1)
     many = {"read": ports["r_port"], "write": ports["w_port"]} if apart else {"read": shared, "write": shared}
-    for key in ("min_r_granularity", "min_w_granularity"):
-        given = table.take(key)
-        if given is not None:
-            _coarse(reading, memory, given, key)
     return _Ports(access, {n: access[n] * max(many[n], 1) for n in access}, apart)
 
 
@@ -443,6 +450,19 @@ def _rest(reading: Reading, table: KeyedTable) -> None:
         _left(reading, table, entry.key, entry.value)
 
 
+_ANALOG = (
+    "the price of a cell that computes is not known here",
+    "write the array as in docs/howto/analog.md",
+)
+_WHY: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("is_imc", "imc_type", "bit_serial_precision", "adc_resolution"), _ANALOG),
+    "shared_memory_group_id": (
+        "which cores share a memory is read of a system alone",
+        "say it in the system's file: `core_memory_sharing:`",
+    ),
+}
+
+
 def _left(reading: Reading, table: KeyedTable, key: str, node: YamlNode) -> None:
     """Report a key that is not read: areas have no unit in ZigZag; for an unknown key, any count may
     differ."""
@@ -451,5 +471,5 @@ def _left(reading: Reading, table: KeyedTable, key: str, node: YamlNode) -> None
             why, remedy = "it has no unit there", "write `area:` in square metres"
             reading.leave(node, key, why, remedy, table.path, owner=table.owner, changes="area")
         return
-    why, remedy = "nothing here corresponds to it", "check that the counts do not need it"
+    why, remedy = _WHY.get(key, ("nothing here corresponds to it", "check that the counts do not need it"))
     reading.leave(node, key, why, remedy, table.path, owner=table.owner, changes="counts", refused=True)
