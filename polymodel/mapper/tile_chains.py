@@ -114,14 +114,14 @@ def tile_chains(
     assert len(members) == 1 or sizes != "all", "sizes that do not divide are chosen variable by variable"
     positions = [spread_after(template, f.below) for f in space.fanouts]
     kinds = _kinds(space, template, members[0])
-    told = {m for m, _ in space.rules.factors(members[0])}
+    ruled = {m for m, _ in space.rules.factors(members[0])}
     homes = template.homes[members[0]] if template.homes else ()
     slides = any(n.slides == members[0] or n.stays is not None for n in template.nodes)
     slides = slides or any(
         n.slides == ANY and members[0] in space.operands[n.operand].windowed for n in template.nodes
     )
     slides = slides or any(members[0] in o.boxes.variables for o in space.operands if o.boxes)
-    if slides or (template.family and homes) or any(not some or told & {*some} for some in homes):
+    if slides or (template.family and homes) or any(not some or ruled & {*some} for some in homes):
         kinds = ["free"] * len(kinds)  # no two sizes are equally good
         pattern, symbols = _without_barred_loops(space, template, members[0], len(kinds))
     else:

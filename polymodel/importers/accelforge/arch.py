@@ -283,7 +283,7 @@ def _fanouts(nodes: Iterable[KeyedTable], scope: Scope) -> Mapping[str, int]:
     return result
 
 
-def _told_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object], placed: bool) -> None:
+def _note_hops(reading: Reading, network: KeyedTable, link: Mapping[str, object], placed: bool) -> None:
     """Note how counts of a network differ. `placed`: it starts at memories at several positions."""
     remedy = "compare the hops in `energy` of a report, or write `link:` yourself"
     latency = network.take("total_latency")
@@ -335,7 +335,7 @@ def _linked(reading: Reading, network: KeyedTable, spatial: object, scope: Scope
             link["energy_per_bit_hop"] = prices.energy / (prices.bits or 1)
         if prices.throughput is not None and prices.throughput != float("inf"):
             link["throughput"] = prices.throughput * (prices.bits or 1)
-    _told_hops(reading, network, link, placed)
+    _note_hops(reading, network, link, placed)
     for key in ("area", "leak_power"):
         given = network.take(key)
         if given is not None and given.scalar not in (0, None):

@@ -139,10 +139,10 @@ def conv(b: Builder, node: OnnxNode) -> None:
 
 def _check_weights(b: Builder, node: OnnxNode, kernel: Sequence[int], filters: int, bias: str) -> None:
     """Check that a convolution's attributes agree with its weight and bias. Raises Wrong."""
-    told = node.int_list("kernel_shape")
-    if told is not None and told != list(kernel[2:]):
+    stated = node.int_list("kernel_shape")
+    if stated is not None and stated != list(kernel[2:]):
         raise InvalidNode(
-            f"kernel_shape {told} is not that of its weight {list(kernel)}", "leave kernel_shape out"
+            f"kernel_shape {stated} is not that of its weight {list(kernel)}", "leave kernel_shape out"
         )
     if bias and b.shape(bias) != (filters,):
         raise InvalidNode(f"its bias {list(b.shape(bias))} is not one number for each of {filters} filters",

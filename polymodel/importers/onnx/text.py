@@ -39,7 +39,7 @@ def yaml_of(
     called = distinct([e.name for e in einsums])
     used = list(dict.fromkeys(line.tensor for e in einsums for line in e.lines))
     ((common, _),) = Counter(bits[t] for t in used).most_common(1)
-    told: set[str] = set()
+    written: set[str] = set()
     body: list[str] = []
     operations: list[dict[str, str]] = []
     blocks = blocks_of([e.scope for e in einsums])
@@ -54,13 +54,13 @@ def yaml_of(
         for line in e.lines:
             own = (
                 ""
-                if bits[line.tensor] == common or line.tensor in told
+                if bits[line.tensor] == common or line.tensor in written
                 else f", bits_per_value: {bits[line.tensor]}"
             )
             # A name that differs from the file's own is written next to it once.
-            same = line.tensor in told or tensors[line.tensor] == line.tensor
+            same = line.tensor in written or tensors[line.tensor] == line.tensor
             aside = "" if same else f"  # {plain(line.tensor)}"
-            told.add(line.tensor)
+            written.add(line.tensor)
             projection = _projection(line, ranks, names)
             out = ", output: true" if line is e.output else ""
             body.append(f"    - {{name: {tensors[line.tensor]}, projection: {projection}{out}{own}}}{aside}")

@@ -47,14 +47,14 @@ _ARCH = ("arch", "architecture")
 def as_sections(reading: TimeloopReading, roots: Sequence[YamlNode]) -> list[YamlNode]:
     """Return the files with sections in today's form. `roots`: the content of each file."""
     shapes = {_word(s): s for root in roots for s in _values(root, ("shape",)) if _has_spaces(s)}
-    lonely = not any(list(_values(root, ("problem",))) for root in roots)
+    without_problem = not any(list(_values(root, ("problem",))) for root in roots)
     result = []
     for root in roots:
         entries = []
         for entry in root.entries or ():
             key = plain_key(entry.key)
             if key == "shape" and _has_spaces(entry.value):
-                if not lonely:
+                if not without_problem:
                     continue
                 message = "a shape alone has no sizes"
                 remedy = "import it together with the problem that names it: `problem: {shape: NAME, ...}`"

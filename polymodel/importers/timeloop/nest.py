@@ -171,13 +171,13 @@ class _Builder:
         self.reading.fault(target, message, suggestion(name, known, "levels"), path, code="unknown-name")
         return None
 
-    def hollow(self, target: YamlNode) -> bool:
+    def is_container(self, target: YamlNode) -> bool:
         """Return whether the target is a container, which has no loops and holds nothing, although some files
         list it."""
         return any(p.name == self.called(target) and p.kind == "container" for p in self.parts)
 
     def keep_and_bypass(self, fields: Fields, target: YamlNode) -> None:
-        if self.hollow(target) and not fields.words("keep"):
+        if self.is_container(target) and not fields.words("keep"):
             fields.ignore("bypass", "keep")
             return
         level = self.named(target, self.memories, fields.path)
@@ -200,7 +200,7 @@ class _Builder:
     def loops(self, fields: Fields, target: YamlNode) -> None:
         fields.ignore("split")
         found = self.factors(fields, self.called(target))
-        if self.hollow(target) and all(x.bound == 1 for x, _ in found):
+        if self.is_container(target) and all(x.bound == 1 for x, _ in found):
             return
         level = self.named(target, self.memories, fields.path)
         if level is None:
@@ -378,8 +378,8 @@ class _Builder:
             for x in own:
                 total = total * x.bound + x.last - 1
             size = self.shape.sizes.get(ours, 1)
-            told = size == 1 and len(self.reading.faults)  # invalid sizes were replaced by 1
-            if total + 1 != size and not told:
+            faulty = size == 1 and len(self.reading.faults)  # invalid sizes were replaced by 1
+            if total + 1 != size and not faulty:
                 what = f"the factors of {theirs} make {total + 1}, its size is {size}"
                 where = own[0].node if own else node
                 remedy = f"let the factors of {theirs} multiply to {size}"

@@ -277,7 +277,7 @@ def constrained(
                 result[part.name] = replace(result[part.name], asked=(*result[part.name].asked, more))
                 continue
             part = result[part.name]
-            name_strange(reading, inner, tensors)
+            report_unknown(reading, inner, tensors)
             held = dataspace_of(inner, tensors)
             both = Dataspace(part.held.keep | held.keep, part.held.bypass | held.bypass)
             result[part.name] = replace(part, held=both)
@@ -306,7 +306,7 @@ def fanned(parts: Sequence[TimeloopLevel], name: str) -> tuple[TimeloopLevel, ..
     return tuple(below)
 
 
-def name_strange(reading: TimeloopReading, fields: Fields, tensors: Mapping[str, str]) -> None:
+def report_unknown(reading: TimeloopReading, fields: Fields, tensors: Mapping[str, str]) -> None:
     """Report names that are kept or bypassed but are not data spaces of the problem as left out."""
     for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
         for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():

@@ -108,10 +108,10 @@ def _section(
 
 
 def _kind(reading: TimeloopReading, fields: Fields) -> str | None:
-    told = fields.text("type").lower()
-    word = re.sub(_PLACES, "", told)
-    if word in _KINDS and word != told:
-        what = f"{told} is counted as {word}: of a tensor without conditions, where it is zero itself"
+    written = fields.text("type").lower()
+    word = re.sub(_PLACES, "", written)
+    if word in _KINDS and word != written:
+        what = f"{written} is counted as {word}: of a tensor without conditions, where it is zero itself"
         reading.note(fields.node, what, "", fields.path)
     if word in _KINDS:
         return _KINDS[word]

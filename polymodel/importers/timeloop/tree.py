@@ -13,8 +13,8 @@ from polymodel.importers.timeloop.parts import (
     dataspace_of,
     kind_of,
     memory_sizes,
-    name_strange,
     quietly,
+    report_unknown,
     scope_of,
 )
 from polymodel.importers.timeloop.reading import (
@@ -269,7 +269,7 @@ class _Builder:
             return part
         told = constraints.fields("dataspace", "datatype")
         if told is not None:
-            name_strange(self.reading, told, self.tensors)
+            report_unknown(self.reading, told, self.tensors)
         held = dataspace_of(told, self.tensors)
         spatial = constraints.fields("spatial")
         temporal = constraints.fields("temporal")

@@ -336,9 +336,9 @@ def overbooked(
             continue
         for key in _fetches(problem, buffet, result):
             result[key] = _grown(result[key], again, label)
-        told = f"{share:.3%}" if share >= 5e-6 else "less than 0.001%"
+        part = f"{share:.3%}" if share >= 5e-6 else "less than 0.001%"
         notes.append(
-            f"{buffet.component}: {told} of what its tiles of {buffet.tensor} hold finds no room there, "
+            f"{buffet.component}: {part} of what its tiles of {buffet.tensor} hold finds no room there, "
             "and is fetched again at each use"
         )
     return tuple(result[a.einsum, a.node, a.tensor, a.kind] for a in accesses), tuple(notes)
@@ -437,8 +437,8 @@ def _again(
     if not share or not filled or used <= filled:
         return 1.0, "exact"
     # All tiles of given data are read equally often only where no action eliminates reads.
-    spared = any(a.gated or a.skipped for a in (*reads, *fills))
-    label: Certainty = "estimate" if given and spared else "exact" if given else _of_model(sure)
+    eliminated = any(a.gated or a.skipped for a in (*reads, *fills))
+    label: Certainty = "estimate" if given and eliminated else "exact" if given else _of_model(sure)
     return 1 + share * (used / filled - 1), label
 
 

@@ -293,9 +293,9 @@ def _known(
 
 def _warn(tensor: SparseTensor, model: DensityModel) -> None:
     """Warn if given data replace a density model that does not fit them."""
-    told = unfit(tensor, model)
-    if told:
-        warnings.warn(f"{tensor.name}: {told}", SparseWarning, stacklevel=2)
+    reason = unfit(tensor, model)
+    if reason:
+        warnings.warn(f"{tensor.name}: {reason}", SparseWarning, stacklevel=2)
 
 
 def density_model(access: TensorAccess, shape: tuple[int, ...], written: object, folder: str) -> DensityModel:

@@ -109,8 +109,8 @@ class Diagonals(Regional):
     ) -> Diagonals:
         """Make a model with one fill for all diagonals, or one for each."""
         # The checks convert both to tuples, and one number to one per diagonal.
-        told: Any = offsets, fill
-        return cls(tuple(ranks), tuple(shape), told[0], told[1], background, symmetric)
+        arrays: Any = offsets, fill
+        return cls(tuple(ranks), tuple(shape), arrays[0], arrays[1], background, symmetric)
 
     @classmethod
     def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:

@@ -209,7 +209,7 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
     if not variance:
         return ""
     largest, usual = int(counts.max()), float(uniform.expected_max((1, *tensor.shape[1:])))
-    told = f"its largest row has {largest:,} nonzeros, where uniform data have about {usual:,.3g}"
+    reason = f"its largest row has {largest:,} nonzeros, where uniform data have about {usual:,.3g}"
     # Rows with a fixed sum vary less than independent ones: their variance has the factor (rows - 1) / rows.
     statistic = float(((counts - mean) ** 2).sum()) / (variance * rows / (rows - 1))
     freedom = rows - 1
@@ -225,16 +225,16 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
     if score < -limit or (score > limit and few < _CHANCE):
         side, times = ("more" if score > 0 else "less"), statistic / freedom
         ratio = f"their variance is {times:.3g} times as large"
-        return f"rows are {side} uneven than uniform data's, {ratio}; {told}"
+        return f"rows are {side} uneven than uniform data's, {ratio}; {reason}"
     if rows * float(law.sf(points, largest - 1)) < _CHANCE:
-        return told
+        return reason
     return ""
 
 
 def check_fit(tensor: SparseTensor, model: DensityModel | None = None) -> bool:
     """Warn (SparseWarning) if `uniform` does not fit the rows of the data. Return True if it fits."""
-    told = unfit(tensor, model)
-    if told:
+    reason = unfit(tensor, model)
+    if reason:
         remedy = "give the histogram of the rows (rank_nnz) or the tensor (actual)"
-        warnings.warn(f"{tensor.name} is not uniform: {told}; {remedy}", SparseWarning, stacklevel=2)
-    return not told
+        warnings.warn(f"{tensor.name} is not uniform: {reason}; {remedy}", SparseWarning, stacklevel=2)
+    return not reason

@@ -110,8 +110,8 @@ def measure(
     stamps = how_many(time.values, time.size) if rows else 0
     small, place = numbered(space.values, space.size)
     # A node is identified by the stamps of it and of its outer nodes, if all of them have stamps.
-    told = len({s.rank for s in (*outer, *spacetime.time)}) == start
-    points = _Points(small, place, time.values, time.size, told)
+    separate = len({s.rank for s in (*outer, *spacetime.time)}) == start
+    points = _Points(small, place, time.values, time.size, separate)
     if tail is None:
         load, seen = points.load(None, None), points.stamps(None)
         space_rows = space.rows(small)
@@ -228,14 +228,14 @@ def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Nodes with their point in space (`place` among the keys `values`) and their time. `told`: the two are
-    distinct for all nodes."""
+    """Nodes with their point in space (`place` among the keys `values`) and their time. `separate`: no two
+    nodes have both in common."""
 
     values: Ints
     place: Ints
     time: Ints
     times: int
-    told: bool = False
+    separate: bool = False
 
     def load(self, kept: Bools | None, weights: Ints | None) -> Ints:
         place = self.place if kept is None else self.place[kept]
@@ -246,7 +246,7 @@ class _Points:
         return sums_of(place, weights, int(self.values.size))
 
     def stamps(self, kept: Bools | None) -> Ints:
-        if self.told:
+        if self.separate:
             return self.load(kept, None)
         place, time = (self.place, self.time) if kept is None else (self.place[kept], self.time[kept])
         return pairs(place, int(self.values.size), time, self.times)

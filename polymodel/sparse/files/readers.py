@@ -125,7 +125,7 @@ MOST_RANKS = 32  # numpy's limit
 
 
 @dataclass
-class _Told:
+class _CommentData:
     """The information in the comments before the first entry."""
 
     comments: list[str]
@@ -137,15 +137,15 @@ def read_frostt(
     text: Text, name: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, fill: float = 0.0
 ) -> TensorFile:
     """Return the tensor of an opened file. Raises SpecError with all faults that were found."""
-    told, first = _comments(text)
-    sizes = tuple(shape) if shape is not None else told.shape
+    stated, first = _comments(text)
+    sizes = tuple(shape) if shape is not None else stated.shape
     order = len(ranks) if ranks is not None else None if sizes is None else len(sizes)
     if not text.broken and first is None and (order is None or sizes is None):
         message = "the file has no entries"
         text.faults.add(message, "give `ranks` and `shape` if it is an empty tensor", code="empty-tensor")
-    field = told.field or "real"
+    field = stated.field or "real"
     if first is not None:
-        order, field = _columns(text, first, order, told.field)
+        order, field = _columns(text, first, order, stated.field)
     if order is None or (text.faults.told and not text.broken):
         text.faults.check()
         raise InternalError(f"{text.path}: no order, and no reason told")
@@ -159,9 +159,9 @@ def read_frostt(
         sizes = tuple(int(row.max()) + 1 for row in result.coords)
     names = tuple(ranks) if ranks is not None else default_ranks(order)
     made = record(
-        str(text.path), (name, names, sizes), result, 0, "FROSTT", field, "general", told.comments, fill
+        str(text.path), (name, names, sizes), result, 0, "FROSTT", field, "general", stated.comments, fill
     )
-    certain = ranks is not None or shape is not None or told.field
+    certain = ranks is not None or shape is not None or stated.field
     return made if certain else replace(made, notes=_doubt(result, order, made.duplicates))
 
 
@@ -172,32 +172,32 @@ def default_ranks(order: int) -> tuple[str, ...]:
     return tuple(f"R{k}" for k in range(order))
 
 
-def _comments(text: Text) -> tuple[_Told, bytes | None]:
+def _comments(text: Text) -> tuple[_CommentData, bytes | None]:
     """Return the information in the comments above the first entry, and its line."""
-    told = _Told([])
+    stated = _CommentData([])
     while (line := text.peek()) is not None and (not line.strip() or line.lstrip()[:1] in (b"#", b"%")):
         if words := comment_of(line, b"#%"):
-            keep(told.comments, words)
-            _read_shape(text, told, words, line)
+            keep(stated.comments, words)
+            _read_shape(text, stated, words, line)
         text.skip()
         text.idle(1, len(line))
-    return told, line
+    return stated, line
 
 
-def _read_shape(text: Text, told: _Told, said: str, line: bytes) -> None:
+def _read_shape(text: Text, stated: _CommentData, said: str, line: bytes) -> None:
     match = _SAID.match(said)
     if not match:
         return
     words = re.split(r"[\s,x]+", match[2].strip())
     if match[1].lower() == "shape":
         if all(w.isascii() and w.isdigit() and len(w) < 20 and 0 < int(w) <= _LARGEST for w in words):
-            told.shape = tuple(int(w) for w in words)
+            stated.shape = tuple(int(w) for w in words)
         elif words[0][:1] in tuple("+-0123456789"):
             text.faults.add(
                 "the shape is not understood", "write # shape: 3 4 5", text.line, line, code="syntax-error"
             )
     elif words[0].lower() in ("real", "integer", "pattern"):
-        told.field = cast(Field, words[0].lower())
+        stated.field = cast(Field, words[0].lower())
 
 
 def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -> tuple[int, Field]:

@@ -61,11 +61,11 @@ def checked(
             message = "ask for another tiler, or for a fit in elements"
             raise Refused(_UNKNOWN, message, code="unsupported-density")
         return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
-    told = _figures(found)
-    off = ~_exact(found, source) & (np.abs(told - seen.mean) > _AGREED * seen.mean + 3 * seen.error)
+    formulas = _figures(found)
+    off = ~_exact(found, source) & (np.abs(formulas - seen.mean) > _AGREED * seen.mean + 3 * seen.error)
     if not off.any():
         return found
-    tiles, nonempty, kernels, run = (float(x) for x in np.where(off, seen.mean, told))
+    tiles, nonempty, kernels, run = (float(x) for x in np.where(off, seen.mean, formulas))
     nonempty = min(nonempty, tiles)
     kernels = min(kernels, tiles)
     names = [name.replace("_", " ") for name, one in zip(_FIELDS, off, strict=True) if one]
@@ -110,7 +110,7 @@ def _drawn(
     scale, most = piece.count if piece else 1.0, int(np.clip(budget // size, _LEAST, _MOST))
     rows: list[tuple[int, int, int, int]] = []
     mean = error = np.zeros(4)
-    told, exact = _figures(found), _exact(found, source)
+    formulas, exact = _figures(found), _exact(found, source)
     while len(rows) < most:
         seeds = len(rows), _MOST + len(rows)
         ours, theirs = (model, second) if piece is None else parts_of(model, second, piece, seeds)
@@ -123,7 +123,7 @@ def _drawn(
             mean, error = table.mean(axis=0), table.std(axis=0, ddof=1) / len(rows) ** 0.5
             # Another size, with four times or a quarter of the tiles, which none of the matrices has.
             error = np.maximum(error, 0.75 * mean / len(rows)) if found.tiler == "simple" else error
-            near = np.abs(told - mean) + 3 * error <= _NEAR * mean
+            near = np.abs(formulas - mean) + 3 * error <= _NEAR * mean
             if (exact | near | (error <= _ERROR * mean)).all():
                 break
     of = "matrices" if piece is None else f"parts of {piece.shape[0]} x {piece.shape[1]}"

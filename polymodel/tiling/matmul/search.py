@@ -57,7 +57,7 @@ class TilingCandidates:
 
 
 @dataclass
-class _Told:
+class _Remarks:
     """Further results of a search besides its candidates. `cut_short`: the time limit left something
     unexamined."""
 
@@ -78,20 +78,20 @@ def search(
     time allowed (otherwise a note says so). Refused if nothing fits, TimeUp if nothing was found in time.
     """
     result: list[TilingCandidate] = []
-    told = _Told()
+    remarks = _Remarks()
     if "panels" in strategies:
         result.append(_panels(product, asked))
     if "uniform" in strategies:
-        result += _shapes(product, replace(asked, over=0.0), "uniform", inf, told)
+        result += _shapes(product, replace(asked, over=0.0), "uniform", inf, remarks)
     if "overbooked" in strategies:
         # Besides the uniform ones, only shapes that may be better are counted.
         beat = min((_value(c, asked)[0] for c in result if c.strategy == "uniform"), default=inf)
-        result += _shapes(product, replace(asked, over=overbook), "overbooked", beat, told)
+        result += _shapes(product, replace(asked, over=overbook), "overbooked", beat, remarks)
     if "dynamic" in strategies:
-        result += _dynamic(product, asked, told)
+        result += _dynamic(product, asked, remarks)
     result.sort(key=lambda c: (not c.fits, *_value(c, asked)))
     fitting = bool(result) and result[0].fits
-    if not fitting and told.cut_short:
+    if not fitting and remarks.cut_short:
         raise TimeUp("no tiles that fit were found in time", "give more time_limit, or larger capacities")
     if not fitting:
         a, b, z = asked.buffers
@@ -102,7 +102,7 @@ def search(
             else "give larger capacities",
             code="over-capacity",
         )
-    return TilingCandidates(tuple(result), tuple(told.notes))
+    return TilingCandidates(tuple(result), tuple(remarks.notes))
 
 
 def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float]:
@@ -110,13 +110,13 @@ def _value(c: TilingCandidate, asked: TilingSearch) -> tuple[float, float, float
 
 
 def _shapes(
-    product: PatternProduct, asked: TilingSearch, strategy: Strategy, beat: float, told: _Told
+    product: PatternProduct, asked: TilingSearch, strategy: Strategy, beat: float, remarks: _Remarks
 ) -> list[TilingCandidate]:
-    shapes, notes = best_shapes(product, asked, beat), told.notes
+    shapes, notes = best_shapes(product, asked, beat), remarks.notes
     looked = f"{strategy}: {shapes.fitting:,} of {shapes.tried:,} shapes of the grid fit"
     notes.append(f"{looked}, {shapes.passed:,} of these are passed over by a bound")
     if shapes.left:
-        told.cut_short |= asked.late()
+        remarks.cut_short |= asked.late()
         notes.append(f"{strategy}: {shapes.left:,} shapes were not looked at in time: a better one may exist")
     best = shapes.best
     if strategy == "overbooked" and beat < inf:
@@ -183,7 +183,7 @@ def _panels(product: PatternProduct, asked: TilingSearch) -> TilingCandidate:
     return TilingCandidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
 
 
-def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[TilingCandidate]:
+def _dynamic(product: PatternProduct, asked: TilingSearch, remarks: _Remarks) -> list[TilingCandidate]:
     sides: tuple[Stationary, ...] = ("A", "B")
     result: list[TilingCandidate] = []
     for stationary, grow in ((s, g) for g in GROWS for s in sides):
@@ -207,8 +207,8 @@ def _dynamic(product: PatternProduct, asked: TilingSearch, told: _Told) -> list[
         if made is None:
             slow = f"over {STEPS:,} tiles, or worse already than the best of the others"
             why = "out of time" if asked.late() else slow
-            told.cut_short |= asked.late()
-            told.notes.append(f"dynamic: {name}: given up ({why})")
+            remarks.cut_short |= asked.late()
+            remarks.notes.append(f"dynamic: {name}: given up ({why})")
             continue
         traffic = made.traffic()
         cycles = product_cycles(asked.machine, made, traffic.words, made.launches)

@@ -185,15 +185,15 @@ def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
     inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
     rows = np.concatenate([pattern.rows, pattern.cols[inside]])
     cols = np.concatenate([pattern.cols, pattern.rows[inside]])
-    nobody = np.zeros(rows.size - pattern.points, dtype=np.bool_)
+    absent = np.zeros(rows.size - pattern.points, dtype=np.bool_)
     wide = replace(
         pattern,
         rows=rows,
         cols=cols,
-        in_a=np.concatenate([pattern.in_a, nobody]),
-        in_b=np.concatenate([pattern.in_b, nobody]),
-        inner_a=None if pattern.inner_a is None else np.concatenate([pattern.inner_a, nobody]),
-        inner_b=None if pattern.inner_b is None else np.concatenate([pattern.inner_b, nobody]),
+        in_a=np.concatenate([pattern.in_a, absent]),
+        in_b=np.concatenate([pattern.in_b, absent]),
+        inner_a=None if pattern.inner_a is None else np.concatenate([pattern.inner_a, absent]),
+        inner_b=None if pattern.inner_b is None else np.concatenate([pattern.inner_b, absent]),
     )
     order = np.lexsort((cols, rows))
     return order < pattern.points, wide.taken(order)

@@ -214,12 +214,12 @@ def by_steps(
     `number`: the current tile of each tile of `blocks`.
     """
     known = None if figures is None else figures[:, chain.order]
-    judge = _Judge(chain, rule, blocks, _Members.of(chain, number))
+    check = _UnionCheck(chain, rule, blocks, _Members.of(chain, number))
     heads, after = chain.begins.copy(), chain.ends
     if int((after[heads] - np.nonzero(heads)[0]).max()) > _LONG:
         # Neighbours that do not fit together are never in one group, so that long chains become short ones.
         second = np.nonzero(~heads)[0]
-        good, _ = judge.united(known, second - 1, second)
+        good, _ = check.united(known, second - 1, second)
         heads[second[~good]] = True
         starts = np.append(np.nonzero(heads)[0], heads.size)
         after = starts[np.cumsum(heads)]
@@ -227,7 +227,7 @@ def by_steps(
     head = head[after[head] - head > 1]
     last = head + 1
     while head.size:
-        good, both = judge.united(known, head, last)
+        good, both = check.united(known, head, last)
         if known is not None and both is not None:
             known[:, head[good]] = both[:, good]
         heads[last[~good]] = True
@@ -239,7 +239,7 @@ def by_steps(
 
 
 @dataclass(frozen=True, eq=False)
-class _Judge:
+class _UnionCheck:
     """Decides whether a group and the next tile of its chain fit together."""
 
     chain: TileChain

@@ -196,16 +196,16 @@ class _Trial:
         joined = merged(pattern, op, fit, cut, plain.counts) if mergeable else cut
         changed, result = joined.tiles < cut.tiles, {}
         if op == "multiply" or not changed:
-            result[""] = self._judged(TilerChoice(name, plain))
+            result[""] = self._evaluated(TilerChoice(name, plain))
         if changed:
             form = "+fixpoint"
-            result[form] = self._judged(TilerChoice(name + form, costs(pattern, joined, op, fit, launch)))
+            result[form] = self._evaluated(TilerChoice(name + form, costs(pattern, joined, op, fit, launch)))
         return result
 
     def _add(self, entry: TilerChoice) -> None:
-        self.figures.append((self._judged(entry), entry.name))
+        self.figures.append((self._evaluated(entry), entry.name))
 
-    def _judged(self, entry: TilerChoice) -> int:
+    def _evaluated(self, entry: TilerChoice) -> int:
         """Return the first figure of an entry, and keep the entry as the best one if it beats the best so
         far."""
         if self.best is None or entry.beats(self.best, self.task.objective):
