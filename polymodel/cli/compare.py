@@ -7,7 +7,7 @@ from functools import partial
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_einsum, add_engine, add_format, add_html, add_values
-from polymodel.cli.output import check_targets, save_formats, save_page, with_saved_files
+from polymodel.cli.output import check_targets, save_formats, save_page, tell_plots_left_out, with_saved_files
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables, with_files
@@ -49,9 +49,17 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     parts = [with_files(spec).only(*options.einsum) if options.einsum else with_files(spec) for spec in specs]
     with waiting("counting"):
         a, b = (evaluate(spec, engine=options.engine) for spec in parts)
-    comparison = compare(a, b)
+    comparison = compare(a, b, _apart(options.a.split(","), options.b.split(",")))
     code = FINE if fits(a) and fits(b) else INFEASIBLE
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
+    if options.html:
+        tell_plots_left_out()
     told += save_formats(options.out, NAME, written) if options.out else []
     return with_saved_files(written(options.format), told, options.format == "table"), code
+
+
+def _apart(a: list[str], b: list[str]) -> tuple[str, str]:
+    """The names of the two sides: what one has and the other has not, or all."""
+    left, right = ([x for x in some if x not in other] or some for some, other in ((a, b), (b, a)))
+    return ", ".join(left), ", ".join(right)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from math import fsum
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import uncut_text
@@ -15,12 +16,13 @@ from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
 from polymodel.report.report import Report
 from polymodel.report.tables import says_sparse, total_cycles
-from polymodel.view.answer import Answer, Block, Facts, Section, declared, notes
+from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, notes, plots_left_out
 from polymodel.view.files import table_json
 from polymodel.view.table import RATIO, Cell, Column, Table, shown
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
     from polymodel.report.sparse import SparseReport
 
@@ -32,11 +34,12 @@ class Comparison(Answer):
     """The same quantities of two reports, one row each.
 
     Columns: `quantity`, `where` (an Einsum, a component, or `component: tensor`; empty for the whole),
-    `unit`, `a`, `b`, `ratio` b/a.
+    `unit`, `a`, `b`, `ratio` b/a. `names`: of the two, for pictures.
     """
 
     rows: Table
     specs: tuple[Spec | None, ...] = ()
+    names: tuple[str, str] = ("a", "b")
 
     def keeping(self) -> AbstractContextManager[None]:
         """While files are written, none of the files that the specs were read from can be overwritten."""
@@ -82,6 +85,26 @@ class Comparison(Answer):
         """The rows, and the remarks on them."""
         return [self.readable(), *notes(self.notes)]
 
+    def plot(self, what: str = "", ax: Axes | None = None) -> Axes:
+        """A bar per row that differs, from 1 to b/a on a logarithmic scale, the largest differences first.
+
+        `what`: the rows of one quantity, e.g. `energy`. Raises SpecError for an unknown one.
+        """
+        from polymodel.report.plots_compare import ratio_axes
+
+        return ratio_axes(self.rows, self.names, what, ax)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """The plot, the table, and how it was made."""
+        return [*(self._plots() if plots else ()), *super().parts(live, plots, command)]
+
+    def _plots(self) -> Iterator[Part]:
+        from polymodel.report.plots_compare import height_of, ratio_bars
+        from polymodel.report.search_page import Plot, plotted
+
+        height = height_of(len(ratio_bars(self.rows)[0]))
+        return plotted([Plot("b against a", lambda ax: self.plot(ax=ax), 9, height)])
+
     def __repr__(self) -> str:
         return str(self).rstrip()
 
@@ -94,12 +117,14 @@ class Comparison(Answer):
         if style == "html":
             from polymodel.view.html import page
 
-            blocks = [Facts((("a", a), ("b", b))), *self.content(), *notes(remarks)]
-            return page(f"{a} and {b} compared", blocks)
+            left_out = plots_left_out()
+            told = [Line(left_out)] if left_out else []
+            blocks = [Facts((("a", a), ("b", b))), *self.content(), *notes(remarks), *told]
+            return page(f"{a} and {b} compared", blocks, [] if left_out else [*self._plots()])
         return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in remarks)
 
 
-def comparison(a: Evaluated, b: Evaluated) -> Comparison:
+def comparison(a: Evaluated, b: Evaluated, names: tuple[str, str] | None = None) -> Comparison:
     """Two reports side by side: see `polymodel.compare`."""
     rows: list[tuple[Cell, ...]] = []
 
@@ -130,14 +155,31 @@ def comparison(a: Evaluated, b: Evaluated) -> Comparison:
             dull = 1 if figures is _factors else 0 if ": " in where else None
             if dull is None or any(v not in (None, dull) for v in pair):
                 add(quantity, where, unit, *pair)
-    names = ("quantity", "where", "unit", "a", "b", "ratio")
+        if figures is _energy:  # off chip, by Einsum, beside what it costs
+            for memory in dict.fromkeys(map(_outermost, (a, b))):
+                left, right = _accesses(a, memory), _accesses(b, memory)
+                for where in dict.fromkeys([*left, *right]):
+                    pair = left.get(where), right.get(where)
+                    if any(pair):
+                        add(f"accesses:{memory}", where, "bit", *pair)
+    columns = ("quantity", "where", "unit", "a", "b", "ratio")
     nodes = (*a.problem.hierarchy.components, *b.problem.hierarchy.components)
     unknown = [
         (n, r) for n, r in (("a", _on_sparse_data(a)), ("b", _on_sparse_data(b))) if isinstance(r, Refused)
     ]
     told = tuple(f"{name} on sparse data is not counted: {reason.message}" for name, reason in unknown)
-    table = Table("compare", tuple(Column(n) for n in names), tuple(rows), (*uncut_text(nodes), *told))
-    return Comparison(table, (a.spec, b.spec))
+    table = Table("compare", tuple(Column(n) for n in columns), tuple(rows), (*uncut_text(nodes), *told))
+    return Comparison(table, (a.spec, b.spec), names or _names(a, b))
+
+
+def _names(a: Evaluated, b: Evaluated) -> tuple[str, str]:
+    """What tells two reports apart: the names of workloads, machines and mappings that differ."""
+    pairs = [
+        (x.problem.cascade.name, x.problem.hierarchy.name, x.spec.chosen if x.spec else "") for x in (a, b)
+    ]
+    apart = [both for both in zip(*pairs, strict=True) if both[0] != both[1] and all(both)]
+    left, right = (", ".join(both[k] for both in apart) for k in (0, 1))
+    return left or "a", right or "b"
 
 
 def fits(report: Evaluated) -> bool:
@@ -188,6 +230,33 @@ def _energy(report: Evaluated) -> Sums:
     return result
 
 
+def _energy_of_einsums(report: Evaluated) -> Sums:
+    """Joules of each Einsum, leakage included."""
+    parts: dict[str, list[float]] = {t.einsum: [] for t in report.costs.latency}
+    for i in report.costs.energy:
+        parts.setdefault(i.einsum, []).append(i.energy)
+    return {einsum: fsum(each) for einsum, each in parts.items()}
+
+
+def _outermost(report: Evaluated) -> str:
+    """The name of the memory farthest out, empty if there is none."""
+    return next(iter(report.problem.hierarchy.memories), "")
+
+
+def _accesses(report: Evaluated, memory: str) -> Sums:
+    """Bits that each Einsum reads from a memory and writes to it, if there is such a one."""
+    if memory not in report.problem.hierarchy.memories:
+        return {}
+    result: Sums = {t.einsum: 0 for t in report.costs.latency}
+    for row in report.table("accesses").records():
+        if row["component"] == memory:
+            einsum, read, written = str(row["einsum"]), row["read_bits"], row["write_bits"]
+            assert isinstance(read, int)
+            assert isinstance(written, int)
+            result[einsum] = result.get(einsum, 0) + read + written
+    return result
+
+
 def _moved(report: Evaluated, kind: str) -> Sums:
     """Bits read or written at each component, in total and per tensor."""
     each: dict[str, Sums] = {}
@@ -213,6 +282,7 @@ FIGURES: tuple[tuple[str, str, Callable[[Evaluated], Sums]], ...] = (
     ("operations", "operation", _operations),
     ("recompute factor", "", _factors),
     ("latency", "s", _latency),
+    ("energy", "J", _energy_of_einsums),
     ("energy", "J", _energy),
     ("reads", "bit", partial(_moved, kind="read")),
     ("writes", "bit", partial(_moved, kind="write")),
