@@ -9,7 +9,7 @@ import pytest
 import polymodel as pm
 from tests.importers.onnx_cases import Case, compare, ints, one, two, w
 from tests.importers.onnx_models import answers, model, node, numbers
-from tests.importers.onnx_numbers import multiplications, run
+from tests.importers.onnx_numbers import multiplications, operations, run
 
 PRODUCTS = {
     "matmul": two("MatMul", (3, 4), (4, 5), 60),
@@ -216,6 +216,30 @@ def test_what_is_made_of_weights_alone_is_a_weight() -> None:
     assert [d.path for d in pm.import_onnx(model(nodes, {"X": (4, 4)}, ["Y"])).left_out] == [
         "node of t (Trilu)"
     ]
+
+
+@pytest.mark.parametrize("tokens", [6, 100])
+def test_a_causal_mask_as_exporters_write_it_is_a_weight(tokens: int) -> None:
+    """A triangle of ones, compared and chosen from: small ones are worked out, large ones are weights."""
+    nodes = [
+        node("Expand", ["one", "shape"], ["ones"]),
+        node("Trilu", ["ones"], ["lower"], upper=0),
+        node("Equal", ["lower", "zero"], ["hidden"]),
+        node("Where", ["hidden", "least", "zero"], ["mask"]),
+        node("Add", ["X", "mask"], ["Y"]),
+    ]
+    numbers_ = {"one": np.ones(1, np.float32), "shape": ints(tokens, tokens)}
+    numbers_ |= {"zero": np.zeros(1, np.float32), "least": np.full(1, -np.inf, np.float32)}
+    found = pm.import_onnx(model(nodes, {"X": (2, tokens, tokens)}, ["Y"], numbers_))
+    assert (found.left_out, len(found.spec.workload)) == ((), 1)
+    assert sum(operations(found.spec.workload).values()) == 2 * tokens**2
+
+
+def test_what_is_computed_of_weights_is_computed_once() -> None:
+    nodes = [node("Exp", ["s"], ["e"]), node("Mul", ["w", "e"], ["v"]), node("MatMul", ["X", "v"], ["Y"])]
+    found = pm.import_onnx(model(nodes, {"X": (2, 4)}, ["Y"], w(w=(4, 3), s=(3,))))
+    assert operations(found.spec.workload) == {"Y": 2 * 4 * 3}
+    assert any("made of weights alone" in n.message for n in found.notes)
 
 
 CACHE = {"pk": (1, 2, 7, 16), "pv": (1, 2, 7, 16)}

@@ -162,12 +162,16 @@ def _as_weights(b: Builder, node: OnnxNode) -> bool:
     """Take what is made of weights alone as a weight, whatever it is; return whether it is made so."""
     given = [n for n in node.inputs if n]
     made = [o for o in node.outputs if o]
-    stored = bool(given and made) and all(map(b.is_weight, given))
-    if not stored or not all(o in b.graph.values and min((*b.shape(o), 1)) > 0 for o in made):
+    if not made or not pointwise.stored(b, given):
         return False
-    for out in made:
-        b.views[out] = reshapes.weight(b, out, b.shape(out), b.dtype(out))
-    b.note(node, reshapes.ONCE)
+    same = b.shape(node.input(0)) if node.op in ("Trilu", "CumSum") else None
+    shapes = [same or (b.shape(o) if o in b.graph.values else (0,)) for o in made]
+    if any(min((*shape, 1)) < 1 for shape in shapes):
+        return False
+    for out, shape in zip(made, shapes, strict=True):
+        dtype = b.dtype(out) if out in b.graph.values else b.dtype(node.input(0))
+        b.views[out] = pointwise.weight(b, out, shape, dtype)
+    b.note(node, pointwise.ONCE)
     return True
 
 

@@ -34,7 +34,11 @@ _TWO: dict[str, Callable[[Array, Array], Array]] = {
     "Max": np.maximum,
     "And": np.logical_and,
     "Or": np.logical_or,
+    "Xor": np.logical_xor,
+    "GreaterOrEqual": np.greater_equal,
+    "LessOrEqual": np.less_equal,
 }
+_TRUTHS = ("Equal", "Greater", "Less", "And", "Or", "Xor", "GreaterOrEqual", "LessOrEqual")
 
 
 def folded(
@@ -88,9 +92,10 @@ def _computed(
     if op in _TWO and len(a) == 2:
         if np.broadcast(*a).size > LARGEST:
             return None
-        return np.asarray(_TWO[op](a[0], a[1])).astype(
-            a[0].dtype if op not in ("Equal", "Greater", "Less", "And", "Or") else bool
-        )
+        return np.asarray(_TWO[op](a[0], a[1])).astype(bool if op in _TRUTHS else a[0].dtype)
+    if op == "Mod":
+        joined = np.fmod if node.whole("fmod", 0) else np.mod
+        return np.asarray(joined(a[0], a[1])) if np.broadcast(*a).size <= LARGEST else None
     if op == "Div":
         whole = np.issubdtype(a[0].dtype, np.integer)
         # ONNX divides integers towards zero.
@@ -115,6 +120,15 @@ def _shaped(node: OnnxNode, a: list[Array], given: list[Array | None]) -> Array 
         if op == "Squeeze":
             return np.squeeze(a[0], tuple(axes) if axes is not None else None)
         return np.expand_dims(a[0], tuple(axes or ()))
+    if op == "Trilu":
+        part = np.triu if node.whole("upper", 1) else np.tril
+        return part(a[0], int(a[1].ravel()[0]) if len(a) > 1 else 0)
+    if op == "Transpose":
+        return np.transpose(a[0], node.int_list("perm"))
+    if op == "NonZero":
+        return np.array(np.nonzero(a[0]), np.int64)
+    if op == "CumSum" and not node.whole("exclusive", 0) and not node.whole("reverse", 0):
+        return np.cumsum(a[0], axis=int(a[1].ravel()[0]), dtype=a[0].dtype)
     if op == "Reshape":
         return a[0].reshape([int(v) for v in a[1]])
     if op == "Range":

@@ -50,6 +50,9 @@ def elementwise(b: Builder, node: OnnxNode) -> None:
         defaults = [value for _, value in ATTRIBUTES[node.op]]
         word, numbers = (word, []) if numbers == defaults else (f"{word}_of", numbers)
     dims = _old_broadcast(b, node) if node.version < 7 and node.whole("broadcast", 0) else None
+    if dims is None and stored(b, names):
+        _weight(b, node, names, dtype)
+        return
     pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype, dims=dims)
 
 
@@ -63,6 +66,32 @@ def _one_sided(node: OnnxNode) -> str:
         given = (*node.inputs, "", "")
         ends = tuple(k for k, name in zip(("min", "max"), given[1:], strict=False) if name)
     return {("min",): "max", ("max",): "min", (): "identity"}.get(ends, "")
+
+
+ONCE = "its result is made of weights alone: it is computed once, and taken as a weight"
+
+
+def stored(b: Builder, names: Sequence[str]) -> bool:
+    """Return whether all values are weights, and not numbers alone."""
+    return all(map(b.is_weight, names)) and any(b.scalar(n) is None for n in names)
+
+
+def weight(b: Builder, name: str, shape: Sequence[int], dtype: str) -> IndexView:
+    """Create a weight, of the default ranks of its number of dimensions."""
+    return b.base(name, shape, DEFAULT.get(len(shape), ("",) * len(shape)), dtype, weight=True)
+
+
+def _weight(b: Builder, node: OnnxNode, names: Sequence[str], dtype: str) -> None:
+    """What is computed of weights alone is computed once: it is a weight."""
+    shapes = [b.shape(n) for n in names]
+    rank = max(map(len, shapes))
+    wide = [(1,) * (rank - len(s)) + s for s in shapes]
+    shape = [max(sizes) for sizes in zip(*wide, strict=True)]
+    if any(s not in (1, whole) for sizes in wide for s, whole in zip(sizes, shape, strict=True)):
+        raise InvalidNode("its weights have shapes that do not fit together", "check their shapes")
+    kind = dtype or b.dtype(names[1] if node.op == "Where" and len(names) > 1 else names[0])
+    b.alias(node.outputs[0], weight(b, node.outputs[0], shape, kind))
+    b.note(node, ONCE)
 
 
 def _old_broadcast(b: Builder, node: OnnxNode) -> list[int | None]:

@@ -11,7 +11,7 @@ from math import prod
 from polymodel.arithmetic import Affine
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import InvalidNode, OnnxNode, Unsupported
-from polymodel.importers.onnx.pointwise import DEFAULT
+from polymodel.importers.onnx.pointwise import DEFAULT, ONCE, weight
 from polymodel.importers.onnx.sums import positive
 from polymodel.importers.onnx.views import IndexView
 
@@ -237,14 +237,6 @@ def gather(b: Builder, node: OnnxNode) -> None:
         b.alias(node.outputs[0], b.slots.picked(view, axis, places[0]))
         return
     b.alias(node.outputs[0], cut(b, view, axis, places[0], steps.pop() if steps else 1, len(places), node))
-
-
-ONCE = "its result is made of weights alone: it is computed once, and taken as a weight"
-
-
-def weight(b: Builder, name: str, shape: Sequence[int], dtype: str) -> IndexView:
-    """Create a weight, of the default ranks of its number of dimensions."""
-    return b.base(name, shape, DEFAULT.get(len(shape), ("",) * len(shape)), dtype, weight=True)
 
 
 def concat(b: Builder, node: OnnxNode) -> None:
