@@ -1,8 +1,8 @@
 """Lower bounds of each Einsum by itself, found by branch and bound.
 
-They are the floors of `lower_bounds` for all of the space alone: known mappings then rule out nearly all,
-so that an Einsum takes a second where the table of its floors may take a minute. Their sum bounds all whole
-mappings.
+They are the floors of `lower_bounds` for the whole space only: known mappings then exclude almost all
+candidates, so that an Einsum takes a second although the table of its floors may take a minute. The sum of
+these bounds is a bound of all whole mappings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from polymodel.mapper.templates import Exchanges, Passing, Sharing, Template, de
 from polymodel.mapper.terms import price_of
 
 Array = Any
-NEAR = 2e-3  # relative: what is better than a known mapping by less is not looked for
+NEAR = 2e-3  # relative: smaller improvements on a known mapping are not searched for
 SHARE = 0.2  # of the time limit, for each visit
 OUTER = 1  # the memory inside the backing storage
 ROUNDED = 1e-9  # relative: sums of floats in different orders may differ by this much
@@ -43,7 +43,8 @@ Least = tuple[float, float]  # with exchanges in memory OUTER alone, and with al
 def bound_einsums(
     work: Deepening, parts: int, done: dict[tuple[int, int], Least], together: bool = False
 ) -> None:
-    """Go on bounding the Einsums of a search (`EinsumBounds`), and with `together` whole mappings by them."""
+    """Continue to bound the Einsums of a search (`EinsumBounds`), and with `together` whole mappings by
+    them."""
     # Rules on loops below a memory differ without the fused loops.
     if not any(s.rules.of_blocks for s in work.spaces):
         EinsumBounds(work, parts, done).go_on(together)
@@ -53,8 +54,8 @@ def bound_einsums(
 class EinsumBounds:
     """Lower bounds of the Einsums of a search, whose exchanged tensors cost nothing outside their memories.
 
-    `parts`: how many parts of the space the search distinguishes: two where mappings that exchange tensors in
-    memory OUTER alone are bounded apart. `done`: by Einsum and row the bounds that are known.
+    `parts`: the number of parts of the space that the search distinguishes: two if mappings that exchange
+    tensors only in memory OUTER are bounded separately. `done`: by Einsum and row the known bounds.
     """
 
     work: Deepening
@@ -62,12 +63,12 @@ class EinsumBounds:
     done: dict[tuple[int, int], Least]
 
     def go_on(self, together: bool = False) -> None:
-        """Bound Einsums for a share of the time limit, those with few tile sizes first, and raise the bounds
-        of whole mappings; with `together`, to those in which exchanged tensors fit beside each other."""
+        """Bound Einsums for a part of the time limit, those with few tile sizes first, and raise the bounds
+        of whole mappings; with `together`, to bounds for exchanged tensors that fit together."""
         spaces, watch = self.work.spaces, self.work.watch
 
         def ended(error: BaseException) -> None:
-            if not isinstance(error, Late):  # a share that is over ends nothing else
+            if not isinstance(error, Late):  # the end of this part of the time ends nothing else
                 watch.ended(error)
 
         tally = replace(watch.tally(watch.share(SHARE)), ended=ended, crew=None)
@@ -91,7 +92,7 @@ class EinsumBounds:
 
     @cached_property
     def _exchanges(self) -> list[frozenset[Exchanges]]:
-        """Per Einsum the exchanges whose tensors fit at some tile sizes of shared loops."""
+        """Return, per Einsum, the exchanges whose tensors fit at some tile sizes of shared loops."""
         spaces, limits = self.work.spaces, self.work.request.limits
         ranks, every = _parted_ranks(spaces, limits), (_exchanges_of(s, limits) for s in spaces)
         return [
@@ -101,7 +102,7 @@ class EinsumBounds:
 
     @cached_property
     def _alike(self) -> dict[int, list[int]]:
-        """Einsums of equal shape and exchanges, by the first of them."""
+        """Return Einsums of equal shape and exchanges, by the first of them."""
         result: dict[int, list[int]] = {}
         keys = list(zip(self.work.named, self._exchanges, strict=True))
         for i, first in equal_shapes(self.work.spaces, keys):
@@ -109,7 +110,8 @@ class EinsumBounds:
         return result
 
     def _raise(self, i: int, row: int, found: Least) -> None:
-        """Raise the bounds of the Einsums like `i`, and of whole mappings, in every part of the space."""
+        """Raise the bounds of the Einsums that are equal to `i`, and of whole mappings, in every part of the
+        space."""
         for part, least in enumerate(found[-self.parts :]):
             each = self.work.watch.least.of_einsums(part)
             if each is None:
@@ -119,7 +121,7 @@ class EinsumBounds:
             self.work.raise_bounds(np.sum(each, axis=0), part=part)
 
     def _bound_together(self, part: int, tally: SearchTally) -> None:
-        """Raise the bounds of whole mappings to those in which exchanged tensors fit beside each other."""
+        """Raise the bounds of whole mappings to bounds for exchanged tensors that fit together."""
         spaces, rules, each = self.work.spaces, self.work.rules, self.work.watch.least.of_einsums(part)
         if each is None:
             return
@@ -146,7 +148,7 @@ class EinsumBounds:
             self.work.raise_bounds(least, part=part)
 
     def _least(self, i: int, row: int, tally: SearchTally) -> Least | None:
-        """Bounds of one figure of an Einsum; None if there is no time for them."""
+        """Return bounds of one figure of an Einsum; None if there is no time for them."""
         space, limits, wanted = self.work.spaces[i], self.work.request.limits, self._exchanges[i]
         try:
             return once(
@@ -159,7 +161,7 @@ class EinsumBounds:
             return None
 
     def _searched(self, i: int, row: int, wanted: AbstractSet[Exchanges], tally: SearchTally) -> Least:
-        """Raises Late once the time is over."""
+        """Search the bounds. Raises Late once the time limit has passed."""
         space, figure = self.work.spaces[i], self._rows[row]
         apart = figure in (ENERGY, LATENCY)
         interest = Interest(figure == ENERGY, figure == LATENCY, (), relaxed=True)
@@ -186,7 +188,7 @@ class EinsumBounds:
         return result[0], result[1]
 
     def _first_known(self, i: int, row: int, some: Sequence[Sharing], tally: SearchTally) -> Array:
-        """The figure [1, n] of a mapping that exchanges all it can, found by local search."""
+        """Return the figure [1, n] of a mapping with as many exchanges as possible, found by local search."""
         space = self.work.spaces[i]
         most = max(some, key=lambda s: (len(s.shared), -s.innermost), default=Sharing((), ()))
         room = [m.capacity for m in space.memories]
@@ -213,7 +215,7 @@ def _exchanges_of(space: EinsumSpace, limits: Limits) -> set[Exchanges]:
 
 
 def _parted_ranks(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, set[int]]:
-    """Per tensor the ranks that loops above all Einsums that touch it can split."""
+    """Return, per tensor, the ranks that loops above all Einsums that access it can split."""
     result: dict[str, set[int]] = {}
     for o in (o for s in spaces for o in s.operands if o.fusable):
         mine = {k for k, v in enumerate(o.ranks) if v in o.parted and v != o.over}
@@ -222,8 +224,9 @@ def _parted_ranks(spaces: Sequence[EinsumSpace], limits: Limits) -> dict[str, se
 
 
 def _fits(space: EinsumSpace, some: Exchanges, ranks: dict[str, set[int]], lives: Lives) -> bool:
-    """Whether the least tiles of the exchanged tensors fit their memories: in memory OUTER each by itself, so
-    that with two sets of tensors exchanged there their union is too, further inside together."""
+    """Return whether the least tiles of the exchanged tensors fit their memories: in memory OUTER each by
+    itself, so that the union of two sets of tensors that may be exchanged there may be as well; further
+    inside together."""
     held: dict[int, float] = {}
     for i, m in some:
         over = sorted(ranks[space.operands[i].tensor])
@@ -235,11 +238,11 @@ def _fits(space: EinsumSpace, some: Exchanges, ranks: dict[str, set[int]], lives
 def in_backing_storage(
     space: EinsumSpace, wanted: AbstractSet[Exchanges], rows: Sequence[Added]
 ) -> dict[int, tuple[float, ...]]:
-    """What the figures of an Einsum are higher by at least, per operand that is exchanged in the backing
-    storage where memory OUTER might have it.
+    """Return the least increase of an Einsum's figures for each operand that is exchanged in the backing
+    storage although memory OUTER might hold it.
 
-    In OUTER, where it costs nothing to arrive and takes no space, each access of the backing storage would be
-    one of OUTER, or none. This holds where accesses there cost no more, and no fanout stands between.
+    In OUTER, where it arrives at no cost and takes no space, each access of the backing storage would be one
+    of OUTER, or none. This is valid if accesses of OUTER cost no more, and no fanout is in between.
     """
     result: dict[int, tuple[float, ...]] = {}
     outer = {i for some in wanted for i, m in some if m == OUTER}
@@ -264,7 +267,7 @@ def in_backing_storage(
 
 
 def _of_row(space: EinsumSpace, row: Added, way: str, joules: float, bits: int) -> float:
-    """The share of one element in a figure."""
+    """Return the contribution of one element to a figure."""
     if row == ENERGY:
         return joules
     if row == Added(moved=row.moved) and all(c == space.memories[0].name for c, _, _ in row.moved):

@@ -1,10 +1,10 @@
-"""Tensors of which an Einsum touches several elements of earlier generations, each within a box: stencils in
-time, what is beyond their edges, and what is before several generations.
+"""Tensors of which an Einsum accesses several elements of earlier generations, each within a box: stencils in
+time, values beyond their edges, and values before several generations.
 
-What tiles hold is a union of boxes, no product over rank variables. It is counted for each choice of tile
-sizes of all variables that decide it. Loops over ranks along which other elements of the generation before
-are read stand below loops over as many generations as these elements are back: a tile of more generations has
-all of these ranks, as legal mappings do where there are neighbours on both sides.
+The elements in a tile are a union of boxes, not a product over rank variables. They are counted for each
+choice of tile sizes of all variables that determine them. Some ranks have reads of other elements of the
+previous generation. Loops over these are below loops over as many generations as these elements are back: a
+tile of more generations has all of these ranks, as in legal mappings if there are neighbours on both sides.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class TouchedBoxes:
-    """How an Einsum touches a tensor: in the boxes of `region`, whose own variables are the rank variables at
-    these positions (-1: one of extent 1), with these `ranks`. `reads`: how often operations read it, over
-    these variables; `made`: elements that the Einsum makes; `over`: the variable along which it is carried
-    forward (-1: an input), and `moved`: those along which other elements of the generation before are
-    read; `back`: the distances in generations of what is read."""
+    """How an Einsum accesses a tensor: in the boxes of `region`, whose own variables are the rank variables
+    at these positions (-1: one of extent 1), with these `ranks`. `reads`: how often operations read it, over
+    these variables; `made`: elements that the Einsum produces; `over`: the variable of the recurrence (-1: an
+    input), and `moved`: those along which other elements of the previous generation are read; `back`: the
+    distances of the reads in generations."""
 
     variables: tuple[int, ...]
     region: BoxUnion
@@ -48,17 +48,17 @@ class TouchedBoxes:
     back: tuple[int, ...] = ()
 
     def elements(self) -> int:
-        """Elements that are touched and not made."""
+        """Return the number of elements that are accessed but not produced."""
         return self.of_tiles(self.region.extents[: self.region.own])[1]
 
     def of_tiles(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """For equal tiles of these sizes of the variables: elements in the largest tile, and over all tiles
-        those that are not made there."""
+        """Return, for equal tiles of these sizes of the variables, the elements in the largest tile, and over
+        all tiles those that are not produced there."""
         return _of_tiles(self.region, self.ranks, tuple(sizes), self.made)
 
     def is_legal(self, tiles: Mapping[int, Array]) -> Array:
-        """Whether candidates keep the order of generations. `tiles`: of each variable its tile sizes at every
-        level [levels, n], in shapes that broadcast."""
+        """Return whether candidates keep the order of generations. `tiles`: for each variable its tile sizes
+        at every level [levels, n], in shapes that broadcast."""
         result: Array = np.ones((), bool)
         extents = dict(zip(self.variables, self.region.extents, strict=False))
         for v in sorted(self.moved & tiles.keys()):
@@ -85,8 +85,11 @@ def _of_tiles(region: BoxUnion, ranks: Ranks, sizes: tuple[int, ...], made: int)
 def boxes_of(
     one: Einsum, tensor: str, cascade: Cascade, position: Mapping[str, int], otherwise: Refused
 ) -> TouchedBoxes:
-    """How an Einsum touches a tensor that it makes in other iterations, or that holds what is before these.
-    Raises `otherwise` for accesses that are no boxes at constant distances."""
+    """Return how an Einsum accesses a tensor that it produces in other iterations, or that holds values
+    before these.
+
+    Raises `otherwise` for accesses that are not boxes at constant distances.
+    """
     accesses = one.accesses_of(tensor)
     if any(x.terms != y.terms for a in accesses for x, y in _pairs(a, accesses[0])):
         raise otherwise
@@ -121,7 +124,7 @@ def _carried(
     one: Einsum, cascade: Cascade, write: TensorAccess, position: Mapping[str, int], otherwise: Refused,
     found: tuple[tuple[int, ...], BoxUnion, Ranks, int],
 ) -> TouchedBoxes:  # fmt: skip
-    """The same of a tensor that the Einsum makes: of earlier generations, along one rank."""
+    """Return how an Einsum accesses a tensor that it produces: earlier generations, along one rank."""
     accesses = [a for a in one.accesses_of(write.tensor) if not a.output]
     away = [[x.constant - y.constant for x, y in _pairs(write, a)] for a in accesses]
     forward = [r for r, expr in enumerate(write.projection) if expr.terms and all(d[r] > 0 for d in away)]
@@ -142,8 +145,11 @@ def _carried(
 
 
 def boxes_apart(spaces: tuple[EinsumSpace, ...], remedy: str) -> tuple[EinsumSpace, ...]:
-    """The spaces, where Einsums that touch several elements of earlier generations share no loops. Raise
-    Refused if they stand beside what is counted otherwise only."""
+    """Return the spaces, such that Einsums that access several elements of earlier generations share no
+    loops.
+
+    Raises Refused if such Einsums are combined with features that are not counted together with them.
+    """
     boxed = [s for s in spaces if any(o.boxes is not None for o in s.operands)]
     for s in boxed:
         besides = {

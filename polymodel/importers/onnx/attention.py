@@ -15,7 +15,7 @@ from polymodel.importers.onnx.views import IndexView
 
 
 def attention(b: Builder, node: OnnxNode) -> None:
-    """Convert ONNX's Attention (operator set 23), also with fewer heads for keys and values than for
+    """Convert ONNX's Attention (operator set 23), including fewer heads for keys and values than for
     queries."""
     if node.input(6):
         raise Unsupported("how many of its keys are padding is data", "export it without nonpad_kv_seqlen")
@@ -29,8 +29,8 @@ def attention(b: Builder, node: OnnxNode) -> None:
 def with_cache(
     b: Builder, node: OnnxNode, names: Sequence[str], past: Sequence[str], heads: int
 ) -> list[str]:
-    """Return queries, and keys and values of all tokens, as the cache has them with the new ones; `heads` of
-    keys, 0 where their shape has them."""
+    """Return queries, and keys and values of all tokens, which are those of the cache and the new ones;
+    `heads` of keys, 0 if their shape has them."""
     tokens = b.shape(names[1])[-2]
     found = list(names)
     for k, cache in enumerate(past, 1):

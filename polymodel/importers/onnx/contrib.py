@@ -72,8 +72,8 @@ def multi_head(b: Builder, node: OnnxNode) -> None:
 
 
 def _unpacked(b: Builder, node: OnnxNode, names: Sequence[str], heads: int) -> list[str]:
-    """Queries, keys and values of one tensor, batch x tokens x heads x 3 x width, or keys and values of one
-    with 2."""
+    """Return queries, keys and values from one tensor, batch x tokens x heads x 3 x width, or keys and values
+    from one with 2."""
     source, count = (names[1], 2) if names[1] else (names[0], 3)
     shape = b.shape(source)
     if len(shape) != 5 or shape[2:4] != (heads, count):
@@ -134,7 +134,7 @@ def skip_norm(b: Builder, node: OnnxNode) -> None:
 
 
 def local_response(b: Builder, node: OnnxNode) -> None:
-    """Convert LRN: the element, over a power of the mean square of the channels around it."""
+    """Convert LRN: the element divided by a power of the mean square of the channels around it."""
     out, source, size = node.outputs[0], node.input(0), node.whole("size", 1)
     shape = b.shape(source)
     flat, back = (f"{out}_flat", f"{out}_back")

@@ -159,7 +159,8 @@ def _as_inputs(b: Builder, node: OnnxNode) -> None:
 
 
 def _as_weights(b: Builder, node: OnnxNode) -> bool:
-    """Take what is made of weights alone as a weight, whatever it is; return whether it is made so."""
+    """Treat the result of an operation on weights alone as a weight, whatever the operation is; return
+    whether this was possible."""
     given = [n for n in node.inputs if n]
     made = [o for o in node.outputs if o]
     if not made or not pointwise.stored(b, given):

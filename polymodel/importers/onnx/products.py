@@ -285,7 +285,7 @@ def _without_ellipsis(
     b: Builder, node: OnnxNode, views: Sequence[IndexView], terms: Sequence[str], right: str
 ) -> tuple[list[IndexView], list[str], str]:
     """Return the operands, their indices and those of the result with letters in place of `...`. The
-    dimensions that it stands for are aligned at the last one; of one element they are broadcast."""
+    dimensions that it represents are aligned at the last one; dimensions of size 1 are broadcast."""
     unused = [c for c in ascii_letters if c not in "".join([*terms, right])]
     counts = [len(v.shape) - len(t) + 3 if "..." in t else 0 for v, t in zip(views, terms, strict=True)]
     most = max(counts)

@@ -120,8 +120,8 @@ def _operations(e: Lowered, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _renames(e: Lowered, tensors: Mapping[str, str], weights: Collection[str]) -> str:
-    """Return the roles of the tensors. Computed operands are inputs; of a product that sums over a variable
-    only the first one is, since the second takes the place of the weights in an array."""
+    """Return the roles of the tensors. Computed operands are inputs; for a product that sums over a variable,
+    only the first one is, since the second takes the position of the weights in an array."""
     inputs = list(dict.fromkeys(line.tensor for line in e.inputs))
     made = [t for t in inputs if t not in weights]
     summed = {v for line in e.inputs for v in line.variables} - {*e.output.variables}

@@ -67,8 +67,8 @@ def workload_of(reading: Reading, root: YamlNode, links: Mapping[str, str]) -> d
 
 
 def _trim(reading: Reading, layers: Sequence[_Layer], by_id: Mapping[str, _Layer]) -> None:
-    """Leave out the ranks of one element of a tensor that a layer produces and another reads with another
-    number of ranks, as a depthwise convolution reads what a convolution produces."""
+    """Leave out ranks of size 1 of a tensor that one layer produces and another layer reads with another
+    number of ranks, such as a depthwise convolution after a convolution."""
     reads: dict[str, list[tuple[_Layer, str]]] = {}
     for layer in layers:
         for operand in layer.accesses:
