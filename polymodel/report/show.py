@@ -65,11 +65,13 @@ def _passes(workload: Cascade) -> str:
     several: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for p in passes(workload):
         if p.passes > 1:
-            several.setdefault((p.passes, p.begun_by), []).append(f"{p.tensor} along {p.rank}")
+            pairs = zip(p.begun_by, p.over, strict=True)
+            begun = tuple(f"{name} (over {read})" if read else name for name, read in pairs)
+            several.setdefault((p.passes, begun), []).append(f"{p.tensor} along {p.rank}")
     shown = sorted(several.items(), key=lambda item: -item[0][0])
     lines = [
-        f"at least {count} passes over {', '.join(walked[:4])}{' and others' if len(walked) > 4 else ''}: "
-        f"one begins in each of {', '.join(begun)}\n"
+        f"at least {count} passes over {', '.join(walked[:4])}{' and others' if len(walked) > 4 else ''}, "
+        f"or over what is made of it: one begins in each of {', '.join(begun)}\n"
         for (count, begun), walked in shown[:PASSES]
     ]
     return "".join(lines)

@@ -540,12 +540,13 @@ def require_plain(
 @dataclass(frozen=True)
 class Passes:
     """The least number of passes over each fiber of `rank` of an input, or over what is derived from it along
-    that rank, and the Einsums that begin a pass."""
+    that rank, the Einsums that begin a pass, and the derived tensor that each reads (empty: the input)."""
 
     tensor: str
     rank: str
     passes: int
     begun_by: tuple[str, ...]
+    over: tuple[str, ...]
 
 
 def passes(cascade: Cascade) -> tuple[Passes, ...]:
@@ -564,24 +565,26 @@ def _walked(cascade: Cascade, tensor: str, rank: str) -> Passes:
         (tensor, rank): 1
     }  # (tensor, rank) -> the pass that iterates over it
     ended: dict[str, int] = {}  # tensors that are complete at the end of a pass
-    begun: dict[int, str] = {}
+    begun: dict[int, tuple[str, str]] = {}
     for e in cascade:
         walking = {v: along[key] for key, v in _indices(e) if key in along}
         known = [ended[a.tensor] for a in e.inputs if a.tensor in ended]
         known += [along[key] for key, v in _indices(e) if key in along and not v]
         walking.pop("", None)
+        read = [t for (t, r), v in _indices(e) if v and (t, r) in along]
         if not walking:
             ended.update((a.tensor, max(known)) for a in e.outputs if known)
             continue
         level = max([*walking.values(), *(n + 1 for n in known)])
-        begun.setdefault(level, e.name)
+        begun.setdefault(level, (e.name, "" if tensor in read else read[0]))
         for access in e.outputs:
             ranks = zip(access.ranks, access.projection, strict=True)
             kept = [r for r, x in ranks if set(x.variables) & set(walking)]
             along.update(((access.tensor, r), level) for r in kept)
             if not kept:
                 ended[access.tensor] = level
-    return Passes(tensor, rank, max(begun, default=0), tuple(begun[n] for n in sorted(begun)))
+    names, over = ([begun[n][k] for n in sorted(begun)] for k in (0, 1))
+    return Passes(tensor, rank, max(begun, default=0), tuple(names), tuple(over))
 
 
 def _indices(e: Einsum) -> Iterator[tuple[tuple[str, str], str]]:

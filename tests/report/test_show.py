@@ -58,7 +58,7 @@ sources of energy and area:
 
 def test_show_tells_how_often_inputs_are_walked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "attention_cascade"]) == 0
-    told = "at least 3 passes over K along P: one begins in each of QK, Exponential, Quotient"
+    told = "one begins in each of QK, Exponential (over QK), Quotient (over EX)"
     assert told in capsys.readouterr().out
     assert main(["show", "attention_one_pass"]) == 0
     assert "K along C" not in capsys.readouterr().out
