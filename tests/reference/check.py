@@ -22,6 +22,7 @@ from polymodel.analysis.result import Engine
 from polymodel.errors import PolymodelError
 from tests.reference import (
     accelforge,
+    density_claims,
     looptree,
     mapper,
     mapper_timeloop,
@@ -203,8 +204,9 @@ def claims(cases: Path, data: Path) -> list[Outcome]:
     from tests.documents import validation
 
     found: list[Outcome] = []
-    whole = guarded("Tiler-Swift's matrices", lambda: _all(tiler_swift_claims.check(data), found))
-    return [*found, *([whole] if whole.fault else []), *validation.compared(cases, data)]
+    made = {"Tiler-Swift's matrices": tiler_swift_claims, "density of matrices": density_claims}
+    whole = [guarded(name, lambda m=about: _all(m.check(data), found)) for name, about in made.items()]
+    return [*found, *(w for w in whole if w.fault), *validation.compared(cases, data)]
 
 
 def _all(outcomes: Iterable[Outcome], found: list[Outcome]) -> Outcome:

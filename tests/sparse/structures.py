@@ -83,15 +83,15 @@ def worst(found: pm.DensityFit) -> list[float | None]:
     return columns
 
 
+def told(name: str, tensor: pm.SparseTensor, found: pm.DensityFit) -> tuple[float, str]:
+    """The largest error of a fit, and its row in a table of docs/sparse/density.md."""
+    errors = worst(found)
+    cells = ["-" if e is None else f"{round(100 * e, 1) + 0.0:+.1f} %".replace("+0.0", "0.0") for e in errors]
+    text = f"| {name} | {tensor.nnz:,} | `{found.name}` | {' | '.join(cells)} |"
+    return max(abs(e) for e in errors if e is not None), text
+
+
 def table() -> list[str]:
     """The rows of the table in docs/sparse/density.md, the structure with the largest error first."""
-    rows = []
-    for name in MADE:
-        found = fitted(name)
-        errors = worst(found)
-        cells = [
-            "-" if e is None else f"{round(100 * e, 1) + 0.0:+.1f} %".replace("+0.0", "0.0") for e in errors
-        ]
-        text = f"| {name} | {structure(name).nnz:,} | `{found.name}` | {' | '.join(cells)} |"
-        rows.append((max(abs(e) for e in errors if e is not None), text))
+    rows = [told(name, structure(name), fitted(name)) for name in MADE]
     return [text for _, text in sorted(rows, reverse=True)]

@@ -13,6 +13,8 @@ import numpy as np
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.banded import tiles_by_offset
+from polymodel.sparse.density.diagonal_laws import ListedLaws, PointCounts
+from polymodel.sparse.density.laws import CountLaws
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
 from polymodel.sparse.density.random import distinct_below
 from polymodel.sparse.density.reader import Path, Reader
@@ -20,8 +22,8 @@ from polymodel.sparse.density.regions import NEVER, Kinds, Regional, Regions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import shown
 
-# Rectangles x diagonals that are processed at once.
-_BLOCK = 1 << 21
+# Rectangles x diagonals that are processed at once, and those whose points are listed by diagonal.
+_BLOCK, _LISTED = 1 << 21, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Diagonals(Regional):
     other point with `background`, independently of all others. If `symmetric`, the mirror image of a point is
     nonzero exactly where the point is.
 
-    Offsets are kept in ascending order. Tiles are independent, so that E[max] is not a bound. With one fill
-    (besides full diagonals) the distributions of occupancies are exact. With several, and for symmetric
-    tiles, they are binomial with the same mean, variance and P(0). In a symmetric matrix two square tiles
+    Offsets are kept in ascending order. Tiles are independent, so that E[max] is not a bound. The
+    distributions of occupancies are exact; those of very many or very large tiles with several fills, or with
+    mirror images, are binomial with the same mean, variance and P(0). In a symmetric matrix two square tiles
     that mirror each other count as one. Other tiles share points with several tiles, so that E[max] of
     independent tiles is an upper bound.
     """
@@ -250,6 +252,40 @@ class OfDiagonals(Regions):
             return super().reach(start, size)
         low = np.clip(start + self.offsets[0], 0, self.shape[1])
         return low, np.clip(start + size + self.offsets[-1], low, self.shape[1])
+
+    def laws(self, rects: Ints) -> CountLaws:
+        plain = super().laws(rects)
+        if float(rects.shape[0]) * (self.offsets.size + 1) > _LISTED:
+            return plain
+        points = self._points(rects)
+        return ListedLaws(plain.mean, plain.variance, plain.log_empty, plain.sure, points.most, points)
+
+    def _points(self, rects: Ints) -> PointCounts:
+        """Return how many points of each diagonal, and elsewhere, are in a rectangle with their mirror images
+        (as pairs) and without."""
+        single = self._crossed(rects)
+        twice = np.zeros_like(single)
+        if self.symmetric:
+            low = np.maximum(rects[:, 0], rects[:, 1])
+            high = np.minimum(rects[:, 0] + rects[:, 2], rects[:, 1] + rects[:, 3])
+            size = np.maximum(high - low, 0)
+            inside = self._crossed(np.stack([low, low, size, size], axis=1))
+            # A point of the main diagonal is its own mirror image.
+            main = np.flatnonzero(self.offsets == 0)
+            inside[:, main] = 0.0
+            inside[:, -1] -= 0 if main.size else size
+            single -= inside
+            twice = inside / 2
+        return PointCounts(np.append(self.fill, self.background), single, twice)
+
+    def _crossed(self, rects: Ints) -> Floats:
+        """Return the points of each diagonal in rectangles, and last those of no diagonal."""
+        row, column, height, width = (x[:, None] for x in rects.T)
+        first = np.maximum(row, column - self.offsets)
+        last = np.minimum(row + height, column + width - self.offsets)
+        on = np.maximum(last - first, 0).astype(np.float64)
+        rest = rects[:, 2].astype(np.float64) * rects[:, 3] - on.sum(axis=1)
+        return np.concatenate((on, rest[:, None]), axis=1)
 
     def _added(self, rects: Ints, on: Floats, elsewhere: float) -> Floats:
         """Return the sum over all points of a rectangle of `on[d]` for those of diagonal d, else

@@ -1,11 +1,12 @@
 """Estimate the statistics of all tiles, with standard errors, from a sample of some thousand tiles of the
 data, of many shapes.
 
-A nonzero is drawn at random and the nonzeros of its tile are counted, so that a tile is drawn with a
-probability proportional to its occupancy x. The mean of 1/x over the drawn tiles, times the number of
-nonzeros, is therefore the number of nonempty tiles; the mean of x, times the number of nonzeros, is the sum
-of squared occupancies. Both means have small errors whatever the structure is, and the fullest tiles are the
-most likely to be drawn.
+A nonzero is drawn at random and the nonzeros of its tile are counted, so that the fullest tiles are the most
+likely to be drawn. A tile of x nonzeros is among those of n draws out of N with probability
+p = 1 - (1 - n/N)^x, so that each drawn tile represents 1/p tiles (Horvitz and Thompson, "A Generalization of
+Sampling Without Replacement From a Finite Universe", 1952). These weights are corrected so that all tiles
+together hold N nonzeros, by the regression that leaves the least variance (Deville and Sarndal, "Calibration
+Estimators in Survey Sampling", 1992).
 """
 
 from __future__ import annotations
@@ -39,20 +40,24 @@ _AT_ONCE = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The tiles of one shape that contain the drawn nonzeros: the occupancy of each, and whether it is a
-    full-size tile."""
+    """The tiles of one shape that contain the drawn nonzeros, one per draw: the occupancy of each, whether it
+    is a full-size tile, and the number of tiles that the draw represents (`weight`)."""
 
     occupancy: Ints
     whole: Floats
+    weight: Floats
 
     @cached_property
     def shares(self) -> tuple[float, float]:
-        """The mean of 1/x, and the mean of x."""
-        return float((1 / self.occupancy).mean()), float(self.occupancy.mean())
+        """The number of nonempty tiles, and the sum of squared occupancies, per nonzero."""
+        full = self.occupancy.astype(np.float64)
+        nonzeros = float(self.weight @ full)
+        return float(self.weight.sum()) / nonzeros, float(self.weight @ full**2) / nonzeros
 
     @property
     def errors(self) -> tuple[float, float]:
-        """The relative standard errors of both means."""
+        """The relative standard errors of the means of 1/x and of x over all draws, which estimate the same
+        two quantities with a larger variance."""
         number = max(self.occupancy.size, 2) ** 0.5
         inverse = 1 / self.occupancy
         return (
@@ -271,7 +276,25 @@ def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
     whole = np.ones(chosen.size, dtype=bool)
     for row, size, step in zip(where[:, chosen], tensor.shape, tile, strict=True):
         whole &= row < size // step
-    return Seen(counts[np.searchsorted(known, own)].astype(np.int64), whole.astype(np.float64))
+    met = np.searchsorted(known, own)
+    weight = _weights(counts, chosen.size, tensor.nnz) / np.bincount(met)
+    return Seen(counts[met].astype(np.int64), whole.astype(np.float64), weight[met])
+
+
+def _weights(counts: Ints, drawn: int, nonzeros: int) -> Floats:
+    """Return the number of tiles that each drawn tile represents, at least one. `counts`: the occupancies of
+    the drawn tiles; `drawn`: the number of draws out of `nonzeros`."""
+    if drawn >= nonzeros:
+        return np.ones(counts.size)
+    full = counts.astype(np.float64)
+    chance = -np.expm1(full * np.log1p(-drawn / nonzeros))
+    result = 1 / chance
+    # The correction is largest where the variance is: for full tiles that are rarely drawn.
+    lean = (1 - chance) / chance**2 * full
+    result += (nonzeros - float(result @ full)) * lean / max(float(lean @ full), 1e-300)
+    more = np.maximum(result - 1, 0.0)
+    others = nonzeros - float(full.sum())
+    return 1 + more * (others / float(more @ full)) if float(more @ full) > 0 else np.ones(counts.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +317,8 @@ class _OfSampled(TilesOfShape):
         """The occupancies of nonempty full-size tiles, and the estimated number of tiles with each."""
         if self.met is None or not self.met.whole.any():
             return None
-        weight = self.met.whole / self.met.occupancy * (self.nonzeros / self.met.occupancy.size)
+        scale = self.nonzeros / float(self.met.weight @ self.met.occupancy)
+        weight = self.met.whole * self.met.weight * scale
         return self.met.occupancy.astype(np.float64), weight
 
     @property

@@ -156,6 +156,26 @@ def test_sampled_tiles_speak_for_all_within_their_errors() -> None:
     assert np.mean(many) == pytest.approx(data.square_multiplies(), rel=3 * found[0].multiplies[1])
 
 
+@pytest.mark.parametrize("tile", [(8, 8), (32, 32)])
+def test_tiles_count_by_the_chance_of_being_met(tile: tuple[int, int]) -> None:
+    """And so that they hold all nonzeros; the mean of 1/x over all draws has a larger error."""
+    tensor = pm.generate_tensor("stencil", 9, height=24, width=30, percent=65)
+    data = Actual.of(tensor)
+    tiles, squares = float(data.expected_tiles(tile)), float(data.expected_squares(tile))
+    errors = []
+    for seed in range(12):
+        found = pm.Sampled.from_tensor(tensor, tensor.nnz // 4, seed)
+        seen = found.seen[tile]
+        assert float(seen.weight @ seen.occupancy) == pytest.approx(tensor.nnz, rel=1e-12)
+        plain = float((1 / seen.occupancy).mean()), float(seen.occupancy.mean())
+        ours = float(found.expected_tiles(tile)), float(found.expected_squares(tile))
+        both = np.array([ours, (plain[0] * tensor.nnz, plain[1] * tensor.nnz)])
+        errors.append(both / (tiles, squares) - 1)
+    (tiles_by, squares_by), (plain_tiles, plain_squares) = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert tiles_by < 0.9 * plain_tiles
+    assert squares_by < 0.4 * plain_squares
+
+
 def test_all_tiles_are_exact_where_all_nonzeros_are_drawn() -> None:
     tensor = pm.generate_tensor("stencil", height=10, width=13)
     data, found = Actual.of(tensor), pm.Sampled.from_tensor(tensor, 10**6)

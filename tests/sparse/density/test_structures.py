@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -89,6 +90,43 @@ def test_tiles_are_those_of_drawn_matrices(name: str) -> None:
             low = name == "hubs"
             assert (found - mean) * (1 if low else -1) < near, tile
             assert found == pytest.approx(mean, rel=0.1 if low else 0.4), tile
+
+
+def law_of_points(model: pm.Diagonals, rect: tuple[int, int, int, int]) -> np.ndarray:
+    """P(0), P(1), .. nonzeros of a rectangle, one point after the other; mirror images come together."""
+    row, column, height, width = rect
+    fill = dict(zip(model.offsets, model.fill, strict=True))
+    points = [(i, k) for i in range(row, row + height) for k in range(column, column + width)]
+    groups = Counter((min(p), max(p)) if model.symmetric else p for p in points)
+    law = np.zeros(height * width + 1)
+    law[0] = 1.0
+    for (i, k), number in groups.items():
+        share = fill.get(k - i, model.background)
+        law = (1 - share) * law + share * np.concatenate((np.zeros(number), law[:-number]))
+    return law
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("background", [0.0, 0.05])
+def test_the_law_of_a_rectangle_is_that_of_its_points(symmetric: bool, background: float) -> None:
+    told = [-3, -1, 0, 1, 3], [0.9, 0.6, 0.8, 0.6, 0.9], background, symmetric
+    model = pm.Diagonals.of(IK, (12, 12), *told)
+    rects = [(0, 0, 4, 4), (4, 4, 5, 5), (0, 3, 4, 6), (6, 2, 3, 5), (2, 3, 7, 1), (0, 0, 12, 12)]
+    s = np.arange(145.0)
+    found = model.regions().laws(np.array(rects)).above(s)
+    for rect, above in zip(rects, found, strict=True):
+        law = law_of_points(model, rect)
+        wanted = 1 - np.cumsum(np.append(law, np.zeros(s.size - law.size)))
+        assert np.abs(above - wanted).max() < 1e-12, rect
+
+
+def test_no_tile_holds_more_than_its_points() -> None:
+    """Of a road 5 x 5 tiles have 13 points; a binomial of equal moments has some with more, 15.3 expected."""
+    road = pm.Diagonals.of(IK, (594, 594), [-27, -1, 0, 1, 27], [0.65, 0.63, 1, 0.63, 0.65], symmetric=True)
+    assert float(road.expected_max((5, 5))) == pytest.approx(13)
+    blocks = pm.Blocks.of(IK, (480, 480), (8, 8), pm.Diagonals.of(IK, (60, 60), [0], 1, 0.04, symmetric=True))
+    fullest = [float(Actual.of(blocks.draw(seed)).expected_max((24, 24))) for seed in range(40)]
+    assert float(blocks.expected_max((24, 24))) == pytest.approx(np.mean(fullest), rel=0.04)
 
 
 @pytest.mark.parametrize("name", ["stencil", "symmetric", "elements"])
