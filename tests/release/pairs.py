@@ -1,4 +1,5 @@
-"""Every machine and workload that docs/libraries.md names together, evaluated by an installed polymodel:
+"""Every machine and workload that docs/libraries.md names together, and every evaluation of the library that
+another page writes out, done by an installed polymodel:
 `python -m tests.release.pairs .venv/bin/polymodel [--only TEXT]`.
 
 Prints a table of what was asked, its exit code and CPU seconds. What needs more memory than the machine has
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -61,6 +64,19 @@ def pairs() -> Iterator[tuple[str, str, str]]:
                 yield model, machine, ""
 
 
+def written() -> Iterator[list[str]]:
+    """What stands behind `polymodel evaluate` on any page, where it names no files of the reader and is not
+    shown to fail."""
+    found: dict[tuple[str, ...], None] = {}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        told = re.findall(r"polymodel evaluate ([^`#|\n]*)", page.read_text(encoding="utf-8"))
+        for line in (line for line in told if ";" not in line and "..." not in line):
+            words = shlex.split(line)
+            if not any(word.endswith(".yaml") for word in words):
+                found[tuple(words)] = None
+    yield from (["evaluate", *words] for words in found)
+
+
 def asked(name: str, machine: str, variant: str) -> list[str]:
     """What stands behind `polymodel`: of several tables the shortest is enough."""
     return ["evaluate", machine, spoken(name, variant), "--table", "summary"]
@@ -98,6 +114,17 @@ def ask(command: Path, name: str, machine: str, variant: str) -> Iterator[tuple[
         yield " ".join(all_of_it), code, spent, fault(code, large is not None and all_of_it is words, told)
 
 
+def each(command: Path, only: str = "") -> Iterator[tuple[str, int, float, str]]:
+    """The same of all pairs, and of what pages write out."""
+    for name, machine, variant in pairs():
+        if only in f"{name} {machine} {variant}":
+            yield from ask(command, name, machine, variant)
+    for words in written():
+        if only in " ".join(words):
+            code, spent, told = answered(command, words)
+            yield " ".join(words), code, spent, fault(code, False, told)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.release.pairs", description=__doc__)
     parser.add_argument("command", type=Path)
@@ -105,13 +132,10 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     wrong = 0
     sys.stdout.write("| polymodel | exit code | CPU seconds |\n|---|---|---|\n")
-    for name, machine, variant in pairs():
-        if given.only not in f"{name} {machine} {variant}":
-            continue
-        for words, code, spent, broken in ask(given.command.absolute(), name, machine, variant):
-            sys.stdout.write(f"| {words} | {code} | {spent:.1f} |{' ' + broken if broken else ''}\n")
-            sys.stdout.flush()
-            wrong += bool(broken)
+    for words, code, spent, broken in each(given.command.absolute(), given.only):
+        sys.stdout.write(f"| {words} | {code} | {spent:.1f} |{' ' + broken if broken else ''}\n")
+        sys.stdout.flush()
+        wrong += bool(broken)
     return int(wrong > 0)
 
 
