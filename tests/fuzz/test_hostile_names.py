@@ -25,7 +25,7 @@ from tests.fuzz.test_written import made
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="names of files")
-EVIL = '<script>evil(1)<!--\x1b[31m\u202e&"\'$\\frac$]]>\u2066--><img src=x onerror=evil(1)>'
+EVIL = "<script>evil(1)<!--\x1b[31m\u202e&\"'$\\frac$]]>\u2066--><img src=x onerror=evil(1)>"
 FILE = EVIL.replace("/", "")
 
 

@@ -147,6 +147,54 @@ def test_a_transformer_of_experts() -> None:
     agree(v["X2"], middle + out.reshape(middle.shape))
 
 
+def placed(table: Array, active: int, places: int) -> tuple[Array, Array]:
+    """Of a table of choices, token by expert: the choices [t, j, x], and the places of those that are taken
+    [t, j, s], of each expert its first tokens."""
+    tokens, experts = table.shape
+    chosen, place = np.zeros((tokens, active, experts)), np.zeros((tokens, active, experts * places))
+    seen = [0] * experts
+    for t, row in enumerate(table):
+        for j, x in enumerate(np.flatnonzero(row)):
+            chosen[t, j, x] = 1
+            if seen[x] < places:
+                place[t, j, places * x + seen[x]] = 1
+            seen[x] += 1
+    return chosen, place
+
+
+@pytest.mark.parametrize("model", ["mixtral_8x22b", "qwen3_30b_a3b", "deepseek_v3"])
+@pytest.mark.parametrize("capacity", [0, 1.25])
+@pytest.mark.thin(2)
+def test_a_model_computes_the_tokens_of_a_table(model: str, capacity: float) -> None:
+    """Experts have 6, 3, 1 and 2 tokens; with capacity 1.25 two of the first are dropped."""
+    table = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 0, 1]])
+    loads = table.sum(0)
+    places = 4 if capacity else 6
+    chosen, place = placed(table, 2, places)
+    run = {"TOKENS": 6, "LOADS": loads.tolist(), "CAPACITY": capacity, "EXPERTS": 4, "ACTIVE": 2}
+    sizes = {**SIZES, **run} if model != "deepseek_v3" else {**V3, **run}
+    width = 2 if model == "deepseek_v3" else sizes["HEAD_WIDTH"]
+    given = {"ROPE": turns(6, width), "Chosen": chosen, "Placed": place}
+    v = computed(model, given, PLACED=1, **sizes)
+    n = v["N2"].reshape(6, -1)
+    taken = np.einsum("tjs,tjx->tx", place, chosen)
+    share = np.einsum("tj,tjx->tx", v["Share"], chosen) * taken
+    want = np.zeros_like(n)
+    for t, x in np.argwhere(share):
+        want[t] += share[t, x] * (silu(n[t] @ v["WGate"][x]) * (n[t] @ v["WUp"][x]) @ v["WDown"][x])
+    agree(v["Combine"], want)
+    dense, sparse = (pm.load(model, "h100_like", PLACED=p, **sizes) for p in (0, 1))
+    report = pm.evaluate(sparse)
+    whole = pm.evaluate(dense).summary.set_index("einsum")["operations"]
+    for name in ("Gate", "Up", "Act", "Down"):
+        assert report.summary.set_index("einsum")["operations"][name] == whole[name]
+    data = {"Placed": pm.SparseTensor.from_dense("Placed", ["T", "J", "S"], place)}
+    found = pm.sparsify(report, data).compute.set_index("einsum")["effectual"]
+    assert taken.sum() == (10 if capacity else 12)
+    assert found["Combine"] == whole["Combine"]
+    assert found["Dispatch"] == found["Combine"]
+
+
 @pytest.mark.slow
 def test_an_image_in_patches() -> None:
     sizes = {**SIZES, "KV_HEADS": 4, "LAYERS": 1, "TOKENS": 5, "PATCHES": 4, "PATCH": 6}

@@ -125,9 +125,7 @@ def test_it_is_in_the_facade() -> None:
 
 
 def test_bounds_that_say_little_are_called_loose(found: Tuning) -> None:
-    told = (
-        f"bound   {found.bound:,} (a loose bound); this is {found.chosen.figure / found.bound:.3f} x that"
-    )
+    told = f"bound   {found.bound:,} (a loose bound); this is {found.chosen.figure / found.bound:.3f} x that"
     assert told in str(found)
     assert told.partition("bound      ")[2] in found._repr_html_()
     small = SparseTensor.from_dense("A", ("M", "N"), np.eye(6))
