@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations, takewhile
 from math import inf, isinf
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
@@ -213,6 +213,8 @@ def all_confirmed(
     the `end` (`time.monotonic`), and those for which there is not enough memory.
     """
     result: list[MappingFigures] = []
+    if monotonic() >= end:  # the first evaluation loads libraries, which is not interrupted
+        return [search_figures(c) for c in candidates]
     try:
         with until(end):
             _confirm(spec, candidates, result, workers, done, longest, data)

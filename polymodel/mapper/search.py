@@ -429,7 +429,8 @@ def explored(
             points = tuple(
                 Point(0, spec, c, request.objectives, search_figures(c)) for c in result.candidates
             )
-            beyond = BEYOND if limit < BEYOND else min(EVALUATION / 2 * limit, BEYOND)
+            told = asked.request.time_limit or limit  # of a command its start counts, too
+            beyond = BEYOND if told < BEYOND else min(EVALUATION / 2 * told, BEYOND)
             several = (points, request.workers, reporter, stopped, end, beyond)
             points = _evaluated(*several) if evaluate else _front(points)
             sparse = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import monotonic
 
 import pytest
 
 import polymodel as pm
+from polymodel import governor
 from polymodel.errors import InternalError
 from polymodel.mapper import confirm, search
 from polymodel.mapper.records import Candidate, SearchResult
@@ -154,3 +157,30 @@ def test_a_tensor_that_two_fused_einsums_read_is_no_bug(m: int, e: int) -> None:
     assert len(pm.explore(spec, objectives=("energy", "buffer"), constraints={"max_fused_loops": 0}))
     own = {"workload": {**workload, "einsums": [first, text.replace("X", "Y")]}}
     assert len(pm.explore(pm.load(own, "simple_two_level"), objectives=("energy", "buffer")))
+
+
+def test_evaluation_ends_by_the_limit_that_was_asked_for(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a command whose start took most of the time, and which has no time left once that has passed."""
+    ends: list[float] = []
+    true = confirm.all_confirmed
+
+    def noted(
+        base: pm.Spec,
+        some: Sequence[Candidate],
+        workers: int,
+        done: Callable[[int], bool],
+        longest: float,
+        end: float,
+    ) -> list[confirm.MappingFigures]:
+        ends.append(end)
+        return true(base, some, workers, done, longest, end=end)
+
+    monkeypatch.setattr(search, "all_confirmed", noted)
+    begun = monotonic() - 39
+    with governor.searches(begun + 40):
+        assert len(pm.explore(spec, objectives="energy", time_limit=40))
+    assert begun + 40 < ends[0] <= begun + 42
+    late = true(spec, [p.candidate for p in pm.explore(spec)], 1, lambda number: True, end=monotonic())
+    assert not any(f.confirmed for f in late)
