@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # More than these as bars are neither readable nor fast: an area under steps then.
 BARS = 60
+NARROW = 5  # steps of an axis whose labels have many digits
+HIDDEN = 0.04  # a level with a smaller share of the stack cannot be seen in it
 LABELS = 12  # most labels along an axis that stay readable
 _FEW = 8
 COLOURS = ("#2563a8", "#b45309", "#1d7a46", "#7440a8", "#b02a50", "#2b6b78", "#7d6b10", "#4a4a4a")
@@ -35,14 +37,16 @@ def _label(name: str, unit: str) -> str:
 
 def _scaled(axis: Axis, values: Any, unit: str) -> None:
     """Ticks with prefixes (20 kb, 3 µJ); logarithmic if the values span more than a decade or so."""
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     if low > 0 and high > 20 * low:
         (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
-        subs = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
+        subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)  # more would not stand beside each other
         axis.set_major_locator(LogLocator(base=10, subs=subs))
         axis.set_minor_formatter(NullFormatter())
+    elif len(values) and high - low < 0.1 * abs(high) and axis is axis.axes.xaxis:
+        axis.set_major_locator(MaxNLocator(NARROW, steps=[1, 2, 2.5, 5, 10]))  # numbers of many digits
     tick(axis, unit)
 
 
@@ -265,7 +269,8 @@ def level_axes(
     """What each level of the hierarchy takes (a column each, outermost first), stacked; one bar per row.
 
     `shown`: the quantity and its unit; `along`: what each row stands for, for the title; `ticks`: a label
-    per row. More rows than `BARS` are drawn as areas under steps.
+    per row. More rows than `BARS` are drawn as areas under steps. Where a level would not be seen in a stack,
+    each is a line of its own on a logarithmic axis.
     """
     import numpy as np
     from matplotlib.ticker import MaxNLocator
@@ -273,16 +278,8 @@ def level_axes(
     ax = axes(ax, 7.0, 4.4)
     quantity, unit = shown
     places = np.arange(len(parts))
-    below = np.zeros(len(parts))
-    for i, level in enumerate(parts.columns):
-        above = below + floats(parts[level])
-        colour = COLOURS[i % len(COLOURS)]
-        if len(parts) <= BARS:
-            ax.bar(places, above - below, bottom=below, label=level, width=0.85, color=colour)
-        else:
-            ax.fill_between(places, below, above, step="mid", label=level, color=colour, linewidth=0)
-        below = above
-    _scaled(ax.yaxis, np.zeros(0), unit)
+    apart = _is_hidden(parts)
+    (_lines if apart else _stack)(ax, parts, unit)
     if ticks is None:
         if len(parts) < _FEW:  # a locator of so few makes up places between them
             ax.set_xticks(places)
@@ -295,17 +292,66 @@ def level_axes(
     ax.set_xlabel(xlabel)
     ax.set_ylabel(_label(quantity, unit))
     name = "Traffic" if quantity == "accesses" else quantity.capitalize()
-    ax.set_title(
-        f"{name} by level, {along}" if along else f"{name} by level of {_points(len(parts))}", fontsize=10
-    )
+    scale = " (logarithmic)" if apart else ""
+    of = f", {along}" if along else f" of {_points(len(parts))}"
+    ax.set_title(f"{name} by level{of}{scale}", fontsize=10)
+    return ax
+
+
+def _is_hidden(parts: pandas.DataFrame) -> bool:
+    """Whether a level is too small a part of most stacks to be seen there."""
+    shares = parts.div(parts.sum(axis=1), axis=0)
+    return bool((shares.median()[parts.max() > 0] < HIDDEN).any())
+
+
+def _stack(ax: Axes, parts: pandas.DataFrame, unit: str) -> None:
+    """One level on top of the other; the legend is in the same order, beside the bars, which may be high on
+    either side."""
+    import numpy as np
+
+    places, below = np.arange(len(parts)), np.zeros(len(parts))
+    for i, level in enumerate(parts.columns):
+        above = below + floats(parts[level])
+        colour = COLOURS[i % len(COLOURS)]
+        if len(parts) <= BARS:
+            ax.bar(places, above - below, bottom=below, label=level, width=0.85, color=colour)
+        else:
+            ax.fill_between(places, below, above, step="mid", label=level, color=colour, linewidth=0)
+        below = above
+    _scaled(ax.yaxis, np.zeros(0), unit)
     ax.set_ylim(0, 1.05 * float(below.max()))
-    # In the order of the stack, beside it: bars may be as high on either side.
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(
         handles[::-1], labels[::-1], title="level", frameon=False, fontsize=8, title_fontsize=8,
         loc="center left", bbox_to_anchor=(1.01, 0.5),
     )  # fmt: skip
-    return ax
+
+
+def _lines(ax: Axes, parts: pandas.DataFrame, unit: str) -> None:
+    """A line for each level on a logarithmic axis; the legend has its last figure, the largest first."""
+    import numpy as np
+
+    places, few = np.arange(len(parts)), len(parts) <= BARS
+    ends = {level: float(parts[level].iloc[-1]) for level in parts.columns}
+    for i, level in enumerate(parts.columns):
+        ax.plot(
+            places, floats(parts[level]), color=COLOURS[i % len(COLOURS)], linewidth=1.2, label=level,
+            marker=MARKERS[i % len(MARKERS)] if few else "", markersize=4.5, drawstyle="steps-mid",
+        )  # fmt: skip
+    values = floats(parts).ravel()
+    _scaled(ax.yaxis, values, unit)
+    _with_zero(ax.yaxis, values, unit)
+    ax.grid(True, axis="y", color="0.92")
+    ax.set_axisbelow(True)
+    if ax.get_yscale() == "log":
+        ax.set_ylim(values.min() / 2, values.max() * 2)
+    handles = dict(zip(parts.columns, ax.get_lines(), strict=True))
+    names = sorted(parts.columns, key=lambda level: -ends[level])
+    ax.legend(
+        [handles[n] for n in names], [f"{n}: {engineering(ends[n], unit)}" for n in names],
+        title="level, at the right", frameon=False, fontsize=8, title_fontsize=8,
+        loc="center left", bbox_to_anchor=(1.01, 0.5),
+    )  # fmt: skip
 
 
 def explored_axes(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from time import sleep
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.report.plots_sweep import level_axes
+from polymodel.report.plots_sweep import explored_axes, level_axes
 from polymodel.sweeps.rows import table
 from tests.faults import faults
 
@@ -49,7 +51,8 @@ def test_heat_map(found: pm.Sweep) -> None:
 
 def test_traffic_by_level(found: pm.Sweep) -> None:
     ax = found.plot("traffic")
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB", "DRAM"], "as they are stacked"
+    named = [t.get_text().partition(":")[0] for t in ax.get_legend().get_texts()]
+    assert named == ["GLB", "DRAM"], "the larger one first"
     assert ax.get_ylabel() == "accesses (bit)"
 
 
@@ -90,9 +93,9 @@ def test_a_lone_bar_is_no_wall() -> None:
 def leaking() -> pm.Sweep:
     """A sweep by energy on three levels; the outermost leaks."""
     rate = [{"name": w, "energy": 2e-12, "throughput": 1e9} for w in ("read", "write")]
-    compute = [{"name": "compute", "energy": 1e-12, "throughput": 1e9}]
+    compute = [{"name": "compute", "energy": 20e-12, "throughput": 1e9}]
     arch = {"nodes": [
-        {"type": "Memory", "name": "DRAM", "actions": rate, "leak_power": 1e-4},
+        {"type": "Memory", "name": "DRAM", "actions": rate, "leak_power": 4e-4},
         {"type": "Memory", "name": "GLB", "actions": rate},
         {"type": "Compute", "name": "MAC", "actions": compute},
     ]}  # fmt: skip
@@ -223,3 +226,31 @@ def test_a_sweep_shows_itself_in_a_notebook(found: pm.Sweep) -> None:
     assert all(f'title="{v:.0f} bit">' in page for v in rows[first].head(12))
     assert f"{len(found.frame) - 12} more rows" in page
     assert "<table" not in pm.sweep(found.specs[0], {"TM": [1], "TK": [2]}, where=["TM > 1"])._repr_html_()
+
+
+def test_a_level_that_a_stack_would_hide_is_a_line_of_its_own() -> None:
+    rows = pd.DataFrame({"DRAM": [1e6, 2e6, 4e6], "GLB": [1e9, 1e9, 9e8], "RF": [0.0, 2e9, 3e9]})
+    ax = level_axes(rows, ("accesses", "bit"), "point")
+    assert ax.get_title() == "Traffic by level of 3 points (logarithmic)"
+    assert [line.get_label() for line in ax.lines] == ["DRAM", "GLB", "RF"]
+    assert not ax.patches
+    low, high = ax.get_ylim()
+    assert low < 0, "0 has a place as well"
+    assert high > 3e9
+    named = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert named == ["RF: 3 Gb", "GLB: 900 Mb", "DRAM: 4 Mb"]
+    near = level_axes(rows[["GLB", "RF"]], ("accesses", "bit"), "point")
+    assert len(near.patches) == 6
+    assert near.get_yscale() == "linear"
+
+
+@pytest.mark.parametrize(("low", "ratio"), [(1.7e9, 1.0001), (3.3e-9, 1.0001), (1.7e9, 900.0), (7.0, 90.0)])
+def test_labels_below_a_front_stand_beside_each_other(low: float, ratio: float) -> None:
+    values = np.linspace(low, low * ratio, 5)
+    rows = pd.DataFrame({"mapping": "mapping", "a": values, "b": values[::-1], "c": values, "fused": ""})
+    ax = explored_axes(rows, "abc", ("a", "b"), dict.fromkeys("abc", "J"))
+    assert ax.figure is not None
+    ax.figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in ax.get_xticklabels() if t.get_text()]
+    assert len(boxes) > 1
+    assert not [1 for one, other in combinations(boxes, 2) if one.overlaps(other)]
