@@ -242,6 +242,30 @@ def test_what_is_computed_of_weights_is_computed_once() -> None:
     assert any("made of weights alone" in n.message for n in found.notes)
 
 
+@pytest.mark.parametrize(("opset", "count"), [(18, 2), (20, 2), (21, 6)])
+def test_weights_of_group_normalisation_belong_to_groups_before_operator_set_21(
+    opset: int, count: int
+) -> None:
+    """The checker of onnx refuses the withdrawn operator, which exporters still write."""
+    weights = w(s=(count,), b=(count,))
+    made = node("GroupNormalization", ["X", "s", "b"], ["Y"], num_groups=2, epsilon=0.5)
+    found = pm.import_onnx(model([made], {"X": (3, 6, 4)}, ["Y"], weights, opset), fuse="none")
+    x = numbers((3, 6, 4))
+    groups = x.reshape(3, 2, 12)
+    spread = np.sqrt(groups.var(axis=2, keepdims=True) + 0.5)
+    normed = ((groups - groups.mean(axis=2, keepdims=True)) / spread).reshape(3, 6, 4)
+    scale, bias = (np.repeat(weights[n], 6 // count)[:, None] for n in "sb")
+    got = run(found.spec, {"X": x, **weights})["Y"].reshape(3, 6, 4)
+    np.testing.assert_allclose(got, normed * scale + bias, rtol=1e-4, atol=1e-5)
+
+
+def test_upsample_of_a_later_operator_set_is_read() -> None:
+    nodes = [node("Upsample", ["X", "scales"], ["U"], mode="nearest"), node("Relu", ["U"], ["Y"])]
+    scales = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    found = pm.import_onnx(model(nodes, {"X": (1, 3, 4, 4)}, ["Y"], scales, 11))
+    assert (found.left_out, operations(found.spec.workload)) == ((), {"Y": 3 * 64})
+
+
 CACHE = {"pk": (1, 2, 7, 16), "pv": (1, 2, 7, 16)}
 
 

@@ -204,7 +204,7 @@ def instance_norm(b: Builder, node: OnnxNode) -> None:
 
 def group_norm(b: Builder, node: OnnxNode) -> None:
     """Convert to the same operations for every batch and group of channels, over its channels and space, with
-    weights per channel."""
+    weights per channel, before operator set 21 per group."""
     out, shape, groups = node.outputs[0], b.shape(node.input(0)), node.whole("num_groups", 0)
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
         raise InvalidNode(f"{groups} groups do not fit an input of shape {list(shape)}", "check num_groups")
@@ -213,9 +213,13 @@ def group_norm(b: Builder, node: OnnxNode) -> None:
     view = b.value(node.input(0), (first, channels, *space_hints))
     view = b.reshaped(node, view, (shape[0], *parts, *shape[2:]), (first, *names, *space_hints))
     weights = [b.fresh(f"{w}_of_{out}") for w in node.inputs[1:3]]
+    each = all(b.shape(w) == (shape[1],) for w in node.inputs[1:3])
+    if not each and any(b.shape(w) != (groups,) for w in node.inputs[1:3]):
+        raise InvalidNode(f"its weights fit neither {shape[1]} channels nor {groups} groups", "check them")
     for weight, grouped in zip(node.inputs[1:3], weights, strict=True):
-        b.alias(grouped, b.reshaped(node, b.value(weight, (channels,)), parts, names))
-    made = normed(b, node, out, view, range(2, len(shape) + 1), weights, 2)
+        told = b.value(weight, (channels if each else "G",))
+        b.alias(grouped, b.reshaped(node, told, parts, names) if each else told)
+    made = normed(b, node, out, view, range(2, len(shape) + 1), weights, 2 if each else 1)
     b.alias(out, b.reshaped(node, made, shape, (first, channels, *space_hints)))
 
 
