@@ -63,6 +63,12 @@ class Columns:
             self.ranks[name] = LoopRank(name, old.bases, old.sizes)
             self.columns[name] = coords[tile]
 
+    def reverse(self, rank: str) -> int:
+        """Number the coordinates from the other end; return the largest."""
+        last = int(self.ranks[rank].sizes[0]) - 1
+        self.columns[rank] = last - self.columns[rank]
+        return last
+
     def residue(self, rank: str, factor: int, name: str) -> None:
         """Add the remainder of the coordinates as a rank of its own."""
         self.ranks[name] = LoopRank(f"{self.ranks[rank].name}%{factor}", (name,), (factor,))

@@ -231,7 +231,7 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
     both = cascade({"A": "I", "B": "J", "Y": "I J"}, "Y[i, j] = A[i] + B[j]")
     with refused("unsupported-operation"):
         run(both, {"A": one, "B": one})
-    compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "Q"]})
+    compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "S"]})
     with refused("unsupported-partitioning", "W"):
         run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
     split = cascade(

@@ -428,7 +428,7 @@ class LoopWalk:
 
     def _shift(self, step: LoopAction) -> Ints:
         """Return the sum of the outer variables of an affine index."""
-        shift = np.zeros(self.nodes, dtype=np.int64)
+        shift = np.full(self.nodes, step.constant, dtype=np.int64)
         for loop, factor in step.offset:
             shift += factor * self.coords_of(loop)
         return shift

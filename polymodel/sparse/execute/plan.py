@@ -37,6 +37,7 @@ class LoopAction:
     offset: tuple[tuple[int, int], ...] = ()
     factor: int = 1
     tile: tuple[int, int] | None = None
+    constant: int = 0
 
 
 @dataclass(frozen=True)
@@ -218,14 +219,18 @@ def _projected(
     last, factor, chain = bound[-1]
     steps = [arranged.tiles.get(part, (0, None))[0] for part in chain[:-1]]
     nested = all(inner and outer % inner == 0 for outer, inner in pairwise([*steps, 1]))
-    if factor < 1 or (steps and not (steps[-1] and nested)):
+    if steps and not (steps[-1] and nested):
         what = f"{tensor}: the innermost variable of the index math of {name[:-1]} "
-        what += f"has the factor {factor}" if factor < 1 else "is not split by shape into tiles that nest"
-        remedy = "put the loop of an unsplit variable with a factor of at least 1 innermost"
+        what += "is not split by shape into tiles that nest"
+        remedy = "put the loop of an unsplit variable innermost"
         raise Refused(what, remedy, code="unsupported-window")
-    offset = tuple((at, f) for at, f, _ in bound[:-1])
+    # An index that falls as its last loop rises is one of the reversed rank, which rises with it.
+    constant = columns.reverse(name) if factor < 0 else 0
+    sign = -1 if factor < 0 else 1
+    factor *= sign
+    offset = tuple((at, sign * f) for at, f, _ in bound[:-1])
     tile = (index[chain[-2]], steps[-1]) if steps else None
-    step = LoopAction("project", 0, 0, offset, factor, tile)
+    step = LoopAction("project", 0, 0, offset, factor, tile, constant)
     if factor == 1:
         return [(last, name, step)]
     columns.residue(name, factor, f"{name}%")

@@ -12,8 +12,9 @@ from polymodel.sparse.coerce import coerce_tensor
 from polymodel.sparse.execute.dense_ranks import Thin, find_dense_rank
 from polymodel.sparse.execute.einsum import constant, count, result, walk_through
 from polymodel.sparse.execute.plan import Plan, make_plan, rank_of
+from polymodel.sparse.execute.rank_loops import in_loop_variables
 from polymodel.sparse.execute.records import EinsumCounts, Execution
-from polymodel.sparse.execute.sizes import by_another_name, sizes_by_another_name, sizes_of_ranks
+from polymodel.sparse.execute.sizes import by_another_name, sizes_of_ranks
 from polymodel.sparse.partition import Partitioner, Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import by_name, not_a, shown, suggestion
@@ -66,8 +67,8 @@ def run(
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
         if expression.operands:
             how = (kept, slices == "kept", partitioners or {})
-            here = {**sizes, **sizes_by_another_name(expression, teaal.declaration, known)}
-            plan = make_plan(expression, mapping, known, here, numbers, whole, *how)
+            named, here = in_loop_variables(expression, mapping, teaal.declaration, known, sizes)
+            plan = make_plan(named, mapping, known, here, numbers, whole, *how)
             ours = thin if thin is not None and thin.has(expression) else None
             later = any(o.tensor == expression.name for e in teaal.expressions[at + 1 :] for o in e.operands)
             made, counts = _walked(plan, mapping, ours, values, keep_loops, values or later)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.execute.plan import make_plan
+from polymodel.sparse.execute.plan import make_plan, rank_of
+from polymodel.sparse.execute.rank_loops import in_loop_variables
+from polymodel.sparse.execute.sizes import by_another_name
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.einsum import CountedEinsum
@@ -116,7 +118,8 @@ def traffic(
     result = []
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
-        plan = make_plan(expression, mapping, known, sizes, scalars, values, slices, False, {})
+        named, here = in_loop_variables(expression, mapping, spec.declaration, known, sizes)
+        plan = make_plan(named, mapping, known, here, scalars, values, slices, False, {})
         whole = plan_walked(spec, expression.name, walked)
         einsum = CountedEinsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
@@ -191,9 +194,12 @@ def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor], faults: list[Di
             what = f"{name} has the ranks {', '.join(given.ranks)}, the spec declares {', '.join(ranks)}"
             faults.append(Diagnostic(what, "use swizzled() or renamed()", code="shape-mismatch"))
             continue
-        operand = next(o for e in spec.expressions for o in e.operands if o.tensor == name)
+        reader = next(e for e in spec.expressions for o in e.operands if o.tensor == name)
+        operand = next(o for o in reader.operands if o.tensor == name)
+        elsewhere = by_another_name(reader, spec.declaration)
         for index, size in zip(operand.indices, given.shape, strict=True):
-            rank = index.variable.upper() if index.variable else None
+            rank = rank_of(index.variable) if index.variable else None
+            rank = None if rank in elsewhere else rank
             if rank is not None and sizes.setdefault(rank, size) != size:
                 what = f"rank {rank} has size {sizes[rank]} in {owner[rank]} and {size} in {name}"
                 remedy = "tensors that share a rank agree on its size"
