@@ -143,3 +143,27 @@ def test_a_date_is_no_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "arch").glob("*.yaml")))
 def test_shipped_machines_have_none_of_numbers(name: str) -> None:
     assert pm.load(name).number_remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"C": 5},
+            "8*c + m < 100 excludes nothing: 5 values of c and 8 of m are 40 in all, so that 60 fewer",
+        ),
+        ({"C": 12}, "4 fewer are counted than it names; c has 13 values for all of them"),
+        (
+            {"C": 20},
+            "leaves the last 7 of 20 values of c without m; Einsums without m execute them all the same",
+        ),
+        ({"C": 13}, ""),
+        ({}, ""),
+        ({"LENGTH": 104}, ""),
+    ],
+)
+def test_chunks_that_do_not_suit_the_length_are_told(given: dict[str, int], told: str) -> None:
+    spec = pm.load("attention_one_pass", **{"LENGTH": 100, **given})
+    remarks = [r for r in spec.remarks if "8*c + m <" in r]
+    assert len(remarks) == bool(told), "once for all Einsums"
+    assert all(told in r for r in remarks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from polymodel.cli.codes import FINE
+from polymodel.errors import Diagnostic, SpecError
 
 NAME, ABOUT = "new", "Print a commented starter spec or a packaged file, or write it to a new file."
 
@@ -18,13 +19,29 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--from", dest="packaged", metavar="NAME", help="a packaged architecture, workload or mapping instead"
     )
+    what.add_argument(
+        "--list", action="store_true", help="the packaged names instead, each with a line about it"
+    )
     parser.add_argument("--schema", action="store_true", help="also write its schema beside it")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Write a starter spec that evaluates without changes, or an unchanged packaged file."""
-    from polymodel.report.starter import STARTERS, next_command, packaged_file, write_copy, write_starter
+    from polymodel.report.starter import (
+        STARTERS,
+        next_command,
+        packaged_file,
+        packaged_names,
+        write_copy,
+        write_starter,
+    )
 
+    if options.list:
+        if options.file is not None or options.schema:
+            what = "a file" if options.file is not None else "--schema"
+            message = f"--list beside {what}: nothing is written"
+            raise SpecError([Diagnostic(message, "leave one out", code="conflicting-arguments")])
+        return packaged_names(), FINE
     if options.packaged is not None:
         packaged = packaged_file(options.packaged)
         if options.file is None:

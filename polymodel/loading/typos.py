@@ -11,12 +11,12 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.quantities import engineering
 from polymodel.spec.arch_schema import Acting, Arch
 from polymodel.spec.faults import YamlEntry, YamlNode, close_to
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, Einsum
 
 
 def likely_typos(cascade: Cascade) -> tuple[str, ...]:
     """A remark for each tensor that is read but never written while a similarly named one is written but
-    never read.
+    never read, and for each rank in chunks of which there are too few or too many.
 
     The two must have the same ranks, and the Einsum that writes the one must come before every reader of the
     other.
@@ -37,7 +37,34 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
             result.append(
                 f"{near} is made and never read; {tensor} is read and never made: did you mean {near}?"
             )
-    return tuple(result)
+    return (*result, *dict.fromkeys(text for e in cascade for text in _parted(e)))
+
+
+def _parted(einsum: Einsum) -> Iterator[str]:
+    """A remark for each rank that is parted into chunks (`8*c + m < 100`) whose number does not suit its
+    length: all of them together are shorter, or some of them have nothing."""
+    alone = [c.expr for c in einsum.constraints if c.kind == "ge" and len(c.expr.terms) == 1]
+    most = {v: e.constant // -k for e in alone for v, k in e.terms if k < 0}
+    for c in einsum.constraints:
+        terms = sorted(c.expr.terms, key=lambda term: term[1])
+        if c.kind != "ge" or len(terms) != 2 or terms[1][1] >= 0 or not {v for v, _ in terms} <= most.keys():
+            continue
+        (outer, step), (inner, unit) = terms
+        tile, chunks, length = most[inner] + 1, most[outer] + 1, c.expr.constant // -unit + 1
+        if step != unit * tile:
+            continue
+        needed, bound = -(-length // tile), f"{tile}*{outer} + {inner} < {length}"
+        if chunks < needed:
+            yield (
+                f"{bound} excludes nothing: {chunks} values of {outer} and {tile} of {inner} are "
+                f"{chunks * tile} in all, so that {length - chunks * tile} fewer are counted than it names; "
+                f"{outer} has {needed} values for all of them"
+            )
+        elif chunks > needed:
+            yield (
+                f"{bound} leaves the last {chunks - needed} of {chunks} values of {outer} without {inner}; "
+                f"Einsums without {inner} execute them all the same: {needed} are enough"
+            )
 
 
 JOULES = 1e-6  # joules per bit or operation; real components take less

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError, writing
@@ -187,6 +189,34 @@ def packaged_file(name: str) -> Packaged:
         return Packaged("teaal", text, named, "validate")
     values = "".join(f"{{% set {v} = {v} | default({x!r}) %}}\n" for v, x in entry.variables.items())
     return Packaged(entry.kind, values + text, named, "show")
+
+
+def packaged_names() -> str:
+    """Every name that `--from` takes, by kind, one on a line with the first sentence of its file; mappings
+    below the workload that they are of, with their architecture."""
+    kinds = ("architectures", files.architectures()), ("workloads", files.workloads())
+    lines: list[str] = []
+    for kind, names in (*kinds, ("TeAAL specs", files.specs())):
+        lines += [f"{kind}:"]
+        width = max(map(len, names), default=0)
+        for name in names:
+            ((_, path),) = files.packaged(name).items()
+            model = files.models().get(name)
+            about = f"{model.workload} with its published sizes" if model else _about(path)
+            lines.append(f"  {name:{width}}  {about}".rstrip())
+            if kind == "workloads":
+                mappings = (files.packaged(f"{name}/{v}") for v in files.variants(name, None))
+                lines += [f"    {full}" for found in mappings for full in found]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _about(path: Path) -> str:
+    """The first sentence of the comment that a file begins with."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = list(takewhile(lambda line: line.startswith("#"), lines))
+    text = " ".join(c.lstrip("# ") for c in comments if not c.startswith(_MODELINE))
+    return re.split(r"\.\s+(?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
 
 
 def write_copy(target: str, packaged: Packaged, with_schema: bool) -> list[Path]:

@@ -476,3 +476,15 @@ def test_a_memory_over_time(capsys: Captured, spec: str, tmp_path: Path) -> None
     code, _, err = run(capsys, "timeline", spec, "--component", "PE")
     assert code == BAD_INPUT
     assert "there is no memory 'PE' to follow over time\n  remedy: memories: DRAM, GLB" in err
+
+
+def test_packaged_names_are_listed_and_can_be_copied(capsys: Captured) -> None:
+    code, out, _ = run(capsys, "new", "--list")
+    assert code == FINE
+    names = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    every = (*files.architectures(), *files.workloads(), *files.specs())
+    assert set(every) <= set(names)
+    assert "matmul/simple_two_level/output_stationary" in names
+    assert {n for n in names if not files.packaged(n)} == set()
+    assert "simple_two_level  One off-chip memory, one on-chip buffer, one multiplier" in out
+    assert run(capsys, "new", "mine.yaml", "--list")[0] == BAD_INPUT
