@@ -234,14 +234,6 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
     compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "S"]})
     with refused("unsupported-partitioning", "W"):
         run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
-    split = cascade(
-        {"I": "W", "F": "S", "O": "Q"},
-        "O[q] = I[q + s] * F[s]",
-        partitioning={"O": {"Q": ["uniform_shape(2)"], "W": ["follow(Q)"]}},
-        loop_order={"O": ["Q1", "W0", "Q0"]},
-    )
-    with refused("unsupported-partitioning", "W0"):
-        run(split, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
     taken = cascade({"A": "I", "Y": "I"}, "Y[i] = take(a, A[i], 1)")
     with refused("unsupported-operation"):
         run(taken, {"A": one}, symbols={"a": 2})

@@ -11,6 +11,7 @@ import pytest
 import polymodel as pm
 from tests.faults import refused
 
+QS = ("Q2", "Q1", "Q0")
 LINE = {"I": ["W"], "F": ["S"], "O": ["Q"]}
 PLANE = {"I": ["H", "W"], "F": ["R", "S"], "O": ["P", "Q"]}
 
@@ -59,6 +60,38 @@ def test_orders_of_two_windows(order: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("order", [["W1", "W0", "Q"], ["W1", "Q", "W0"], ["Q", "W1", "W0"]])
 def test_the_rank_may_be_split(order: list[str]) -> None:
     found = spec(LINE, "O[q] = I[q + s] * F[s]", order, W=["uniform_shape(4)"])
+    assert pm.execute(found, data(LINE, W=9, S=3), rank_sizes={"Q": 7}).check()[0].agrees
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_iterations_inside_the_tiles_of_a_rank_that_follows(stride: int) -> None:
+    """Tiles of two of Q, with what they reach of W: all w of I there, and for each the q of the tile for
+    which F holds w - stride * q. A tile for which I has nothing is not visited."""
+    order, parts = ["Q1", "W0", "Q0"], {"Q": ["uniform_shape(2)"], "W": ["follow(Q)"]}
+    given = data(LINE, W=9, S=3)
+    image, window = (given[t].to_dense() for t in "IF")
+    image[2:5] = 0
+    given["I"] = pm.SparseTensor.from_dense("I", ["W"], image)
+    run = pm.execute(
+        spec(LINE, f"O[q] = I[{stride}*q + s] * F[s]", order, **parts), given, rank_sizes={"Q": 4}
+    )
+    assert run.check()[0].agrees
+    tiles = [(a, [w for w in range(stride * a, stride * (a + 1) + 3) if w < 9 and image[w]]) for a in (0, 2)]
+    met = [
+        (w, q)
+        for a, reached in tiles
+        for w in reached
+        for q in (a, a + 1)
+        if 0 <= w - stride * q < 3 and window[w - stride * q]
+    ]
+    counts = [sum(1 for _, reached in tiles if reached), sum(len(reached) for _, reached in tiles), len(met)]
+    assert [a.iterations for a in run.einsums[0].accesses] == counts
+
+
+@pytest.mark.parametrize("order", [(*QS[:k], "W0", *QS[k:]) for k in range(4)])
+def test_a_loop_inside_or_around_the_tiles_that_it_follows(order: tuple[str, ...]) -> None:
+    splits = ["uniform_shape(4)", "uniform_shape(2)"]
+    found = spec(LINE, "O[q] = I[q + s] * F[s]", [*order], Q=splits, W=["follow(Q)"])
     assert pm.execute(found, data(LINE, W=9, S=3), rank_sizes={"Q": 7}).check()[0].agrees
 
 

@@ -139,7 +139,8 @@ class Arrangement:
     `leaders`: loop rank -> the tensor whose coordinates define its parts. `varying`: loop ranks among these
     whose parts differ between nodes of the outer loops. `parts`: (tensor, its rank) -> the loop of the tiles
     that a rank with affine indices follows. `dynamic`: tensor -> its rank -> the loops that split it at the
-    boundaries of a leader's parts, fiber by fiber.
+    boundaries of a leader's parts, fiber by fiber. `followed`: ranks with affine indices that follow a split
+    and have a loop inside their tiles.
     """
 
     def __init__(
@@ -152,6 +153,7 @@ class Arrangement:
         slices: Slices,
         kept: bool,
         partitioners: Mapping[str, Partitioner],
+        followed: frozenset[str] = frozenset(),
     ) -> None:
         self.einsum = expression.name
         self.mapping = mapping
@@ -162,6 +164,7 @@ class Arrangement:
         self.slices = slices
         self.kept = kept
         self.partitioners = partitioners
+        self.followed = followed
         self.order = tuple(mapping.loop_order)
         self.declared = {c.name: tuple(r.rstrip("=") for r in c.ranks) for c in columns}
         self.chains: dict[str, list[str]] = {}
@@ -198,8 +201,12 @@ class Arrangement:
         return [rank for _, rank in sorted(result)]
 
     def _variables(self, expression: Expression) -> None:
-        operands = [expression.output, *expression.operands]
-        for variable, _ in (t for o in operands for i in o.indices for t in i.terms):
+        indices = list(expression.output.indices)
+        for columns, operand in zip(self.columns, expression.operands, strict=True):
+            ranks = self.declared[columns.name]
+            pairs = zip(ranks, operand.indices, strict=True)
+            indices += [i for r, i in pairs if r not in self.followed or i.variable is not None]
+        for variable, _ in (t for i in indices for t in i.terms):
             rank = variable.upper()
             if rank in self.sizes:
                 self.chains[rank] = [rank]
@@ -242,6 +249,9 @@ class Arrangement:
             rank = partition.ranks[0]
             led = leading(partition, self.mapping.partitioning, self.einsum)
             compound = any(r == f"{rank}=" for _, r in self.affine)
+            if rank in self.followed:
+                followers.append((rank, led))
+                continue
             if compound and rank in self.info:
                 what = f"{self.einsum}: rank {rank} follows {led.ranks[0]} as a loop and as index math"
                 raise Refused(what, "name the two ranks differently", code="unsupported-partitioning")
@@ -264,6 +274,10 @@ class Arrangement:
                 message = f"{what}, {rank} and {twice[0][:-1]}"
                 raise Refused(message, "let one of them follow", code="unsupported-partitioning")
         self.parts |= made
+        if rank in self.followed:
+            inner = f"{rank}0"
+            self.chains[rank] = [inner]
+            self.info[inner] = LoopRank(inner, (rank,), (self.sizes[rank],))
 
     def loops(self) -> tuple[LoopRank, ...]:
         """Return the loop ranks in order. Raises SpecError if the loop order is not an order of the

@@ -100,12 +100,14 @@ def make_plan(
     slices: Slices,
     kept: bool,
     partitioners: Mapping[str, Partitioner],
+    followed: frozenset[str] = frozenset(),
 ) -> Plan:
     """Partition the tensors of one Einsum and order their ranks like the loops."""
     operands = list(expression.operands)
     names = _slot_names(operands)
     columns = [_columns(o, n, tensors[o.tensor]) for o, n in zip(operands, names, strict=True)]
-    arranged = Arrangement(expression, mapping, columns, sizes, symbols, slices, kept, partitioners)
+    how = (sizes, symbols, slices, kept, partitioners, followed)
+    arranged = Arrangement(expression, mapping, columns, *how)
     arranged.run()
     order = arranged.loops()
     if not order:
@@ -171,7 +173,9 @@ def _slot(
         if i.variable is None
     }
     for name in tuple(columns.ranks):
-        if name in affine:
+        if name in affine and name[:-1] in arranged.followed:
+            placed.append((index[f"{name[:-1]}0"], name, LoopAction("iterate", 0)))
+        elif name in affine:
             placed += _projected(name, affine[name].terms, arranged, index, columns)
         elif (columns.name, name) in arranged.parts:
             placed.append((index[arranged.parts[columns.name, name]], name, LoopAction("iterate", 0)))

@@ -24,8 +24,9 @@ def in_loop_variables(
     declaration: Mapping[str, Sequence[str]],
     known: Mapping[str, SparseTensor],
     sizes: Mapping[str, int],
-) -> tuple[Expression, dict[str, int]]:
-    """Return the expression in the variables of its loops, and the sizes of ranks as this Einsum has them.
+) -> tuple[Expression, dict[str, int], frozenset[str]]:
+    """Return the expression in the variables of its loops, the sizes of ranks as this Einsum has them, and
+    the looped ranks that follow a split: their own indices stay, as their tiles are those of the sum.
 
     `known`: the inputs, and what earlier Einsums have made; `sizes`: of the ranks of the cascade.
 
@@ -34,6 +35,8 @@ def in_loop_variables(
     which that does not hold is returned as it is.
     """
     own = {**sizes, **sizes_by_another_name(expression, declaration, known)}
+    following = {p.ranks[0] for p in mapping.partitioning if any(d.kind == "follow" for d in p.directives)}
+    followed = set()
     for rank, index, size in _candidates(expression, mapping, declaration, known):
         gone = [v for v, _ in index.terms if not _looped(rank_of(v), mapping.loop_order)]
         factor = dict(index.terms).get(gone[0], 0) if len(gone) == 1 else 0
@@ -41,9 +44,11 @@ def in_loop_variables(
             continue
         # w = factor * v + rest, so that v = factor * (w - rest).
         terms = {rank.lower(): factor} | {v: -factor * f for v, f in index.terms if v != gone[0]}
-        expression = _substituted(expression, gone[0], terms)
+        kept = (declaration, rank) if rank in following else None
+        expression = _substituted(expression, gone[0], terms, kept)
         own[rank] = size
-    return expression, own
+        followed |= {rank} & following
+    return expression, own, frozenset(followed)
 
 
 def _candidates(
@@ -54,14 +59,13 @@ def _candidates(
 ) -> list[tuple[str, Index, int]]:
     """Return ranks with affine indices that have a loop and are no variable's rank: index and size."""
     variables = {rank_of(v) for o in _everywhere(expression) for i in o.indices for v, _ in i.terms}
-    following = {p.ranks[0] for p in mapping.partitioning if any(d.kind == "follow" for d in p.directives)}
     found: dict[str, tuple[str, Index, int]] = {}
     for operand in expression.operands:
         for axis, (rank, index) in enumerate(
             zip(declaration.get(operand.tensor, ()), operand.indices, strict=False)
         ):
             plain = index.variable is not None or index.constant or index.strides
-            if plain or rank in variables | following or not _looped(rank, mapping.loop_order):
+            if plain or rank in variables or not _looped(rank, mapping.loop_order):
                 continue
             found.setdefault(rank, (rank, index, known[operand.tensor].shape[axis]))
     return list(found.values())
@@ -85,8 +89,14 @@ def _replaceable(expression: Expression, variable: str) -> bool:
     )
 
 
-def _substituted(expression: Expression, variable: str, terms: Mapping[str, int]) -> Expression:
-    """Return the expression with a sum of other variables in place of one."""
+def _substituted(
+    expression: Expression,
+    variable: str,
+    terms: Mapping[str, int],
+    kept: tuple[Mapping[str, Sequence[str]], str] | None,
+) -> Expression:
+    """Return the expression with a sum of other variables in place of one; `kept`: the ranks of all tensors,
+    and the one whose indices stay as they are."""
 
     def index(given: Index) -> Index:
         by = dict(given.terms).get(variable, 0)
@@ -98,7 +108,10 @@ def _substituted(expression: Expression, variable: str, terms: Mapping[str, int]
         return replace(given, terms=tuple((v, f) for v, f in total.items() if f))
 
     def tensor(given: IndexedTensor) -> IndexedTensor:
-        return replace(given, indices=tuple(index(i) for i in given.indices))
+        ranks = kept[0].get(given.tensor, ()) if kept else ()
+        stays = [kept is not None and r == kept[1] for r in ranks] or [False] * len(given.indices)
+        indices = zip(given.indices, stays, strict=True)
+        return replace(given, indices=tuple(i if stay else index(i) for i, stay in indices))
 
     made: list[FactorProduct | Take] = []
     for term in expression.terms:

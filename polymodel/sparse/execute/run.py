@@ -67,8 +67,8 @@ def run(
     for at, (expression, mapping) in enumerate(zip(teaal.expressions, mappings, strict=True)):
         if expression.operands:
             how = (kept, slices == "kept", partitioners or {})
-            named, here = in_loop_variables(expression, mapping, teaal.declaration, known, sizes)
-            plan = make_plan(named, mapping, known, here, numbers, whole, *how)
+            named, here, followed = in_loop_variables(expression, mapping, teaal.declaration, known, sizes)
+            plan = make_plan(named, mapping, known, here, numbers, whole, *how, followed)
             ours = thin if thin is not None and thin.has(expression) else None
             later = any(o.tensor == expression.name for e in teaal.expressions[at + 1 :] for o in e.operands)
             made, counts = _walked(plan, mapping, ours, values, keep_loops, values or later)

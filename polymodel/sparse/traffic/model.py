@@ -118,8 +118,8 @@ def traffic(
     result = []
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
-        named, here = in_loop_variables(expression, mapping, spec.declaration, known, sizes)
-        plan = make_plan(named, mapping, known, here, scalars, values, slices, False, {})
+        named, here, followed = in_loop_variables(expression, mapping, spec.declaration, known, sizes)
+        plan = make_plan(named, mapping, known, here, scalars, values, slices, False, {}, followed)
         whole = plan_walked(spec, expression.name, walked)
         einsum = CountedEinsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
