@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice, permutations
 from math import comb, inf, isfinite, prod
 from operator import ge
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from polymodel.mapper.descent import (
     TooManyPoints,
 )
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
-from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch, remaining_capacity
 from polymodel.mapper.full_mappings import rules_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.join import JoinRules
@@ -39,6 +38,9 @@ from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Sharing, Template, TemplateNode, placements, staying, with_homes
 from polymodel.objectives import uses
+
+if TYPE_CHECKING:
+    from polymodel.mapper.exchange_plans import EinsumInterface, Plan, Plans, Sketch
 
 Array = Any
 MANY = 10**8  # points of an Einsum above which first mappings are searched
@@ -108,6 +110,8 @@ def deepened(
     a `fair` one of each plan (the best quick one first), and improved ones of the best plan for each
     objective. `between`: called before improvements, which may take all time.
     """
+    from polymodel.mapper.exchange_plans import Plans  # a search of one small Einsum has no plans
+
     work = Deepening(spaces, request, watch, rules_of(spaces, request))
     several = Plans(spaces, request.limits, work.rules.lives)
     known: Known = {}
@@ -169,6 +173,8 @@ class _OfPlan:
     """The mappings of one plan; Einsums of equal shape are searched once."""
 
     def __init__(self, work: Deepening, plan: Plan, known: Known) -> None:
+        from polymodel.mapper.exchange_plans import remaining_capacity
+
         """`known`: results for other plans."""
         self.work, self.plan, self.known = work, plan, known
         self.rooms = remaining_capacity(work.spaces, plan, work.rules.lives)
