@@ -54,8 +54,9 @@ def excluded_by(spec: Spec, constraints: Constraints | None = None) -> tuple[str
     """What excludes the spec's mapping from the space that `explore` searches, one sentence per reason.
 
     The space is that of these constraints and of the section `explore:`. Empty if the mapping is in the
-    space. Raises SpecError for a spec without one of its sections, for wrong constraints and for illegal
-    mappings; Refused for what the search does not cover, and for mappings in which Einsums share loops.
+    space. Of Einsums that share loops only reasons are found that hold whatever the loops are. Raises
+    SpecError for a spec without one of its sections, for wrong constraints and for illegal mappings; Refused
+    for what the search does not cover, and where Einsums share loops and no reason is found.
 
     >>> import polymodel as pm
     >>> spec = pm.load("matmul/output_stationary", "simple_two_level")
@@ -75,32 +76,43 @@ def with_reasons(spec: Spec, constraints: Constraints | None) -> tuple[Report, t
     report = evaluate(spec)
     tree, limits = report.problem.tree, asked.request.limits
     spaces = einsum_spaces(spec.workload, asked.hierarchy, limits)
-    _require_apart(tree, spaces)
+    _require_templates(spaces)
     result = [str(v) for v in report.violations]
+    sharing = {space.name for space in spaces if _shared_loops(tree, space)}
     for space in spaces:
-        result += [
-            f"{space.name}: {reason}" for reason in _Path(space, tree, limits, asked.hierarchy).reasons()
-        ]
+        path = _Path(space, tree, limits, asked.hierarchy)
+        reasons = path.certain(_shared_loops(tree, space)) if space.name in sharing else path.reasons()
+        result += [f"{space.name}: {reason}" for reason in reasons]
     result += [
         f"the limit {limit}, as it has {report.value(limit.name):.6g}"
         for limit in asked.request.at_most
         if not limit.admits(report.value(limit.name))
     ]
+    if sharing and not result:
+        names = ", ".join(s.name for s in spaces if s.name in sharing)
+        what = (
+            f"no rule excludes the mapping; whether explore has these loops that {names} share is not known"
+        )
+        raise Refused(what, REMEDY, code="unsupported-loop")
     return report, tuple(dict.fromkeys(result))
 
 
-def _require_apart(tree: LoopTree, spaces: Sequence[EinsumSpace]) -> None:
-    """Raises Refused for Einsums that share loops, and for those whose nodes no template has."""
-    remedy = "explore, and compare the figures of what is found with those of the mapping"
+REMEDY = "explore, and compare the figures of what is found with those of the mapping"
+
+
+def _require_templates(spaces: Sequence[EinsumSpace]) -> None:
+    """Raises Refused for Einsums whose nodes no template has."""
     for space in spaces:
-        path = [step.node for step in tree.path(space.name)]
-        split = max((k for k, n in enumerate(path) if isinstance(n, Split)), default=0)
-        if any(isinstance(n, Loop) for n in path[:split]):
-            what = f"whether a mapping in which {space.name} shares loops is explored is not known"
-            raise Refused(what, remedy, code="unsupported-loop")
         if space.copy or any(o.carried is not None or o.forward or o.boxes for o in space.operands):
             what = f"whether mappings of {space.name}, a copy or carried forward, are explored is not known"
-            raise Refused(what, remedy, code="unsupported-einsum")
+            raise Refused(what, REMEDY, code="unsupported-einsum")
+
+
+def _shared_loops(tree: LoopTree, space: EinsumSpace) -> tuple[Loop, ...]:
+    """The loops of an Einsum above its innermost split."""
+    path = [step.node for step in tree.path(space.name)]
+    split = max((k for k, n in enumerate(path) if isinstance(n, Split)), default=0)
+    return tuple(n for n in path[:split] if isinstance(n, Loop))
 
 
 @dataclass
@@ -148,11 +160,30 @@ class _Path:
         self._settle()
         self._lower_spatial()
         nodes = self._nodes()
-        self._check_holders(nodes)
-        self._check_spread(nodes)
+        self._check_memories()
+        self._check_outermost()
+        self._check_spread()
+        self._check_use()
         if not self.found:
             self.found += self._broken(nodes)
         return self.found
+
+    def certain(self, shared: Sequence[Loop]) -> list[str]:
+        """What excludes the mapping whatever it shares: where tensors are, instances in use, tile sizes.
+
+        `shared`: the loops that it shares with other Einsums.
+        """
+        most = self.limits.max_fused_loops
+        names = {n.variable_in(self.space.name) for n in shared if not n.spatial}
+        if most is not None and len(names & {self.space.variables[v] for v in self._looped()}) > most:
+            self.found.append(f"it shares loops over {', '.join(sorted(names))} (`max_fused_loops: {most}`)")
+        self._check_memories()
+        self._check_use()
+        return self.found
+
+    def _looped(self) -> set[int]:
+        """The variables of temporal loops with more than one iteration."""
+        return {x.variable for x in self.items if isinstance(x, _Step) and x.fanout < 0}
 
     def _read(self, tree: LoopTree) -> None:
         space, memories = self.space, [m.name for m in self.space.memories]
@@ -336,7 +367,7 @@ class _Path:
         at = next(k for k, x in enumerate(self.items) if x is node)
         return any(isinstance(x, _Step) for x in self.items[:at])
 
-    def _check_holders(self, nodes: Sequence[TemplateNode]) -> None:
+    def _check_memories(self) -> None:
         """Check the memories that hold each tensor."""
         space, reach = self.space, self.space.units[self.unit].memories
         held = [(x.operand, x.memory) for x in self.items if isinstance(x, _Node)]
@@ -356,13 +387,17 @@ class _Path:
                     self.found.append(f"{space.memories[m].name} must not keep {o.tensor}")
             for m in {m for m in mine if mine.count(m) > 1}:
                 self.found.append(f"{space.memories[m].name} has {o.tensor} twice")
-            first = next((n for n in self.items if isinstance(n, _Node) and n.operand == i), None)
-            if first is not None and first.memory and self._loops_above(first) and min(mine):
-                self.found.append(f"{self._at(first)} stands below loops, and nothing outside holds it")
 
-    def _check_spread(self, nodes: Sequence[TemplateNode]) -> None:
-        """Check what is spread over each fanout, and the number of instances in use."""
-        space, reach = self.space, self.space.units[self.unit].fanouts
+    def _check_outermost(self) -> None:
+        """Check that what no memory further out holds stands above all loops."""
+        for i in range(len(self.space.operands)):
+            mine = [n for n in self.items if isinstance(n, _Node) and n.operand == i]
+            if mine and all(n.memory for n in mine) and self._loops_above(mine[0]):
+                self.found.append(f"{self._at(mine[0])} stands below loops, and nothing outside holds it")
+
+    def _check_spread(self) -> None:
+        """Check what is spread over each fanout."""
+        space = self.space
         bare = replace(space, rules=NO_RULES)
         inside = self._shape().innermost
         for (f, v), instances in self.spread.items():
@@ -372,6 +407,10 @@ class _Path:
                     f"{instances} instances of {fan.component}.{fan.name} (docs/explore.md says which are)"
                 )
                 self.found.append(f"{space.variables[v]} is not spread over {spread}")
+
+    def _check_use(self) -> None:
+        """Check the number of instances in use, and the rules on what is spread."""
+        space, reach = self.space, self.space.units[self.unit].fanouts
         for f, fan in enumerate(space.fanouts[:reach]):
             used = prod(n for (g, _), n in self.spread.items() if g == f)
             if used < fan.least * fan.width * (1 - LESS):

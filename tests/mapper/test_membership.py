@@ -4,6 +4,8 @@ no others; what keeps others out is told."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import polymodel as pm
 from tests.faults import faults, refused
 from tests.mapper.brute_evaluated import Listed, figures
+from tests.mapper.test_campaign import RULES, pair_spaces
 from tests.mapper.test_loop_rules import obeys, read
 from tests.mapper.test_slides import constraints, rules, sliding, spec_of
 from tests.seeds import seeds
@@ -169,9 +172,34 @@ def test_einsums_may_hand_on_what_they_make_above_their_loops() -> None:
     assert reader.startswith("Matmul2: T1 must not")
 
 
-def test_shared_loops_are_refused() -> None:
+def test_what_excludes_fused_mappings_whatever_they_share_is_told() -> None:
+    """Rules on memories, fanouts, figures and the number of shared loops; without any it is not known."""
     fused = pm.load("simple_two_level", "matmul_chain_2/tiled_fused")
-    with refused("unsupported-loop"):
-        pm.excluded_by(fused)
+    (maker, reader) = pm.excluded_by(fused)
+    assert maker == "Matmul1: the tile 10 of m does not divide 64 (`sizes: all` admits it)"
+    assert reader == maker.replace("Matmul1", "Matmul2")
+    every = {"sizes": "all"}
+    for asked in (every, {**every, "max_fused_loops": 1}):
+        with refused("unsupported-loop", "Matmul1, Matmul2 share"):
+            pm.excluded_by(fused, asked)
+    apart = pm.excluded_by(fused, {**every, "unfused": "Intermediates", "max_fused_loops": 0})
+    for name, told in (("Matmul1", apart[:2]), ("Matmul2", apart[2:])):
+        assert told[0] == f"{name}: it shares loops over m (`max_fused_loops: 0`)"
+        assert told[1].startswith(f"{name}: T1 must not have its outermost tile in GLB")
+    bypassed = {**every, "memories": {"GLB": {"bypass": "W0"}}}
+    assert pm.excluded_by(fused, bypassed) == ("Matmul1: GLB must not keep W0",)
+    (told_figure,) = pm.excluded_by(fused, {**every, "limits": ["energy <= 1e-12"]})
+    assert told_figure.startswith("the limit energy <= 1e-12, as it has ")
     with faults("wrong-type", "spec", at=""):
         pm.excluded_by("spec")  # type: ignore[arg-type]  # no spec, on purpose
+
+
+@pytest.mark.thin(99)
+@pytest.mark.parametrize("seed", seeds(2, range(12)))
+def test_no_rule_excludes_what_is_found_with_it(seed: int) -> None:
+    """Of fused mappings that the search finds under constraints nothing is said to exclude any."""
+    pick = Random(f"fused {seed}")
+    for space in islice(pair_spaces(pick, rules=(*RULES, "no_refetch")), 3):
+        for point in pm.explore(space.spec, constraints=space.asked):
+            with suppress(pm.Refused):
+                assert pm.excluded_by(point.spec, space.asked) == ()
